@@ -1,11 +1,14 @@
-"""The core's hot modules compiled to C extensions by mypyc: the same source, about twice as fast, for whoever has a C compiler.
+"""The core's hot modules compiled to C extensions by mypyc: the same source, about twice as fast,
+for whoever has a C compiler.
 
     VREPLICA_COMPILE=1 pip wheel .      a wheel for this platform; without it nothing is compiled, and the wheel is pure
     python hatch_build.py DIR           compile the packages in DIR, in place (``make compiled`` copies them there first)
 
-Theory of operation. What is compiled is a choice of modules that decide, and nothing that waits or writes. Their ``.py`` files stay beside the
-extensions, which Python prefers: a module that is not compiled, or a platform without them, works as ever. ``tests.compiled``
-holds the two to the same decisions, trace by trace. Compiled in a process and a directory of their own: mypyc reads no settings of ours.
+Theory of operation. What is compiled is a choice of modules that decide, and nothing that waits or
+writes. Their ``.py`` files stay beside the extensions, which Python prefers: a module that is not
+compiled, or a platform without them, works as ever. ``tests.compiled`` holds the two to the same
+decisions, trace by trace. Compiled in a process and a directory of their own: mypyc reads no
+settings of ours.
 """
 
 import os
@@ -34,7 +37,9 @@ MODULES: Final = (
     "extender/engine/placing/select.py",
     "extender/engine/policy/spread.py",
 )
-"""Where the time of a decision goes. The ledger is not among them: it tells true from 1, and compiled code does not."""
+"""Where the time of a decision goes. The ledger is not among them: it tells true from 1, and
+compiled code does not.
+"""
 PACKAGES: Final = ("extender", "webhook")
 SWITCH: Final = "VREPLICA_COMPILE"
 _SETUP: Final = """
@@ -72,7 +77,9 @@ class CompiledCore(BuildHookInterface[Any]):
 
 
 def compile_in(root: Path) -> None:
-    """Put the extensions of ``MODULES`` beside them, under ``root``. Raises CalledProcessError where that fails."""
+    """Put the extensions of ``MODULES`` beside them, under ``root``. Raises CalledProcessError
+    where that fails.
+    """
     setup = root / "compile_core.py"
     setup.write_text(_SETUP)
     try:

@@ -1,7 +1,9 @@
-"""Knative's scheduler package for Python callers: its types as protocols, and a ``Scheduler`` that asks this service.
+"""Knative's scheduler package for Python callers: its types as protocols, and a ``Scheduler`` that
+asks this service.
 
-A controller that keeps the placements of its objects in their own statuses calls ``schedule`` for each object that
-changes, publishes what it gets, and calls again where the answer says so, as with Knative's ``Scheduler.Schedule``::
+A controller that keeps the placements of its objects in their own statuses calls ``schedule`` for
+each object that changes, publishes what it gets, and calls again where the answer says so, as with
+Knative's ``Scheduler.Schedule``::
 
     async with HttpScheduler(["http://127.0.0.1:10261"], pool="knative-eventing/dispatcher") as scheduler:
         try:
@@ -10,8 +12,9 @@ changes, publishes what it gets, and calls again where the answer says so, as wi
             placements = error.placements       # what has a place is committed; publish it
             call_again_in_s = error.retry_after_s
 
-Names follow Python; those of Knative's functions are kept beside them (``GetTotalVReplicas``). What ``schedule`` returns
-is in the ledgers of the adapter pods before it returns, and the same call again gives the same answer.
+Names follow Python; those of Knative's functions are kept beside them (``GetTotalVReplicas``). What
+``schedule`` returns is in the ledgers of the adapter pods before it returns, and the same call
+again gives the same answer.
 """
 
 import ssl
@@ -66,7 +69,9 @@ _MESSAGE_CHARS_MAX: Final = 500
 
 
 class VPod(Protocol):
-    """What is scheduled (Knative's ``VPod``): an object that wants ``vreplicas`` and publishes ``placements``."""
+    """What is scheduled (Knative's ``VPod``): an object that wants ``vreplicas`` and publishes
+    ``placements``.
+    """
 
     @property
     def namespace(self) -> str:
@@ -124,7 +129,9 @@ class CallersVPod:
 
 
 class Scheduler(Protocol):
-    """Who places vpods. Called by one controller, for several vpods at once if it likes, for one vpod one at a time."""
+    """Who places vpods. Called by one controller, for several vpods at once if it likes, for one
+    vpod one at a time.
+    """
 
     async def schedule(self, vpod: VPod) -> list[Placement]:
         """Where all vreplicas of ``vpod`` shall be, by ordinal. Raises SchedulingError."""
@@ -151,7 +158,9 @@ class VPodLister(Protocol):
 
 
 class Evictor(Protocol):
-    """Takes a placement away from a vpod, in its status; the next ``schedule`` places it elsewhere."""
+    """Takes a placement away from a vpod, in its status; the next ``schedule`` places it
+    elsewhere.
+    """
 
     async def __call__(self, pod_name: str, vpod: VPod, from_: Placement) -> None:
         """Remove ``from_``, which is on ``pod_name``, from what ``vpod`` publishes."""
@@ -159,7 +168,9 @@ class Evictor(Protocol):
 
 
 class SchedulingError(VReplicaError):
-    """Base of what ``schedule`` raises. ``retry_after_s``: when to call again; None: not with the same vpod."""
+    """Base of what ``schedule`` raises. ``retry_after_s``: when to call again; None: not with the
+    same vpod.
+    """
 
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
@@ -167,14 +178,19 @@ class SchedulingError(VReplicaError):
 
 
 class InsufficientSlots(SchedulingError):
-    """Not all vreplicas have a place. ``placements`` are committed and to be published; ``left`` wait for pods.
+    """Not all vreplicas have a place. ``placements`` are committed and to be published; ``left``
+    wait for pods.
 
-    Knative returns the placements beside an error that says when to requeue; Python has one way out only.
+    Knative returns the placements beside an error that says when to requeue; Python has one way out
+    only.
     """
 
-    def __init__(self, placements: list[Placement], left: int, reason: str, retry_after_s: float) -> None:
+    def __init__(
+        self, placements: list[Placement], left: int, reason: str, retry_after_s: float
+    ) -> None:
         super().__init__(
-            f"{counted_are(left, 'vreplica')} not placed ({reason or 'on their way'})", retry_after_s
+            f"{counted_are(left, 'vreplica')} not placed ({reason or 'on their way'})",
+            retry_after_s,
         )
         self.placements = placements
         self.left = left
@@ -182,11 +198,15 @@ class InsufficientSlots(SchedulingError):
 
 
 class NotScheduled(SchedulingError):
-    """Nobody could decide just now: no leader was reached, or not all could be written. Nothing is lost by asking again."""
+    """Nobody could decide just now: no leader was reached, or not all could be written. Nothing is
+    lost by asking again.
+    """
 
 
 class RequestRefused(SchedulingError):
-    """The service refuses this vpod or pool, and will again: ``status`` is the HTTP status, the message says why."""
+    """The service refuses this vpod or pool, and will again: ``status`` is the HTTP status, the
+    message says why.
+    """
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message, None)
@@ -196,9 +216,9 @@ class RequestRefused(SchedulingError):
 class HttpScheduler:
     """A ``Scheduler`` over ``POST /v1/schedule``; an async context manager, or ``close`` it.
 
-    ``urls``: the service's replicas; only one of them leads, and the others say so: they are asked in turn, the one
-    that answered last first. ``pool``: ``namespace/name`` of the AdapterPool. ``tls``: the client certificate and the
-    CA, where the service does not listen on loopback.
+    ``urls``: the service's replicas; only one of them leads, and the others say so: they are asked
+    in turn, the one that answered last first. ``pool``: ``namespace/name`` of the AdapterPool.
+    ``tls``: the client certificate and the CA, where the service does not listen on loopback.
     """
 
     def __init__(
@@ -268,7 +288,9 @@ class HttpScheduler:
             content = await _content(reply)
             if reply.status == 200:
                 return _answer(content)
-            message = content.decode(errors="replace").strip()[:_MESSAGE_CHARS_MAX] or str(reply.reason)
+            message = content.decode(errors="replace").strip()[:_MESSAGE_CHARS_MAX] or str(
+                reply.reason
+            )
             if 400 <= reply.status < 500:
                 raise RequestRefused(message, reply.status)
             raise NotScheduled(message, _seconds(reply.headers.get("Retry-After")))
@@ -290,17 +312,25 @@ def _request(vpod: VPod) -> dict[str, object]:
         "name": vpod.name,
         "vreplicas": vpod.vreplicas,
         "slotsPerVReplica": vpod.slots_per_vreplica,
-        "placements": [{"podName": item.pod_name, "vreplicas": item.vreplicas} for item in vpod.placements],
+        "placements": [
+            {"podName": item.pod_name, "vreplicas": item.vreplicas} for item in vpod.placements
+        ],
         "deleted": vpod.deleted,
     }
-    return request | {key: value for key, value in (("kind", vpod.kind), ("group", vpod.group)) if value}
+    return request | {
+        key: value for key, value in (("kind", vpod.kind), ("group", vpod.group)) if value
+    }
 
 
 def _answer(content: bytes) -> list[Placement]:
-    """The placements of a reply. Raises InsufficientSlots where they are not all, NotScheduled where it is no reply."""
+    """The placements of a reply. Raises InsufficientSlots where they are not all, NotScheduled
+    where it is no reply.
+    """
     try:
         reply = orjson.loads(content)
-        placements = [Placement(str(item["podName"]), int(item["vreplicas"])) for item in reply["placements"]]
+        placements = [
+            Placement(str(item["podName"]), int(item["vreplicas"])) for item in reply["placements"]
+        ]
         left, reason = int(reply["left"]), str(reply.get("reason", ""))
         retry_after_s = float(reply.get("retryAfterSeconds", RETRY_AFTER_S))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -311,4 +341,8 @@ def _answer(content: bytes) -> list[Placement]:
 
 
 def _seconds(header: str | None) -> float:
-    return float(header) if header is not None and header.isascii() and header.isdigit() else RETRY_AFTER_S
+    return (
+        float(header)
+        if header is not None and header.isascii() and header.isdigit()
+        else RETRY_AFTER_S
+    )

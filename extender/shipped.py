@@ -1,4 +1,6 @@
-"""The manifests that ship with the package, for commands that install or simulate with them as they are."""
+"""The manifests that ship with the package, for commands that install or simulate with them as they
+are.
+"""
 
 from functools import cache
 from importlib.resources import files
@@ -16,5 +18,7 @@ def manifests_dir() -> Path:
 
 @cache
 def manifests(name: str) -> tuple[Any, ...]:
-    """The documents of one of them, read once. ``name``: its path below ``manifests_dir``. Not to be changed."""
+    """The documents of one of them, read once. ``name``: its path below ``manifests_dir``. Not to
+    be changed.
+    """
     return tuple(doc for doc in yaml.safe_load_all((manifests_dir() / name).read_text()) if doc)

@@ -1,4 +1,6 @@
-"""Reads the JSON of ``vreplica run --once -o json`` from standard input and fails unless it says what it must."""
+"""Reads the JSON of ``vreplica run --once -o json`` from standard input and fails unless it says
+what it must.
+"""
 
 import json
 import sys

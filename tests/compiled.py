@@ -1,8 +1,10 @@
-"""``python -m tests.compiled PURE COMPILED``: the compiled core decides as the source does, trace by trace.
+"""``python -m tests.compiled PURE COMPILED``: the compiled core decides as the source does, trace
+by trace.
 
-Runs in ``COMPILED`` (a copy of the tree with its extensions, ``make compiled``) and in ``PURE`` the same seeds of the simulation, under
-faults, and compares the hashes of their traces: every write, every answer, every time. Fails where one differs, where the compiled
-tree has no extensions, and where the other one has some.
+Runs in ``COMPILED`` (a copy of the tree with its extensions, ``make compiled``) and in ``PURE`` the
+same seeds of the simulation, under faults, and compares the hashes of their traces: every write,
+every answer, every time. Fails where one differs, where the compiled tree has no extensions, and
+where the other one has some.
 """
 
 import argparse
@@ -52,7 +54,15 @@ def files(tree: Path) -> Iterable[str]:
 def traces(tree: Path, seeds: int, seed: int) -> dict[int, str]:
     """Seed -> hash of its trace."""
     out = run(
-        tree, "-m", "extender.cli.main", "simulate", "--seed", str(seed), "--seeds", str(seeds), *ARGUMENTS
+        tree,
+        "-m",
+        "extender.cli.main",
+        "simulate",
+        "--seed",
+        str(seed),
+        "--seeds",
+        str(seeds),
+        *ARGUMENTS,
     )
     found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return {outcome["seed"]: outcome["trace"] for outcome in found}
@@ -72,9 +82,14 @@ def main(arguments: list[str]) -> int:
             if file.endswith(".py") is wanted or not file.startswith(str(tree)):
                 raise SystemExit(f"{tree} takes {file}")
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda tree: traces(tree, options.seeds, options.seed), (pure, compiled))
+        first, second = pool.map(
+            lambda tree: traces(tree, options.seeds, options.seed), (pure, compiled)
+        )
     differing = sorted(seed for seed in first if first[seed] != second.get(seed))
-    print(f"{len(first)} seeds from {options.seed}: {len(differing)} traces differ {differing[:10] or ''}")
+    print(
+        f"{len(first)} seeds from {options.seed}: {len(differing)} traces differ "
+        f"{differing[:10] or ''}"
+    )
     return 1 if differing or len(first) != options.seeds else 0
 
 

@@ -1,4 +1,6 @@
-"""Settings of all property tests: how long an input takes says something about the machine, not about the code."""
+"""Settings of all property tests: how long an input takes says something about the machine, not
+about the code.
+"""
 
 from hypothesis import HealthCheck, settings
 

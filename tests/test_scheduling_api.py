@@ -1,4 +1,6 @@
-"""The Python API: what a caller gets from the service over HTTP, and what it is told when there is nothing to get."""
+"""The Python API: what a caller gets from the service over HTTP, and what it is told when there is
+nothing to get.
+"""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -78,7 +80,9 @@ async def test_a_caller_is_placed_publishes_grows_and_goes():
         assert await world.ledger(0) == {}
 
 
-async def test_the_example_of_the_page_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]):
+async def test_the_example_of_the_page_prints_what_the_page_says(
+    capsys: pytest.CaptureFixture[str],
+):
     page = (Path(__file__).parents[1] / "docs" / "python-api.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     printed = re.search(r"it prints\n\n```\n(.*?)```", page, re.DOTALL)
@@ -111,7 +115,9 @@ async def test_of_two_replicas_the_one_that_leads_is_found_and_asked_first_from_
 
     def follower(request: web.Request) -> web.Response:
         asked.append(request.path)
-        return web.Response(status=503, text="this replica does not lead", headers={"Retry-After": "1"})
+        return web.Response(
+            status=503, text="this replica does not lead", headers={"Retry-After": "1"}
+        )
 
     async with a_service(world) as url, answering(follower) as other:
         async with HttpScheduler([other, url], pool=POOL) as scheduler:
@@ -127,14 +133,19 @@ async def test_without_a_leader_it_says_what_every_replica_said_and_when_to_ask_
         return web.Response(status=503, text="nobody leads yet", headers={"Retry-After": "1"})
 
     async with answering(busy) as url, HttpScheduler([url, gone], pool=POOL) as scheduler:
-        with pytest.raises(NotScheduled, match=f"{url}: nobody leads yet; {gone}: ClientConnector") as caught:
+        with pytest.raises(
+            NotScheduled, match=f"{url}: nobody leads yet; {gone}: ClientConnector"
+        ) as caught:
             await scheduler.schedule(a_vpod())
         assert caught.value.retry_after_s == 5.0
 
 
 async def test_a_refusal_is_not_to_be_repeated():
     world = await World.create()
-    async with a_service(world) as url, HttpScheduler([url], pool="knative-eventing/nowhere") as scheduler:
+    async with (
+        a_service(world) as url,
+        HttpScheduler([url], pool="knative-eventing/nowhere") as scheduler,
+    ):
         with pytest.raises(
             RequestRefused, match="AdapterPool knative-eventing/nowhere does not exist"
         ) as caught:

@@ -1,7 +1,9 @@
-"""What the webhook knows: pools, vpods and namespaces, each fed by a reflector, read without waiting.
+"""What the webhook knows: pools, vpods and namespaces, each fed by a reflector, read without
+waiting.
 
-A review has 3 s and stands in the way of the user, so it never asks the API server: it is answered from memory, as
-old as the watches are (milliseconds). Before the first lists are in, everything is simply not known yet.
+A review has 3 s and stands in the way of the user, so it never asks the API server: it is answered
+from memory, as old as the watches are (milliseconds). Before the first lists are in, everything is
+simply not known yet.
 
 One object that cannot be decoded keeps its last good form, is logged, and disturbs no other.
 """
@@ -10,7 +12,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from extender.kube.api import ADAPTERPOOLS, NAMESPACES, VPODS, Obj, Resource, WatchEvent, WatchEventType
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    NAMESPACES,
+    VPODS,
+    Obj,
+    Resource,
+    WatchEvent,
+    WatchEventType,
+)
 from extender.model.decode import mapping, namespace_from, pool_from, text, vpod_from
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPool, Namespace, VPod, object_key
@@ -110,8 +120,14 @@ class WebhookCaches:
         return self.pools.get(key)
 
     def pools_of(self, stateful_set_key: str) -> Sequence[AdapterPool]:
-        """The pools that name this StatefulSet, by key. Pools are few; this is asked when one is written."""
-        found = [pool for pool in self.pools.objects.values() if pool.stateful_set_key == stateful_set_key]
+        """The pools that name this StatefulSet, by key. Pools are few; this is asked when one is
+        written.
+        """
+        found = [
+            pool
+            for pool in self.pools.objects.values()
+            if pool.stateful_set_key == stateful_set_key
+        ]
         return sorted(found, key=lambda pool: pool.key)
 
     def namespace(self, name: str) -> Namespace | None:
@@ -119,9 +135,17 @@ class WebhookCaches:
         return self.namespaces.get(name)
 
     def vpods_of(self, pool_key: str) -> int:
-        """How many VPods name this pool and are not being deleted; one pass, asked when a pool is deleted."""
-        return sum(vpod.pool == pool_key and not vpod.deleting for vpod in self.vpods.objects.values())
+        """How many VPods name this pool and are not being deleted; one pass, asked when a pool is
+        deleted.
+        """
+        return sum(
+            vpod.pool == pool_key and not vpod.deleting for vpod in self.vpods.objects.values()
+        )
 
     def heavier_vpods(self, pool_key: str, slots: int) -> int:
-        """How many vpods of that pool have a vreplica that takes more than ``slots``; one pass, asked when a pool is written."""
-        return sum(vpod.pool == pool_key and vpod.weight > slots for vpod in self.vpods.objects.values())
+        """How many vpods of that pool have a vreplica that takes more than ``slots``; one pass,
+        asked when a pool is written.
+        """
+        return sum(
+            vpod.pool == pool_key and vpod.weight > slots for vpod in self.vpods.objects.values()
+        )

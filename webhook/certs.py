@@ -1,17 +1,21 @@
-"""The certificate that the webhook serves, as one of two kinds: its own authority's, or what is in files.
+"""The certificate that the webhook serves, as one of two kinds: its own authority's, or what is in
+files.
 
-``CertificateManager`` is the first kind. Every process that keeps the bundle runs the same loop and none is special: load the stored bundle, ask
-``webhook.rotation`` for the next step, store its result under the condition that nobody else has stored one meanwhile, and
-look again until no step is left. Who loses that race loads the winner's. So all replicas serve certificates of authorities
-of one bundle, and the caBundle in the webhook configurations, which is that bundle's ``ca.crt``, is right for all of them.
+``CertificateManager`` is the first kind. Every process that keeps the bundle runs the same loop and
+none is special: load the stored bundle, ask ``webhook.rotation`` for the next step, store its
+result under the condition that nobody else has stored one meanwhile, and look again until no step
+is left. Who loses that race loads the winner's. So all replicas serve certificates of authorities
+of one bundle, and the caBundle in the webhook configurations, which is that bundle's ``ca.crt``, is
+right for all of them.
 
-``StoredCertificates`` is the same for a process that may not write: another one keeps the bundle, this one serves what is in
-it. The shipped webhook is such a one: what its port might be made to do, it has no right to.
+``StoredCertificates`` is the same for a process that may not write: another one keeps the bundle,
+this one serves what is in it. The shipped webhook is such a one: what its port might be made to do,
+it has no right to.
 
 ``FileCertificates`` is the second: cert-manager or a person renews the files, and we only notice.
 
-Either way a new certificate is a new TLS context behind the one that the server has (``extender.kube.serving.tls``):
-connections and handshakes that have begun go on.
+Either way a new certificate is a new TLS context behind the one that the server has
+(``extender.kube.serving.tls``): connections and handshakes that have begun go on.
 """
 
 import asyncio
@@ -61,18 +65,23 @@ class Certificates(Protocol):
         ...
 
     async def ensure(self, published: Collection[bytes] = ()) -> Bundle | None:
-        """Renew what is due, and use what is new. The bundle whose authorities belong into every caBundle; None: not ours to say.
+        """Renew what is due, and use what is new. The bundle whose authorities belong into every
+        caBundle; None: not ours to say.
 
-        ``published``: fingerprints of authorities that may sign by now. Raises ApiError, CertificateError, OSError; the
-        certificate in use stays in use then.
+        ``published``: fingerprints of authorities that may sign by now. Raises ApiError,
+        CertificateError, OSError; the certificate in use stays in use then.
         """
         ...
 
 
 class StoredCertificates:
-    """Serves a bundle that another process keeps good. ``now`` is wall-clock time, epoch seconds."""
+    """Serves a bundle that another process keeps good. ``now`` is wall-clock time, epoch
+    seconds.
+    """
 
-    def __init__(self, store: CertificateStore, hosts: Sequence[str], *, now: Callable[[], float]) -> None:
+    def __init__(
+        self, store: CertificateStore, hosts: Sequence[str], *, now: Callable[[], float]
+    ) -> None:
         self._store = store
         self._hosts = tuple(hosts)
         self._now = now
@@ -100,12 +109,15 @@ class StoredCertificates:
             await self._use_if_usable(stored.bundle)
         if stored.bundle is None or stored.bundle != self._current:
             raise CertificateError(
-                "what is stored cannot be served (yet): does the process run that renews it (vreplica-webhook --upkeep=only)?"
+                "what is stored cannot be served (yet): does the process run that renews it "
+                "(vreplica-webhook --upkeep=only)?"
             )
         return None
 
     async def _use_if_usable(self, bundle: Bundle) -> None:
-        """What is stored is served even while it cannot be renewed, and even if that is all that can be done."""
+        """What is stored is served even while it cannot be renewed, and even if that is all that
+        can be done.
+        """
         if bundle == self._current:
             return
         if not await asyncio.to_thread(is_usable, bundle, self._hosts, now_s=self._now()):
@@ -159,13 +171,16 @@ class CertificateManager(StoredCertificates):
             else:
                 races += 1
         raise CertificateError(
-            f"the certificate was written {races} times by other replicas and {steps} times by this one, "
+            f"the certificate was written {races} times by other replicas and {steps} times by "
+            f"this one, "
             "and is still not right: is somebody else writing it?"
         )
 
 
 class FileCertificates:
-    """A certificate that somebody else renews by replacing its files; the caBundle is theirs, too."""
+    """A certificate that somebody else renews by replacing its files; the caBundle is
+    theirs, too.
+    """
 
     def __init__(self, cert_file: str, key_file: str, *, now: Callable[[], float]) -> None:
         self._certificate = ServingCertificate(CertificateFiles(cert_file, key_file), now=now)
@@ -200,7 +215,9 @@ class FileCertificates:
 
 
 def _context_of(bundle: Bundle) -> ssl.SSLContext:
-    """A context that serves it; ``ssl`` reads files only, so they exist for a moment, for this user alone."""
+    """A context that serves it; ``ssl`` reads files only, so they exist for a moment, for this user
+    alone.
+    """
     context = server_context()
     with tempfile.TemporaryDirectory(prefix="vreplica-webhook-") as directory:
         certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")

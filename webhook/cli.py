@@ -3,13 +3,14 @@
     reflectors --> caches --> server  <-- TLS context <-- certificates <-- Secret, directory, or files of somebody else's
                                                                `--> upkeep --> caBundle in both webhook configurations
 
-The server listens as soon as there is a certificate; caches fill meanwhile (``/readyz`` says when). Certificates and
-registration are looked after once a minute: rotation, a Secret that another replica renewed, manifests applied anew.
-``--upkeep=none`` leaves the looking after to a process of ``--upkeep=only``, which has nothing but that: no server, no
-caches. So the identity that may write registrations and the Secret is not the one that whoever reaches the port talks to.
+The server listens as soon as there is a certificate; caches fill meanwhile (``/readyz`` says when).
+Certificates and registration are looked after once a minute: rotation, a Secret that another
+replica renewed, manifests applied anew. ``--upkeep=none`` leaves the looking after to a process of
+``--upkeep=only``, which has nothing but that: no server, no caches. So the identity that may write
+registrations and the Secret is not the one that whoever reaches the port talks to.
 
-On SIGTERM or SIGINT ``/readyz`` says no, the server goes on for ``--shutdown-delay-seconds`` while the Service's
-endpoints forget it, answers what is in flight, and the process ends with 0.
+On SIGTERM or SIGINT ``/readyz`` says no, the server goes on for ``--shutdown-delay-seconds`` while
+the Service's endpoints forget it, answers what is in flight, and the process ends with 0.
 """
 
 import asyncio
@@ -82,7 +83,9 @@ class Webhook:
                     _log.info("serving on https://%s", host_port(self._settings.host, port))
                     loops.append(tasks.create_task(self._upkeep.run(), name="upkeep"))
                     if isinstance(self._certificates, FileCertificates):
-                        loops.append(tasks.create_task(self._certificates.run(), name="certificate files"))
+                        loops.append(
+                            tasks.create_task(self._certificates.run(), name="certificate files")
+                        )
                     await stop.wait()
                     _log.info("shutting down")
                     self._server.draining = True
@@ -100,7 +103,9 @@ class Keeper:
         _, self._upkeep = upkeep_for(settings, api)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look after both until ``stop`` is set. Raises CertificateError where there is none after two minutes."""
+        """Look after both until ``stop`` is set. Raises CertificateError where there is none after
+        two minutes.
+        """
         if not await self._upkeep.first_certificate(stop):
             return
         _log.info("looking after the certificate and the registration")
@@ -110,7 +115,9 @@ class Keeper:
             upkeep.cancel()
 
 
-def upkeep_for(settings: Settings, api: Api) -> tuple[StoredCertificates | FileCertificates, Upkeep]:
+def upkeep_for(
+    settings: Settings, api: Api
+) -> tuple[StoredCertificates | FileCertificates, Upkeep]:
     """The kind of certificate that is configured, and what looks after it."""
     rng = random.Random()
     certificates = certificates_for(settings, api, early=rng.random())
@@ -120,11 +127,17 @@ def upkeep_for(settings: Settings, api: Api) -> tuple[StoredCertificates | FileC
     return certificates, Upkeep(certificates, registration, rng=rng, now=time.time, follows=follows)
 
 
-def certificates_for(settings: Settings, api: Api, *, early: float) -> StoredCertificates | FileCertificates:
+def certificates_for(
+    settings: Settings, api: Api, *, early: float
+) -> StoredCertificates | FileCertificates:
     """The kind of certificate that is configured."""
     if settings.cert_files:
         return FileCertificates(*settings.cert_files, now=time.time)
-    store = SecretStore(api, *settings.secret) if settings.secret else DirectoryStore(Path(settings.cert_dir))
+    store = (
+        SecretStore(api, *settings.secret)
+        if settings.secret
+        else DirectoryStore(Path(settings.cert_dir))
+    )
     if settings.upkeep is UpkeepMode.NONE:
         return StoredCertificates(store, settings.hosts, now=time.time)
     return CertificateManager(store, settings.hosts, now=time.time, early=early)
@@ -144,14 +157,18 @@ async def serve(settings: Settings) -> None:
         burst=settings.burst,
     )
     try:
-        program = Keeper(settings, api) if settings.upkeep is UpkeepMode.ONLY else Webhook(settings, api)
+        program = (
+            Keeper(settings, api) if settings.upkeep is UpkeepMode.ONLY else Webhook(settings, api)
+        )
         await program.run(stop)
     finally:
         await api.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of ``vreplica-webhook``: 0 stopped on request, 1 could not go on, 2 wrong settings."""
+    """Entry point of ``vreplica-webhook``: 0 stopped on request, 1 could not go on, 2 wrong
+    settings.
+    """
     try:
         settings = settings_from(parser().parse_args(arguments))
     except SettingsError as error:

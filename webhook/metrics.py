@@ -1,4 +1,6 @@
-"""The webhook's metrics. Labels are closed sets: paths, results, kinds; nothing from a review is one."""
+"""The webhook's metrics. Labels are closed sets: paths, results, kinds; nothing from a review is
+one.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -37,13 +39,19 @@ class Metrics(Exposition):
         self._add_gauge(
             "cache_objects",
             "Objects in a cache",
-            lambda: {(resource.kind,): float(len(cache.objects)) for resource, cache in caches.sinks.items()},
+            lambda: {
+                (resource.kind,): float(len(cache.objects))
+                for resource, cache in caches.sinks.items()
+            },
             kind,
         )
         self._add_gauge(
             "cache_unreadable_objects",
             "Objects that could not be decoded since the start",
-            lambda: {(resource.kind,): float(cache.undecodable) for resource, cache in caches.sinks.items()},
+            lambda: {
+                (resource.kind,): float(cache.undecodable)
+                for resource, cache in caches.sinks.items()
+            },
             kind,
         )
         self._add_gauge(
@@ -53,11 +61,16 @@ class Metrics(Exposition):
             stability=Stability.BETA,
         )
 
-    def add_upkeep(self, expiry: Callable[[], Mapping[str, float]], failures: Callable[[], int]) -> None:
-        """Show when certificates end (epoch seconds by what they are for), and how often looking after them failed."""
+    def add_upkeep(
+        self, expiry: Callable[[], Mapping[str, float]], failures: Callable[[], int]
+    ) -> None:
+        """Show when certificates end (epoch seconds by what they are for), and how often looking
+        after them failed.
+        """
         self._add_gauge(
             "certificate_expiry_timestamp_seconds",
-            "When a certificate in use ends, by what it is for: serving, or the authority that signs",
+            "When a certificate in use ends, by what it is for: serving, or the authority that "
+            "signs",
             lambda: {(certificate,): end for certificate, end in expiry().items()},
             Label("certificate", ("serving", "authority")),
         )
@@ -65,7 +78,8 @@ class Metrics(Exposition):
             Family(
                 name="upkeep_failures",
                 kind=Kind.COUNTER,
-                documentation="Rounds of looking after certificates and registration that found something not right",
+                documentation="Rounds of looking after certificates and registration that found "
+                "something not right",
             ),
             lambda: {(): float(failures())},
         )
@@ -80,7 +94,11 @@ class Metrics(Exposition):
     ) -> None:
         self.read(
             Family(
-                name=name, kind=Kind.GAUGE, documentation=documentation, labels=labels, stability=stability
+                name=name,
+                kind=Kind.GAUGE,
+                documentation=documentation,
+                labels=labels,
+                stability=stability,
             ),
             read,
         )

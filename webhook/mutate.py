@@ -13,15 +13,16 @@
                                  only (``Stamp.slots_resource``): request = limit = slots, first container; "0" without
                                  a known pool
 
-A kube-scheduler of our own asks the extender about every pod that names it. One that others share is told by
-``managedResources`` to ask about pods with the resource, and it looks at the resource's name only. There a pod whose
-pool is unknown gets it with quantity "0": without it kube-scheduler would place the pod without asking us, and nobody
-would ever say PoolNotFound.
+A kube-scheduler of our own asks the extender about every pod that names it. One that others share
+is told by ``managedResources`` to ask about pods with the resource, and it looks at the resource's
+name only. There a pod whose pool is unknown gets it with quantity "0": without it kube-scheduler
+would place the pod without asking us, and nobody would ever say PoolNotFound.
 
 Nothing of a tenant's is in the answer: whoever reaches the port may make up a review and read it.
 
-Running it on its own result yields nothing (``reinvocationPolicy: IfNeeded`` does that, and so does a pod template
-that was copied from a stamped pod). It never reads what a client wrote into our annotations: only we write those.
+Running it on its own result yields nothing (``reinvocationPolicy: IfNeeded`` does that, and so does
+a pod template that was copied from a stamped pod). It never reads what a client wrote into our
+annotations: only we write those.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,8 @@ class Stamp:
     scheduler_name: str = names.SCHEDULER_NAME
     """Profile of the kube-scheduler that calls it."""
     slots_resource: bool = False
-    """Request ``vreplica.dev/slots``, for a kube-scheduler that manages it (``managedResources``)."""
+    """Request ``vreplica.dev/slots``, for a kube-scheduler that manages it (``managedResources``).
+    """
 
 
 DEFAULT_STAMP: Final = Stamp()
@@ -52,7 +54,9 @@ DEFAULT_STAMP: Final = Stamp()
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """Operations in order of application, none if the pod is as it should be, and warnings for the client."""
+    """Operations in order of application, none if the pod is as it should be, and warnings for the
+    client.
+    """
 
     ops: tuple[PatchOp, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -70,7 +74,9 @@ class View(Protocol):
 
 
 def stamp(request: AdmissionRequest, view: View, how: Stamp = DEFAULT_STAMP) -> Verdict:
-    """The verdict of ``/mutate``: always allowed, with a patch for an adapter pod that is being created."""
+    """The verdict of ``/mutate``: always allowed, with a patch for an adapter pod that is being
+    created.
+    """
     pod = request.object
     if pod is None or (request.group, request.resource, request.subresource) != ("", "pods", ""):
         return ALLOWED
@@ -83,7 +89,9 @@ def stamp(request: AdmissionRequest, view: View, how: Stamp = DEFAULT_STAMP) -> 
 
 
 def pool_name_of(pod: Json) -> str | None:
-    """The pool that a pod's label names ("" for an empty label); None where the pod is not an adapter."""
+    """The pool that a pod's label names ("" for an empty label); None where the pod is not an
+    adapter.
+    """
     labels = mapping(pod, "metadata", "labels")
     return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
 
@@ -91,7 +99,8 @@ def pool_name_of(pod: Json) -> str | None:
 def mutate(pod: Json, pool: AdapterPool | None, how: Stamp = DEFAULT_STAMP) -> Mutation:
     """How ``pod`` (v1 Pod as JSON) is to be changed.
 
-    ``pool`` is the pool that its label names, None where none is known. Never raises; reads nothing but its arguments.
+    ``pool`` is the pool that its label names, None where none is known. Never raises; reads nothing
+    but its arguments.
     """
     pool_name = pool_name_of(pod)
     if pool_name is None:
@@ -99,7 +108,8 @@ def mutate(pod: Json, pool: AdapterPool | None, how: Stamp = DEFAULT_STAMP) -> M
     warnings: list[str] = []
     if pool is None:
         warnings.append(
-            f"AdapterPool {pool_name!r} is not known (label {names.POOL_LABEL}): the pod will not be scheduled "
+            f"AdapterPool {pool_name!r} is not known (label {names.POOL_LABEL}): the pod will not "
+            f"be scheduled "
             "until it exists in the pod's namespace"
         )
     slots = None if pool is None else str(pool.slots_per_pod)
@@ -131,7 +141,10 @@ def _annotation_ops(pod: Json, wanted: Mapping[str, str | None]) -> list[PatchOp
     present = mapping(pod, "metadata").get("annotations")
     if not isinstance(present, Mapping):
         return [
-            _add("/metadata/annotations", {key: value for key, value in wanted.items() if value is not None})
+            _add(
+                "/metadata/annotations",
+                {key: value for key, value in wanted.items() if value is not None},
+            )
         ]
     ops: list[PatchOp] = []
     for key, value in wanted.items():
@@ -145,7 +158,9 @@ def _annotation_ops(pod: Json, wanted: Mapping[str, str | None]) -> list[PatchOp
 
 
 def _resource_ops(pod: Json, slots: str | None) -> list[PatchOp]:
-    """The resource on the first container and on no other, None: on none. The extender reads their sum as the pod's slots."""
+    """The resource on the first container and on no other, None: on none. The extender reads their
+    sum as the pod's slots.
+    """
     ops: list[PatchOp] = []
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(sequence(pod, "spec", kind)):
@@ -183,7 +198,9 @@ def _remove_resource_ops(container: Json, path: str) -> list[PatchOp]:
 
 
 def _add(path: str, value: object) -> PatchOp:
-    """``add`` replaces what is there, and needs only the parent: right for set whatever the pod has."""
+    """``add`` replaces what is there, and needs only the parent: right for set whatever the pod
+    has.
+    """
     return {"op": "add", "path": path, "value": value}
 
 

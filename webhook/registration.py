@@ -1,16 +1,18 @@
-"""Keeps the caBundle (and for development the URL) in both webhook configurations right, and knows how long it has been so.
+"""Keeps the caBundle (and for development the URL) in both webhook configurations right, and knows
+how long it has been so.
 
-The configurations are made by whoever installs the manifests; we only ever fill in what they cannot know, and may have to do it
-again after they were applied anew. A configuration that cert-manager fills in (an annotation ``cert-manager.io/inject-..``) is
-left alone.
+The configurations are made by whoever installs the manifests; we only ever fill in what they cannot
+know, and may have to do it again after they were applied anew. A configuration that cert-manager
+fills in (an annotation ``cert-manager.io/inject-..``) is left alone.
 
-Two processes may write at the same time, one of them with an older bundle. So each reads the configuration first, then the
-stored bundle, and patches under the condition that the configuration is still the one it has read. Whoever overwrites a newer
-caBundle would have read the configuration before that was written, and then the condition fails: what is published only ever
-goes forward.
+Two processes may write at the same time, one of them with an older bundle. So each reads the
+configuration first, then the stored bundle, and patches under the condition that the configuration
+is still the one it has read. Whoever overwrites a newer caBundle would have read the configuration
+before that was written, and then the condition fails: what is published only ever goes forward.
 
-An authority may sign once it has been in every caBundle for ``PUBLISHED_BEFORE_USE_S``, as far as this replica has seen: by then
-every API server has it. A restart begins to count anew; authorities wait for months, so that costs nothing.
+An authority may sign once it has been in every caBundle for ``PUBLISHED_BEFORE_USE_S``, as far as
+this replica has seen: by then every API server has it. A restart begins to count anew; authorities
+wait for months, so that costs nothing.
 """
 
 import base64
@@ -41,7 +43,9 @@ CONFIGURATION_NAME: Final = SCHEDULER_NAME
 ATTEMPTS_MAX: Final = 5
 """Times that somebody else may change a configuration between our read and our patch."""
 PUBLISHED_BEFORE_USE_S: Final = 600.0
-"""An API server follows webhook configurations by a watch: milliseconds, or as long as its watch takes to be made anew."""
+"""An API server follows webhook configurations by a watch: milliseconds, or as long as its watch
+takes to be made anew.
+"""
 INJECTOR_PREFIX: Final = "cert-manager.io/inject-"
 """Of the annotations by which cert-manager is told to fill in the caBundle."""
 RESOURCES: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
@@ -50,8 +54,9 @@ RESOURCES: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 def registration_ops(configuration: Mapping[str, Any], ca_pem: bytes | None, url: str) -> list[Obj]:
     """The JSON patch that a webhook configuration needs; empty if it is right.
 
-    ``ca_pem`` None leaves the caBundles alone, as an injector's annotation does. ``url`` "" leaves the address alone; else
-    (``https://host:port``) every webhook is called at that address and the path of the service or URL that it has.
+    ``ca_pem`` None leaves the caBundles alone, as an injector's annotation does. ``url`` "" leaves
+    the address alone; else (``https://host:port``) every webhook is called at that address and the
+    path of the service or URL that it has.
     """
     ops: list[Obj] = []
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
@@ -85,10 +90,17 @@ def ca_bundles(configuration: Mapping[str, Any]) -> list[bytes]:
 
 
 class Registration:
-    """Looks after both configurations. ``monotonic`` is seconds of a clock that only goes forward."""
+    """Looks after both configurations. ``monotonic`` is seconds of a clock that only goes
+    forward.
+    """
 
     def __init__(
-        self, api: Api, *, url: str = "", name: str = CONFIGURATION_NAME, monotonic: Callable[[], float]
+        self,
+        api: Api,
+        *,
+        url: str = "",
+        name: str = CONFIGURATION_NAME,
+        monotonic: Callable[[], float],
     ) -> None:
         self._api = api
         self._url = url
@@ -100,13 +112,16 @@ class Registration:
         """Fingerprints of the authorities that may sign by now."""
         now = self._monotonic()
         return frozenset(
-            each for each, since in self._seen_since.items() if now - since >= PUBLISHED_BEFORE_USE_S
+            each
+            for each, since in self._seen_since.items()
+            if now - since >= PUBLISHED_BEFORE_USE_S
         )
 
     async def reconcile(self, certificates: Certificates) -> list[str]:
         """Renew certificates, publish their authorities; the reply says what is not right and why.
 
-        Raises ApiError, CertificateError, OSError; Invalid after ``ATTEMPTS_MAX`` changes by somebody else.
+        Raises ApiError, CertificateError, OSError; Invalid after ``ATTEMPTS_MAX`` changes by
+        somebody else.
         """
         attempts = 0
         while True:
@@ -115,7 +130,9 @@ class Registration:
             try:
                 found = {resource: await self._read(resource) for resource in RESOURCES}
             except ApiError:
-                await certificates.ensure()  # whoever may not look at the registration can renew all the same
+                await (
+                    certificates.ensure()
+                )  # whoever may not look at the registration can renew all the same
                 raise
             self._note(found.values())
             bundle = await certificates.ensure(self.published())
@@ -142,7 +159,9 @@ class Registration:
         if not ops:
             return configuration
         written = await self._api.patch(resource, "", self._name, ops, patch_type=PatchType.JSON)
-        _log.info("%s %s: caBundle%s written", resource.kind, self._name, " and url" if self._url else "")
+        _log.info(
+            "%s %s: caBundle%s written", resource.kind, self._name, " and url" if self._url else ""
+        )
         return written
 
     def _note(self, configurations: Collection[Obj]) -> None:
@@ -160,7 +179,11 @@ class Registration:
         self, found: Mapping[Resource, Obj], certificates: Certificates, *, ours: bool
     ) -> list[str]:
         missing = [resource.kind for resource, configuration in found.items() if not configuration]
-        problems = [f"no {' and no '.join(missing)} {self._name} yet: apply the manifests"] if missing else []
+        problems = (
+            [f"no {' and no '.join(missing)} {self._name} yet: apply the manifests"]
+            if missing
+            else []
+        )
         for resource, configuration in found.items():
             if problem := _problem(configuration, certificates.served_pem, ours=ours):
                 problems.append(f"{resource.kind} {self._name}: {problem}")
@@ -174,8 +197,10 @@ def _problem(configuration: Obj, served_pem: bytes, *, ours: bool) -> str:
     injector = injector_of(configuration)
     if ours and injector:
         return (
-            f"the annotation {injector} leaves its caBundle to cert-manager, but this webhook makes its own certificate: "
-            "remove the annotation, or serve cert-manager's with --tls-cert-file and --tls-private-key-file"
+            f"the annotation {injector} leaves its caBundle to cert-manager, but this webhook "
+            f"makes its own certificate: "
+            "remove the annotation, or serve cert-manager's with --tls-cert-file and "
+            "--tls-private-key-file"
         )
     bundles = ca_bundles(configuration)
     if injector and not all(bundles):

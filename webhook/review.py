@@ -1,9 +1,11 @@
-"""AdmissionReview v1 (admission.k8s.io): bytes of the API server -> ``AdmissionRequest``, ``Verdict`` -> bytes.
+"""AdmissionReview v1 (admission.k8s.io): bytes of the API server -> ``AdmissionRequest``,
+``Verdict`` -> bytes.
 
-Strict in what a decision depends on (a wrong type there is refused with the field's name), tolerant of everything
-else: unknown fields, absent optional ones and ``null`` are what other versions of the API server send. Whatever the
-bytes are, decoding either succeeds or raises ``ReviewError``; a webhook that crashes on a body would answer 500, and
-the API server would report that as its own trouble and not as the sender's.
+Strict in what a decision depends on (a wrong type there is refused with the field's name), tolerant
+of everything else: unknown fields, absent optional ones and ``null`` are what other versions of the
+API server send. Whatever the bytes are, decoding either succeeds or raises ``ReviewError``; a
+webhook that crashes on a body would answer 500, and the API server would report that as its own
+trouble and not as the sender's.
 """
 
 import base64
@@ -40,7 +42,9 @@ class ReviewError(VReplicaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRequest:
-    """What we read of a review's request. ``object`` is None for DELETE, ``old_object`` for CREATE."""
+    """What we read of a review's request. ``object`` is None for DELETE, ``old_object`` for
+    CREATE.
+    """
 
     uid: str
     group: str = ""
@@ -61,7 +65,9 @@ class AdmissionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer. ``message`` tells the user why not; ``warnings`` are shown by kubectl also when allowed."""
+    """The answer. ``message`` tells the user why not; ``warnings`` are shown by kubectl also when
+    allowed.
+    """
 
     allowed: bool = True
     message: str = ""
@@ -75,7 +81,9 @@ ALLOWED: Final = Verdict()
 
 
 def denied(message: str, *, code: int = 403, warnings: Sequence[str] = ()) -> Verdict:
-    """Not allowed. ``code`` 403 for what this user may not do, 422 for what is wrong with the object."""
+    """Not allowed. ``code`` 403 for what this user may not do, 422 for what is wrong with the
+    object.
+    """
     return Verdict(allowed=False, message=message, code=code, warnings=warnings)
 
 
@@ -93,7 +101,8 @@ def decode_review(body: bytes) -> AdmissionRequest:
     version, kind = review.get("apiVersion"), review.get("kind")
     if version != REVIEW_API_VERSION or kind != REVIEW_KIND:
         raise ReviewError(
-            f"expected kind {REVIEW_KIND} of apiVersion {REVIEW_API_VERSION}, not {safe_repr(kind, 80)} of {safe_repr(version, 80)}"
+            f"expected kind {REVIEW_KIND} of apiVersion {REVIEW_API_VERSION}, not "
+            f"{safe_repr(kind, 80)} of {safe_repr(version, 80)}"
         )
     request = review.get("request")
     if not isinstance(request, dict):
@@ -122,7 +131,8 @@ def decode_review(body: bytes) -> AdmissionRequest:
 
 
 def _refuse_depth(review: Json) -> None:
-    """Refuse what is nested deeper than the encoder writes, 254 levels: values are compared by recursion further on.
+    """Refuse what is nested deeper than the encoder writes, 254 levels: values are compared by
+    recursion further on.
 
     An object of the API has some twenty levels.
     """
@@ -137,7 +147,9 @@ def encode_review(uid: str, verdict: Verdict) -> bytes:
     response: dict[str, object] = {"uid": uid, "allowed": verdict.allowed}
     if verdict.patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(orjson.dumps([dict(op) for op in verdict.patch])).decode()
+        response["patch"] = base64.b64encode(
+            orjson.dumps([dict(op) for op in verdict.patch])
+        ).decode()
     if not verdict.allowed:
         response["status"] = {
             "code": verdict.code,
@@ -146,13 +158,18 @@ def encode_review(uid: str, verdict: Verdict) -> bytes:
         }
     if verdict.warnings:
         response["warnings"] = [
-            _printable(warning, WARNING_CHARACTERS_MAX) for warning in verdict.warnings[:WARNINGS_MAX]
+            _printable(warning, WARNING_CHARACTERS_MAX)
+            for warning in verdict.warnings[:WARNINGS_MAX]
         ]
-    return orjson.dumps({"apiVersion": REVIEW_API_VERSION, "kind": REVIEW_KIND, "response": response})
+    return orjson.dumps(
+        {"apiVersion": REVIEW_API_VERSION, "kind": REVIEW_KIND, "response": response}
+    )
 
 
 def _printable(text: str, characters_max: int) -> str:
-    """One line without control characters: parts of it come from tenants' objects and end in terminals."""
+    """One line without control characters: parts of it come from tenants' objects and end in
+    terminals.
+    """
     line = "".join(character if character.isprintable() else " " for character in text)
     return line if len(line) <= characters_max else line[: characters_max - 1] + "…"
 

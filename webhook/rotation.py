@@ -1,4 +1,5 @@
-"""How one authority takes the place of another: what a stored bundle still needs, as a table of steps. Pure.
+"""How one authority takes the place of another: what a stored bundle still needs, as a table of
+steps. Pure.
 
     ca.crt        the authorities to trust: the caBundle of the webhook configurations, as it is
     ca.key        key of the one that signs: the CURRENT one
@@ -16,12 +17,14 @@ Which certificate of ca.crt is whose follows from the keys; those of neither are
         only trusted     signs   (the next        only trusted
                                   one signs)
 
-There is always a next one, and it is trusted long before it signs, so a change of authority asks nobody to switch at the same
-moment: a replica that still serves the old certificate, and an API server that has read an old caBundle, both go on. That
-includes changes that nobody has planned, such as a key that is lost.
+There is always a next one, and it is trusted long before it signs, so a change of authority asks
+nobody to switch at the same moment: a replica that still serves the old certificate, and an API
+server that has read an old caBundle, both go on. That includes changes that nobody has planned,
+such as a key that is lost.
 
-``next_step`` gives the first row that holds; it is asked again with what the step has made until there is none. "can sign": its
-certificate and key are there and valid. "usable": a client that trusts ca.crt would take it.
+``next_step`` gives the first row that holds; it is asked again with what the step has made until
+there is none. "can sign": its certificate and key are there and valid. "usable": a client that
+trusts ca.crt would take it.
 
     row  serving certificate      current           next                     step
     1    unusable                 can sign          -                        SIGN     by the current one
@@ -33,9 +36,10 @@ certificate and key are there and valid. "usable": a client that trusts ca.crt w
     7    usable, ends             can sign          -                        SIGN     by the current one
     8    usable                   -                 -                        TIDY     authorities that nobody needs any more, junk
 
-Rows 2 and 3 are for damage. From 4 on nothing is in a hurry, and at every step each certificate that any replica may still serve
-has its authority in ca.crt. Two clocks matter: certificates are valid from ``CLOCK_SKEW`` before they were made, and are renewed
-weeks before they end, so clocks may differ by an hour.
+Rows 2 and 3 are for damage. From 4 on nothing is in a hurry, and at every step each certificate
+that any replica may still serve has its authority in ca.crt. Two clocks matter: certificates are
+valid from ``CLOCK_SKEW`` before they were made, and are renewed weeks before they end, so clocks
+may differ by an hour.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -67,7 +71,9 @@ AUTHORITY_RENEWED_BEFORE_END: Final = timedelta(days=180)
 NEXT_AGE_MAX: Final = AUTHORITY_LIFETIME / 2 - AUTHORITY_RENEWED_BEFORE_END
 """Of a next authority that waits: it still has a year when it begins to sign."""
 JITTER: Final = 0.1
-"""How much earlier than it must, of the time before the end, a replica may renew: which one does it is left to chance."""
+"""How much earlier than it must, of the time before the end, a replica may renew: which one does it
+is left to chance.
+"""
 STEPS_MAX: Final = 8
 """From any content to a good one in so many steps, with others racing."""
 
@@ -110,7 +116,9 @@ class Bundle:
         return Pair(self.cert_pem, self.key_pem)
 
     def expiry(self) -> dict[str, float]:
-        """When the parts in use end, epoch seconds: ``serving`` and ``authority``, as far as they can be read."""
+        """When the parts in use end, epoch seconds: ``serving`` and ``authority``, as far as they
+        can be read.
+        """
         certificates = {"serving": certificates_in(self.cert_pem)[:1]}
         current = signer(certificates_in(self.ca_pem), self.ca_key_pem)
         certificates["authority"] = [current] if current else []
@@ -148,19 +156,26 @@ def next_step(
     published: Collection[bytes] = (),
     early: float = 0.0,
 ) -> Step | None:
-    """What ``bundle`` needs at ``now_s`` (epoch seconds); None if it serves ``hosts`` well for long.
+    """What ``bundle`` needs at ``now_s`` (epoch seconds); None if it serves ``hosts`` well for
+    long.
 
-    ``hosts`` are DNS names and IP addresses that clients connect to. ``published``: fingerprints of authorities that every
-    API server has had in its caBundle for long enough. ``early`` is this replica's share, 0 to 1, of ``JITTER``.
-    Generates keys, so it takes milliseconds.
+    ``hosts`` are DNS names and IP addresses that clients connect to. ``published``: fingerprints of
+    authorities that every API server has had in its caBundle for long enough. ``early`` is this
+    replica's share, 0 to 1, of ``JITTER``. Generates keys, so it takes milliseconds.
     """
     return _Rotation(
-        bundle or Bundle(), hosts, datetime.fromtimestamp(now_s, UTC), published, 1.0 + JITTER * early
+        bundle or Bundle(),
+        hosts,
+        datetime.fromtimestamp(now_s, UTC),
+        published,
+        1.0 + JITTER * early,
     ).step()
 
 
 def is_usable(bundle: Bundle, hosts: Sequence[str], *, now_s: float) -> bool:
-    """Whether a client that trusts the bundle's authorities takes its serving certificate for ``hosts`` now."""
+    """Whether a client that trusts the bundle's authorities takes its serving certificate for
+    ``hosts`` now.
+    """
     now = datetime.fromtimestamp(now_s, UTC)
     return not serving_problem(bundle.serving, certificates_in(bundle.ca_pem), hosts, now)
 
@@ -196,7 +211,10 @@ class _Rotation:
         reason = self._current_problem()
         if reason and fingerprint(self._next) in self._published:
             return self._promote(reason)
-        if not reason and self._next.not_valid_after_utc - self._now < AUTHORITY_LIFETIME - NEXT_AGE_MAX:
+        if (
+            not reason
+            and self._next.not_valid_after_utc - self._now < AUTHORITY_LIFETIME - NEXT_AGE_MAX
+        ):
             return self._prepare("the next authority has waited for long")
         end = certificates_in(self._bundle.cert_pem)[0].not_valid_after_utc
         if self._ends_soon(end, SERVING_RENEWED_BEFORE_END) and self._could_sign_beyond(end):
@@ -226,7 +244,7 @@ class _Rotation:
     def _could_sign_beyond(self, end: datetime) -> bool:
         return self._current is not None and self._current.not_valid_after_utc > end
 
-    # -- the steps ---------------------------------------------------------------------------------------------
+    # -- the steps ---------------------------------------------------------------------------------
 
     def _sign(self, reason: str) -> Step:
         assert self._current is not None
@@ -241,7 +259,8 @@ class _Rotation:
     def _restart(self, reason: str) -> Step:
         authority = new_authority(self._now)
         current = certificates_in(authority.cert_pem)[0]
-        # What other replicas serve is trusted a while longer, if there is anything to be read of it.
+        # What other replicas serve is trusted a while longer, if there is anything to be read of
+        # it.
         begun = replace(
             self._bundle,
             ca_pem=_joined([current, *self._still_trusted()]),
@@ -253,7 +272,9 @@ class _Rotation:
     def _prepare(self, reason: str) -> Step:
         authority = new_authority(self._now)
         coming = certificates_in(authority.cert_pem)
-        kept = [each for each in self._still_trusted() if each != self._next]  # it has signed nothing
+        kept = [
+            each for each in self._still_trusted() if each != self._next
+        ]  # it has signed nothing
         head = [each for each in kept if each == self._current]
         tail = [each for each in kept if each != self._current]
         bundle = replace(
@@ -266,13 +287,19 @@ class _Rotation:
         if _joined(kept) == self._bundle.ca_pem:
             return None
         gone = ", ".join(
-            sorted(each.subject.rfc4514_string()[:100] for each in self._trusted if each not in kept)
+            sorted(
+                each.subject.rfc4514_string()[:100] for each in self._trusted if each not in kept
+            )
         )
         tidy = replace(self._bundle, ca_pem=_joined(kept))
-        return Step(StepName.TIDY, tidy, f"no longer needed in ca.crt: {gone or 'what is no certificate'}")
+        return Step(
+            StepName.TIDY, tidy, f"no longer needed in ca.crt: {gone or 'what is no certificate'}"
+        )
 
     def _signed(self, bundle: Bundle, authority: x509.Certificate) -> Bundle:
-        """With a new serving certificate of that authority; what another's it replaces is remembered until it ends."""
+        """With a new serving certificate of that authority; what another's it replaces is
+        remembered until it ends.
+        """
         serving = new_serving(authority, bundle.ca_key_pem, self._hosts, self._now)
         others = [each for each in certificates_in(bundle.ca_pem) if each != authority]
         return replace(
@@ -284,11 +311,14 @@ class _Rotation:
         )
 
     def _last_replaced(self, authority: x509.Certificate) -> bytes:
-        """The certificate of another authority than this one that ends last of those that may still be served."""
+        """The certificate of another authority than this one that ends last of those that may still
+        be served.
+        """
         before = certificates_in(self._bundle.replaced_pem)[:1]
         served, issuer = self._served()
         if served is None or issuer is None:
-            # Nobody knows what is still served of the current one: with no record all are trusted until they end.
+            # Nobody knows what is still served of the current one: with no record all are trusted
+            # until they end.
             before = before if authority == self._current else []
         elif issuer != authority:
             before = [*before, served]
@@ -300,14 +330,17 @@ class _Rotation:
         return served, None if served is None else issuer_of(served, self._trusted)
 
     def _still_trusted(self) -> list[x509.Certificate]:
-        """The authorities that somebody may need: current, next, the serving certificate's, and what may still be served."""
+        """The authorities that somebody may need: current, next, the serving certificate's, and
+        what may still be served.
+        """
         _, issuer = self._served()
         replaced = next(iter(certificates_in(self._bundle.replaced_pem)), None)
         all_ended = replaced is not None and self._has_ended(replaced)
         return [
             each
             for each in self._trusted
-            if each in (self._current, self._next, issuer) or not (all_ended or self._has_ended(each))
+            if each in (self._current, self._next, issuer)
+            or not (all_ended or self._has_ended(each))
         ]
 
     def _has_ended(self, certificate: x509.Certificate) -> bool:

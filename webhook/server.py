@@ -1,14 +1,17 @@
-"""The HTTPS face: ``POST /mutate``, ``POST /validate``, ``GET /livez``, ``/readyz`` and ``/metrics``.
+"""The HTTPS face: ``POST /mutate``, ``POST /validate``, ``GET /livez``, ``/readyz`` and
+``/metrics``.
 
-A request is read (bounded in bytes, its own and those of all at once, in time, in its rate and in how many at once),
-decoded, decided in memory and answered; nothing waits for the API server, so the only slow part is the sender, and a
-review whose body is whole is never one too many. Slow heads, clients that read no answers and held connections are the
-listener's business (``extender.kube.serving.listener``), slow bodies that of ``extender.kube.serving.bodies``. Metrics are made once for all who
-ask meanwhile (``extender.kube.serving.readers``), for the port is open to everybody. What is wrong with a
-request is said in plain text with status 400 (not an AdmissionReview), 408 (body too slow), 413 (body too long) or 503
-(bodies too large together); every AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before
-the caches are synced too: the pod is then stamped with what is known, and ``/readyz`` keeps the Service from sending
-more of them.
+A request is read (bounded in bytes, its own and those of all at once, in time, in its rate and in
+how many at once), decoded, decided in memory and answered; nothing waits for the API server, so the
+only slow part is the sender, and a review whose body is whole is never one too many. Slow heads,
+clients that read no answers and held connections are the listener's business
+(``extender.kube.serving.listener``), slow bodies that of ``extender.kube.serving.bodies``. Metrics
+are made once for all who ask meanwhile (``extender.kube.serving.readers``), for the port is open to
+everybody. What is wrong with a request is said in plain text with status 400 (not an
+AdmissionReview), 408 (body too slow), 413 (body too long) or 503 (bodies too large together); every
+AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before the caches are
+synced too: the pod is then stamped with what is known, and ``/readyz`` keeps the Service from
+sending more of them.
 """
 
 import asyncio
@@ -45,8 +48,12 @@ _log: Final = logging.getLogger(__name__)
 _log.addFilter(AtMost(LINES_PER_S))
 
 
-CONNECTIONS: Final = ConnectionLimits(connections_max=500, receive_bytes=16 * 1024, shutdown_timeout_s=3.0)
-"""With its buffers a TLS connection takes up to a quarter of a MiB. Three API servers with 160 reviews each fit."""
+CONNECTIONS: Final = ConnectionLimits(
+    connections_max=500, receive_bytes=16 * 1024, shutdown_timeout_s=3.0
+)
+"""With its buffers a TLS connection takes up to a quarter of a MiB. Three API servers with 160
+reviews each fit.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +61,15 @@ class Limits:
     """Bounds of one server."""
 
     body_bytes_max: int = 3 * 1024 * 1024
-    """The API server's own limit for a request; a review of an update holds two objects of at most 1.5 MiB."""
+    """The API server's own limit for a request; a review of an update holds two objects of at most
+    1.5 MiB.
+    """
     deadline_s: float = 2.0
     """For reading a body. The API server gives up after 3 s (timeoutSeconds in the manifests)."""
     bodies_bytes_max: int = 32 * 1024 * 1024
-    """Of all bodies at once: the pod's memory limit is 256 MiB, and what is decoded is larger than its text."""
+    """Of all bodies at once: the pod's memory limit is 256 MiB, and what is decoded is larger than
+    its text.
+    """
     arrivals: ArrivalLimits = field(default_factory=ArrivalLimits)
     connections: ConnectionLimits = CONNECTIONS
 
@@ -103,22 +114,32 @@ class WebhookServer:
         return await self._listener.start(self.application(), host, port, tls=self._tls)
 
     async def stop(self) -> None:
-        """Stop listening, answer what is in flight for ``shutdown_timeout_s`` at most, and close."""
+        """Stop listening, answer what is in flight for ``shutdown_timeout_s`` at most, and
+        close.
+        """
         await self._listener.stop()
 
-    # -- reviews -----------------------------------------------------------------------------------------------
+    # -- reviews -----------------------------------------------------------------------------------
 
     async def _mutate(self, http: web.Request) -> web.Response:
-        return await self._review(http, lambda request: mutate.stamp(request, self._caches, self._stamp))
+        return await self._review(
+            http, lambda request: mutate.stamp(request, self._caches, self._stamp)
+        )
 
     async def _validate(self, http: web.Request) -> web.Response:
-        return await self._review(http, lambda request: validate.validate(request, self._caches, self._rules))
+        return await self._review(
+            http, lambda request: validate.validate(request, self._caches, self._rules)
+        )
 
-    async def _review(self, http: web.Request, decide: Callable[[AdmissionRequest], Verdict]) -> web.Response:
+    async def _review(
+        self, http: web.Request, decide: Callable[[AdmissionRequest], Verdict]
+    ) -> web.Response:
         try:
             with (
                 self._bodies.share() as share,
-                span("review", traceparent=http.headers.get(TRACEPARENT, ""), path=http.path) as present,
+                span(
+                    "review", traceparent=http.headers.get(TRACEPARENT, ""), path=http.path
+                ) as present,
             ):
                 body = await self._body(http, share)
                 # Not the loop's clock: uvloop's has steps of 1 ms, longer than an answer takes.
@@ -138,16 +159,24 @@ class WebhookServer:
 
     async def _body(self, http: web.Request, share: BodyShare) -> bytes:
         if http.content_type != "application/json":
-            raise ReviewError(f"Content-Type: expected application/json, not {http.content_type!r:.100}")
+            raise ReviewError(
+                f"Content-Type: expected application/json, not {http.content_type!r:.100}"
+            )
         if "Content-Encoding" in http.headers:
-            raise ReviewError("Content-Encoding: expected none, the API server does not compress reviews")
+            raise ReviewError(
+                "Content-Encoding: expected none, the API server does not compress reviews"
+            )
         try:
             async with asyncio.timeout(self._limits.deadline_s):
                 return await share.read(
-                    body_of(http), bytes_max=self._limits.body_bytes_max, announced=http.content_length
+                    body_of(http),
+                    bytes_max=self._limits.body_bytes_max,
+                    announced=http.content_length,
                 )
         except TimeoutError as error:
-            raise ReviewError(f"the body did not arrive within {self._limits.deadline_s} s", 408) from error
+            raise ReviewError(
+                f"the body did not arrive within {self._limits.deadline_s} s", 408
+            ) from error
         except BodyTooSlow as error:
             raise ReviewError(str(error), 408) from error
         except BodyTooLarge as error:
@@ -159,7 +188,9 @@ class WebhookServer:
 
     def _refused(self, http: web.Request, status: int, message: str) -> web.Response:
         self.metrics.requests.labels(http.path, "refused").inc()
-        _log.warning("refused a request to %s from %s: %d %s", http.path, http.remote, status, message)
+        _log.warning(
+            "refused a request to %s from %s: %d %s", http.path, http.remote, status, message
+        )
         if status == 408:
             return self._listener.too_slow(http, message)
         response = web.Response(status=status, text=message + "\n")
@@ -169,18 +200,23 @@ class WebhookServer:
             response.force_close()  # the rest of the body is not wanted
         return response
 
-    # -- health ------------------------------------------------------------------------------------------------
+    # -- health ------------------------------------------------------------------------------------
 
     async def _livez(self, _http: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _http: web.Request) -> web.Response:
         checks = {
-            **{f"cache {resource.plural}": cache.synced for resource, cache in self._caches.sinks.items()},
+            **{
+                f"cache {resource.plural}": cache.synced
+                for resource, cache in self._caches.sinks.items()
+            },
             "not shutting down": not self.draining,
         }
         lines = [f"[{'+' if good else '-'}] {name}" for name, good in checks.items()]
-        return web.Response(status=200 if all(checks.values()) else 503, text="\n".join(lines) + "\n")
+        return web.Response(
+            status=200 if all(checks.values()) else 503, text="\n".join(lines) + "\n"
+        )
 
     async def _metrics(self, http: web.Request) -> web.StreamResponse:
         try:

@@ -1,4 +1,6 @@
-"""What ``vreplica-webhook`` is told: its command line and, of the service's configuration file, the parts it shares."""
+"""What ``vreplica-webhook`` is told: its command line and, of the service's configuration file, the
+parts it shares.
+"""
 
 import argparse
 import os
@@ -86,42 +88,98 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--host",
         default=_DEFAULTS.host,
-        help="address to listen on; 0.0.0.0 and :: are all, of both families (default: %(default)s)",
+        help="address to listen on; 0.0.0.0 and :: are all, of both families (default: "
+        "%(default)s)",
     )
-    add("--port", type=int, default=_DEFAULTS.port, help="port to listen on, 0: any (default: %(default)s)")
+    add(
+        "--port",
+        type=int,
+        default=_DEFAULTS.port,
+        help="port to listen on, 0: any (default: %(default)s)",
+    )
     where = result.add_mutually_exclusive_group(required=True)
-    where.add_argument("--cert-dir", metavar="DIR", help="keep authority and certificate in this directory; "
-        "one that cannot be written, as a mounted Secret, holds somebody else's tls.crt and tls.key")  # fmt: skip
+    where.add_argument(
+        "--cert-dir",
+        metavar="DIR",
+        help="keep authority and certificate in this directory; "
+        # fmt: skip.
+        "one that cannot be written, as a mounted Secret, holds somebody else's tls.crt and "
+        "tls.key",
+    )
     where.add_argument(
         "--secret", metavar="NAMESPACE/NAME", help="keep them in this Secret, shared by replicas"
     )
     where.add_argument(
         "--tls-cert-file",
         metavar="FILE",
-        help="serve this certificate, which somebody else (cert-manager) makes, renews and has put into the caBundle",
+        help="serve this certificate, which somebody else (cert-manager) makes, renews and has put "
+        "into the caBundle",
     )
     add("--tls-private-key-file", metavar="FILE", help="its key")
-    add("--upkeep", default=str(_DEFAULTS.upkeep), choices=[str(mode) for mode in UpkeepMode],
-        help="who renews a certificate of our own and writes the caBundle: own: this process; none: another one, this one only "
-        "serves; only: this process, which then serves nothing and listens on no port (default: %(default)s)")  # fmt: skip
-    add("--service", metavar="NAMESPACE/NAME", default="/".join(_DEFAULTS.service),
-        help="Service that the certificate is for (default: %(default)s)")  # fmt: skip
-    add("--url", metavar="https://HOST:PORT", default="",
-        help="for development: have the API server call this URL instead of the Service")  # fmt: skip
-    add("--service-account", metavar="NAMESPACE/NAME", nargs="+", action="extend", default=[],
-        help="who may write the ledger annotations: ServiceAccounts, or full usernames with a colon "
-        f"(default: {', '.join(sorted(DEFAULT_WRITERS))})")  # fmt: skip
-    add("--scheduler-name", metavar="NAME", default=_DEFAULTS.stamp.scheduler_name,
-        help="profile of the kube-scheduler that calls the extender; default-scheduler where the cluster's own does, "
-        "which is all that a Policy file can do (default: %(default)s)")  # fmt: skip
-    add("--slots-resource", action="store_true",
-        help="have adapter pods request vreplica.dev/slots, as slotsResource of the configuration does: for a kube-scheduler that "
-        "others share, which has it in managedResources. Node autoscalers make no node for such pods")  # fmt: skip
-    add("--shutdown-delay-seconds", type=float, default=_DEFAULTS.shutdown_delay_s, metavar="S",
-        help="keep answering for so long after SIGTERM (default: %(default)s)")  # fmt: skip
+    add(
+        "--upkeep",
+        default=str(_DEFAULTS.upkeep),
+        choices=[str(mode) for mode in UpkeepMode],
+        help="who renews a certificate of our own and writes the caBundle: own: this process; "
+        "none: another one, this one only "
+        # fmt: skip.
+        "serves; only: this process, which then serves nothing and listens on no port (default: "
+        "%(default)s)",
+    )
+    add(
+        "--service",
+        metavar="NAMESPACE/NAME",
+        default="/".join(_DEFAULTS.service),
+        help="Service that the certificate is for (default: %(default)s)",
+    )
+    add(
+        "--url",
+        metavar="https://HOST:PORT",
+        default="",
+        # fmt: skip.
+        help="for development: have the API server call this URL instead of the Service",
+    )
+    add(
+        "--service-account",
+        metavar="NAMESPACE/NAME",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="who may write the ledger annotations: ServiceAccounts, or full usernames with a "
+        "colon "
+        f"(default: {', '.join(sorted(DEFAULT_WRITERS))})",
+    )
+    add(
+        "--scheduler-name",
+        metavar="NAME",
+        default=_DEFAULTS.stamp.scheduler_name,
+        help="profile of the kube-scheduler that calls the extender; default-scheduler where the "
+        "cluster's own does, "
+        "which is all that a Policy file can do (default: %(default)s)",
+    )
+    add(
+        "--slots-resource",
+        action="store_true",
+        help="have adapter pods request vreplica.dev/slots, as slotsResource of the configuration "
+        "does: for a kube-scheduler that "
+        # fmt: skip.
+        "others share, which has it in managedResources. Node autoscalers make no node for such "
+        "pods",
+    )
+    add(
+        "--shutdown-delay-seconds",
+        type=float,
+        default=_DEFAULTS.shutdown_delay_s,
+        metavar="S",
+        help="keep answering for so long after SIGTERM (default: %(default)s)",
+    )
     add("--log-level", default=_DEFAULTS.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
-    add("--log-format", default=str(_DEFAULTS.log_format), choices=[str(form) for form in LogFormat],
-        help="json: an object a line (default: %(default)s)")  # fmt: skip
+    add(
+        "--log-format",
+        default=str(_DEFAULTS.log_format),
+        choices=[str(form) for form in LogFormat],
+        help="json: an object a line (default: %(default)s)",
+    )
     return result
 
 
@@ -129,7 +187,9 @@ def settings_from(options: argparse.Namespace) -> Settings:
     """Check the options and read the configuration file. Raises SettingsError."""
     config, given = _config(options.config) if options.config else (Config(), {})
     client = config.client_connection
-    writers = frozenset(_username(account) for account in options.service_account) or DEFAULT_WRITERS
+    writers = (
+        frozenset(_username(account) for account in options.service_account) or DEFAULT_WRITERS
+    )
     if options.url and urlsplit(options.url).scheme != "https":
         raise SettingsError(
             f"--url {options.url}: expected https://HOST:PORT, the API server calls nothing else"
@@ -155,9 +215,12 @@ def settings_from(options: argparse.Namespace) -> Settings:
         service=_pair("--service", options.service),
         url=options.url,
         rules=Rules(
-            writers=writers, profiles=DEFAULT_PROFILES | {str(one.get("name")) for one in config.profiles}
+            writers=writers,
+            profiles=DEFAULT_PROFILES | {str(one.get("name")) for one in config.profiles},
         ),
-        stamp=Stamp(options.scheduler_name, slots_resource=options.slots_resource or config.slots_resource),
+        stamp=Stamp(
+            options.scheduler_name, slots_resource=options.slots_resource or config.slots_resource
+        ),
         shutdown_delay_s=max(0.0, options.shutdown_delay_seconds),
         log_level=config.log_level.upper() or options.log_level,
         log_format=LogFormat(config.log_format or options.log_format),
@@ -177,7 +240,9 @@ def _cert_files(options: argparse.Namespace) -> tuple[str, str] | None:
 
 
 def _config(path: str) -> tuple[Config, Mapping[str, object]]:
-    """The service's configuration, read as the service does, and what of clientConnection the file itself says."""
+    """The service's configuration, read as the service does, and what of clientConnection the file
+    itself says.
+    """
     try:
         document = open_document(path)
         return config_of(document), _given(document.value)

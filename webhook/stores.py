@@ -1,7 +1,9 @@
-"""Where a bundle is kept: a directory for development, a Secret for replicas. Both compare before they store.
+"""Where a bundle is kept: a directory for development, a Secret for replicas. Both compare before
+they store.
 
-Nothing that is found is believed: parts that are not there, or no base64, are empty, and what the rest is worth is for
-``webhook.rotation`` to say. ``save`` succeeds only if nobody has stored anything since the ``load`` that it follows.
+Nothing that is found is believed: parts that are not there, or no base64, are empty, and what the
+rest is worth is for ``webhook.rotation`` to say. ``save`` succeeds only if nobody has stored
+anything since the ``load`` that it follows.
 """
 
 import asyncio
@@ -27,26 +29,34 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a store holds. ``version`` is what a save is compared with; "" means nothing is stored at all."""
+    """What a store holds. ``version`` is what a save is compared with; "" means nothing is stored
+    at all.
+    """
 
     bundle: Bundle | None
     version: str
 
 
 class CertificateStore(Protocol):
-    """Holds one bundle, shared by all replicas. Called by one task of each replica, once a minute."""
+    """Holds one bundle, shared by all replicas. Called by one task of each replica, once a
+    minute.
+    """
 
     async def load(self) -> Stored:
         """What is stored; bundle None where there is nothing."""
         ...
 
     async def save(self, bundle: Bundle, version: str) -> bool:
-        """Store, if ``version`` is still what is stored; False, and nothing changed, if it is not."""
+        """Store, if ``version`` is still what is stored; False, and nothing changed, if it
+        is not.
+        """
         ...
 
 
 class DirectoryStore:
-    """Files in a directory. An advisory lock makes load and save whole for processes on this machine."""
+    """Files in a directory. An advisory lock makes load and save whole for processes on this
+    machine.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -75,14 +85,21 @@ class DirectoryStore:
             return True
 
     def _read(self) -> Stored:
-        files = {name: _read_some(path) for name in FILE_NAMES if (path := self._directory / name).exists()}
+        files = {
+            name: _read_some(path)
+            for name in FILE_NAMES
+            if (path := self._directory / name).exists()
+        }
         if not files:
             return Stored(None, "")
-        digest = hashlib.sha256(b"\0".join(name.encode() + files.get(name, b"") for name in FILE_NAMES))
+        digest = hashlib.sha256(
+            b"\0".join(name.encode() + files.get(name, b"") for name in FILE_NAMES)
+        )
         return Stored(Bundle.from_files(files), digest.hexdigest())
 
     def _write(self, name: str, content: bytes) -> None:
-        # Replaced in one step: a crash in between leaves whole files that do not go together, which is noticed.
+        # Replaced in one step: a crash in between leaves whole files that do not go together, which
+        # is noticed.
         handle, temporary = tempfile.mkstemp(dir=self._directory, prefix=f".{name}-")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -107,11 +124,12 @@ def _read_some(path: Path) -> bytes:
 
 
 class SecretStore:
-    """Keys of a Secret, updated optimistically; created where there is none. RBAC: get of that one Secret, update for ``save``.
+    """Keys of a Secret, updated optimistically; created where there is none. RBAC: get of that one
+    Secret, update for ``save``.
 
-    The shipped roles do not grant create. It cannot be narrowed to a name or a type, and a Secret of type
-    ``kubernetes.io/service-account-token`` is filled with the token of any account of the namespace. The manifests bring an
-    empty one, of a type that cannot be changed.
+    The shipped roles do not grant create. It cannot be narrowed to a name or a type, and a Secret
+    of type ``kubernetes.io/service-account-token`` is filled with the token of any account of the
+    namespace. The manifests bring an empty one, of a type that cannot be changed.
     """
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
@@ -140,12 +158,19 @@ class SecretStore:
             else:
                 await self._api.create(SECRETS, self._namespace, secret)
         except (AlreadyExists, Conflict, NotFound) as error:
-            _log.info("Secret %s/%s was written by another replica: %s", self._namespace, self._name, error)
+            _log.info(
+                "Secret %s/%s was written by another replica: %s",
+                self._namespace,
+                self._name,
+                error,
+            )
             return False
         return True
 
     def _with(self, bundle: Bundle) -> Obj:
-        """The Secret as it was found, labels, annotations and type (which is immutable) included, with other data."""
+        """The Secret as it was found, labels, annotations and type (which is immutable) included,
+        with other data.
+        """
         metadata: Obj = copy.deepcopy(self._found.get("metadata") or {})
         labels = metadata.get("labels") or {}
         metadata |= {

@@ -1,8 +1,9 @@
-"""Looks after certificates and registration for as long as the webhook runs, and says when they are not well.
+"""Looks after certificates and registration for as long as the webhook runs, and says when they are
+not well.
 
-Once a minute, sooner after a failure, and never at the same moment as the other replicas. A problem is told when it comes, when it
-changes and when it has gone; a certificate of which a fifth of its life is left, all renewals having failed, is told
-every few hours until it has been renewed.
+Once a minute, sooner after a failure, and never at the same moment as the other replicas. A problem
+is told when it comes, when it changes and when it has gone; a certificate of which a fifth of its
+life is left, all renewals having failed, is told every few hours until it has been renewed.
 """
 
 import asyncio
@@ -29,7 +30,9 @@ START_ATTEMPTS_MAX: Final = 24
 
 
 class Upkeep:
-    """``now`` is wall-clock time, epoch seconds. ``follows``: another process renews, this one serves."""
+    """``now`` is wall-clock time, epoch seconds. ``follows``: another process renews, this one
+    serves.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,9 @@ class Upkeep:
         """Rounds that found a problem, for the metric."""
 
     async def first_certificate(self, stop: asyncio.Event) -> bool:
-        """Until there is a certificate to serve; False if ``stop`` is set before. Raises CertificateError after two minutes."""
+        """Until there is a certificate to serve; False if ``stop`` is set before. Raises
+        CertificateError after two minutes.
+        """
         problem = "none that can be used"
         for _ in range(START_ATTEMPTS_MAX):
             try:
@@ -59,7 +64,9 @@ class Upkeep:
             except (ApiError, CertificateError, OSError) as error:
                 problem = str(error)
                 _log.warning("no good certificate yet: %s", error)
-            if self._certificates.served_pem:  # one that could not be renewed is good enough to begin with
+            if (
+                self._certificates.served_pem
+            ):  # one that could not be renewed is good enough to begin with
                 return True
             if await _set_within(stop, RETRY_PERIOD_S):
                 return False
@@ -69,7 +76,9 @@ class Upkeep:
         """Round after round, for ever."""
         while True:
             well = await self.round()
-            period_s = (FOLLOW_PERIOD_S if self._follows else UPKEEP_PERIOD_S) if well else RETRY_PERIOD_S
+            period_s = (
+                (FOLLOW_PERIOD_S if self._follows else UPKEEP_PERIOD_S) if well else RETRY_PERIOD_S
+            )
             await asyncio.sleep(period_s * self._rng.uniform(1 - PERIOD_JITTER, 1 + PERIOD_JITTER))
 
     async def round(self) -> bool:

@@ -1,24 +1,31 @@
-"""What ``/validate`` refuses: a pure function of one request, the caches as they are, and the configured rules.
+"""What ``/validate`` refuses: a pure function of one request, the caches as they are, and the
+configured rules.
 
-It holds only what schema and CEL rules cannot see: who writes (pods), and other objects (AdapterPools, VPods).
+It holds only what schema and CEL rules cannot see: who writes (pods), and other objects
+(AdapterPools, VPods).
 
-Pods: the ledger and slots annotations are ours. A user who could write them could make the scheduler believe anything
-about a pod, so only the service's own account may. An update that leaves them alone (a kubelet's status) passes, and
-so does a created pod that carries what ``/mutate`` stamps: at creation both run in the same request, under the name
-of whoever creates the pod. An unbound pod's ledger claims nothing, so there the check is on form and size; a pod
-that is created on a node already would make its ledger count, so there it must be empty. The ValidatingAdmissionPolicy
-of the manifests refuses the same, and works while no webhook does; what needs other objects is here alone.
+Pods: the ledger and slots annotations are ours. A user who could write them could make the
+scheduler believe anything about a pod, so only the service's own account may. An update that leaves
+them alone (a kubelet's status) passes, and so does a created pod that carries what ``/mutate``
+stamps: at creation both run in the same request, under the name of whoever creates the pod. An
+unbound pod's ledger claims nothing, so there the check is on form and size; a pod that is created
+on a node already would make its ledger count, so there it must be empty. The
+ValidatingAdmissionPolicy of the manifests refuses the same, and works while no webhook does; what
+needs other objects is here alone.
 
-Whoever reaches the port may make up a review and read the answer. So none names a vpod of others, and a pool's size is
-told to the namespaces that it selects alone; counts of what an owner asks about stay.
+Whoever reaches the port may make up a review and read the answer. So none names a vpod of others,
+and a pool's size is told to the namespaces that it selects alone; counts of what an owner asks
+about stay.
 
-Scale: the service's account changes the size of the StatefulSets that pools name, and of no other (``_scale``).
+Scale: the service's account changes the size of the StatefulSets that pools name, and of no other
+(``_scale``).
 
 AdapterPools are not deleted while VPods use them (``_deleted_pool``).
 
-AdapterPools and VPods: a rule is applied when the object is created or when the field that it is about changes. An
-object that came to break it in another way (the pool shrank later) can still be edited, labelled and finalized.
-Caches lag a little: what they do not know yet is a warning, never a refusal, and the placer checks again.
+AdapterPools and VPods: a rule is applied when the object is created or when the field that it is
+about changes. An object that came to break it in another way (the pool shrank later) can still be
+edited, labelled and finalized. Caches lag a little: what they do not know yet is a warning, never a
+refusal, and the placer checks again.
 """
 
 from collections import Counter
@@ -29,7 +36,16 @@ from typing import Final, Protocol
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.model import names
 from extender.model.counted import counted
-from extender.model.decode import Json, is_true, mapping, pool_from, quantity, sequence, text, vpod_from
+from extender.model.decode import (
+    Json,
+    is_true,
+    mapping,
+    pool_from,
+    quantity,
+    sequence,
+    text,
+    vpod_from,
+)
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.ledger import decode_ledger, ledger_slots
 from extender.model.objects import AdapterPool, Namespace, VPod, object_key
@@ -42,7 +58,9 @@ GUARDED_ANNOTATIONS: Final = (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATIO
 
 
 class View(Protocol):
-    """The caches, read-only. A request is answered from one consistent moment: nothing awaits in between."""
+    """The caches, read-only. A request is answered from one consistent moment: nothing awaits in
+    between.
+    """
 
     @property
     def synced(self) -> bool:
@@ -83,8 +101,13 @@ DEFAULT_RULES: Final = Rules()
 
 
 def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
-    """The verdict on one request. Requests about anything else, and other deletions, are allowed. Never raises."""
-    if request.operation == "DELETE" and (request.group, request.resource) == (names.GROUP, "adapterpools"):
+    """The verdict on one request. Requests about anything else, and other deletions, are allowed.
+    Never raises.
+    """
+    if request.operation == "DELETE" and (request.group, request.resource) == (
+        names.GROUP,
+        "adapterpools",
+    ):
         return _deleted_pool(request, view)
     if request.object is None or request.operation not in {"CREATE", "UPDATE"}:
         return ALLOWED
@@ -99,7 +122,7 @@ def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
             return ALLOWED
 
 
-# -- pods ----------------------------------------------------------------------------------------------------------
+# -- pods ------------------------------------------------------------------------------------------
 
 
 def _pod(request: AdmissionRequest, pod: Json, view: View, rules: Rules) -> Verdict:
@@ -111,7 +134,9 @@ def _pod(request: AdmissionRequest, pod: Json, view: View, rules: Rules) -> Verd
         problem = _updated_pod_problem(request.old_object, pod)
     if not problem:
         return ALLOWED
-    return denied(f"Pod {_name_of(request, pod)}: {problem} (user {request.username or 'unknown'!r:.200})")
+    return denied(
+        f"Pod {_name_of(request, pod)}: {problem} (user {request.username or 'unknown'!r:.200})"
+    )
 
 
 def _updated_pod_problem(old: Json, new: Json) -> str:
@@ -119,13 +144,17 @@ def _updated_pod_problem(old: Json, new: Json) -> str:
     changed = [key for key in GUARDED_ANNOTATIONS if before.get(key) != after.get(key)]
     if changed:
         return (
-            f"only the scheduler service may change annotation {' and '.join(changed)}; to give a tenant more or "
-            f"fewer vreplicas change its VPod, to drain the pod set annotation {names.UNSCHEDULABLE_ANNOTATION}"
+            f"only the scheduler service may change annotation {' and '.join(changed)}; to give a "
+            f"tenant more or "
+            f"fewer vreplicas change its VPod, to drain the pod set annotation "
+            f"{names.UNSCHEDULABLE_ANNOTATION}"
         )
-    # A pod that joins a pool brings its ledger along: that is a way to write one without touching the annotation.
+    # A pod that joins a pool brings its ledger along: that is a way to write one without touching
+    # the annotation.
     if _pool_label(old) != _pool_label(new) and any(key in after for key in GUARDED_ANNOTATIONS):
         return (
-            f"label {names.POOL_LABEL} cannot be changed on a pod that carries {' or '.join(GUARDED_ANNOTATIONS)}; "
+            f"label {names.POOL_LABEL} cannot be changed on a pod that carries "
+            f"{' or '.join(GUARDED_ANNOTATIONS)}; "
             "delete the pod, its StatefulSet creates it anew with the label of its template"
         )
     return ""
@@ -138,7 +167,9 @@ def _created_pod_problem(request: AdmissionRequest, pod: Json, view: View) -> st
     pool_key = object_key(request.namespace or text(pod, "metadata", "namespace"), label)
     pool = view.pool(pool_key)
     annotations = mapping(pod, "metadata", "annotations")
-    return _created_slots_problem(annotations, pool) or _created_ledger_problem(annotations, pod, pool, view)
+    return _created_slots_problem(annotations, pool) or _created_ledger_problem(
+        annotations, pod, pool, view
+    )
 
 
 def _created_slots_problem(annotations: Json, pool: AdapterPool | None) -> str:
@@ -147,7 +178,9 @@ def _created_slots_problem(annotations: Json, pool: AdapterPool | None) -> str:
     if value is None or (slots is not None and (pool is None or pool.slots_per_pod == slots)):
         return ""
     wanted = (
-        "a count" if pool is None else f"{pool.slots_per_pod}, spec.slotsPerPod of AdapterPool {pool.key}"
+        "a count"
+        if pool is None
+        else f"{pool.slots_per_pod}, spec.slotsPerPod of AdapterPool {pool.key}"
     )
     return (
         f"annotation {names.SLOTS_ANNOTATION} is {safe_repr(value, 80)}, expected {wanted}; "
@@ -155,7 +188,9 @@ def _created_slots_problem(annotations: Json, pool: AdapterPool | None) -> str:
     )
 
 
-def _created_ledger_problem(annotations: Json, pod: Json, pool: AdapterPool | None, view: View) -> str:
+def _created_ledger_problem(
+    annotations: Json, pod: Json, pool: AdapterPool | None, view: View
+) -> str:
     fix = "remove it from the pod (template): the webhook writes it"
     try:
         ledger = decode_ledger(text(annotations, names.PLACEMENTS_ANNOTATION))
@@ -166,16 +201,21 @@ def _created_ledger_problem(annotations: Json, pod: Json, pool: AdapterPool | No
     taken = ledger_slots(ledger)
     if text(pod, "spec", "nodeName"):
         return (
-            f"annotation {names.PLACEMENTS_ANNOTATION} cannot be given to a pod that is created with spec.nodeName; "
+            f"annotation {names.PLACEMENTS_ANNOTATION} cannot be given to a pod that is created "
+            f"with spec.nodeName; "
             "remove it from the pod (template), the scheduler service writes it"
         )
     if pool is not None and taken > pool.slots_per_pod:
         return (
-            f"annotation {names.PLACEMENTS_ANNOTATION} takes {counted(taken, 'slot')}, AdapterPool {pool.key} has "
+            f"annotation {names.PLACEMENTS_ANNOTATION} takes {counted(taken, 'slot')}, AdapterPool "
+            f"{pool.key} has "
             f"{pool.slots_per_pod} a pod; {fix}"
         )
     if pool is None and view.synced:
-        return f"annotation {names.PLACEMENTS_ANNOTATION} has vreplicas, but the pod's AdapterPool does not exist; {fix}"
+        return (
+            f"annotation {names.PLACEMENTS_ANNOTATION} has vreplicas, but the pod's AdapterPool "
+            f"does not exist; {fix}"
+        )
     return ""
 
 
@@ -185,16 +225,19 @@ def _pool_label(pod: Json) -> str | None:
 
 
 def _scale(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
-    """The service's own role lets it scale any StatefulSet: only those of pools are meant. Others' writes are not looked at."""
+    """The service's own role lets it scale any StatefulSet: only those of pools are meant. Others'
+    writes are not looked at.
+    """
     stateful_set = object_key(request.namespace, request.name)
     if request.username not in rules.writers or not view.synced or view.pools_of(stateful_set):
         return ALLOWED
     return denied(
-        f"StatefulSet {stateful_set}: no AdapterPool names it, and the scheduler service scales no other"
+        f"StatefulSet {stateful_set}: no AdapterPool names it, and the scheduler service scales no "
+        f"other"
     )
 
 
-# -- our own kinds -------------------------------------------------------------------------------------------------
+# -- our own kinds ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -223,17 +266,22 @@ def _custom_resource(request: AdmissionRequest, obj: Json, view: View, rules: Ru
     if findings.problems:
         problems = "; and ".join(findings.problems)
         return denied(
-            f"{subject} {_name_of(request, obj)}: {problems}", code=422, warnings=tuple(findings.warnings)
+            f"{subject} {_name_of(request, obj)}: {problems}",
+            code=422,
+            warnings=tuple(findings.warnings),
         )
     return Verdict(warnings=tuple(findings.warnings))
 
 
-def _pool(new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, findings: _Findings) -> None:
+def _pool(
+    new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, findings: _Findings
+) -> None:
     if old is None or old.stateful_set != new.stateful_set:
         others = [pool.key for pool in view.pools_of(new.stateful_set_key) if pool.key != new.key]
         if others:
             findings.problems.append(
-                f"spec.statefulSet {new.stateful_set!r} is already the one of AdapterPool {others[0]}; a StatefulSet "
+                f"spec.statefulSet {new.stateful_set!r} is already the one of AdapterPool "
+                f"{others[0]}; a StatefulSet "
                 "has one pool: delete that pool, or name another StatefulSet"
             )
     if (old is None or old.profile != new.profile) and new.profile not in rules.profiles:
@@ -242,15 +290,19 @@ def _pool(new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, f
         )
     if heavy := view.heavier_vpods(new.key, new.slots_per_pod):
         findings.warnings.append(
-            f"{counted(heavy, 'VPod')} {'needs' if heavy == 1 else 'need'} more slots for one vreplica than spec.slotsPerPod "
-            f"{new.slots_per_pod}: {'it' if heavy == 1 else 'they'} cannot be placed; their conditions tell which"
+            f"{counted(heavy, 'VPod')} {'needs' if heavy == 1 else 'need'} more slots for one "
+            f"vreplica than spec.slotsPerPod "
+            f"{new.slots_per_pod}: {'it' if heavy == 1 else 'they'} cannot be placed; their "
+            f"conditions tell which"
         )
 
 
 def _deleted_pool(request: AdmissionRequest, view: View) -> Verdict:
-    """A pool that VPods use stays, unless its namespace goes with it or an annotation says otherwise.
+    """A pool that VPods use stays, unless its namespace goes with it or an annotation says
+    otherwise.
 
-    In a namespace that is being deleted nothing is refused: VPods of other namespaces would keep it for ever.
+    In a namespace that is being deleted nothing is refused: VPods of other namespaces would keep it
+    for ever.
     """
     old = request.old_object or {}
     if is_true(text(old, "metadata", "annotations", names.ALLOW_DELETION_ANNOTATION)):
@@ -261,8 +313,10 @@ def _deleted_pool(request: AdmissionRequest, view: View) -> Verdict:
         return ALLOWED
     return denied(
         f"AdapterPool {object_key(request.namespace, request.name)}: {counted(users, 'VPod')} "
-        f"{'uses' if users == 1 else 'use'} it, and nobody would look after what is placed; delete the VPods or change "
-        f'their spec.poolRef first, or set annotation {names.ALLOW_DELETION_ANNOTATION}: "true" on the pool to delete '
+        f"{'uses' if users == 1 else 'use'} it, and nobody would look after what is placed; delete "
+        f"the VPods or change "
+        f'their spec.poolRef first, or set annotation {names.ALLOW_DELETION_ANNOTATION}: "true" on '
+        f"the pool to delete "
         "it all the same"
     )
 
@@ -273,7 +327,8 @@ def _sources(new: AdapterPool, obj: Json, old: Json | None, findings: _Findings)
     findings.problems.extend(new.source_problems)
     own = Counter(source.key for source in new.sources)
     findings.warnings.extend(
-        f"spec.sources declares {key} {times} times: an object belongs to the first entry whose labelSelector selects it"
+        f"spec.sources declares {key} {times} times: an object belongs to the first entry whose "
+        f"labelSelector selects it"
         for key, times in own.items()
         if times > 1
     )
@@ -294,9 +349,12 @@ def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:
         if joins:
             _tenant(new, pool, view, findings)
         return
-    if (joins or (old is not None and old.weight != new.weight)) and new.weight > pool.slots_per_pod:
+    if (
+        joins or (old is not None and old.weight != new.weight)
+    ) and new.weight > pool.slots_per_pod:
         findings.problems.append(
-            f"one vreplica takes {counted(new.weight, 'slot')} (spec.slotsPerVReplica), but a pod of AdapterPool {pool.key} has "
+            f"one vreplica takes {counted(new.weight, 'slot')} (spec.slotsPerVReplica), but a pod "
+            f"of AdapterPool {pool.key} has "
             f"{pool.slots_per_pod} (spec.slotsPerPod); lower the former or raise the latter"
         )
 
@@ -310,18 +368,22 @@ def _tenant(new: VPod, pool: AdapterPool, view: View, findings: _Findings) -> No
     """What is told to a namespace that the pool does not select."""
     if view.namespace(new.namespace) is None:
         findings.warnings.append(
-            f"whether AdapterPool {pool.key} may be used from namespace {new.namespace} could not be checked: "
+            f"whether AdapterPool {pool.key} may be used from namespace {new.namespace} could not "
+            f"be checked: "
             "the webhook does not know that namespace yet"
         )
         return
     findings.problems.append(
-        f"AdapterPool {pool.key} does not select namespace {new.namespace} (spec.namespaceSelector); label the "
+        f"AdapterPool {pool.key} does not select namespace {new.namespace} "
+        f"(spec.namespaceSelector); label the "
         "namespace as the selector asks, or reference another pool in spec.poolRef"
     )
 
 
 def _decoded_vpod(old: Json | None) -> VPod | None:
-    """The old object; None where it cannot be read, so that an edit which repairs it is checked as a new one."""
+    """The old object; None where it cannot be read, so that an edit which repairs it is checked as
+    a new one.
+    """
     try:
         return None if old is None else vpod_from(old)
     except InvalidObject:
@@ -336,7 +398,9 @@ def _decoded_pool(old: Json | None) -> AdapterPool | None:
 
 
 def _named(request: AdmissionRequest, obj: Json) -> Json:
-    """The object with the namespace and, where it is generated, a name: both may be in the request alone."""
+    """The object with the namespace and, where it is generated, a name: both may be in the request
+    alone.
+    """
     metadata = mapping(obj, "metadata")
     name = text(metadata, "name") or request.name or text(metadata, "generateName")
     namespace = text(metadata, "namespace") or request.namespace

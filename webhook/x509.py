@@ -1,7 +1,8 @@
 """Keys and certificates of the webhook's own small authority: made, and read with suspicion. Pure.
 
-What is read comes from a Secret or a directory, where anybody may have put anything. So nothing here raises for strange
-content: a certificate that cannot be read is not there, and there are limits to how much is looked at.
+What is read comes from a Secret or a directory, where anybody may have put anything. So nothing
+here raises for strange content: a certificate that cannot be read is not there, and there are
+limits to how much is looked at.
 """
 
 import ipaddress
@@ -20,13 +21,18 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_LIFETIME: Final = timedelta(days=730)
 SERVING_LIFETIME: Final = timedelta(days=90)
 CLOCK_SKEW: Final = timedelta(hours=1)
-"""By which the clocks of replicas and API servers may differ: certificates are valid from so long before they were made."""
+"""By which the clocks of replicas and API servers may differ: certificates are valid from so long
+before they were made.
+"""
 AUTHORITIES_MAX: Final = 8
-"""Certificates that are read of one bundle; two is usual, three or four while one replaces another."""
+"""Certificates that are read of one bundle; two is usual, three or four while one replaces another.
+"""
 PEM_BYTES_MAX: Final = 64 * 1024
 """Of one part; ours are shorter than 1 KiB a certificate."""
 
-_BLOCK: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,65536}-----END CERTIFICATE-----")
+_BLOCK: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,65536}-----END CERTIFICATE-----"
+)
 _UNREADABLE: Final = (
     ValueError,
     TypeError,
@@ -47,7 +53,9 @@ class Pair:
 
 
 def certificates_in(pem: bytes) -> list[x509.Certificate]:
-    """The certificates that can be read, in order, each once, ``AUTHORITIES_MAX`` at the most; other text is passed over."""
+    """The certificates that can be read, in order, each once, ``AUTHORITIES_MAX`` at the most;
+    other text is passed over.
+    """
     found: dict[bytes, x509.Certificate] = {}
     for block in _BLOCK.finditer(pem[:PEM_BYTES_MAX]):
         if len(found) == AUTHORITIES_MAX:
@@ -89,7 +97,9 @@ def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def signer(certificates: Sequence[x509.Certificate], key_pem: bytes) -> x509.Certificate | None:
-    """The certificate of the authority whose key that is; None where it is not there, or may not sign."""
+    """The certificate of the authority whose key that is; None where it is not there, or may not
+    sign.
+    """
     key = key_in(key_pem)
     if key is None:
         return None
@@ -120,7 +130,9 @@ def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) ->
 
 
 def is_linked(chain_pem: bytes, trusted_pem: bytes) -> bool:
-    """Whether the first certificate of a chain leads, over the others of it, to one of the trusted ones."""
+    """Whether the first certificate of a chain leads, over the others of it, to one of the trusted
+    ones.
+    """
     trusted = certificates_in(trusted_pem)
     between = certificates_in(chain_pem)
     link = between[0] if between else None
@@ -135,7 +147,9 @@ def is_linked(chain_pem: bytes, trusted_pem: bytes) -> bool:
 def serving_problem(
     pair: Pair, trusted: Sequence[x509.Certificate], hosts: Collection[str], now: datetime
 ) -> str:
-    """Why a client that trusts these authorities would not take the certificate for one of ``hosts``; "" if it would."""
+    """Why a client that trusts these authorities would not take the certificate for one of
+    ``hosts``; "" if it would.
+    """
     certificate = next(iter(certificates_in(pair.cert_pem)), None)
     if certificate is None:
         return "there is no serving certificate that can be read"
@@ -144,7 +158,9 @@ def serving_problem(
         return "the serving certificate's key is not there"
     if not is_valid(certificate, now):
         begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-        return f"the serving certificate is valid from {begin.isoformat()} to {end.isoformat()} only"
+        return (
+            f"the serving certificate is valid from {begin.isoformat()} to {end.isoformat()} only"
+        )
     issuer = issuer_of(certificate, trusted)
     if issuer is None or not is_valid(issuer, now):
         return "the serving certificate is not signed by a valid authority of ours"
@@ -154,7 +170,9 @@ def serving_problem(
 
 
 def served_form(pair: Pair) -> Pair:
-    """The same without what is neither certificate nor key, which the TLS library would not pass over. Raises ValueError."""
+    """The same without what is neither certificate nor key, which the TLS library would not pass
+    over. Raises ValueError.
+    """
     key = key_in(pair.key_pem)
     if key is None:
         raise ValueError("the serving certificate's key cannot be used")
@@ -175,9 +193,12 @@ def hosts_of(certificate: x509.Certificate) -> set[str]:
 def new_authority(now: datetime) -> Pair:
     """A self-signed authority with a new key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    # The serial in the name keeps two authorities of ours apart for clients that look them up by subject.
+    # The serial in the name keeps two authorities of ours apart for clients that look them up by
+    # subject.
     serial = x509.random_serial_number()
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"vreplica-webhook-ca-{serial % 10**9:09d}")])
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"vreplica-webhook-ca-{serial % 10**9:09d}")]
+    )
     certificate = (
         _builder(name, name, key, now - CLOCK_SKEW, now + AUTHORITY_LIFETIME)
         .serial_number(serial)
@@ -189,8 +210,12 @@ def new_authority(now: datetime) -> Pair:
     return Pair(pem_of(certificate), _key_pem(key))
 
 
-def new_serving(authority: x509.Certificate, key_pem: bytes, hosts: Sequence[str], now: datetime) -> Pair:
-    """A serving certificate with a new key, which does not outlive its authority. Raises ValueError for a key that is not its."""
+def new_serving(
+    authority: x509.Certificate, key_pem: bytes, hosts: Sequence[str], now: datetime
+) -> Pair:
+    """A serving certificate with a new key, which does not outlive its authority. Raises ValueError
+    for a key that is not its.
+    """
     authority_key = key_in(key_pem)
     if authority_key is None:
         raise ValueError("the authority's key cannot be used")
@@ -204,9 +229,12 @@ def new_serving(authority: x509.Certificate, key_pem: bytes, hosts: Sequence[str
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+            x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
+            critical=False,
         )
         .sign(authority_key, hashes.SHA256())
     )
@@ -219,7 +247,11 @@ def pem_of(certificate: x509.Certificate) -> bytes:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime, end: datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    begin: datetime,
+    end: datetime,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()

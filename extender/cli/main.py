@@ -66,11 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # What is still buffered has nobody to go to, and would be an error again as the interpreter ends.
+        # What is still buffered has nobody to go to, and would be an error again as the interpreter
+        # ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return BROKEN_PIPE
     except OSError as error:
-        # A port that is taken, a certificate that does not load, an API server out of reach; a file, by its name.
+        # A port that is taken, a certificate that does not load, an API server out of reach; a
+        # file, by its name.
         plain = (
             f"{error.filename}: {error.strerror}"
             if error.filename and error.strerror
@@ -81,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _to_the_end(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    """The exit status, once all that was printed is out: a reader that has gone is known no sooner."""
+    """The exit status, once all that was printed is out: a reader that has gone is known no
+    sooner.
+    """
     status = command(options)
     sys.stdout.flush()
     return status
@@ -89,7 +93,9 @@ def _to_the_end(command: Callable[[argparse.Namespace], int], options: argparse.
 
 def new_parser(prog: str = PROG) -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = argparse.ArgumentParser(prog=prog, description="vreplica-aware scheduling for Kubernetes")
+    parser = argparse.ArgumentParser(
+        prog=prog, description="vreplica-aware scheduling for Kubernetes"
+    )
     parser.add_argument(
         "--version", action="version", version=f"{PROG} {__version__}", help="print it, and end"
     )

@@ -1,8 +1,9 @@
 """YAML and JSON files with the place of every field, for messages that say where.
 
-``parse`` keeps, beside the plain value, the line and column of each key and list item, by the field's path as messages
-have it (``profiles[0].scores[1].name``). A key that is there twice is an error that names both lines: YAML's own rule,
-which its parser does not keep, and kube-scheduler's strict decoding too. What aliases repeat has the place where it stands.
+``parse`` keeps, beside the plain value, the line and column of each key and list item, by the
+field's path as messages have it (``profiles[0].scores[1].name``). A key that is there twice is an
+error that names both lines: YAML's own rule, which its parser does not keep, and kube-scheduler's
+strict decoding too. What aliases repeat has the place where it stands.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -34,7 +35,9 @@ NOWHERE: Final = Place(0, 0)
 
 
 class InvalidField(InvalidObject):
-    """An InvalidObject of a file: ``place`` in it, and ``hint``, what to write instead ("" where nobody knows)."""
+    """An InvalidObject of a file: ``place`` in it, and ``hint``, what to write instead ("" where
+    nobody knows).
+    """
 
     def __init__(
         self, subject: str, field: str, problem: str, *, hint: str = "", place: Place = NOWHERE
@@ -48,7 +51,9 @@ class InvalidField(InvalidObject):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML document: its ``value``, and the ``places`` of its fields by path ("" is the document itself)."""
+    """One YAML document: its ``value``, and the ``places`` of its fields by path ("" is the
+    document itself).
+    """
 
     subject: str
     value: object = field(repr=False)
@@ -61,7 +66,9 @@ class Document:
         return self.places.get(path, NOWHERE)
 
     def placed(self, error: InvalidObject, path: str | None = None) -> InvalidField:
-        """The same error with its place. ``path``: of the field in this document, where the error says it otherwise."""
+        """The same error with its place. ``path``: of the field in this document, where the error
+        says it otherwise.
+        """
         hint = error.hint if isinstance(error, InvalidField) else ""
         problem = error.plain if isinstance(error, InvalidField) else error.problem
         where = error.field if path is None else path
@@ -86,7 +93,9 @@ def open_document(path: str) -> Document:
 
 
 def parse(raw: bytes | str, subject: str) -> Document:
-    """The one document in a text; an empty text is a document of nothing. Raises InvalidObject, InvalidField."""
+    """The one document in a text; an empty text is a document of nothing. Raises InvalidObject,
+    InvalidField.
+    """
     found = parse_all(raw, subject)
     if len(found) > 1:
         kinds = [str(one.value.get("kind")) for one in found if isinstance(one.value, Mapping)]
@@ -96,7 +105,9 @@ def parse(raw: bytes | str, subject: str) -> Document:
 
 
 def parse_all(raw: bytes | str, subject: str) -> list[Document]:
-    """All documents of a text, YAML or JSON. Raises InvalidObject, InvalidField for a key that is there twice."""
+    """All documents of a text, YAML or JSON. Raises InvalidObject, InvalidField for a key that is
+    there twice.
+    """
     try:
         return list(_documents(raw, subject))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -106,7 +117,9 @@ def parse_all(raw: bytes | str, subject: str) -> list[Document]:
 
 
 def _without_tabs(raw: bytes | str) -> bytes:
-    """JSON that is indented by tabs, which YAML does not allow, with spaces; b"" for anything else."""
+    """JSON that is indented by tabs, which YAML does not allow, with spaces; b"" for
+    anything else.
+    """
     data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "replace")
     return data.replace(b"\t", b" ") if data.lstrip()[:1] == b"{" and b"\t" in data else b""
 
@@ -121,7 +134,8 @@ def _documents(raw: bytes | str, subject: str) -> Iterator[Document]:
                 raise InvalidObject(subject, "", f"has more than {DOCUMENTS_MAX} documents")
             node = loader.get_node()
             assert node is not None
-            # Before the value is made: that resolves merge keys in place, and what they bring may be there twice.
+            # Before the value is made: that resolves merge keys in place, and what they bring may
+            # be there twice.
             places = _places(node, subject)
             try:
                 value = loader.construct_document(node)
@@ -134,7 +148,9 @@ def _documents(raw: bytes | str, subject: str) -> Iterator[Document]:
 
 
 def _places(root: yaml.Node, subject: str) -> dict[str, Place]:
-    """The place of every key and item; what an alias repeats is walked once. Raises InvalidField for a double key."""
+    """The place of every key and item; what an alias repeats is walked once. Raises InvalidField
+    for a double key.
+    """
     places = {"": _place(root)}
     pending: list[tuple[str, yaml.Node]] = [("", root)]
     seen: set[int] = set()
@@ -154,7 +170,9 @@ def _places(root: yaml.Node, subject: str) -> dict[str, Place]:
     return places
 
 
-def _keys(node: yaml.MappingNode, path: str, subject: str) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+def _keys(
+    node: yaml.MappingNode, path: str, subject: str
+) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
     first: dict[Hashable, yaml.Node] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:

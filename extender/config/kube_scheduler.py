@@ -1,4 +1,5 @@
-"""What of kube-scheduler's configuration matters here: extenders, profiles and timing, with kube-scheduler's validation.
+"""What of kube-scheduler's configuration matters here: extenders, profiles and timing, with
+kube-scheduler's validation.
 
 ``validate`` returns field errors as data. Reading documents is ``scheduler_config_file``'s.
 """
@@ -20,7 +21,9 @@ UNKNOWN: Final = "FieldValueUnknown"
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong: apimachinery's error ``type``, the ``field`` path and the ``detail``."""
+    """One thing that is wrong: apimachinery's error ``type``, the ``field`` path and the
+    ``detail``.
+    """
 
     type: str
     field: str
@@ -81,12 +84,15 @@ class ProfileConfig:
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     percentage_of_nodes_to_score: int | None = None
     ignored_resources: tuple[str, ...] = ()
-    """Of NodeResourcesFit's arguments. The embedded scheduler takes those of all profiles together."""
+    """Of NodeResourcesFit's arguments. The embedded scheduler takes those of all profiles together.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
-    """What the embedded kube-scheduler needs. ``percentage_of_nodes_to_score`` 0: by the size of the cluster."""
+    """What the embedded kube-scheduler needs. ``percentage_of_nodes_to_score`` 0: by the size of
+    the cluster.
+    """
 
     profiles: tuple[ProfileConfig, ...] = (ProfileConfig(),)
     percentage_of_nodes_to_score: int = 0
@@ -96,14 +102,18 @@ class SchedulerConfig:
 
     @property
     def ignored_resources(self) -> frozenset[str]:
-        """Extended resources that NodeResourcesFit does not look for: extenders' own take the place of its arguments."""
+        """Extended resources that NodeResourcesFit does not look for: extenders' own take the place
+        of its arguments.
+        """
         managed = frozenset(
             resource.name
             for extender in self.extenders
             for resource in extender.managed_resources
             if resource.ignored_by_scheduler
         )
-        return managed or frozenset(name for profile in self.profiles for name in profile.ignored_resources)
+        return managed or frozenset(
+            name for profile in self.profiles for name in profile.ignored_resources
+        )
 
 
 # Validation, in kube-scheduler's order and words
@@ -117,7 +127,9 @@ def validate(config: SchedulerConfig) -> list[FieldError]:
         path = f"profiles[{index}]"
         if not profile.scheduler_name:
             errors.append(FieldError(REQUIRED, f"{path}.schedulerName", ""))
-        errors += _percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
+        errors += _percentage(
+            f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score
+        )
         if profile.scheduler_name in first:
             known = f"profiles[{first[profile.scheduler_name]}].schedulerName"
             errors.append(FieldError(DUPLICATE, f"{path}.schedulerName", "", known))
@@ -126,7 +138,10 @@ def validate(config: SchedulerConfig) -> list[FieldError]:
     if config.pod_initial_backoff_s <= 0:
         errors.append(
             FieldError(
-                INVALID, "podInitialBackoffSeconds", "must be greater than 0", config.pod_initial_backoff_s
+                INVALID,
+                "podInitialBackoffSeconds",
+                "must be greater than 0",
+                config.pod_initial_backoff_s,
             )
         )
     if config.pod_max_backoff_s < config.pod_initial_backoff_s:
@@ -148,7 +163,9 @@ def _percentage(path: str, value: int | None) -> list[FieldError]:
 
 
 def validate_extenders(extenders: tuple[ExtenderConfig, ...]) -> list[FieldError]:
-    """Weights, at most one binder, and managed resources that are valid and unique over all extenders."""
+    """Weights, at most one binder, and managed resources that are valid and unique over all
+    extenders.
+    """
     errors = []
     seen: set[str] = set()
     for index, extender in enumerate(extenders):
@@ -156,17 +173,26 @@ def validate_extenders(extenders: tuple[ExtenderConfig, ...]) -> list[FieldError
         if extender.prioritize_verb and extender.weight <= 0:
             errors.append(
                 FieldError(
-                    INVALID, f"{path}.weight", "must have a positive weight applied to it", extender.weight
+                    INVALID,
+                    f"{path}.weight",
+                    "must have a positive weight applied to it",
+                    extender.weight,
                 )
             )
         for position, resource in enumerate(extender.managed_resources):
             name_path = f"{path}.managedResources[{position}].name"
             errors += [
-                FieldError(INVALID, name_path, detail, resource.name) for detail in _bad_name(resource.name)
+                FieldError(INVALID, name_path, detail, resource.name)
+                for detail in _bad_name(resource.name)
             ]
             if resource.name in seen:
                 errors.append(
-                    FieldError(INVALID, name_path, "duplicate extender managed resource name", resource.name)
+                    FieldError(
+                        INVALID,
+                        name_path,
+                        "duplicate extender managed resource name",
+                        resource.name,
+                    )
                 )
             seen.add(resource.name)
     binders = sum(1 for extender in extenders if extender.bind_verb)
@@ -185,23 +211,29 @@ def validate_extenders(extenders: tuple[ExtenderConfig, ...]) -> list[FieldError
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME_RULE: Final = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
-    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 _SUBDOMAIN_RULE: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with "
     "an alphanumeric character (e.g. 'example.com', regex used for validation is "
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 
 
 def qualified_name_errors(value: str) -> list[str]:
-    """IsQualifiedName: an optional DNS subdomain and ``/``, then a name of at most 63 characters."""
+    """IsQualifiedName: an optional DNS subdomain and ``/``, then a name of at most 63
+    characters.
+    """
     errors = []
     prefix, slash, name = value.rpartition("/")
     if value.count("/") > 1:
         return [
-            f"a valid label key {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            f"a valid label key {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. "
+            f"'example.com/MyName')"
         ]
     if slash and not prefix:
         errors.append("prefix part must be non-empty")
@@ -232,5 +264,7 @@ def _bad_name(name: str) -> list[str]:
 
 
 def is_native_resource(name: str) -> bool:
-    """Whether a resource name is in the ``*kubernetes.io/`` namespace, where unprefixed names are too."""
+    """Whether a resource name is in the ``*kubernetes.io/`` namespace, where unprefixed names are
+    too.
+    """
     return "/" not in name or "kubernetes.io/" in name

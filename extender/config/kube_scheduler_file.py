@@ -1,8 +1,8 @@
 """Reads kube-scheduler's configuration files.
 
-A KubeSchedulerConfiguration (``kubescheduler.config.k8s.io/v1``) or the legacy v1 Policy (up to 1.22, ``httpTimeout`` in integer
-nanoseconds), with kube-scheduler's defaults. ``read_*`` return all that is wrong beside the configuration, ``load_configuration``
-raises it all at once.
+A KubeSchedulerConfiguration (``kubescheduler.config.k8s.io/v1``) or the legacy v1 Policy (up to
+1.22, ``httpTimeout`` in integer nanoseconds), with kube-scheduler's defaults. ``read_*`` return all
+that is wrong beside the configuration, ``load_configuration`` raises it all at once.
 """
 
 import base64
@@ -134,16 +134,28 @@ class _Reader:
 
 EXTENDER_FIELDS: Final = frozenset(
     {
-        "urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "weight", "bindVerb", "enableHTTPS", "tlsConfig",
-        "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable",
+        "urlPrefix",
+        "filterVerb",
+        "preemptVerb",
+        "prioritizeVerb",
+        "weight",
+        "bindVerb",
+        "enableHTTPS",
+        "tlsConfig",
+        "httpTimeout",
+        "nodeCacheCapable",
+        "managedResources",
+        "ignorable",
     }
-)  # fmt: skip
+)
 TLS_FIELDS: Final = frozenset(
     {"insecure", "serverName", "certFile", "keyFile", "caFile", "certData", "keyData", "caData"}
 )
 
 
-def _extender(reader: _Reader, raw: Mapping[str, Any], path: str, *, legacy: bool) -> ExtenderConfig:
+def _extender(
+    reader: _Reader, raw: Mapping[str, Any], path: str, *, legacy: bool
+) -> ExtenderConfig:
     https = "enableHttps" if legacy else "enableHTTPS"
     reader.unknown(raw, (EXTENDER_FIELDS - {"enableHTTPS"}) | {https}, path)
     tls, tls_path = mapping(raw, "tlsConfig"), f"{path}.tlsConfig"
@@ -164,7 +176,9 @@ def _extender(reader: _Reader, raw: Mapping[str, Any], path: str, *, legacy: boo
             ca_file=reader.word(tls, "caFile", tls_path),
             ca_data=reader.data(tls, "caData", tls_path),
         ),
-        http_timeout_s=reader.timeout_s(raw.get("httpTimeout"), f"{path}.httpTimeout", in_nanoseconds=legacy),
+        http_timeout_s=reader.timeout_s(
+            raw.get("httpTimeout"), f"{path}.httpTimeout", in_nanoseconds=legacy
+        ),
         node_cache_capable=reader.flag(raw, "nodeCacheCapable", path),
         managed_resources=tuple(
             ManagedResource(
@@ -177,7 +191,9 @@ def _extender(reader: _Reader, raw: Mapping[str, Any], path: str, *, legacy: boo
     )
 
 
-def _extenders(reader: _Reader, document: Mapping[str, Any], *, legacy: bool) -> tuple[ExtenderConfig, ...]:
+def _extenders(
+    reader: _Reader, document: Mapping[str, Any], *, legacy: bool
+) -> tuple[ExtenderConfig, ...]:
     return tuple(
         _extender(reader, raw, f"extenders[{index}]", legacy=legacy)
         for index, raw in enumerate(mappings(document, "extenders"))
@@ -185,7 +201,9 @@ def _extenders(reader: _Reader, document: Mapping[str, Any], *, legacy: bool) ->
 
 
 def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, list[FieldError]]:
-    """Read a KubeSchedulerConfiguration, with its defaults; all that is wrong comes back beside it."""
+    """Read a KubeSchedulerConfiguration, with its defaults; all that is wrong comes back
+    beside it.
+    """
     reader = _Reader()
     if text(document, "apiVersion") != API_VERSION:
         reader.wrong("apiVersion", f"must be {API_VERSION}", document.get("apiVersion"))
@@ -196,7 +214,11 @@ def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, li
         ProfileConfig(
             # Only a single profile gets the default name.
             reader.word(raw, "schedulerName", f"profiles[{index}]")
-            or (DEFAULT_SCHEDULER_NAME if len(raw_profiles) == 1 and "schedulerName" not in raw else ""),
+            or (
+                DEFAULT_SCHEDULER_NAME
+                if len(raw_profiles) == 1 and "schedulerName" not in raw
+                else ""
+            ),
             reader.number(raw, "percentageOfNodesToScore", f"profiles[{index}]", 0)
             if raw.get("percentageOfNodesToScore") is not None
             else None,
@@ -222,20 +244,25 @@ def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, li
 def read_policy(
     document: Mapping[str, Any], *, scheduler_name: str = DEFAULT_SCHEDULER_NAME
 ) -> tuple[SchedulerConfig, list[FieldError]]:
-    """Read a legacy v1 Policy. Its predicates and priorities are not looked at: the default plugins run."""
+    """Read a legacy v1 Policy. Its predicates and priorities are not looked at: the default plugins
+    run.
+    """
     reader = _Reader()
     if text(document, "kind") != "Policy":
         reader.wrong("kind", "must be Policy", document.get("kind"))
     if text(document, "apiVersion") != "v1":
         reader.wrong("apiVersion", "must be v1", document.get("apiVersion"))
     config = SchedulerConfig(
-        profiles=(ProfileConfig(scheduler_name),), extenders=_extenders(reader, document, legacy=True)
+        profiles=(ProfileConfig(scheduler_name),),
+        extenders=_extenders(reader, document, legacy=True),
     )
     return config, [*reader.errors, *validate(config)]
 
 
 def load_configuration(document: str | bytes) -> SchedulerConfig:
-    """Read YAML or JSON text of a KubeSchedulerConfiguration, or of a v1 Policy. Raises InvalidConfiguration."""
+    """Read YAML or JSON text of a KubeSchedulerConfiguration, or of a v1 Policy. Raises
+    InvalidConfiguration.
+    """
     try:
         raw = yaml.safe_load(document)
     except NOT_YAML as error:

@@ -1,5 +1,6 @@
 # ruff: noqa: RUF009 - _of and _section make a field, as dataclasses.field does
-"""The settings of ``VReplicaSchedulerConfiguration``: every one with its name, default, range, meaning and reload.
+"""The settings of ``VReplicaSchedulerConfiguration``: every one with its name, default, range,
+meaning and reload.
 
 .. code-block:: yaml
 
@@ -18,8 +19,9 @@
     slotsResource: false          # true: adapter pods request vreplica.dev/slots, for managedResources of a shared kube-scheduler
     profiles: []                  # beside the built-in ones; each is read by core.policy, see docs/profiles.md
 
-A new setting is one line here. Its ``reload`` is ``LIVE`` only where ``Service.reconfigure`` takes it and no decision
-that stands would be made otherwise: profiles, for example, decide what stays where it is (I4), so they want a restart.
+A new setting is one line here. Its ``reload`` is ``LIVE`` only where ``Service.reconfigure`` takes
+it and no decision that stands would be made otherwise: profiles, for example, decide what stays
+where it is (I4), so they want a restart.
 """
 
 from collections.abc import Mapping
@@ -57,8 +59,9 @@ class Reload(StrEnum):
 class Setting:
     """What is known about one setting beside its default and type, which its dataclass's field has.
 
-    ``name``: in the file, below its section; with a dot where the section is no dataclass of its own. ``minimum``,
-    ``maximum``: of a number. ``items_max``: of a list. ``unit``: of a number, for people.
+    ``name``: in the file, below its section; with a dot where the section is no dataclass of its
+    own. ``minimum``, ``maximum``: of a number. ``items_max``: of a list. ``unit``: of a number, for
+    people.
     """
 
     name: str
@@ -83,17 +86,22 @@ def _section(made_by: Any, name: str, text: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """Serving certificate; with ``client_ca_file`` only clients with a certificate of that CA are served.
+    """Serving certificate; with ``client_ca_file`` only clients with a certificate of that CA are
+    served.
 
-    ``allowed_clients``: of those, only the ones with such a common name or subjectAltName; empty: all of them.
+    ``allowed_clients``: of those, only the ones with such a common name or subjectAltName; empty:
+    all of them.
     """
 
-    cert_file: str = _of("", "certFile", "Serving certificate, PEM. A file that is replaced is used at once.")
+    cert_file: str = _of(
+        "", "certFile", "Serving certificate, PEM. A file that is replaced is used at once."
+    )
     key_file: str = _of("", "keyFile", "Its key, PEM.")
     client_ca_file: str = _of(
         "",
         "clientCAFile",
-        "Authorities of client certificates, PEM. With it, only clients with such a certificate are served.",
+        "Authorities of client certificates, PEM. With it, only clients with such a certificate "
+        "are served.",
     )
     allowed_clients: tuple[str, ...] = _of(
         (),
@@ -106,19 +114,22 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Where the extender's verbs are served. ``deadline_s`` must stay below kube-scheduler's httpTimeout (5 s).
+    """Where the extender's verbs are served. ``deadline_s`` must stay below kube-scheduler's
+    httpTimeout (5 s).
 
-    ``health_port``: health and metrics over plain HTTP too, for probes and scrapers, which have no client certificate;
-    0: not. ``health_host``: where, on loopback unless a scraper shall reach it; nothing else is served there.
-    ``shutdown_delay_s``: how long verbs are still answered after SIGTERM. ``insecure``: beyond loopback without
-    client certificates all the same. ``allowed_hosts``: names by which plain HTTP is asked for, beside addresses and
-    names of the cluster; a page that has made its own name resolve to us has that one in its requests.
+    ``health_port``: health and metrics over plain HTTP too, for probes and scrapers, which have no
+    client certificate; 0: not. ``health_host``: where, on loopback unless a scraper shall reach it;
+    nothing else is served there. ``shutdown_delay_s``: how long verbs are still answered after
+    SIGTERM. ``insecure``: beyond loopback without client certificates all the same.
+    ``allowed_hosts``: names by which plain HTTP is asked for, beside addresses and names of the
+    cluster; a page that has made its own name resolve to us has that one in its requests.
     """
 
     host: str = _of(
         "127.0.0.1",
         "host",
-        "Address to listen on; 0.0.0.0 and :: are all, of both families. Beyond loopback it needs TLS with client certificates.",
+        "Address to listen on; 0.0.0.0 and :: are all, of both families. Beyond loopback it needs "
+        "TLS with client certificates.",
     )
     port: int = _of(10261, "port", "Port to listen on; 0: any free one.", minimum=0, maximum=65535)
     deadline_s: float = _of(
@@ -132,7 +143,8 @@ class ServerConfig:
     shutdown_delay_s: float = _of(
         0.0,
         "shutdownDelaySeconds",
-        "How long verbs are still answered after SIGTERM, while a Service's endpoints forget this replica.",
+        "How long verbs are still answered after SIGTERM, while a Service's endpoints forget this "
+        "replica.",
         reload=Reload.LIVE,
         minimum=0.0,
         maximum=60.0,
@@ -140,12 +152,15 @@ class ServerConfig:
     health_port: int = _of(
         0,
         "healthPort",
-        "Health and metrics over plain HTTP too, for probes and scrapers, which have no client certificate; 0: not.",
+        "Health and metrics over plain HTTP too, for probes and scrapers, which have no client "
+        "certificate; 0: not.",
         minimum=0,
         maximum=65535,
     )
     health_host: str = _of(
-        "127.0.0.1", "healthHost", "Where healthPort listens, as host; nothing else is served there."
+        "127.0.0.1",
+        "healthHost",
+        "Where healthPort listens, as host; nothing else is served there.",
     )
     insecure: bool = _of(
         False, "insecure", "Listen beyond loopback without client certificates all the same."
@@ -153,7 +168,8 @@ class ServerConfig:
     allowed_hosts: tuple[str, ...] = _of(
         (),
         "allowedHosts",
-        "Names in lower case by which plain HTTP may be asked for, beside addresses, names without a dot and those in `.svc` or `.svc.cluster.local`.",
+        "Names in lower case by which plain HTTP may be asked for, beside addresses, names without "
+        "a dot and those in `.svc` or `.svc.cluster.local`.",
         reload=Reload.LIVE,
         items_max=ALLOWED_HOSTS_MAX,
     )
@@ -162,16 +178,21 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElectionConfig:
-    """The Lease. Without ``leader_elect`` this replica always leads: for a single one, and for development.
+    """The Lease. Without ``leader_elect`` this replica always leads: for a single one, and for
+    development.
 
     ``buckets``: in how many parts the pools are led, by a Lease each; replicas share them.
     """
 
-    leader_elect: bool = _of(True, "leaderElect", "Without it this replica always leads: only ever run one.")
+    leader_elect: bool = _of(
+        True, "leaderElect", "Without it this replica always leads: only ever run one."
+    )
     resource_namespace: str = _of(
         OWN_NAMESPACE, "resourceNamespace", "Namespace of the Lease.", pattern=DNS_LABEL
     )
-    resource_name: str = _of(LEASE_NAME, "resourceName", "Name of the Lease.", pattern=DNS_SUBDOMAIN)
+    resource_name: str = _of(
+        LEASE_NAME, "resourceName", "Name of the Lease.", pattern=DNS_SUBDOMAIN
+    )
     lease_duration_s: int = _of(
         15,
         "leaseDurationSeconds",
@@ -186,11 +207,14 @@ class LeaderElectionConfig:
         minimum=0.1,
         maximum=3600,
     )
-    retry_period_s: float = _of(2.0, "retryPeriodSeconds", "Between two tries.", minimum=0.1, maximum=3600)
+    retry_period_s: float = _of(
+        2.0, "retryPeriodSeconds", "Between two tries.", minimum=0.1, maximum=3600
+    )
     buckets: int = _of(
         1,
         "buckets",
-        "In how many parts the pools are led, by a Lease each; replicas share them. The same for all replicas.",
+        "In how many parts the pools are led, by a Lease each; replicas share them. The same for "
+        "all replicas.",
         minimum=1,
         maximum=BUCKETS_MAX,
     )
@@ -198,7 +222,9 @@ class LeaderElectionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConnectionConfig:
-    """How to reach the API server; an empty kubeconfig is the in-cluster one. qps and burst are requests, of each lane."""
+    """How to reach the API server; an empty kubeconfig is the in-cluster one. qps and burst are
+    requests, of each lane.
+    """
 
     kubeconfig: str = _of(
         "", "kubeconfig", 'File; "": the pod\'s ServiceAccount, or what kubectl would find.'
@@ -227,7 +253,8 @@ class Mode(StrEnum):
 
     ACTIVE = "active"
     SHADOW = "shadow"
-    """Nothing is written: what would be decided is compared with what another scheduler publishes."""
+    """Nothing is written: what would be decided is compared with what another scheduler publishes.
+    """
 
 
 class LogLevel(StrEnum):
@@ -252,14 +279,20 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole file. ``profiles``: documents as they stand; who starts the service makes Profiles of them."""
+    """The whole file. ``profiles``: documents as they stand; who starts the service makes Profiles
+    of them.
+    """
 
-    server: ServerConfig = _section(ServerConfig, "server", "Where the extender's verbs are served.")
+    server: ServerConfig = _section(
+        ServerConfig, "server", "Where the extender's verbs are served."
+    )
     leader_election: LeaderElectionConfig = _section(
         LeaderElectionConfig, "leaderElection", "Who leads: places, scales and repairs."
     )
     client_connection: ClientConnectionConfig = _section(
-        ClientConnectionConfig, "clientConnection", "How to reach the API server, and how much to ask of it."
+        ClientConnectionConfig,
+        "clientConnection",
+        "How to reach the API server, and how much to ask of it.",
     )
     mode: Mode = _of(
         Mode.ACTIVE,
@@ -269,7 +302,8 @@ class Config:
     scheduler_names: frozenset[str] = _of(
         SCHEDULER_NAMES,
         "schedulerNames",
-        "Only pods of these schedulers are bound here: the profiles of the kube-schedulers that call this extender.",
+        "Only pods of these schedulers are bound here: the profiles of the kube-schedulers that "
+        "call this extender.",
         reload=Reload.LIVE,
         items_max=SCHEDULER_NAMES_MAX,
     )
@@ -277,10 +311,13 @@ class Config:
     slots_resource: bool = _of(
         False,
         "slotsResource",
-        "The webhook has adapter pods request vreplica.dev/slots: for a kube-scheduler that others share, which has it in "
+        "The webhook has adapter pods request vreplica.dev/slots: for a kube-scheduler that others "
+        "share, which has it in "
         "managedResources. Node autoscalers make no node for such pods.",
     )
-    """Whether the extender is asked about pods with that resource only, not about all that name the scheduler."""
+    """Whether the extender is asked about pods with that resource only, not about all that name the
+    scheduler.
+    """
     narrow_to: int = _of(
         0,
         "filter.narrowTo",
@@ -289,7 +326,9 @@ class Config:
         minimum=0,
         maximum=NODES_MAX,
     )
-    """Nodes that filter passes at the most, the best ones (``node_level.narrowing``); 0: all that the pod may go to."""
+    """Nodes that filter passes at the most, the best ones (``node_level.narrowing``); 0: all that
+    the pod may go to.
+    """
     log_level: LogLevel = _of(
         LogLevel.AS_STARTED,
         "logging.level",

@@ -1,12 +1,14 @@
-"""Third parties' plugins, found through Python entry points of the group ``vreplica_scheduler.plugins``.
+"""Third parties' plugins, found through Python entry points of the group
+``vreplica_scheduler.plugins``.
 
 ::
 
     [project.entry-points."vreplica_scheduler.plugins"]
     CheapNodesFirst = "acme_placing:CHEAP_NODES_FIRST"     # a PluginFactory of that name
 
-Read once, at start. Installing a package is trusting it: what it registers runs inside the decisions. A plugin that
-cannot be loaded stops the start, as a profile that names it could not be kept.
+Read once, at start. Installing a package is trusting it: what it registers runs inside the
+decisions. A plugin that cannot be loaded stops the start, as a profile that names it could not be
+kept.
 """
 
 from collections.abc import Iterable
@@ -28,7 +30,8 @@ class BrokenPlugin(VReplicaError):
 
 
 def load_entry_points(found: Iterable[EntryPoint] | None = None) -> Registry:
-    """The built-in plugins and those of all installed packages; ``found``: None for the entry points of this Python.
+    """The built-in plugins and those of all installed packages; ``found``: None for the entry
+    points of this Python.
 
     Raises BrokenPlugin, or InvalidObject where a name is already taken.
     """

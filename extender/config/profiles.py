@@ -3,14 +3,17 @@
 ::
 
     profiles:
-      - name: three-zones                       # plugins, see extender.engine.policy.profile_document
-        scores: [{name: ZoneSpread, weight: 10}]
-      - name: as-before                         # Knative's ConfigMaps as they are; files beside the configuration file
-        knativeConfigMaps: {scheduler: config-kafka-scheduler.yaml, descheduler: config-kafka-descheduler.yaml}
+      - name: three-zones                       # plugins, see
+        extender.engine.policy.profile_document scores: [{name: ZoneSpread, weight: 10}]
+      - name: as-before                         # Knative's ConfigMaps as they are; files beside the
+        configuration file knativeConfigMaps: {scheduler: config-kafka-scheduler.yaml, descheduler:
+        config-kafka-descheduler.yaml}
 
-``ignoreUnknown: true`` beside the two files leaves out names that are no plugin, as Knative does, in place of an error.
+``ignoreUnknown: true`` beside the two files leaves out names that are no plugin, as Knative does,
+in place of an error.
 
-Read once, at start, and by ``vreplica config check``. Installed packages may bring plugins (``extender.config.plugins``).
+Read once, at start, and by ``vreplica config check``. Installed packages may bring plugins
+(``extender.config.plugins``).
 """
 
 from collections.abc import Mapping
@@ -37,7 +40,9 @@ _IGNORE: Final = "ignoreUnknown"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A configuration file as it was read. ``files``: itself and those that it refers to, ``imported`` what is in those."""
+    """A configuration file as it was read. ``files``: itself and those that it refers to,
+    ``imported`` what is in those.
+    """
 
     config: Config
     files: tuple[str, ...]
@@ -53,22 +58,27 @@ class ConfigFile(NamedTuple):
 
 
 def open_config(path: str) -> ConfigFile:
-    """Read a configuration file and its profiles. Raises InvalidObject (with the place in the file), BrokenPlugin."""
+    """Read a configuration file and its profiles. Raises InvalidObject (with the place in the
+    file), BrokenPlugin.
+    """
     document = open_document(path)
     config = config_of(document)
     return ConfigFile(document, config, load_profiles(config, path, document))
 
 
 def profiles_of(path: str) -> Mapping[str, Profile]:
-    """The profiles that a pool may name: those of a configuration file, or for "" the built-in ones. Raises as ``open_config``."""
+    """The profiles that a pool may name: those of a configuration file, or for "" the built-in
+    ones. Raises as ``open_config``.
+    """
     return open_config(path).profiles if path else BUILT_IN_PROFILES
 
 
 def load_profiles(config: Config, path: str, file: Document | None = None) -> Mapping[str, Profile]:
-    """All profiles by name. ``path``: the configuration file's, whose folder relative names start from.
+    """All profiles by name. ``path``: the configuration file's, whose folder relative names start
+    from.
 
-    Raises InvalidObject naming the profile and the field, and its place in ``file``; BrokenPlugin for a package that
-    does not load.
+    Raises InvalidObject naming the profile and the field, and its place in ``file``; BrokenPlugin
+    for a package that does not load.
     """
     profiles = dict(BUILT_IN_PROFILES)
     registry = load_entry_points() if config.profiles else {}
@@ -84,7 +94,8 @@ def load_profiles(config: Config, path: str, file: Document | None = None) -> Ma
 
 
 def reading_of(file: ConfigFile, path: str) -> Reading:
-    """What is watched of a file: its settings, and what is in the files that its profiles are read from.
+    """What is watched of a file: its settings, and what is in the files that its profiles are read
+    from.
 
     Raises InvalidObject for one of those that can no longer be read.
     """
@@ -104,11 +115,16 @@ def files_of(config: Config, path: str) -> list[str]:
     """The configuration file at ``path`` and those that its profiles are read from."""
     imported = [document.get(_IMPORT) for document in config.profiles]
     names = [one.get(what) for one in imported if isinstance(one, Mapping) for what in _IMPORTED]
-    return [path, *(str(Path(path).parent / name) for name in names if isinstance(name, str) and name)]
+    return [
+        path,
+        *(str(Path(path).parent / name) for name in names if isinstance(name, str) and name),
+    ]
 
 
 def _placed(error: InvalidObject, index: int, file: Document | None) -> InvalidObject:
-    """The error of a profile, which speaks of the profile's own fields, with the place in the file."""
+    """The error of a profile, which speaks of the profile's own fields, with the place in
+    the file.
+    """
     if file is None or isinstance(error, InvalidField):
         return error
     entry = f"profiles[{index}]"
@@ -125,8 +141,14 @@ def _imported(document: Mapping[str, object], path: str, index: int) -> Mapping[
     files = document[_IMPORT]
     others = sorted(set(document) - {"name", "ties", "rules", _IMPORT})
     if others:
-        raise InvalidObject(path, f"profiles[{index}].{others[0]}", f"does not go together with {_IMPORT}")
-    if not isinstance(files, Mapping) or "scheduler" not in files or set(files) - {*_IMPORTED, _IGNORE}:
+        raise InvalidObject(
+            path, f"profiles[{index}].{others[0]}", f"does not go together with {_IMPORT}"
+        )
+    if (
+        not isinstance(files, Mapping)
+        or "scheduler" not in files
+        or set(files) - {*_IMPORTED, _IGNORE}
+    ):
         raise InvalidObject(
             path, field, "must be {scheduler: FILE, descheduler: FILE}; the second may be left out"
         )
@@ -134,7 +156,9 @@ def _imported(document: Mapping[str, object], path: str, index: int) -> Mapping[
     if not isinstance(ignore_unknown, bool):
         raise InvalidObject(path, f"{field}.{_IGNORE}", "must be true or false")
     maps = {
-        what: _config_map(path, f"{field}.{what}", files.get(what)) for what in _IMPORTED if what in files
+        what: _config_map(path, f"{field}.{what}", files.get(what))
+        for what in _IMPORTED
+        if what in files
     }
     imported = knative_document(
         str(document.get("name") or ""),

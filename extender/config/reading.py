@@ -1,7 +1,8 @@
-"""Reads a document as a ``Config``, strictly: all that is wrong with it comes back, each thing with its field.
+"""Reads a document as a ``Config``, strictly: all that is wrong with it comes back, each thing with
+its field.
 
-An unknown field, a wrong type or a value out of its range is an error: a typing error must not silently become a
-default. A field that is null, as an empty one in YAML, has its default.
+An unknown field, a wrong type or a value out of its range is an error: a typing error must not
+silently become a default. A field that is null, as an empty one in YAML, has its default.
 """
 
 import re
@@ -19,7 +20,9 @@ from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 from extender.model.safe_repr import safe_repr
 
 Json = Mapping[str, object]
-_HEAD: Final[Mapping[str, str]] = MappingProxyType({"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND})
+_HEAD: Final[Mapping[str, str]] = MappingProxyType(
+    {"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND}
+)
 READ_BY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "KubeSchedulerConfiguration": "kube-scheduler's --config; `vreplica config check` lints it",
@@ -34,12 +37,16 @@ READ_BY: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def load_config(path: str) -> Config:
-    """Read a file. Raises InvalidObject for the first thing that is wrong, also where it cannot be opened."""
+    """Read a file. Raises InvalidObject for the first thing that is wrong, also where it cannot be
+    opened.
+    """
     return config_of(open_document(path))
 
 
 def config_of(document: Document) -> Config:
-    """Read a document of a file. Raises InvalidField for the first thing, in the file's order, that is wrong."""
+    """Read a document of a file. Raises InvalidField for the first thing, in the file's order, that
+    is wrong.
+    """
     config, problems = read_config(document)
     if config is None:
         raise problems[0]
@@ -52,7 +59,9 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
 
 
 def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:
-    """The configuration, None where anything is wrong, and all that is wrong, in the file's order."""
+    """The configuration, None where anything is wrong, and all that is wrong, in the file's
+    order.
+    """
     problems = [document.placed(error) for error in _wrong_head(document)]
     if problems:
         return None, problems
@@ -72,7 +81,9 @@ def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:
 
 
 def _wrong_head(document: Document) -> list[InvalidField]:
-    """What is wrong with apiVersion and kind; a document of another kind is not looked at any further."""
+    """What is wrong with apiVersion and kind; a document of another kind is not looked at any
+    further.
+    """
     value, subject = document.value, document.subject
     if value is not None and not isinstance(value, Mapping):
         return [InvalidField(subject, "", f"must be a mapping, not {safe_repr(value)}")]
@@ -89,7 +100,9 @@ def _wrong_head(document: Document) -> list[InvalidField]:
     return sorted(wrong, key=lambda error: not error.hint)
 
 
-def _made(model: type[Any], values: Mapping[tuple[str, ...], object], attributes: tuple[str, ...]) -> Any:
+def _made(
+    model: type[Any], values: Mapping[tuple[str, ...], object], attributes: tuple[str, ...]
+) -> Any:
     """An instance of a dataclass of ``model`` from values by their attributes."""
     hints = get_type_hints(model)
     made = {}
@@ -195,8 +208,14 @@ class _Reader:
         if plain and (low is None or low <= raw) and (high is None or raw <= high):  # type: ignore[operator]
             return raw if whole else float(raw)  # type: ignore[arg-type]
         what = "whole number" if whole else "number"
-        hint = "without quotes" if isinstance(raw, str) and raw.replace(".", "", 1).isdigit() else ""
-        self.wrong(entry.path, f"must be a {what} from {low:.12g} to {high:.12g}, not {safe_repr(raw)}", hint)
+        hint = (
+            "without quotes" if isinstance(raw, str) and raw.replace(".", "", 1).isdigit() else ""
+        )
+        self.wrong(
+            entry.path,
+            f"must be a {what} from {low:.12g} to {high:.12g}, not {safe_repr(raw)}",
+            hint,
+        )
         return None
 
     def _items(self, entry: Entry, raw: object) -> list[object] | None:
@@ -207,7 +226,9 @@ class _Reader:
 
     def _texts(self, entry: Entry, raw: object) -> object:
         items = self._items(entry, raw)
-        bad = [index for index, item in enumerate(items or ()) if not isinstance(item, str) or not item]
+        bad = [
+            index for index, item in enumerate(items or ()) if not isinstance(item, str) or not item
+        ]
         for index in bad:
             self.wrong(f"{entry.path}[{index}]", "must be a string, not empty")
         return None if not items or bad else entry.type(items)
@@ -229,7 +250,9 @@ def known_below(section: str) -> list[str]:
 
 
 def hint_for(section: str, name: str, known: list[str]) -> str:
-    """What somebody may have meant by an unknown field: a known one of the section, or one of another section."""
+    """What somebody may have meant by an unknown field: a known one of the section, or one of
+    another section.
+    """
     elsewhere = {path.rpartition(".")[2]: path for path in [*BY_PATH, *SECTIONS]}
     if name in elsewhere:
         return f"did you mean {elsewhere[name]}?"

@@ -1,8 +1,10 @@
-"""What a changed file changes: which settings, and which of them a replica that runs may take. Pure.
+"""What a changed file changes: which settings, and which of them a replica that runs may take.
+Pure.
 
-``merge`` gives the configuration that is in force after a reload: the old one with the live settings of the new one, all
-of them or none. That one has to stand on its own: a list of allowed clients that goes with an address which only a restart
-brings would otherwise open the address of today. Then nothing is taken, and everything waits for the restart.
+``merge`` gives the configuration that is in force after a reload: the old one with the live
+settings of the new one, all of them or none. That one has to stand on its own: a list of allowed
+clients that goes with an address which only a restart brings would otherwise open the address of
+today. Then nothing is taken, and everything waits for the restart.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,9 @@ from extender.config.settings import SETTINGS, Entry
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """``config``: in force from now on. ``taken``, ``waiting``: paths of settings that changed, and of those that wait."""
+    """``config``: in force from now on. ``taken``, ``waiting``: paths of settings that changed, and
+    of those that wait.
+    """
 
     config: Config
     taken: tuple[str, ...]

@@ -33,9 +33,13 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
             "server.healthPort", "must be another one than port", "0 leaves out the second listener"
         )
     if election.lease_duration_s <= election.renew_deadline_s:
-        yield BrokenRule("leaderElection.leaseDurationSeconds", "must be greater than renewDeadlineSeconds")
+        yield BrokenRule(
+            "leaderElection.leaseDurationSeconds", "must be greater than renewDeadlineSeconds"
+        )
     if election.renew_deadline_s <= RETRY_JITTER * election.retry_period_s:
-        yield BrokenRule("leaderElection.renewDeadlineSeconds", "must be greater than 1.2 retryPeriodSeconds")
+        yield BrokenRule(
+            "leaderElection.renewDeadlineSeconds", "must be greater than 1.2 retryPeriodSeconds"
+        )
 
 
 def _one_address(server: ServerConfig) -> bool:
@@ -46,7 +50,9 @@ def _one_address(server: ServerConfig) -> bool:
 
 
 def _open(tls: TlsConfig) -> Iterator[BrokenRule]:
-    """Beyond loopback: who reaches bind may bind pods, and a CA signs for more clients than ours."""
+    """Beyond loopback: who reaches bind may bind pods, and a CA signs for more clients than
+    ours.
+    """
     if not tls.client_ca_file:
         yield BrokenRule(
             "server.host",

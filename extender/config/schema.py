@@ -1,8 +1,10 @@
-"""The JSON schema (2020-12) of the configuration file, made from ``model`` and from what profiles may say.
+"""The JSON schema (2020-12) of the configuration file, made from ``model`` and from what profiles
+may say.
 
-It says what the reader checks, as far as a schema can: not that renewDeadlineSeconds lies between two other settings, or that
-two ports differ, not that 15.0 is no whole number, not the names of plugins, which packages may add, nor their arguments, and not that two profiles
-have one name. ``x-reload`` of a setting is ``live`` where a replica that runs takes a change of the file.
+It says what the reader checks, as far as a schema can: not that renewDeadlineSeconds lies between
+two other settings, or that two ports differ, not that 15.0 is no whole number, not the names of
+plugins, which packages may add, nor their arguments, and not that two profiles have one name.
+``x-reload`` of a setting is ``live`` where a replica that runs takes a change of the file.
 """
 
 from collections.abc import Mapping
@@ -31,7 +33,8 @@ def config_schema() -> Schema:
         "$schema": _DIALECT,
         "$id": SCHEMA_ID,
         "title": CONFIG_KIND,
-        "description": "Configuration file of vreplica-scheduler. A field that is null has its default.",
+        "description": "Configuration file of vreplica-scheduler. A field that is null has its "
+        "default.",
         "type": "object",
         "required": ["apiVersion", "kind"],
         "properties": {"apiVersion": {"const": CONFIG_API_VERSION}, "kind": {"const": CONFIG_KIND}},
@@ -64,7 +67,11 @@ def _setting(entry: Entry) -> Schema:
     match entry.kind:
         case Kind.TEXT:
             pattern = entry.setting.pattern
-            return {**schema, "type": ["string", "null"], **({"pattern": f"^{pattern}$"} if pattern else {})}
+            return {
+                **schema,
+                "type": ["string", "null"],
+                **({"pattern": f"^{pattern}$"} if pattern else {}),
+            }
         case Kind.CHOICE:
             return {**schema, "enum": [*entry.choices, None]}
         case Kind.FLAG:

@@ -23,7 +23,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One setting. ``path``: in the file, ``server.tls.certFile``. ``attributes``: in a ``Config``, from its root."""
+    """One setting. ``path``: in the file, ``server.tls.certFile``. ``attributes``: in a ``Config``,
+    from its root.
+    """
 
     path: str
     attributes: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""The effective configuration, every default filled in: as a document that reads back, or as rows for people."""
+"""The effective configuration, every default filled in: as a document that reads back, or as rows
+for people.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +27,9 @@ def document_of(config: Config) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A setting's value as a file has it: texts of enumerations, whole numbers without a point, lists in a fixed order."""
+    """A setting's value as a file has it: texts of enumerations, whole numbers without a point,
+    lists in a fixed order.
+    """
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):

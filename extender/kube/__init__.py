@@ -1,1 +1,3 @@
-"""The Kubernetes edge: the ``Api`` Protocol, its real form, reflectors, leader election and events."""
+"""The Kubernetes edge: the ``Api`` Protocol, its real form, reflectors, leader election and
+events.
+"""

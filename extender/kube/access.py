@@ -1,12 +1,14 @@
-"""Where the API server is and who we are there: kubernetes-asyncio's configuration and credentials, read as often as is asked.
+"""Where the API server is and who we are there: kubernetes-asyncio's configuration and credentials,
+read as often as is asked.
 
-Order of sources, as controller-runtime has it: the kubeconfig (or context) asked for; else ``$KUBECONFIG``; else the
-pod's service account; else ``~/.kube/config``. The library parses the kubeconfig and runs credential plug-ins. Certificates
-are verified unless the kubeconfig's cluster itself says ``insecure-skip-tls-verify``. Only RFC 5280's formal extras
-(Python's VERIFY_X509_STRICT) are off, as in Go: many clusters' own CAs lack key identifiers.
+Order of sources, as controller-runtime has it: the kubeconfig (or context) asked for; else
+``$KUBECONFIG``; else the pod's service account; else ``~/.kube/config``. The library parses the
+kubeconfig and runs credential plug-ins. Certificates are verified unless the kubeconfig's cluster
+itself says ``insecure-skip-tls-verify``. Only RFC 5280's formal extras (Python's
+VERIFY_X509_STRICT) are off, as in Go: many clusters' own CAs lack key identifiers.
 
-A source is read again while we run (``connection``), files and all. The context is chosen once: ``kubectl config
-use-context`` must not send a service that runs to another cluster.
+A source is read again while we run (``connection``), files and all. The context is chosen once:
+``kubectl config use-context`` must not send a service that runs to another cluster.
 """
 
 import os
@@ -37,7 +39,9 @@ _from_kubeconfig: Final[Callable[..., Awaitable[Any]]] = load_kube_config
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom we believe, and the certificate that we show: what a TLS context is made of. Files by their content."""
+    """Whom we believe, and the certificate that we show: what a TLS context is made of. Files by
+    their content.
+    """
 
     verified: bool
     ca: bytes
@@ -60,14 +64,20 @@ class Access:
 
 
 class Source(Protocol):
-    """A kubeconfig or a pod's service account. Reads whose error is the library's own may raise anything."""
+    """A kubeconfig or a pod's service account. Reads whose error is the library's own may raise
+    anything.
+    """
 
     name: str
     namespace: str
-    """What it says that kubectl takes without ``--namespace``; "" for nothing. Known once it was read."""
+    """What it says that kubectl takes without ``--namespace``; "" for nothing. Known once it was
+    read.
+    """
 
     async def read(self, *, afresh: bool) -> Access:
-        """As it is now. ``afresh``: the credential of the last reading was refused, whatever time it was good for."""
+        """As it is now. ``afresh``: the credential of the last reading was refused, whatever time
+        it was good for.
+        """
         ...
 
 
@@ -87,7 +97,9 @@ class _Kubeconfig:
         self._context = context
         self._texts: tuple[bytes, ...] = ()
         self._loader: Any = None
-        """Of the files as they were: it knows until when a plug-in's token is good, and what an identity provider has given it."""
+        """Of the files as they were: it knows until when a plug-in's token is good, and what an
+        identity provider has given it.
+        """
         self._last: Access | None = None
 
     async def read(self, *, afresh: bool) -> Access:
@@ -144,7 +156,8 @@ def _access(configuration: Any, last: Access | None) -> Access:
     base_url = str(configuration.host).rstrip("/")
     files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
     trust = Trust(
-        bool(configuration.verify_ssl), *(Path(file).read_bytes() if file else b"" for file in files)
+        bool(configuration.verify_ssl),
+        *(Path(file).read_bytes() if file else b"" for file in files),
     )
     return Access(
         base_url=base_url,
@@ -179,12 +192,16 @@ def _kubeconfig_path(kubeconfig: str, context: str) -> str:
         return ""
     home = Path.home() / ".kube" / "config"
     if not home.is_file():
-        raise ConnectError(f"no kubeconfig given, {home} does not exist, and this is not a pod of a cluster")
+        raise ConnectError(
+            f"no kubeconfig given, {home} does not exist, and this is not a pod of a cluster"
+        )
     return str(home)
 
 
 def _look_at(path: str) -> tuple[bytes, ...]:
-    """What the files hold; nothing is told as that: the library stumbles over it somewhere. Raises ConnectError."""
+    """What the files hold; nothing is told as that: the library stumbles over it somewhere. Raises
+    ConnectError.
+    """
     names = [name for name in path.split(os.pathsep) if name]
     there = [file for name in names if (file := Path(name).expanduser()).exists()]
     if not there:
@@ -203,7 +220,9 @@ def _look_at(path: str) -> tuple[bytes, ...]:
 
 
 def _first_current_context(path: str) -> str | None:
-    """Of several kubeconfigs the first that names one decides, in kubectl; in the library it is the last."""
+    """Of several kubeconfigs the first that names one decides, in kubectl; in the library it is the
+    last.
+    """
     names = [name for name in path.split(os.pathsep) if name]
     if len(names) < 2:
         return None
@@ -221,7 +240,9 @@ def _namespace_of(context: Any) -> str:
 
 
 def _pod_namespace() -> str:
-    """The namespace of the pod's service account, beside its token; "" where nobody has put it there."""
+    """The namespace of the pod's service account, beside its token; "" where nobody has put it
+    there.
+    """
     try:
         return Path(SERVICE_TOKEN_FILENAME).with_name("namespace").read_text().strip()
     except (OSError, UnicodeDecodeError):

@@ -1,11 +1,13 @@
 """``Api``: all that we ask of a Kubernetes API server, as one Protocol.
 
-Two forms exist: ``extender.kube.client.KubeApi`` (the real one, over HTTPS) and ``extender.lab.apiserver.cluster.Cluster``
-(the embedded cluster). Both answer with plain JSON objects, raise the same errors, and pass the same tests.
+Two forms exist: ``extender.kube.client.KubeApi`` (the real one, over HTTPS) and
+``extender.lab.apiserver.cluster.Cluster`` (the embedded cluster). Both answer with plain JSON
+objects, raise the same errors, and pass the same tests.
 
-Who calls: reflectors (one list and one watch per kind, long-lived), the committer and the binder (many short
-writes at once), the autoscaler (scale subresource), leader election (one small write every 2 s), event recorder.
-Every call either has its effect at once on the server or none, except where ``OutcomeUnknown`` says otherwise.
+Who calls: reflectors (one list and one watch per kind, long-lived), the committer and the binder
+(many short writes at once), the autoscaler (scale subresource), leader election (one small write
+every 2 s), event recorder. Every call either has its effect at once on the server or none, except
+where ``OutcomeUnknown`` says otherwise.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +24,9 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of object by its place in the API: ``group`` "" is the core group, ``plural`` as in URLs."""
+    """A kind of object by its place in the API: ``group`` "" is the core group, ``plural`` as in
+    URLs.
+    """
 
     group: str
     version: str
@@ -50,7 +54,11 @@ STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 CRDS: Final = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
 )
 MUTATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io",
@@ -79,7 +87,9 @@ class PatchType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """One page of a list: at ``resource_version`` of the whole collection; ``continue_token`` "" on the last page."""
+    """One page of a list: at ``resource_version`` of the whole collection; ``continue_token`` "" on
+    the last page.
+    """
 
     items: list[Obj]
     resource_version: str
@@ -89,7 +99,9 @@ class ListPage:
 
 
 class WatchEventType(StrEnum):
-    """``type`` of a watch event. ERROR never leaves ``Api.watch``: it is raised as the ApiError that it carries."""
+    """``type`` of a watch event. ERROR never leaves ``Api.watch``: it is raised as the ApiError
+    that it carries.
+    """
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -107,7 +119,9 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a list or watch is narrowed to. ``namespace`` "" is all namespaces; selectors as in URLs."""
+    """What a list or watch is narrowed to. ``namespace`` "" is all namespaces; selectors as in
+    URLs.
+    """
 
     namespace: str = ""
     label_selector: str = ""
@@ -119,9 +133,11 @@ EVERYWHERE: Final = ListOptions()
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A v1 Binding: puts pod ``namespace/name`` on ``node`` and, in the same write, merges ``annotations`` into it.
+    """A v1 Binding: puts pod ``namespace/name`` on ``node`` and, in the same write, merges
+    ``annotations`` into it.
 
-    ``uid`` and ``resource_version`` ("" = not asked for) are preconditions: Conflict if the pod's differ.
+    ``uid`` and ``resource_version`` ("" = not asked for) are preconditions: Conflict if the pod's
+    differ.
     """
 
     namespace: str
@@ -141,7 +157,9 @@ class Preconditions:
 
 
 class Api(Protocol):
-    """The API server. Every method may raise any ``ApiError``; the ones worth handling are named."""
+    """The API server. Every method may raise any ``ApiError``; the ones worth handling are
+    named.
+    """
 
     async def list_page(
         self,
@@ -152,7 +170,8 @@ class Api(Protocol):
         continue_token: str = "",
         resource_version: str = "",
     ) -> ListPage:
-        """One page. ``resource_version`` "" is a consistent read, "0" any version from the server's cache.
+        """One page. ``resource_version`` "" is a consistent read, "0" any version from the server's
+        cache.
 
         Raises Expired (410) for a ``continue_token`` that is too old.
         """
@@ -166,24 +185,31 @@ class Api(Protocol):
         resource_version: str,
         timeout_s: float = 300.0,
     ) -> AsyncIterator[WatchEvent]:
-        """Events after ``resource_version``, with bookmarks, until the server ends the watch after ``timeout_s``.
+        """Events after ``resource_version``, with bookmarks, until the server ends the watch after
+        ``timeout_s``.
 
         Raises Expired (410) when that version is too old, before or after the first event.
         """
         ...
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         """One object (``subresource``: ``scale`` or ``status``). Raises NotFound."""
         ...
 
     async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
-        """Create; the reply is the stored object. Raises AlreadyExists, Invalid, or what admission says."""
+        """Create; the reply is the stored object. Raises AlreadyExists, Invalid, or what admission
+        says.
+        """
         ...
 
     async def update(
         self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
     ) -> Obj:
-        """Replace; metadata.resourceVersion, if set, is a precondition. Raises Conflict, NotFound, Invalid."""
+        """Replace; metadata.resourceVersion, if set, is a precondition. Raises Conflict, NotFound,
+        Invalid.
+        """
         ...
 
     async def patch(  # the arguments are the API's own
@@ -198,7 +224,8 @@ class Api(Protocol):
     ) -> Obj:
         """Patch; a JSON patch whose ``test`` fails raises Invalid (422) and changes nothing.
 
-        metadata.resourceVersion and uid in a merge patch are preconditions. Raises Conflict, NotFound, Invalid.
+        metadata.resourceVersion and uid in a merge patch are preconditions. Raises Conflict,
+        NotFound, Invalid.
         """
         ...
 
@@ -211,11 +238,15 @@ class Api(Protocol):
         preconditions: Preconditions | None = None,
         grace_period_s: int | None = None,
     ) -> None:
-        """Delete; for pods with grace (None: the pod's own), others at once. Raises NotFound, Conflict."""
+        """Delete; for pods with grace (None: the pod's own), others at once. Raises NotFound,
+        Conflict.
+        """
         ...
 
     async def bind(self, binding: Binding) -> None:
-        """POST pods/NAME/binding. Raises Conflict (stale precondition, or already bound), NotFound."""
+        """POST pods/NAME/binding. Raises Conflict (stale precondition, or already bound),
+        NotFound.
+        """
         ...
 
 
@@ -224,9 +255,13 @@ class ConnectError(VReplicaError):
 
 
 class ApiError(VReplicaError):
-    """An answer of the API server other than 2xx: HTTP ``status``, and ``reason`` and message of its Status."""
+    """An answer of the API server other than 2xx: HTTP ``status``, and ``reason`` and message of
+    its Status.
+    """
 
-    def __init__(self, status: int, reason: str, message: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, *, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
@@ -263,7 +298,9 @@ class TooManyRequests(ApiError):
 
 
 class OutcomeUnknown(ApiError):
-    """No answer: timed out, reset, or the connection could not be made. A write may or may not have happened."""
+    """No answer: timed out, reset, or the connection could not be made. A write may or may not have
+    happened.
+    """
 
 
 CAUSES_MAX: Final = 3
@@ -284,7 +321,9 @@ def error_from_status(
 
 
 def _with_causes(message: str, details: object) -> str:
-    """The message and those causes that it does not name: of a JSON patch that fails, say, it has only that one did."""
+    """The message and those causes that it does not name: of a JSON patch that fails, say, it has
+    only that one did.
+    """
     causes = details.get("causes") if isinstance(details, Mapping) else None
     more = []
     for cause in causes[:CAUSES_MAX] if isinstance(causes, list) else ():

@@ -1,15 +1,17 @@
-"""What we may ask of the API server, by lane: a token bucket each, so that no lane waits for another's requests.
+"""What we may ask of the API server, by lane: a token bucket each, so that no lane waits for
+another's requests.
 
 - ``reads``: lists, gets and the beginnings of watches, so that a relist never holds up a bind;
 - ``writes``: ledgers, bindings, statuses, scale;
-- ``events``: what is told about all that, which is the most and matters the least (Kubernetes' components give their
-  event recorder a client of its own for that reason);
-- ``leases``: no bucket, since leadership must not be lost in our own queue, and connections of its own (``connection``),
-  since it must not be lost behind a hundred slow answers either. The elector's own period is its limit.
+- ``events``: what is told about all that, which is the most and matters the least (Kubernetes'
+  components give their event recorder a client of its own for that reason);
+- ``leases``: no bucket, since leadership must not be lost in our own queue, and connections of its
+  own (``connection``), since it must not be lost behind a hundred slow answers either. The
+  elector's own period is its limit.
 
-A 429 or 503 with Retry-After closes the lane that it was for until then: everything in it waits, and nothing is asked
-again only to be refused again. A lane opens again with an empty bucket, at its rate, because those who waited would
-otherwise come in one burst. Leases and other lanes go on.
+A 429 or 503 with Retry-After closes the lane that it was for until then: everything in it waits,
+and nothing is asked again only to be refused again. A lane opens again with an empty bucket, at its
+rate, because those who waited would otherwise come in one burst. Leases and other lanes go on.
 """
 
 from dataclasses import dataclass
@@ -21,9 +23,13 @@ from extender.kube.ratelimit import TokenBucket
 
 QPS_DEFAULT: Final = 1000.0
 BURST_DEFAULT: Final = 2000
-"""Of each lane. kube-scheduler's 50 and 100 would be too few: placing writes a patch a pod and a status a vpod."""
+"""Of each lane. kube-scheduler's 50 and 100 would be too few: placing writes a patch a pod and a
+status a vpod.
+"""
 RETRY_STATUSES: Final = frozenset({429, 503})
-"""Whose Retry-After closes a lane, as client-go has it (any 5xx there; others come from behind the API server)."""
+"""Whose Retry-After closes a lane, as client-go has it (any 5xx there; others come from behind the
+API server).
+"""
 
 
 class Lane(StrEnum):
@@ -48,11 +54,15 @@ class Budget:
     """The buckets. ``qps`` and ``burst`` are of each lane that has one."""
 
     def __init__(self, qps: float, burst: int) -> None:
-        self._buckets = {lane: TokenBucket(qps, burst) for lane in (Lane.READS, Lane.WRITES, Lane.EVENTS)}
+        self._buckets = {
+            lane: TokenBucket(qps, burst) for lane in (Lane.READS, Lane.WRITES, Lane.EVENTS)
+        }
         self.used = {lane: LaneUse() for lane in Lane}
 
     async def admit(self, lane: Lane) -> None:
-        """Wait for the lane's next turn. Raises TooManyRequests, nothing being sent, when too many wait in it."""
+        """Wait for the lane's next turn. Raises TooManyRequests, nothing being sent, when too many
+        wait in it.
+        """
         if (bucket := self._buckets.get(lane)) is not None:
             await bucket.acquire()
         self.used[lane].requests += 1

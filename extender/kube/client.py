@@ -1,7 +1,9 @@
-"""``KubeApi``: the real ``Api``: verbs and paths of Kubernetes' REST conventions over ``Transport``.
+"""``KubeApi``: the real ``Api``: verbs and paths of Kubernetes' REST conventions over
+``Transport``.
 
-Bodies go out and come in as raw JSON through orjson; no generated model is touched. What is retried, limited and
-raised is ``transport``'s matter, how much is asked at once ``budget``'s, who we are ``connection``'s.
+Bodies go out and come in as raw JSON through orjson; no generated model is touched. What is
+retried, limited and raised is ``transport``'s matter, how much is asked at once ``budget``'s, who
+we are ``connection``'s.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -41,7 +43,9 @@ class KubeApi:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.namespace = transport.namespace
-        """What kubectl takes without ``--namespace``: the context's or the service account's, else ``default``."""
+        """What kubectl takes without ``--namespace``: the context's or the service account's, else
+        ``default``.
+        """
         self.requests = transport.requests
         """(method, status code or "<error>") to number of requests sent."""
         self.budget = transport.budget
@@ -60,15 +64,17 @@ class KubeApi:
     ) -> Self:
         """Prepare a connection; nothing is sent yet. Raises ConnectError (``connection``).
 
-        ``qps`` and ``burst`` are requests a second and at once, of each lane (``budget``); ``timeout_s`` is from sending
-        a request to the end of its answer.
+        ``qps`` and ``burst`` are requests a second and at once, of each lane (``budget``);
+        ``timeout_s`` is from sending a request to the end of its answer.
         """
         connection = await open_connection(kubeconfig=kubeconfig, context=context)
         budget = Budget(qps, burst)
         return cls(Transport(connection, budget, user_agent=user_agent, timeout_s=timeout_s))
 
     def tell_answers(self, told: Callable[[str, str, float], None]) -> None:
-        """Tell of each answer from now on: method, lane, and the seconds from sending to its beginning."""
+        """Tell of each answer from now on: method, lane, and the seconds from sending to its
+        beginning.
+        """
         self._transport.on_answer = told
 
     @property
@@ -107,7 +113,9 @@ class KubeApi:
             query["continue"] = continue_token
         if resource_version:
             query["resourceVersion"] = resource_version
-        request = Request("GET", path_of(resource, options.namespace), lane_of(resource, writes=False), query)
+        request = Request(
+            "GET", path_of(resource, options.namespace), lane_of(resource, writes=False), query
+        )
         body = decode(request, await self._transport.exchange(request))
         metadata, items = body.get("metadata") or {}, body.get("items") or []
         if not isinstance(metadata, dict) or not isinstance(items, list):
@@ -135,7 +143,9 @@ class KubeApi:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, int(timeout_s))),
         }
-        request = Request("GET", path_of(resource, options.namespace), lane_of(resource, writes=False), query)
+        request = Request(
+            "GET", path_of(resource, options.namespace), lane_of(resource, writes=False), query
+        )
         lines = self._transport.lines(request, timeout_s=timeout_s)
         try:
             async for line in lines:
@@ -143,7 +153,9 @@ class KubeApi:
         finally:
             await lines.aclose()
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         """One object. See ``Api.get``."""
         path = path_of(resource, namespace, name, subresource)
         return await self._object(Request("GET", path, lane_of(resource, writes=False)))
@@ -239,7 +251,9 @@ class KubeApi:
             "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
         }
         path = path_of(PODS, binding.namespace, binding.name, "binding")
-        await self._transport.exchange(Request("POST", path, Lane.WRITES, _WRITER, orjson.dumps(body)))
+        await self._transport.exchange(
+            Request("POST", path, Lane.WRITES, _WRITER, orjson.dumps(body))
+        )
 
     async def token(self, namespace: str, account: str, lifetime_s: int) -> Obj:
         """POST serviceaccounts/NAME/token: the TokenRequest, answered. Raises ApiError."""
@@ -253,7 +267,9 @@ class KubeApi:
 
 
 def _of_patch(message: str, patch: list[Obj] | Obj) -> str:
-    """What a refused JSON patch wanted: of a ``test`` that fails the API server says neither field nor cause."""
+    """What a refused JSON patch wanted: of a ``test`` that fails the API server says neither field
+    nor cause.
+    """
     tested = (
         [str(step.get("path")) for step in patch if step.get("op") == "test"]
         if isinstance(patch, list)
@@ -261,12 +277,21 @@ def _of_patch(message: str, patch: list[Obj] | Obj) -> str:
     )
     if not tested or not message.endswith("due to an error in our request"):
         return message
-    return f"{message} (the patch tests {', '.join(tested)[:300]}: somebody else has written meanwhile, most likely)"
+    return (
+        f"{message} (the patch tests {', '.join(tested)[:300]}: somebody else has written "
+        f"meanwhile, most likely)"
+    )
 
 
 def path_of(resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
-    """The quoted URL path of a collection or an object. Raises Invalid for what no object can be called."""
-    if name in {".", ".."} or namespace in {".", ".."} or (name and resource.namespaced and not namespace):
+    """The quoted URL path of a collection or an object. Raises Invalid for what no object can be
+    called.
+    """
+    if (
+        name in {".", ".."}
+        or namespace in {".", ".."}
+        or (name and resource.namespaced and not namespace)
+    ):
         raise Invalid(422, "Invalid", f"{resource.kind} {namespace!r}/{name!r} is no object's name")
     parts = [resource.path]
     if resource.namespaced and namespace:
@@ -285,7 +310,9 @@ def _selection(options: ListOptions) -> dict[str, str]:
 
 
 def _typed(resource: Resource, obj: Obj, subresource: str = "") -> Obj:
-    """``obj`` with apiVersion and kind, which the items of a list lack and a write of a custom resource needs."""
+    """``obj`` with apiVersion and kind, which the items of a list lack and a write of a custom
+    resource needs.
+    """
     if subresource == "scale":
         return {"apiVersion": "autoscaling/v1", "kind": "Scale", **obj}
     return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
@@ -302,4 +329,6 @@ def _event(request: Request, raw: dict[str, Any]) -> WatchEvent:
     try:
         return WatchEvent(WatchEventType(str(kind)), obj)
     except ValueError as error:
-        raise OutcomeUnknown(0, "InvalidResponse", f"{request}: watch event type {kind!r:.50}") from error
+        raise OutcomeUnknown(
+            0, "InvalidResponse", f"{request}: watch event type {kind!r:.50}"
+        ) from error

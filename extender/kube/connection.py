@@ -1,14 +1,18 @@
-"""The way to the API server: two HTTP sessions, and ``Credentials``, what we show there, kept as the files say now.
+"""The way to the API server: two HTTP sessions, and ``Credentials``, what we show there, kept as
+the files say now.
 
-Tokens expire (bound service account tokens within the hour), certificates are renewed, authorities change: so all of the
-kubeconfig or service account (``access``) is read again every ``REFRESH_PERIOD_S``, in the background while requests go on
-with what they have: a hanging plug-in must not delay a lease renewal. Two answers, which both say that nothing was
-done, wait for a fresh reading: a 401, and a TLS handshake that failed. What was refused is then not good any more, however
-long it was to be: exec plug-ins run again. A reading that has not helped is not repeated for ``RENEW_PAUSE_S``.
+Tokens expire (bound service account tokens within the hour), certificates are renewed, authorities
+change: so all of the kubeconfig or service account (``access``) is read again every
+``REFRESH_PERIOD_S``, in the background while requests go on with what they have: a hanging plug-in
+must not delay a lease renewal. Two answers, which both say that nothing was done, wait for a fresh
+reading: a 401, and a TLS handshake that failed. What was refused is then not good any more, however
+long it was to be: exec plug-ins run again. A reading that has not helped is not repeated for
+``RENEW_PAUSE_S``.
 
-A reading is taken whole or not at all. Connections belong to the TLS context that they were made with; with a new one come new
-connections, and those before it end with what goes on on them. A reading that names another address is not taken: that may be
-another cluster, and all that we know is of this one.
+A reading is taken whole or not at all. Connections belong to the TLS context that they were made
+with; with a new one come new connections, and those before it end with what goes on on them. A
+reading that names another address is not taken: that may be another cluster, and all that we know
+is of this one.
 """
 
 import asyncio
@@ -27,10 +31,13 @@ REFRESH_TIMEOUT_S: Final = 30.0
 RENEW_PAUSE_S: Final = 5.0
 CONNECTIONS_MAX: Final = 100
 LEASE_CONNECTIONS_MAX: Final = 2
-"""Set apart: a lease that waits for one of the others, all busy with slow answers, is a lease lost."""
+"""Set apart: a lease that waits for one of the others, all busy with slow answers, is a lease lost.
+"""
 READ_BUFFER_BYTES: Final = 2**20
 DEFAULT_NAMESPACE: Final = "default"
-"""Where neither the kubeconfig's context nor the pod's service account names one, as kubectl has it."""
+"""Where neither the kubeconfig's context nor the pod's service account names one, as kubectl has
+it.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +59,9 @@ class Credentials:
         """Whether that one began after a refusal."""
 
     def access(self) -> Access:
-        """What to send the next request with; starts a refresh in the background when the last one is old."""
+        """What to send the next request with; starts a refresh in the background when the last one
+        is old.
+        """
         if not self._under_way() and self._now() - self._loaded_at >= REFRESH_PERIOD_S:
             self._start(afresh=False)
         return self._access
@@ -84,7 +93,9 @@ class Credentials:
         self._refreshing = asyncio.create_task(self._refresh(afresh=afresh), name="credentials")
 
     async def _finished(self) -> None:
-        """Wait for the refresh under way; whoever is cancelled meanwhile leaves it to the others."""
+        """Wait for the refresh under way; whoever is cancelled meanwhile leaves it to the
+        others.
+        """
         if self._refreshing is not None:
             await asyncio.wait({self._refreshing})
 
@@ -95,7 +106,9 @@ class Credentials:
                 access = await self._read(afresh=afresh)
         except Exception as error:  # noqa: BLE001 - plug-ins and identity providers, behind a library that lets all through
             _log.warning(
-                "credentials not refreshed, going on with the old ones: %s: %s", type(error).__name__, error
+                "credentials not refreshed, going on with the old ones: %s: %s",
+                type(error).__name__,
+                error,
             )
             return
         if access.base_url != self._access.base_url:
@@ -107,7 +120,9 @@ class Credentials:
             )
         elif access != self._access:
             if access.trust != self._access.trust:
-                _log.info("%s: certificates have changed, new connections use them", self._source.name)
+                _log.info(
+                    "%s: certificates have changed, new connections use them", self._source.name
+                )
             self._access = access
 
 
@@ -116,7 +131,9 @@ class Connection:
 
     def __init__(self, source: Source, access: Access) -> None:
         self.namespace = source.namespace or DEFAULT_NAMESPACE
-        """Of the kubeconfig's context or the pod's service account: what kubectl takes without ``--namespace``."""
+        """Of the kubeconfig's context or the pod's service account: what kubectl takes without
+        ``--namespace``.
+        """
         self.base_url = access.base_url
         self.credentials = Credentials(source, access)
         self.session = _session(CONNECTIONS_MAX)
@@ -130,7 +147,9 @@ class Connection:
 
 
 async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connection:
-    """Connect by a kubeconfig file, a context of it, or what is found. Nothing is sent yet. Raises ConnectError."""
+    """Connect by a kubeconfig file, a context of it, or what is found. Nothing is sent yet. Raises
+    ConnectError.
+    """
     source = find_source(kubeconfig, context)
     try:
         return Connection(source, await source.read(afresh=False))
@@ -143,8 +162,8 @@ async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connect
 def _session(connections_max: int) -> aiohttp.ClientSession:
     """One whose requests say themselves by which TLS context they go.
 
-    aiohttp's trust in the environment means a thread that reads ~/.netrc for every single request; ours has none. Cookies
-    are not kept either: no API server needs them.
+    aiohttp's trust in the environment means a thread that reads ~/.netrc for every single request;
+    ours has none. Cookies are not kept either: no API server needs them.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections_max),

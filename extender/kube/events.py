@@ -1,19 +1,22 @@
 """``EventRecorder``: events.k8s.io/v1 events about what we do, never in the way of what we do.
 
-``event()`` only touches memory: it makes or finds an entry and puts it into a bounded queue; full, the event is dropped and
-counted. ``run()`` writes entries, those of one namespace one after the other, waiting out failures that may pass (client-go: 12
-tries, 10 s apart). A namespace waits by itself (``lanes``): one whose quota, admission webhook or aggregated API refuses events
-delays no others, and makes room for them in a full queue.
+``event()`` only touches memory: it makes or finds an entry and puts it into a bounded queue; full,
+the event is dropped and counted. ``run()`` writes entries, those of one namespace one after the
+other, waiting out failures that may pass (client-go: 12 tries, 10 s apart). A namespace waits by
+itself (``lanes``): one whose quota, admission webhook or aggregated API refuses events delays no
+others, and makes room for them in a full queue.
 
 One that does not answer holds a writer for ``QUICK_S``; then it has failed, and of the writers
 only ``DOUBTFUL_WRITES_MAX`` go to such namespaces. After ``QUICK_TRIES`` failures each try has
 all the time that the client gives: so events get through also where each of them takes seconds.
 
-Aggregation is client-go's events broadcaster: events equal in reason (``model.event_reasons``: type and action follow from it),
-regarding, related and cause are one series while less than six minutes lie between them. The note is not part of it, and a series keeps
-the first one: only of what has happened (``HAPPENED``), and not of what goes on, another note is another event. Else a place that was given
-at noon would be read as given at the last time that any was. The cause is a word of a closed set, as a ``ConflictReason``: a vpod that has
-waited for room and whose pool is deleted then is not told again of the room.
+Aggregation is client-go's events broadcaster: events equal in reason (``model.event_reasons``: type
+and action follow from it), regarding, related and cause are one series while less than six minutes
+lie between them. The note is not part of it, and a series keeps the first one: only of what has
+happened (``HAPPENED``), and not of what goes on, another note is another event. Else a place that
+was given at noon would be read as given at the last time that any was. The cause is a word of a
+closed set, as a ``ConflictReason``: a vpod that has waited for room and whose pool is deleted then
+is not told again of the room.
 
 .. code-block:: text
 
@@ -23,11 +26,13 @@ waited for room and whose pool is deleted then is not told again of the room.
     every 30 min       each series is patched, which also renews its life on the server
     6 min quiet        the last count is patched, and the entry forgotten (a single one is just forgotten)
 
-Another difference: client-go's key has the regarded object's resourceVersion in it, so that an object which changes with each
-attempt, as a VPod whose status we write, never aggregates; ours leaves it out.
+Another difference: client-go's key has the regarded object's resourceVersion in it, so that an
+object which changes with each attempt, as a VPod whose status we write, never aggregates; ours
+leaves it out.
 
-Notes carry tenants' text. Line breaks and other control and formatting characters (terminal escapes, text direction
-overrides) are replaced, and a note ends at a character border within the 1024 bytes that the API allows.
+Notes carry tenants' text. Line breaks and other control and formatting characters (terminal
+escapes, text direction overrides) are replaced, and a note ends at a character border within the
+1024 bytes that the API allows.
 """
 
 import asyncio
@@ -86,7 +91,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
-    """A core/v1 ObjectReference; ``namespace`` "" for what has none. Equal without regard to ``resource_version``."""
+    """A core/v1 ObjectReference; ``namespace`` "" for what has none. Equal without regard to
+    ``resource_version``.
+    """
 
     api_version: str
     kind: str
@@ -182,7 +189,8 @@ class EventRecorder:
         cause: str = "",
         related: ObjectReference | None = None,
     ) -> None:
-        """Record one event; never blocks. Raises ValueError for a reason that is none of the closed set, and for nothing else.
+        """Record one event; never blocks. Raises ValueError for a reason that is none of the closed
+        set, and for nothing else.
 
         ``cause``: one of few constant strings; what goes on for another cause is another series.
         """
@@ -193,12 +201,18 @@ class EventRecorder:
         if entry is not None:
             entry.count += 1
             entry.last_s = now_s
-            # A lone event becomes a series at once; a series' count is written with the next refresh.
+            # A lone event becomes a series at once; a series' count is written with the next
+            # refresh.
             if entry.count == 2:
                 self._enqueue(entry)
             return
         entry = _Entry(
-            key, told_apart or clean_note(note), self._name(regarding.name, now_s), now_s, now_s, queued=False
+            key,
+            told_apart or clean_note(note),
+            self._name(regarding.name, now_s),
+            now_s,
+            now_s,
+            queued=False,
         )
         if not self._enqueue(entry):
             self.dropped += 1
@@ -208,7 +222,9 @@ class EventRecorder:
             self._entries.popitem(last=False)
 
     async def run(self) -> None:
-        """Write what is recorded until cancelled; what is still queued then is lost (see ``drain``)."""
+        """Write what is recorded until cancelled; what is still queued then is lost (see
+        ``drain``).
+        """
         loop, lanes = asyncio.get_running_loop(), self._lanes
         finish_at, refresh_at = loop.time() + SERIES_FINISH_S, loop.time() + SERIES_REFRESH_S
         async with asyncio.TaskGroup() as writes:
@@ -223,7 +239,8 @@ class EventRecorder:
                 while self._writing < WRITES_MAX and (lane := lanes.take()) is not None:
                     self._writing += 1
                     writes.create_task(self._record(lane), name=f"event in {lane.name}")
-                # At the limit the end of a write wakes us, and not the time of a lane that could not be served.
+                # At the limit the end of a write wakes us, and not the time of a lane that could
+                # not be served.
                 next_at = lanes.next_at if self._writing < WRITES_MAX else finish_at
                 try:
                     async with asyncio.timeout_at(min(finish_at, refresh_at, next_at)):
@@ -232,7 +249,9 @@ class EventRecorder:
                     continue
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until all that is queued is written or given up; False after ``timeout_s``. Needs ``run`` running."""
+        """Wait until all that is queued is written or given up; False after ``timeout_s``. Needs
+        ``run`` running.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._lanes.idle.wait()
@@ -259,7 +278,9 @@ class EventRecorder:
             self._forget(entry)
 
     def _refresh(self) -> None:
-        """Write every series again, so that the server does not forget it (events live an hour there)."""
+        """Write every series again, so that the server does not forget it (events live an hour
+        there).
+        """
         for entry in list(self._entries.values()):
             if entry.count > 1:
                 self._enqueue(entry)
@@ -314,7 +335,9 @@ class EventRecorder:
         if entry.created:
             try:
                 patch = {"series": _series(entry)}
-                await self._api.patch(EVENTS, namespace, entry.name, patch, patch_type=PatchType.MERGE)
+                await self._api.patch(
+                    EVENTS, namespace, entry.name, patch, patch_type=PatchType.MERGE
+                )
             except NotFound:
                 # It has outlived its hour: create it anew, with the count so far.
                 entry.created = False
@@ -334,7 +357,11 @@ class EventRecorder:
         self._forget(entry)
         level = logging.DEBUG if isinstance(error, Forbidden | NotFound) else logging.WARNING
         _log.log(
-            level, "event %s about %s not written: %s", entry.key.reason, entry.key.regarding.name, error
+            level,
+            "event %s about %s not written: %s",
+            entry.key.reason,
+            entry.key.regarding.name,
+            error,
         )
 
     def _forget(self, entry: _Entry) -> None:
@@ -343,7 +370,9 @@ class EventRecorder:
             del self._entries[entry.key]
 
     def _name(self, regarding: str, now_s: float) -> str:
-        """``name.nanoseconds`` as client-go names events, DNS safe, and never twice the same from here."""
+        """``name.nanoseconds`` as client-go names events, DNS safe, and never twice the same from
+        here.
+        """
         self._last_stamp = max(self._last_stamp + 1, int(now_s * 1e9))
         suffix = f".{self._last_stamp:x}"
         stem = _NOT_DNS.sub("-", regarding.lower())[: NAME_CHARS_MAX - len(suffix)]
@@ -387,7 +416,9 @@ def _may_pass(error: ApiError) -> bool:
 
 
 def clean_note(note: str) -> str:
-    """``note`` on one line, without control and formatting characters, in at most ``NOTE_BYTES_MAX`` bytes of UTF-8."""
+    """``note`` on one line, without control and formatting characters, in at most
+    ``NOTE_BYTES_MAX`` bytes of UTF-8.
+    """
     # Cut first: a character takes a byte at least, and a tenant's text may be long.
     note = note[:NOTE_BYTES_MAX]
     if not note.isprintable():

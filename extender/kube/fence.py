@@ -1,7 +1,9 @@
-"""``fenced_by``: a question that is asked before a request is begun, and again before each of its bytes may leave.
+"""``fenced_by``: a question that is asked before a request is begun, and again before each of its
+bytes may leave.
 
-A request may wait for its lane for seconds, and what allowed it may be over by then. Whoever sends (``transport``) asks
-``check_fence`` after every such wait; the question comes with the task, so that no API has to hand it down.
+A request may wait for its lane for seconds, and what allowed it may be over by then. Whoever sends
+(``transport``) asks ``check_fence`` after every such wait; the question comes with the task, so
+that no API has to hand it down.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +16,9 @@ _FENCE: Final[ContextVar[Callable[[], None] | None]] = ContextVar("fence", defau
 
 @contextmanager
 def fenced_by(check: Callable[[], None]) -> Iterator[None]:
-    """Requests within are sent only as long as ``check()`` raises nothing; it is asked here, too."""
+    """Requests within are sent only as long as ``check()`` raises nothing; it is asked
+    here, too.
+    """
     check()
     token = _FENCE.set(check)
     try:

@@ -1,10 +1,13 @@
-"""``FencedApi``: an ``Api`` whose writes are the leader's alone, and are refused here once we no longer lead.
+"""``FencedApi``: an ``Api`` whose writes are the leader's alone, and are refused here once we no
+longer lead.
 
-A process that was frozen for longer than its lease goes on where it stood when it wakes: between what it has read and
-what it writes, while another leads. Compare-and-swap catches what has changed in the very object, and not what has
-changed beside it: a StatefulSet is of the same version as before, and the pods that are to go carry vreplicas by now.
-So whether we lead is asked when a write is begun, and again before it is sent, after the wait for its lane (``fence``). What
-can still come between the question and the last byte is a freeze of the process, or a connection that is slow to be had.
+A process that was frozen for longer than its lease goes on where it stood when it wakes: between
+what it has read and what it writes, while another leads. Compare-and-swap catches what has changed
+in the very object, and not what has changed beside it: a StatefulSet is of the same version as
+before, and the pods that are to go carry vreplicas by now. So whether we lead is asked when a write
+is begun, and again before it is sent, after the wait for its lane (``fence``). What can still come
+between the question and the last byte is a freeze of the process, or a connection that is slow to
+be had.
 """
 
 from collections.abc import Callable
@@ -16,7 +19,9 @@ from extender.kube.read_only import ReadOnlyApi
 
 
 class NotLeading(ApiError):
-    """A write of a replica that does not lead any more. It had no effect; who leads does what has to be done."""
+    """A write of a replica that does not lead any more. It had no effect; who leads does what has
+    to be done.
+    """
 
     def __init__(self) -> None:
         super().__init__(409, "NotLeading", "not written: this replica no longer leads")
@@ -73,7 +78,11 @@ class FencedApi(ReadOnlyApi):
         """See Api. Raises NotLeading."""
         with fenced_by(self._check):
             await self._api.delete(
-                resource, namespace, name, preconditions=preconditions, grace_period_s=grace_period_s
+                resource,
+                namespace,
+                name,
+                preconditions=preconditions,
+                grace_period_s=grace_period_s,
             )
 
     async def bind(self, binding: Binding) -> None:

@@ -1,7 +1,7 @@
 """The usual mistakes of a first hour, told in one line that names the fix.
 
-``told`` turns an error that ends a command into what is printed. What it does not know is printed as it is: every error
-of ours names its object, field and problem already.
+``told`` turns an error that ends a command into what is printed. What it does not know is printed
+as it is: every error of ours names its object, field and problem already.
 """
 
 import errno
@@ -21,7 +21,9 @@ def describe_error(error: BaseException) -> str:
 
 
 class ListingTrouble(NamedTuple):
-    """A kind that cannot be listed or watched: what is wrong, one line; what to do about it, "" where that is not known."""
+    """A kind that cannot be listed or watched: what is wrong, one line; what to do about it, ""
+    where that is not known.
+    """
 
     problem: str
     fix: str
@@ -33,12 +35,15 @@ class ListingTrouble(NamedTuple):
 
 
 def listing_trouble(resource: Resource, error: ApiError) -> ListingTrouble:
-    """What an error means that answers a list or a watch of a kind. Commands and the service's log say it alike."""
+    """What an error means that answers a list or a watch of a kind. Commands and the service's log
+    say it alike.
+    """
     what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
     detail = one_line(" ".join((error.message or error.reason).split()))
     match error:
         case NotFound():
-            # An API server that has never heard of the group answers in plain text, not with a metav1.Status.
+            # An API server that has never heard of the group answers in plain text, not with a
+            # metav1.Status.
             problem = f"the cluster does not serve {what}"
         case Forbidden():
             problem = f"{what} may not be listed: {detail}"
@@ -52,7 +57,9 @@ def listing_trouble(resource: Resource, error: ApiError) -> ListingTrouble:
 
 
 class Usual(NamedTuple):
-    """A usual mistake: errors of ``kind`` whose text matches ``text``, of errno or status ``number`` (0: any); its fix."""
+    """A usual mistake: errors of ``kind`` whose text matches ``text``, of errno or status
+    ``number`` (0: any); its fix.
+    """
 
     mistake: str
     kind: type[BaseException]
@@ -81,7 +88,8 @@ USUAL: Final = (
         OutcomeUnknown,
         r"certificate.verify|self.signed",
         0,
-        "The API server's certificate is not trusted: check certificate-authority-data in the kubeconfig.",
+        "The API server's certificate is not trusted: check certificate-authority-data in the "
+        "kubeconfig.",
     ),
     Usual(
         "no cluster: nobody answers",
@@ -96,7 +104,8 @@ USUAL: Final = (
         Forbidden,
         "",
         0,
-        "This user may not do that: try `kubectl auth can-i --list`; the chart (`helm template`) and manifests/base have "
+        "This user may not do that: try `kubectl auth can-i --list`; the chart (`helm template`) "
+        "and manifests/base have "
         "the roles that each part needs.",
     ),
     Usual(
@@ -104,7 +113,8 @@ USUAL: Final = (
         NotFound,
         rf"{re.escape(GROUP)}|could not find the requested resource",
         0,
-        "Our kinds are not installed: install the chart with helm (docs/install.md), or, where you install without Helm, "
+        "Our kinds are not installed: install the chart with helm (docs/install.md), or, where you "
+        "install without Helm, "
         "`kubectl apply -k manifests/crds`.",
     ),
     Usual(
@@ -119,14 +129,16 @@ USUAL: Final = (
         OSError,
         "",
         errno.EADDRINUSE,
-        "Another program listens there: stop it, or choose another port (server.port, --port; 0 takes a free one).",
+        "Another program listens there: stop it, or choose another port (server.port, --port; 0 "
+        "takes a free one).",
     ),
     Usual(
         "a port, or a file, that needs rights",
         OSError,
         "",
         errno.EACCES,
-        "Ports below 1024 and files of others need rights: choose another port, or look at the file's owner.",
+        "Ports below 1024 and files of others need rights: choose another port, or look at the "
+        "file's owner.",
     ),
     Usual(
         "an address of another machine",

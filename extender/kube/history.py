@@ -1,4 +1,6 @@
-"""Whether the API server still has the history that it has told: etcd restored from a backup begins anew before it."""
+"""Whether the API server still has the history that it has told: etcd restored from a backup begins
+anew before it.
+"""
 
 import logging
 
@@ -9,14 +11,17 @@ _log = logging.getLogger(__name__)
 
 
 def check_history(what: str, version: str, seen: str) -> None:
-    """Raise HistoryReplaced where ``what`` is of a version before one that was ``seen`` of the same.
+    """Raise HistoryReplaced where ``what`` is of a version before one that was ``seen`` of the
+    same.
 
-    A consistent read never goes back, whichever of several API servers answers it. A version that is none tells nothing.
+    A consistent read never goes back, whichever of several API servers answers it. A version that
+    is none tells nothing.
     """
     now, before = parse_version(version), parse_version(seen)
     if now is not None and before is not None and now < before:
         problem = (
-            f"{what} is of version {now}, and {before} was seen before: etcd has been restored from a backup, and what "
+            f"{what} is of version {now}, and {before} was seen before: etcd has been restored "
+            f"from a backup, and what "
             "is known here is of the time before that"
         )
         _log.error("%s", problem)

@@ -1,4 +1,5 @@
-"""``Lanes``: a bounded queue in which who cannot be served delays nobody else. Pure memory, no task of its own.
+"""``Lanes``: a bounded queue in which who cannot be served delays nobody else. Pure memory, no task
+of its own.
 
 .. code-block:: text
 
@@ -6,9 +7,10 @@
                                     ^               '--failed--> waits until its time, then one item is tried
                                     '------------------------------'
 
-Of a lane one item is served at a time, so its order stays. The item that failed goes behind the others of its lane, and each
-failure counts against all that wait there: one item that always fails keeps the others of its lane for one wait only, and a
-lane that always fails keeps each for as many as a single item would get.
+Of a lane one item is served at a time, so its order stays. The item that failed goes behind the
+others of its lane, and each failure counts against all that wait there: one item that always fails
+keeps the others of its lane for one wait only, and a lane that always fails keeps each for as many
+as a single item would get.
 
 A lane is doubtful from a failure on until an item of it is served quickly. Of all doubtful lanes
 together ``doubtful_max`` items are served at once, first of those that have failed the fewest
@@ -108,7 +110,9 @@ class Lanes(Generic[T]):
         return left
 
     def take(self) -> Lane[T] | None:
-        """A lane whose ``item`` is to be served now; then tell ``done`` or ``failed``. None: none is."""
+        """A lane whose ``item`` is to be served now; then tell ``done`` or ``failed``. None: none
+        is.
+        """
         while self._later and self._later[0][0] - TIMER_RESOLUTION_S <= self._now():
             self._is_ready(heapq.heappop(self._later)[2])
         while lane := self._next():

@@ -1,4 +1,5 @@
-"""``LeaderElector``: one leader among our replicas, by a Lease, with client-go's algorithm and its 15/10/2 seconds.
+"""``LeaderElector``: one leader among our replicas, by a Lease, with client-go's algorithm and its
+15/10/2 seconds.
 
 .. code-block:: text
 
@@ -8,25 +9,30 @@
     cancelled while leading: lead() cancelled and over --> RELEASE (holder "", 1 s) --> end
     given to who has asked for it: the same, and the Lease is kept for that one for some seconds --> COMPETE
 
-**No two machines' clocks are compared.** Another's lease is expired when *we* have seen its record unchanged for as long as
-that record says, on our monotonic clock; the times in the record are for people. Every write is a compare-and-swap on the
-Lease's resourceVersion, so of two candidates one gets a Conflict.
+**No two machines' clocks are compared.** Another's lease is expired when *we* have seen its record
+unchanged for as long as that record says, on our monotonic clock; the times in the record are for
+people. Every write is a compare-and-swap on the Lease's resourceVersion, so of two candidates one
+gets a Conflict.
 
-**A lease is no lock.** Our process may be paused (SIGSTOP, a frozen VM) between a check and the act, and wake up when
-another leads. ``still_leading()`` is the check to make right before acting: it is False as soon as the lease could have run out,
-counted from *before* the last successful renewal was sent, even if no task of ours has run since. The wall clock is
-looked at too, our own against our own: CLOCK_MONOTONIC stands still while a machine is suspended. What slips through
-even so is stopped by the API server: every write of ours is a compare-and-swap.
+**A lease is no lock.** Our process may be paused (SIGSTOP, a frozen VM) between a check and the
+act, and wake up when another leads. ``still_leading()`` is the check to make right before acting:
+it is False as soon as the lease could have run out, counted from *before* the last successful
+renewal was sent, even if no task of ours has run since. The wall clock is looked at too, our own
+against our own: CLOCK_MONOTONIC stands still while a machine is suspended. What slips through even
+so is stopped by the API server: every write of ours is a compare-and-swap.
 
-**A missing Lease says nothing.** It may have been deleted a moment ago, and who led by it goes on until it looks. So whoever finds
-none waits as long as one would last, and so for one without a holder that nobody has released: a person has emptied it. That
-nobody has ever led is said by whoever installs us: a Lease that nobody has held (manifests/base/lease.yaml, an empty spec) is taken
-at once, as long as there is nothing yet that a leader would have written, we have never seen it held, and it was there before us: one
-that is younger than our first list may have been deleted and applied again, while somebody leads (seed 181000534).
+**A missing Lease says nothing.** It may have been deleted a moment ago, and who led by it goes on
+until it looks. So whoever finds none waits as long as one would last, and so for one without a
+holder that nobody has released: a person has emptied it. That nobody has ever led is said by
+whoever installs us: a Lease that nobody has held (manifests/base/lease.yaml, an empty spec) is
+taken at once, as long as there is nothing yet that a leader would have written, we have never seen
+it held, and it was there before us: one that is younger than our first list may have been deleted
+and applied again, while somebody leads (seed 181000534).
 
-Differences from client-go: the renew deadline counts from the last renewal and not from the first failed try; seeing another holder
-ends leadership at once instead of at the deadline; after losing we compete again instead of exiting; a lease that somebody else
-has put our name on, or deleted, is taken only once it has run out.
+Differences from client-go: the renew deadline counts from the last renewal and not from the first
+failed try; seeing another holder ends leadership at once instead of at the deadline; after losing
+we compete again instead of exiting; a lease that somebody else has put our name on, or deleted, is
+taken only once it has run out.
 """
 
 import asyncio
@@ -37,7 +43,16 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final
 
-from extender.kube.api import LEASES, AlreadyExists, Api, ApiError, Conflict, NotFound, Obj, OutcomeUnknown
+from extender.kube.api import (
+    LEASES,
+    AlreadyExists,
+    Api,
+    ApiError,
+    Conflict,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+)
 from extender.kube.lease import (
     LeaseConfig,
     annotated,
@@ -54,14 +69,18 @@ from extender.model.errors import VReplicaError
 from extender.model.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
 
 ACQUIRE_JITTER_FACTOR: Final = 0.2
-"""A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the shipped 2 s a lease that was
-released has its next holder within 3 s; with a handful of candidates there is no crowd to spread."""
+"""A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the
+shipped 2 s a lease that was released has its next holder within 3 s; with a handful of candidates
+there is no crowd to spread.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class LeadStuck(VReplicaError):
-    """``lead`` did not end within ``stop_timeout_s`` of being cancelled: the process must exit, not compete again."""
+    """``lead`` did not end within ``stop_timeout_s`` of being cancelled: the process must exit, not
+    compete again.
+    """
 
 
 class _Try(Enum):
@@ -106,10 +125,13 @@ class LeaderElector:
         self._candidacy = candidacy or Candidacy()
         self.seen = SeenLease(lease, identity, self._candidacy)
         self.buckets_before = 1
-        """In how many buckets the pools were led when we took the Lease; what we say once nobody can lead by that any more."""
+        """In how many buckets the pools were led when we took the Lease; what we say once nobody
+        can lead by that any more.
+        """
         self.leading_since = self.acts_since = float("inf")
-        """Monotonic times at which we became leader, and from which nobody else leads by whatever number of buckets; infinite
-        while we do not lead."""
+        """Monotonic times at which we became leader, and from which nobody else leads by whatever
+        number of buckets; infinite while we do not lead.
+        """
         self._heir = ""
         """For whom the Lease is given up."""
         self._fenced_until_wall = 0.0
@@ -128,12 +150,16 @@ class LeaderElector:
 
     @property
     def read_at(self) -> tuple[float, float]:
-        """When the last try began that has told what the Lease says, by the monotonic and by the wall clock."""
+        """When the last try began that has told what the Lease says, by the monotonic and by the
+        wall clock.
+        """
         return self.seen.read_at
 
     @property
     def founded(self) -> bool:
-        """Whether nobody but us has ever held the Lease: no other leader can ever have written anything."""
+        """Whether nobody but us has ever held the Lease: no other leader can ever have written
+        anything.
+        """
         return self.seen.founded
 
     @property
@@ -142,7 +168,9 @@ class LeaderElector:
         return self._lease.name
 
     def still_leading(self) -> bool:
-        """Whether we lead and the lease cannot have run out, even if this process was paused meanwhile."""
+        """Whether we lead and the lease cannot have run out, even if this process was paused
+        meanwhile.
+        """
         return (
             self.is_leader
             and self._candidacy.may()
@@ -151,7 +179,8 @@ class LeaderElector:
         )
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Compete for ever, running ``lead()`` while leading; returns or raises as ``lead`` does by itself.
+        """Compete for ever, running ``lead()`` while leading; returns or raises as ``lead`` does by
+        itself.
 
         Cancelled, it cancels ``lead``, waits for its end, and releases the lease. Raises LeadStuck.
         """
@@ -161,7 +190,8 @@ class LeaderElector:
             except asyncio.CancelledError:
                 await self._release()
                 raise
-            # Between here and the try there is no await: a cancellation cannot leave a lease unreleased.
+            # Between here and the try there is no await: a cancellation cannot leave a lease
+            # unreleased.
             leading = asyncio.ensure_future(_as_coroutine(lead))
             renewing = asyncio.create_task(self._renew(), name="lease renewal")
             try:
@@ -192,15 +222,23 @@ class LeaderElector:
         leading.cancel()
         _, stuck = await asyncio.wait({leading, renewing}, timeout=self._lease.stop_timeout_s)
         if leading in stuck:
-            raise LeadStuck(f"lead() did not end within {self._lease.stop_timeout_s} s of being cancelled")
+            raise LeadStuck(
+                f"lead() did not end within {self._lease.stop_timeout_s} s of being cancelled"
+            )
         if not leading.cancelled() and (error := leading.exception()) is not None:
             _log.warning("lead() ended with an error: %r", error)
 
     async def _acquire(self) -> None:
         """Try until the lease is ours."""
-        _log.info("competing for lease %s/%s as %s", self._lease.namespace, self._lease.name, self.identity)
+        _log.info(
+            "competing for lease %s/%s as %s",
+            self._lease.namespace,
+            self._lease.name,
+            self.identity,
+        )
         while (
-            not self._candidacy.may() or await self._try_within(self._lease.renew_deadline_s) is not _Try.HELD
+            not self._candidacy.may()
+            or await self._try_within(self._lease.renew_deadline_s) is not _Try.HELD
         ):
             period_s = self._lease.retry_period_s
             await asyncio.sleep(period_s * (1.0 + ACQUIRE_JITTER_FACTOR * self._rng.random()))
@@ -210,7 +248,8 @@ class LeaderElector:
         if self._is_unsettled():
             self.acts_since += self._lease.duration_s
             _log.info(
-                "pools were led in other buckets: waiting for %d s until nobody does", self._lease.duration_s
+                "pools were led in other buckets: waiting for %d s until nobody does",
+                self._lease.duration_s,
             )
         self.transitions += 1
         _log.info("leading as %s", self.identity)
@@ -267,7 +306,8 @@ class LeaderElector:
         try:
             self.seen.observe(await self._api.get(LEASES, lease.namespace, lease.name))
         except NotFound:
-            # Deleted by a person, if there ever was one: who led goes on until it looks, and makes it anew then.
+            # Deleted by a person, if there ever was one: who led goes on until it looks, and makes
+            # it anew then.
             if not self.seen.may_make_one(self.still_leading):
                 return _Try.OTHER
             await self._write(None)
@@ -278,7 +318,9 @@ class LeaderElector:
         return _Try.HELD
 
     async def _write(self, current: Obj | None) -> None:
-        """Write ourselves as the holder over ``current`` (None: create). Raises Conflict, AlreadyExists."""
+        """Write ourselves as the holder over ``current`` (None: create). Raises Conflict,
+        AlreadyExists.
+        """
         sent_at, sent_at_wall = asyncio.get_running_loop().time(), self._now()
         stamp = micro_time(sent_at_wall)
         self.seen.writes(stamp)
@@ -316,10 +358,12 @@ class LeaderElector:
         return stored
 
     def _notes(self, spec: Obj) -> dict[str, str]:
-        """What else the Lease says. Released, it says in how many buckets we have led: others may lead by that still.
+        """What else the Lease says. Released, it says in how many buckets we have led: others may
+        lead by that still.
 
-        Until nobody can lead any more by what it said before, it says a number that nobody leads by. Whoever takes it from us
-        then, or we ourselves after an answer that was lost, begin to wait anew.
+        Until nobody can lead any more by what it said before, it says a number that nobody leads
+        by. Whoever takes it from us then, or we ourselves after an answer that was lost, begin to
+        wait anew.
         """
         buckets = 0 if self._is_unsettled() else self._candidacy.buckets
         notes = {BUCKETS_ANNOTATION: str(buckets)} if buckets != 1 else {}
@@ -328,11 +372,15 @@ class LeaderElector:
         return notes
 
     def _is_unsettled(self) -> bool:
-        """Whether others may lead by what the Lease said before us. Who leads all pools leads them by this Lease alone."""
+        """Whether others may lead by what the Lease said before us. Who leads all pools leads them
+        by this Lease alone.
+        """
         return self.buckets_before not in {1, self._candidacy.buckets}
 
     async def ask(self) -> None:
-        """Ask the holder to give the Lease up for us. Raises ApiError: Conflict where it was just renewed."""
+        """Ask the holder to give the Lease up for us. Raises ApiError: Conflict where it was just
+        renewed.
+        """
         lease = self._lease
         found = await self._api.get(LEASES, lease.namespace, lease.name)
         if text(found, "spec", "holderIdentity") in {"", self.identity}:
@@ -343,15 +391,20 @@ class LeaderElector:
         await self._api.update(LEASES, lease.namespace, lease.name, annotated(found, notes))
 
     async def _release(self) -> None:
-        """Give the lease up, so that the next one need not wait for it to run out (ReleaseOnCancel)."""
+        """Give the lease up, so that the next one need not wait for it to run out
+        (ReleaseOnCancel).
+        """
         try:
             async with asyncio.timeout(self._lease.duration_s - self._lease.renew_deadline_s):
                 if not self._unanswered:
                     with suppress(Conflict):
                         await self._put_released()
                         return
-                # A write that was cancelled on its way may have arrived: the lease may be ours, or newer. Or somebody asks for it.
-                self.seen.observe(await self._api.get(LEASES, self._lease.namespace, self._lease.name))
+                # A write that was cancelled on its way may have arrived: the lease may be ours, or
+                # newer. Or somebody asks for it.
+                self.seen.observe(
+                    await self._api.get(LEASES, self._lease.namespace, self._lease.name)
+                )
                 await self._put_released()
         except (ApiError, TimeoutError) as error:
             _log.warning("lease not released, it will run out: %r", error)

@@ -1,8 +1,10 @@
-"""A Lease as we read and write it: which one, what its record says, and what annotations of ours on it mean.
+"""A Lease as we read and write it: which one, what its record says, and what annotations of ours on
+it mean.
 
-- ``vreplica.dev/buckets``: in how many parts the pools are led (``model.bucket``), on the Lease that all replicas share; absent
-  for one, and 0 while nobody but its holder may lead;
-- ``vreplica.dev/preferred-holder``: the replica that asks its holder for it, or that it was given up for.
+- ``vreplica.dev/buckets``: in how many parts the pools are led (``model.bucket``), on the Lease
+  that all replicas share; absent for one, and 0 while nobody but its holder may lead;
+- ``vreplica.dev/preferred-holder``: the replica that asks its holder for it, or that it was given
+  up for.
 """
 
 from collections.abc import Mapping
@@ -23,14 +25,18 @@ RELEASED_S: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseConfig:
-    """Which Lease, and client-go's three times in seconds; ValueError where they do not go together."""
+    """Which Lease, and client-go's three times in seconds; ValueError where they do not go
+    together.
+    """
 
     namespace: str
     name: str = LEASE_NAME
     duration_s: int = 15
     """Others wait so long after the last renewal that they saw."""
     renew_deadline_s: float = 10.0
-    """Not renewed for so long, the leader gives up: ``duration_s`` less the time that ``lead`` needs to stop."""
+    """Not renewed for so long, the leader gives up: ``duration_s`` less the time that ``lead``
+    needs to stop.
+    """
     retry_period_s: float = 2.0
     stop_timeout_s: float = 10.0
     """How long ``lead`` may take to end once cancelled."""
@@ -39,7 +45,9 @@ class LeaseConfig:
         if self.duration_s <= self.renew_deadline_s:
             raise ValueError("duration_s must be greater than renew_deadline_s")
         if self.renew_deadline_s <= JITTER_FACTOR * self.retry_period_s or self.retry_period_s <= 0:
-            raise ValueError("renew_deadline_s must be greater than retry_period_s * 1.2, and that than 0")
+            raise ValueError(
+                "renew_deadline_s must be greater than retry_period_s * 1.2, and that than 0"
+            )
 
 
 def is_new(lease: Obj) -> bool:
@@ -61,7 +69,9 @@ def transitions(lease: Obj) -> int:
 
 
 def held_spec(current: Obj | None, holder: str, duration_s: int, stamp: str) -> Obj:
-    """What the spec becomes by being written by ``holder`` at ``stamp``; ``current`` None: the Lease is created."""
+    """What the spec becomes by being written by ``holder`` at ``stamp``; ``current`` None: the
+    Lease is created.
+    """
     spec: Obj = {"holderIdentity": holder, "leaseDurationSeconds": duration_s, "renewTime": stamp}
     if current is None:
         spec |= {"acquireTime": stamp, "leaseTransitions": 0}
@@ -104,4 +114,7 @@ def annotated(lease: Obj, notes: Mapping[str, str]) -> Obj:
     if not notes and not ours & known.keys():
         return lease
     annotations = {name: value for name, value in known.items() if name not in ours}
-    return {**lease, "metadata": {**mapping(lease, "metadata"), "annotations": {**annotations, **notes}}}
+    return {
+        **lease,
+        "metadata": {**mapping(lease, "metadata"), "annotations": {**annotations, **notes}},
+    }

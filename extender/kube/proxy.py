@@ -1,7 +1,9 @@
-"""Which proxy is between us and the API server: as Go's golang.org/x/net/http/httpproxy has it, which client-go uses.
+"""Which proxy is between us and the API server: as Go's golang.org/x/net/http/httpproxy has it,
+which client-go uses.
 
-``HTTPS_PROXY`` and ``HTTP_PROXY`` name it, by the scheme of the API server's URL; lower case counts where the upper one is
-empty. A value may be a URL or ``host[:port]``. ``NO_PROXY`` holds, between commas, whom to reach without it:
+``HTTPS_PROXY`` and ``HTTP_PROXY`` name it, by the scheme of the API server's URL; lower case counts
+where the upper one is empty. A value may be a URL or ``host[:port]``. ``NO_PROXY`` holds, between
+commas, whom to reach without it:
 
 .. code-block:: text
 
@@ -11,8 +13,9 @@ empty. A value may be a URL or ``host[:port]``. ``NO_PROXY`` holds, between comm
     example.com                that name and all below it, of one port or any
     .example.com, *.example.com    what is below it alone
 
-``localhost`` and loopback addresses never go by a proxy. A kubeconfig's ``proxy-url`` is taken as it is: ``NO_PROXY`` does not
-count for it. SOCKS is refused where it is configured, and not by each request: the HTTP library has none.
+``localhost`` and loopback addresses never go by a proxy. A kubeconfig's ``proxy-url`` is taken as
+it is: ``NO_PROXY`` does not count for it. SOCKS is refused where it is configured, and not by each
+request: the HTTP library has none.
 """
 
 import ipaddress
@@ -46,7 +49,9 @@ class ProxySettings:
     https: str = ""
     no_proxy: str = ""
     cgi: bool = False
-    """Whether this is a CGI program: whoever sends it a request chooses its ``HTTP_PROXY`` by a header ``Proxy``."""
+    """Whether this is a CGI program: whoever sends it a request chooses its ``HTTP_PROXY`` by a
+    header ``Proxy``.
+    """
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "ProxySettings":
@@ -63,14 +68,18 @@ class ProxySettings:
         )
 
     def url_for(self, target: str) -> str | None:
-        """The proxy's URL for a request to ``target``; None to go without one. Raises ConnectError."""
+        """The proxy's URL for a request to ``target``; None to go without one. Raises
+        ConnectError.
+        """
         url = URL(target)
         configured = {"http": self.http, "https": self.https}.get(url.scheme, "")
         proxy = _proxy_url(configured)
         if proxy is None:
             return None
         if url.scheme == "http" and self.cgi:
-            raise ConnectError("HTTP_PROXY is not used in a CGI program: its caller may have set it")
+            raise ConnectError(
+                "HTTP_PROXY is not used in a CGI program: its caller may have set it"
+            )
         port = url.port or _PORTS[url.scheme]
         return proxy if self.uses_proxy(url.raw_host or "", port) else None
 
@@ -80,27 +89,38 @@ class ProxySettings:
         if host == "localhost" or (address is not None and address.is_loopback):
             return False
         name = host.strip().lower()
-        return not any(_matches(entry, name, address, str(port)) for entry in self.no_proxy.split(","))
+        return not any(
+            _matches(entry, name, address, str(port)) for entry in self.no_proxy.split(",")
+        )
 
 
 def proxy_for(base_url: str, configured: str | None, environment: Mapping[str, str]) -> str | None:
-    """The proxy to an API server: the kubeconfig's, else the environment's. Raises ConnectError for one that cannot be used."""
+    """The proxy to an API server: the kubeconfig's, else the environment's. Raises ConnectError for
+    one that cannot be used.
+    """
     proxy = configured or ProxySettings.of(environment).url_for(base_url)
     if not proxy:
         return None
     scheme = _scheme(proxy)
-    source = "the kubeconfig's proxy-url" if configured else "the environment (HTTPS_PROXY, HTTP_PROXY)"
+    source = (
+        "the kubeconfig's proxy-url" if configured else "the environment (HTTPS_PROXY, HTTP_PROXY)"
+    )
     if scheme.startswith("socks"):
         raise ConnectError(
-            f"{_shown(proxy)}, of {source}: SOCKS proxies are not supported; use an HTTP proxy, or NO_PROXY"
+            f"{_shown(proxy)}, of {source}: SOCKS proxies are not supported; use an HTTP proxy, or "
+            f"NO_PROXY"
         )
     if scheme not in SCHEMES or not URL(proxy).host:
-        raise ConnectError(f"{_shown(proxy)}, of {source}: expected http://HOST:PORT or https://HOST:PORT")
+        raise ConnectError(
+            f"{_shown(proxy)}, of {source}: expected http://HOST:PORT or https://HOST:PORT"
+        )
     return proxy
 
 
 def _proxy_url(configured: str) -> str | None:
-    """``configured`` as a URL, with ``http://`` where it has no scheme; None for none, and for what is none."""
+    """``configured`` as a URL, with ``http://`` where it has no scheme; None for none, and for what
+    is none.
+    """
     if not configured:
         return None
     for candidate in (configured, f"http://{configured}"):
@@ -116,7 +136,9 @@ def _proxy_url(configured: str) -> str | None:
 
 
 def _matches(entry: str, name: str, address: _IP | None, port: str) -> bool:
-    """Whether one entry of NO_PROXY is about that host. What cannot be read is about nobody, as in Go."""
+    """Whether one entry of NO_PROXY is about that host. What cannot be read is about nobody, as in
+    Go.
+    """
     entry = entry.strip().lower()
     if entry == "*":
         return True

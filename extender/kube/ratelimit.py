@@ -1,13 +1,14 @@
 """Restraint towards the API server: a token bucket for what we send, and a back-off for what fails.
 
-``TokenBucket`` is client-go's flow control (``qps`` and ``burst``): a full bucket lets ``burst`` requests through at
-once, afterwards ``qps`` a second. Waiters form one queue: only its head sleeps, everyone else waits for the turn, so
-order of arrival is order of sending, and a cancelled waiter takes nothing and delays nobody. ``pause`` is what a
-server's Retry-After does: nobody passes before it is over, whatever the bucket holds, and then it is empty: those who
-have waited follow at ``qps``, not in the burst that would earn the next refusal.
+``TokenBucket`` is client-go's flow control (``qps`` and ``burst``): a full bucket lets ``burst``
+requests through at once, afterwards ``qps`` a second. Waiters form one queue: only its head sleeps,
+everyone else waits for the turn, so order of arrival is order of sending, and a cancelled waiter
+takes nothing and delays nobody. ``pause`` is what a server's Retry-After does: nobody passes before
+it is over, whatever the bucket holds, and then it is empty: those who have waited follow at
+``qps``, not in the burst that would earn the next refusal.
 
-``Backoff`` is client-go's exponential back-off manager as its reflectors use it: 0.8 s doubling to 30 s, each delay
-stretched by up to its own length, and forgotten after two quiet minutes.
+``Backoff`` is client-go's exponential back-off manager as its reflectors use it: 0.8 s doubling to
+30 s, each delay stretched by up to its own length, and forgotten after two quiet minutes.
 """
 
 import asyncio
@@ -23,11 +24,15 @@ PAUSE_MAX_S: Final = 60.0
 
 
 class TokenBucket:
-    """``burst`` requests at once, then ``qps`` a second; first come, first served. 0 ``qps``: no limit but ``pause``."""
+    """``burst`` requests at once, then ``qps`` a second; first come, first served. 0 ``qps``: no
+    limit but ``pause``.
+    """
 
     def __init__(self, qps: float, burst: int, *, waiters_max: int = 10_000) -> None:
         if qps < 0 or (qps > 0 and burst < 1):
-            raise ValueError(f"qps must not be negative and burst at least 1, not {qps} and {burst}")
+            raise ValueError(
+                f"qps must not be negative and burst at least 1, not {qps} and {burst}"
+            )
         self._qps = qps
         self._burst = burst
         self._waiters_max = waiters_max
@@ -41,14 +46,18 @@ class TokenBucket:
         """Seconds that requests have spent in the queue, all together, since the start."""
 
     async def acquire(self) -> None:
-        """Take one token, waiting for it. Raises TooManyRequests, nothing being sent, when the queue is full."""
+        """Take one token, waiting for it. Raises TooManyRequests, nothing being sent, when the
+        queue is full.
+        """
         if self.waiting >= self._waiters_max:
-            raise TooManyRequests(429, "ClientQueueFull", f"{self.waiting} requests wait to be sent already")
+            raise TooManyRequests(
+                429, "ClientQueueFull", f"{self.waiting} requests wait to be sent already"
+            )
         clock = asyncio.get_running_loop().time
         began = clock()
         if not self.waiting and self._missing_s(began) <= TIMER_RESOLUTION_S:
-            # Nobody is before us, and there is a token, or so nearly that no timer is exact enough to wait for it: then the
-            # bucket goes below zero by that. Mostly it is so.
+            # Nobody is before us, and there is a token, or so nearly that no timer is exact enough
+            # to wait for it: then the bucket goes below zero by that. Mostly it is so.
             self._take()
             return
         self.waiting += 1
@@ -60,16 +69,20 @@ class TokenBucket:
             self.waited_s += clock() - began
 
     def pause(self, delay_s: float) -> None:
-        """Let nobody pass for ``delay_s`` seconds (at most ``PAUSE_MAX_S``), as a Retry-After asks."""
+        """Let nobody pass for ``delay_s`` seconds (at most ``PAUSE_MAX_S``), as a
+        Retry-After asks.
+        """
         now = asyncio.get_running_loop().time()
         self._closed_until = max(self._closed_until, now + min(max(delay_s, 0.0), PAUSE_MAX_S))
         self._tokens = min(self._tokens, 1.0)
         self._filled_at = self._closed_until
 
     def change(self, qps: float, burst: int) -> None:
-        """Go on at another rate from now; what was earned at the old one stays, up to the new ``burst``.
+        """Go on at another rate from now; what was earned at the old one stays, up to the new
+        ``burst``.
 
-        Who is at the head of the queue wakes at the time that the old rate gave, and looks again then.
+        Who is at the head of the queue wakes at the time that the old rate gave, and looks again
+        then.
         """
         if self._filled_at is not None:
             self._missing_s(asyncio.get_running_loop().time())
@@ -101,7 +114,9 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
-    """Delays from ``base_s``, times ``factor`` each, to ``cap_s``; each times 1 to 1 + ``jitter``."""
+    """Delays from ``base_s``, times ``factor`` each, to ``cap_s``; each times 1 to 1 +
+    ``jitter``.
+    """
 
     base_s: float = 0.8
     cap_s: float = 30.0
@@ -121,7 +136,9 @@ class Backoff:
         self._asked_at: float | None = None
 
     def next_s(self, now: float, *, at_least_s: float | None = None) -> float:
-        """The delay in seconds for a failure at monotonic time ``now``, not below a server's Retry-After."""
+        """The delay in seconds for a failure at monotonic time ``now``, not below a server's
+        Retry-After.
+        """
         policy = self._policy
         if self._asked_at is not None and now - self._asked_at > policy.reset_s:
             self.reset()

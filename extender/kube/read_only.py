@@ -1,7 +1,8 @@
 """``ReadOnlyApi``: an ``Api`` that reads and never writes. What shadow mode runs on.
 
-Whatever a part of the service tries, the API server sees nothing but lists, watches and gets: a write is refused here,
-before anything is sent, with an error that says so, and counted. That holds for events and leases, too.
+Whatever a part of the service tries, the API server sees nothing but lists, watches and gets: a
+write is refused here, before anything is sent, with an error that says so, and counted. That holds
+for events and leases, too.
 """
 
 import logging
@@ -33,7 +34,9 @@ class WriteRefused(Forbidden):
 
     def __init__(self, verb: str, what: str) -> None:
         super().__init__(
-            403, "ShadowMode", f"{verb} of {what} refused: shadow mode writes nothing (mode: active would)"
+            403,
+            "ShadowMode",
+            f"{verb} of {what} refused: shadow mode writes nothing (mode: active would)",
         )
 
 
@@ -71,9 +74,13 @@ class ReadOnlyApi:
         timeout_s: float = 300.0,
     ) -> AsyncIterator[WatchEvent]:
         """See Api."""
-        return self._api.watch(resource, options, resource_version=resource_version, timeout_s=timeout_s)
+        return self._api.watch(
+            resource, options, resource_version=resource_version, timeout_s=timeout_s
+        )
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         """See Api."""
         return await self._api.get(resource, namespace, name, subresource=subresource)
 

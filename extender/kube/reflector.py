@@ -6,14 +6,16 @@
       ^                   |
       '--- 410 Expired, request_relist(), or WATCH_FAILURES_MAX watches in a row that brought nothing
 
-**The first list is a consistent read.** client-go lists with resourceVersion "0", which any API server may answer from a
-cache that is minutes old: after a failover we could then see pods without the ledgers that our predecessor wrote,
-and hand out slots twice on paper. Compare-and-swap would refuse the writes, but the decisions would be wrong until the
-watch caught up. So every list asks for the newest version (""), and a relist never goes back behind what was seen.
+**The first list is a consistent read.** client-go lists with resourceVersion "0", which any API
+server may answer from a cache that is minutes old: after a failover we could then see pods without
+the ledgers that our predecessor wrote, and hand out slots twice on paper. Compare-and-swap would
+refuse the writes, but the decisions would be wrong until the watch caught up. So every list asks
+for the newest version (""), and a relist never goes back behind what was seen.
 
-After a relist only its own version is used. A watch that keeps failing or silent is answered by a relist too, since a
-server restored from a backup may know none of our versions: it waits for them, with neither a 410 nor an event. A list of
-a lower version than the last one is of such a server, and ends the process (``HistoryReplaced``).
+After a relist only its own version is used. A watch that keeps failing or silent is answered by a
+relist too, since a server restored from a backup may know none of our versions: it waits for them,
+with neither a 410 nor an event. A list of a lower version than the last one is of such a server,
+and ends the process (``HistoryReplaced``).
 """
 
 import asyncio
@@ -47,9 +49,13 @@ from extender.model.errors import InvalidObject
 from extender.model.objects import object_key
 
 WATCH_FAILURES_MAX: Final = 4
-"""Failed watches without an event or bookmark between them after which we list again; a silent one counts twice."""
+"""Failed watches without an event or bookmark between them after which we list again; a silent one
+counts twice.
+"""
 SHORT_WATCH_S: Final = 1.0
-"""A watch that ends sooner, having brought nothing, counts as failed (client-go's "very short watch")."""
+"""A watch that ends sooner, having brought nothing, counts as failed (client-go's "very short
+watch").
+"""
 RELIST_PERIOD_MIN_S: Final = 1.0
 EXPIRED_QUIET_S: Final = 30.0
 """An Expired so long after the last list is answered by a relist without delay."""
@@ -63,12 +69,18 @@ class ReflectorSettings:
     """Limits of a reflector."""
 
     idle_timeout_s: float = 150.0
-    """Without an event or bookmark for so long a watch is taken for dead; API servers send a bookmark a minute."""
+    """Without an event or bookmark for so long a watch is taken for dead; API servers send a
+    bookmark a minute.
+    """
     watch_timeout_s: float = 300.0
-    """A watch is asked to last one to two times this, as client-go's, so that watches spread over servers."""
+    """A watch is asked to last one to two times this, as client-go's, so that watches spread over
+    servers.
+    """
     page_items: int = 500
     objects_max: int = 200_000
-    """A list of more objects is refused, and the reflector does not sync: better than to run out of memory."""
+    """A list of more objects is refused, and the reflector does not sync: better than to run out of
+    memory.
+    """
 
 
 DEFAULTS: Final = ReflectorSettings()
@@ -79,7 +91,9 @@ class TooManyObjects(ApiError):
 
 
 class Reflector:
-    """Lists and watches ``resource`` into ``sink``. Run ``run`` in one task; everything else may be read at any time."""
+    """Lists and watches ``resource`` into ``sink``. Run ``run`` in one task; everything else may be
+    read at any time.
+    """
 
     def __init__(
         self,
@@ -114,9 +128,13 @@ class Reflector:
         self.errors: Counter[str] = Counter()
         """Failed lists and watches by the error's class; "Idle" and "ShortWatch" for those two."""
         self.troubles = Troubles()
-        """What was logged; may be shared with reflectors of other kinds, whose troubles often have one cause."""
+        """What was logged; may be shared with reflectors of other kinds, whose troubles often have
+        one cause.
+        """
         self.problem = ""
-        """Why there is no first list yet, one line; "" where none has failed, and once there is one."""
+        """Why there is no first list yet, one line; "" where none has failed, and once there is
+        one.
+        """
         self._api = api
         self._sink = sink
         self._options = options
@@ -134,7 +152,9 @@ class Reflector:
     @property
     def silence_s(self) -> float:
         """Seconds since the last list, event or bookmark; 0 before the first."""
-        return max(0.0, asyncio.get_running_loop().time() - self.heard_at) if self.is_synced else 0.0
+        return (
+            max(0.0, asyncio.get_running_loop().time() - self.heard_at) if self.is_synced else 0.0
+        )
 
     @property
     def is_synced(self) -> bool:
@@ -142,7 +162,9 @@ class Reflector:
         return self.synced.is_set()
 
     def request_relist(self) -> None:
-        """List again soon (not more than once in ``RELIST_PERIOD_MIN_S``), ending the watch or a back-off."""
+        """List again soon (not more than once in ``RELIST_PERIOD_MIN_S``), ending the watch or a
+        back-off.
+        """
         self._relist = True
         self._wake.set()
         if self._watchdog is not None and not self._watchdog.expired():
@@ -156,7 +178,8 @@ class Reflector:
         await listed
 
     async def run(self) -> None:
-        """List and watch until cancelled. ApiErrors are counted, logged and waited out; other errors are ours and raised.
+        """List and watch until cancelled. ApiErrors are counted, logged and waited out; other
+        errors are ours and raised.
 
         Raises HistoryReplaced, too: nothing that the sink has may be built on any longer.
         """
@@ -173,7 +196,8 @@ class Reflector:
             except Expired as error:
                 self._relist = True
                 self._note(error)
-                # Versions expire at any time, and the cache is blind until the list: no delay, unless it repeats.
+                # Versions expire at any time, and the cache is blind until the list: no delay,
+                # unless it repeats.
                 if loop.time() - listed_at < EXPIRED_QUIET_S:
                     await self._back_off(error)
             except ApiError as error:
@@ -225,7 +249,9 @@ class Reflector:
         return WholeList(self._sink, self._subject, self._report)
 
     async def read(self) -> tuple[list[Obj], str]:
-        """The whole collection as it is now, and its version; nothing of it goes to the sink. Raises ApiError."""
+        """The whole collection as it is now, and its version; nothing of it goes to the sink.
+        Raises ApiError.
+        """
         objects: list[Obj] = []
         version = ""
         async with contextlib.aclosing(self._pages()) as pages:
@@ -237,7 +263,8 @@ class Reflector:
         return objects, version
 
     async def _pages(self) -> AsyncGenerator[tuple[bool, ListPage], None]:
-        """The pages of the collection as it is now, each asked for while the one before is looked at. Raises ApiError.
+        """The pages of the collection as it is now, each asked for while the one before is looked
+        at. Raises ApiError.
 
         True with a page that begins the list anew: what came before it does not count.
         """
@@ -250,12 +277,15 @@ class Reflector:
             if not page.continue_token:
                 yield anew, page
                 return
-            following = asyncio.create_task(self._page(self._settings.page_items, page.continue_token))
+            following = asyncio.create_task(
+                self._page(self._settings.page_items, page.continue_token)
+            )
             try:
                 yield anew, page
                 page, anew = await following, False
             except Expired:
-                # The pages' snapshot was compacted while we read. As client-go's pager: once more, in one piece.
+                # The pages' snapshot was compacted while we read. As client-go's pager: once more,
+                # in one piece.
                 page, anew, count = await self._page(0, ""), True, 0
             finally:
                 following.cancel()
@@ -270,7 +300,8 @@ class Reflector:
             raise TooManyObjects(
                 0,
                 "TooManyObjects",
-                f"{count} {self.resource.plural} or more, and the limit is {self._settings.objects_max}",
+                f"{count} {self.resource.plural} or more, and the limit is "
+                f"{self._settings.objects_max}",
             )
 
     async def _watch(self) -> None:
@@ -279,7 +310,10 @@ class Reflector:
         started_at, seen_before = loop.time(), self.events + self.bookmarks
         timeout_s = self._settings.watch_timeout_s * (1.0 + self._rng.random())
         stream = self._api.watch(
-            self.resource, self._options, resource_version=self.last_sync_version, timeout_s=timeout_s
+            self.resource,
+            self._options,
+            resource_version=self.last_sync_version,
+            timeout_s=timeout_s,
         )
         self.watches += 1
         try:
@@ -306,7 +340,8 @@ class Reflector:
         self._failures = 0
         if event.type is WatchEventType.BOOKMARK:
             self.bookmarks += 1
-            # Of events this is not looked at: an API server of somebody else's may tell of a deletion by an older version.
+            # Of events this is not looked at: an API server of somebody else's may tell of a
+            # deletion by an older version.
             check_history(
                 f"a bookmark of {self.resource.plural}",
                 _metadata(event.object, "resourceVersion"),
@@ -325,7 +360,10 @@ class Reflector:
 
     def _subject(self, obj: Obj) -> str:
         """The object as InvalidObject names it."""
-        return f"{self.resource.kind} {object_key(_metadata(obj, 'namespace'), _metadata(obj, 'name'))}"
+        return (
+            f"{self.resource.kind} "
+            f"{object_key(_metadata(obj, 'namespace'), _metadata(obj, 'name'))}"
+        )
 
     def _report(self, obj: Obj, error: InvalidObject) -> None:
         subject, version = self._subject(obj), _metadata(obj, "resourceVersion")
@@ -344,14 +382,17 @@ class Reflector:
             self.problem = listing_trouble(self.resource, error).line
         if line := self.troubles.line(self.resource, error, asyncio.get_running_loop().time()):
             _log.warning("%s", line)
-        # A silent watch counts twice: an API server of 1.36 neither refuses a version from its future nor sends anything.
+        # A silent watch counts twice: an API server of 1.36 neither refuses a version from its
+        # future nor sends anything.
         self._failures += 2 if isinstance(error, _Silent) else 1
         if self._failures >= WATCH_FAILURES_MAX:
             self._relist = True
 
     async def _back_off(self, error: ApiError) -> None:
         """Wait out a failure; ``request_relist`` ends the wait."""
-        delay_s = self._backoff.next_s(asyncio.get_running_loop().time(), at_least_s=error.retry_after_s)
+        delay_s = self._backoff.next_s(
+            asyncio.get_running_loop().time(), at_least_s=error.retry_after_s
+        )
         try:
             async with asyncio.timeout(delay_s):
                 await self._wake.wait()

@@ -1,6 +1,8 @@
-"""``SeenLease``: what a Lease was seen to say, and what follows from it for one candidate: whose it is, and until when.
+"""``SeenLease``: what a Lease was seen to say, and what follows from it for one candidate: whose it
+is, and until when.
 
-Synchronous: the elector reads and writes the Lease, and tells us what it has found and what it is about to write.
+Synchronous: the elector reads and writes the Lease, and tells us what it has found and what it is
+about to write.
 
 .. code-block:: text
 
@@ -15,7 +17,8 @@ Synchronous: the elector reads and writes the Lease, and tells us what it has fo
     no Lease         by what was ours, and lasts                              to be made anew at once
     no Lease         else                                                     to be made once any would have run out
 
-Time is our monotonic clock's, since *we* have seen the record change; the times in the record are for people.
+Time is our monotonic clock's, since *we* have seen the record change; the times in the record are
+for people.
 """
 
 import asyncio
@@ -33,7 +36,9 @@ from extender.model.decode import mapping, text
 KEPT_S: Final = 6.0
 """How long a Lease that was given up for somebody is left to that one."""
 STAMPS_MAX: Final = 32
-"""More writes than that without an answer, and a record of our own looks like another's: nothing worse than waiting for it."""
+"""More writes than that without an answer, and a record of our own looks like another's: nothing
+worse than waiting for it.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +56,13 @@ class Candidacy:
     gives: Callable[[str], bool] = lambda _identity: False
     """Whether to give the Lease up for another replica that asks for it."""
     others: Callable[[], None] = lambda: None
-    """Told whenever the Lease is seen as somebody else has written it, or may have before it was deleted."""
+    """Told whenever the Lease is seen as somebody else has written it, or may have before it was
+    deleted.
+    """
     buckets: int = 1
-    """In how many buckets the pools are led, which is said on the Lease while we hold it; of a later bucket's Lease 1."""
+    """In how many buckets the pools are led, which is said on the Lease while we hold it; of a
+    later bucket's Lease 1.
+    """
 
 
 class SeenLease:
@@ -69,16 +78,21 @@ class SeenLease:
         self._seen_held = False
         """Whether we have ever seen that somebody else held the Lease."""
         self.began_at = self.read_at = (float("-inf"), float("-inf"))
-        """When the last try began, and the last one that has told what the Lease says: by the monotonic clock, and by the
-        wall clock, which goes on while a machine is suspended."""
+        """When the last try began, and the last one that has told what the Lease says: by the
+        monotonic clock, and by the wall clock, which goes on while a machine is suspended.
+        """
         self.asked_by = ""
         """Who has asked us for the Lease and was not answered yet."""
         self._missing_since: float | None = None
         """Monotonic time since which we have found no Lease."""
         self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
-        """renewTime of our own last writes, those included of which we do not know whether they have arrived."""
+        """renewTime of our own last writes, those included of which we do not know whether they
+        have arrived.
+        """
         self.founded = False
-        """Whether nobody but us has ever held the Lease: no other leader can ever have written anything."""
+        """Whether nobody but us has ever held the Lease: no other leader can ever have written
+        anything.
+        """
 
     @property
     def holder(self) -> str:
@@ -104,10 +118,14 @@ class SeenLease:
 
     def has_taken(self, before: Obj | None) -> None:
         """We hold it now; ``before`` is what was there, None where it did not exist."""
-        self.founded = self.founded or (before is not None and is_new(before) and not self._seen_held)
+        self.founded = self.founded or (
+            before is not None and is_new(before) and not self._seen_held
+        )
 
     def observe(self, found: Obj) -> None:
-        """Remember the record, and when we first saw it so. Raises HistoryReplaced where it is older than the last one."""
+        """Remember the record, and when we first saw it so. Raises HistoryReplaced where it is
+        older than the last one.
+        """
         check_history(
             f"lease {self._lease.namespace}/{self._lease.name}",
             text(found, "metadata", "resourceVersion"),
@@ -124,9 +142,11 @@ class SeenLease:
             self._candidacy.others()
 
     def may_make_one(self, still_leading: Callable[[], bool]) -> bool:
-        """Whether nobody can be leading by a Lease that is gone: ours, as long as it lasts, or it is gone for as long as any lasts.
+        """Whether nobody can be leading by a Lease that is gone: ours, as long as it lasts, or it
+        is gone for as long as any lasts.
 
-        What we saw last says nothing: whoever was paused, or cut off, has not seen who took it when that had run out (seed 281000556).
+        What we saw last says nothing: whoever was paused, or cut off, has not seen who took it when
+        that had run out (seed 281000556).
         """
         if self._is_ours() and still_leading():
             return True
@@ -145,7 +165,9 @@ class SeenLease:
         return may
 
     def is_others(self, still_leading: Callable[[], bool]) -> bool:
-        """Whether somebody else may act by the record that we saw last, or by the one that was there before it."""
+        """Whether somebody else may act by the record that we saw last, or by the one that was
+        there before it.
+        """
         if self.holder:
             return not self._is_ours() and not self._expired()
         if self._is_kept():
@@ -170,12 +192,15 @@ class SeenLease:
         """Whether it was given up for somebody else a moment ago."""
         kept_for = asked_by(self.record)
         kept_until = self._seen_at + KEPT_S
-        return kept_for not in {"", self._identity} and asyncio.get_running_loop().time() < kept_until
+        return (
+            kept_for not in {"", self._identity} and asyncio.get_running_loop().time() < kept_until
+        )
 
     def _is_ours(self) -> bool:
         """Whether we hold the lease by a write of our own.
 
-        A person may have put our name there: whoever led until then goes on until it looks, so we wait as for any other.
+        A person may have put our name there: whoever led until then goes on until it looks, so we
+        wait as for any other.
         """
         written = text(self.record, "spec", "renewTime") in self._stamps
         return self.holder == self._identity and written

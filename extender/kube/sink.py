@@ -1,12 +1,14 @@
 """``Sink``: where a reflector's objects go: an assume cache, mostly.
 
-**A sink's duty.** It touches memory only, and is called in order, never twice at once. What to do with an object that cannot be
-read is the sink's decision: keep what it had (catch InvalidObject itself, object by object), or let InvalidObject out.
-Then the reflector reports that object once per version and goes on: an event is skipped; from a list the object is taken
-out and the rest is offered again, so a ``replace`` that raises must not have changed anything.
+**A sink's duty.** It touches memory only, and is called in order, never twice at once. What to do
+with an object that cannot be read is the sink's decision: keep what it had (catch InvalidObject
+itself, object by object), or let InvalidObject out. Then the reflector reports that object once per
+version and goes on: an event is skipped; from a list the object is taken out and the rest is
+offered again, so a ``replace`` that raises must not have changed anything.
 
-A sink for many objects is a ``ListingSink`` too: it reads a list while that arrives, and keeps of each object only what it
-needs. Ten thousand pods as JSON are some 300 MB of dicts, and reading them at one stretch stops the event loop for seconds.
+A sink for many objects is a ``ListingSink`` too: it reads a list while that arrives, and keeps of
+each object only what it needs. Ten thousand pods as JSON are some 300 MB of dicts, and reading them
+at one stretch stops the event loop for seconds.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +24,9 @@ class Sink(Protocol):
     """Takes lists and events. See the module's docstring for InvalidObject."""
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
-        """The whole collection as of ``resource_version``, after each list: what is not in it is gone."""
+        """The whole collection as of ``resource_version``, after each list: what is not in it is
+        gone.
+        """
         ...
 
     def apply(self, event: WatchEvent) -> None:
@@ -38,7 +42,9 @@ class Listing(Protocol):
         ...
 
     def end(self, resource_version: str) -> Iterator[None]:
-        """Those were all, as of ``resource_version``: into the sink, in slices between which others may run."""
+        """Those were all, as of ``resource_version``: into the sink, in slices between which others
+        may run.
+        """
         ...
 
 
@@ -56,13 +62,17 @@ class UnreadableList(ApiError):
 
 
 class WholeList:
-    """The ``Listing`` of a sink that takes a list at one stretch. ``subject``: an object as InvalidObject names it.
+    """The ``Listing`` of a sink that takes a list at one stretch. ``subject``: an object as
+    InvalidObject names it.
 
     Objects that the sink refuses by InvalidObject are reported and taken out, up to a limit.
     """
 
     def __init__(
-        self, sink: Sink, subject: Callable[[Obj], str], report: Callable[[Obj, InvalidObject], None]
+        self,
+        sink: Sink,
+        subject: Callable[[Obj], str],
+        report: Callable[[Obj, InvalidObject], None],
     ) -> None:
         self._sink = sink
         self._subject = subject

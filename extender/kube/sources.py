@@ -1,4 +1,5 @@
-"""``KindWatch``: one foreign kind, mirrored into a sink while it is served, and why not while it is not.
+"""``KindWatch``: one foreign kind, mirrored into a sink while it is served, and why not while it is
+not.
 
 .. code-block:: text
 
@@ -6,9 +7,10 @@
       ^          |                             |
       '- back off -'  none served, forbidden   '-- other errors: the reflector waits them out itself
 
-A foreign kind is somebody else's: its definition may come after us, change its versions or go, and our rights to it are
-given apart from all others. None of that may stop the service, so nothing is raised here. What the sink holds stays
-as it was while the kind cannot be read: that we do not see an object does not mean that it is gone.
+A foreign kind is somebody else's: its definition may come after us, change its versions or go, and
+our rights to it are given apart from all others. None of that may stop the service, so nothing is
+raised here. What the sink holds stays as it was while the kind cannot be read: that we do not see
+an object does not mean that it is gone.
 """
 
 import asyncio
@@ -42,7 +44,9 @@ class Problem(NamedTuple):
 class KindWatch:
     """Mirrors the first of ``versions`` that is served into ``sink``. Run ``run`` in one task."""
 
-    def __init__(self, api: Api, versions: Sequence[Resource], sink: Sink, *, rng: random.Random) -> None:
+    def __init__(
+        self, api: Api, versions: Sequence[Resource], sink: Sink, *, rng: random.Random
+    ) -> None:
         self.versions = tuple(versions)
         self.resource = self.versions[0]
         """The version that is watched, or was last."""
@@ -73,23 +77,31 @@ class KindWatch:
             await self._watch(served)
 
     async def relist(self, timeout_s: float) -> bool:
-        """Wait, ``timeout_s`` at most, until a list begun from now on is in the sink: not complete until then. Whether it is."""
+        """Wait, ``timeout_s`` at most, until a list begun from now on is in the sink: not complete
+        until then. Whether it is.
+        """
         if (listing := self.read_again()) is None:
             return False
         await asyncio.wait({listing}, timeout=timeout_s)
         return listing.done() and not listing.cancelled() and listing.exception() is None
 
     def read_again(self) -> "asyncio.Task[None] | None":
-        """List again, and be not complete until that list is in the sink; the task that ends then."""
+        """List again, and be not complete until that list is in the sink; the task that
+        ends then.
+        """
         if self._reflector is None:
             return None
-        listing = asyncio.create_task(self._reflector.relist(), name=f"relist {self.resource.plural}")
+        listing = asyncio.create_task(
+            self._reflector.relist(), name=f"relist {self.resource.plural}"
+        )
         self._relisting.add(listing)
         listing.add_done_callback(self._relisting.discard)
         return listing
 
     async def _probe(self, versions: Sequence[Resource]) -> Resource | None:
-        """The first version that is served; None, with ``problem`` set, where none is or the answer is an error."""
+        """The first version that is served; None, with ``problem`` set, where none is or the answer
+        is an error.
+        """
         for resource in versions:
             try:
                 await self._api.list_page(resource, limit=1)
@@ -100,7 +112,9 @@ class KindWatch:
                 return None
             return resource
         names = ", ".join(resource.api_version for resource in versions)
-        self._trouble(NOT_SERVED, f"{versions[0].plural} are not served in {names}: is the CRD installed?")
+        self._trouble(
+            NOT_SERVED, f"{versions[0].plural} are not served in {names}: is the CRD installed?"
+        )
         return None
 
     async def _watch(self, resource: Resource) -> None:
@@ -119,7 +133,10 @@ class KindWatch:
             await asyncio.wait(tasks)
 
     async def _look_after(
-        self, reflector: Reflector, running: "asyncio.Task[None]", listed: "asyncio.Task[Literal[True]]"
+        self,
+        reflector: Reflector,
+        running: "asyncio.Task[None]",
+        listed: "asyncio.Task[Literal[True]]",
     ) -> None:
         errors_seen, lists_wanted = 0, 1
         while True:
@@ -132,7 +149,8 @@ class KindWatch:
                 try:
                     running.result()
                 except HistoryReplaced as error:
-                    # Of the API server's own history each of our kinds tells. This one may be served by somebody else.
+                    # Of the API server's own history each of our kinds tells. This one may be
+                    # served by somebody else.
                     self._trouble("HistoryReplaced", str(error))
                     return
             errors = sum(reflector.errors.values())
@@ -140,7 +158,8 @@ class KindWatch:
                 if await self._probe([reflector.resource]) is None:
                     if self.problem is not None and self.problem.reason == NOT_SERVED:
                         return
-                    # Nobody knows what the watch has missed until there is a new list; and look again next time.
+                    # Nobody knows what the watch has missed until there is a new list; and look
+                    # again next time.
                     lists_wanted = reflector.lists + 1
                     continue
                 errors_seen = errors

@@ -1,14 +1,17 @@
-"""``python3 -m extender.kube.tokens``: tokens of other ServiceAccounts in files, renewed for as long as it runs.
+"""``python3 -m extender.kube.tokens``: tokens of other ServiceAccounts in files, renewed for as
+long as it runs.
 
-A pod has one ServiceAccount, and a token that the kubelet projects is of that one. Two processes with different rights in one pod
-therefore get theirs from a third, whose account may make the tokens of those two and do nothing else:
+A pod has one ServiceAccount, and a token that the kubelet projects is of that one. Two processes
+with different rights in one pod therefore get theirs from a third, whose account may make the
+tokens of those two and do nothing else:
 
     the pod's account ──► TokenRequest ──► DIR/token, of an hour, renewed after half of it
                                            DIR/ca.crt, DIR/namespace: as the kubelet would put them there
 
-Each DIR is memory that one container mounts. Nothing is stored in the cluster, and who reads a token has it for an hour at the most.
-A file is replaced as a whole, and clients read it anew within a minute. When a token cannot be renewed, it is tried again every few
-seconds; the old one is good for half an hour more.
+Each DIR is memory that one container mounts. Nothing is stored in the cluster, and who reads a
+token has it for an hour at the most. A file is replaced as a whole, and clients read it anew within
+a minute. When a token cannot be renewed, it is tried again every few seconds; the old one is good
+for half an hour more.
 """
 
 import argparse
@@ -65,7 +68,12 @@ class Tokens:
     """Keeps the tokens of ``targets``. ``monotonic`` in seconds."""
 
     def __init__(
-        self, issuer: Issuer, targets: Sequence[Target], *, rng: random.Random, monotonic: Callable[[], float]
+        self,
+        issuer: Issuer,
+        targets: Sequence[Target],
+        *,
+        rng: random.Random,
+        monotonic: Callable[[], float],
     ) -> None:
         self._issuer = issuer
         self._targets = targets
@@ -152,9 +160,17 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="extender.kube.tokens", description="Tokens of ServiceAccounts in files."
     )
-    result.add_argument("--token", metavar="NAMESPACE/NAME=DIR", type=_target, action="append", required=True,
-        help="keep a token of that ServiceAccount in that directory")  # fmt: skip
-    result.add_argument("--kubeconfig", metavar="FILE", default="", help="default: the pod's ServiceAccount")
+    result.add_argument(
+        "--token",
+        metavar="NAMESPACE/NAME=DIR",
+        type=_target,
+        action="append",
+        required=True,
+        help="keep a token of that ServiceAccount in that directory",
+    )
+    result.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: the pod's ServiceAccount"
+    )
     return result
 
 

@@ -1,15 +1,20 @@
 """One HTTP exchange with the API server: bounded, sent once, and its failures told apart.
 
-Every request goes one way: wait for its turn in its lane (``budget``), send, read a bounded body, map the answer.
+Every request goes one way: wait for its turn in its lane (``budget``), send, read a bounded body,
+map the answer.
 
 What a failure means for a write is decided here and nowhere else:
 
-- the connection could not be made: nothing was sent, so it is tried again, ``CONNECT_TRIES`` times in all;
-- 401, or a TLS handshake that failed: the server did nothing; tried once more if a fresh credential is to be had;
-- 502, 504 and a 500 that speaks of etcd: someone behind the answer gave up waiting, the write may have happened, so
-  OutcomeUnknown, as for a time-out, a reset, or a success whose body cannot be read. Every other answer is definite;
-- a write is never repeated otherwise. aiohttp of its own repeats PUT and DELETE on a kept connection that broke, which
-  would turn our own successful compare-and-swap into a Conflict: ``_send_once`` prevents that. Reads are repeated once.
+- the connection could not be made: nothing was sent, so it is tried again, ``CONNECT_TRIES`` times
+  in all;
+- 401, or a TLS handshake that failed: the server did nothing; tried once more if a fresh credential
+  is to be had;
+- 502, 504 and a 500 that speaks of etcd: someone behind the answer gave up waiting, the write may
+  have happened, so OutcomeUnknown, as for a time-out, a reset, or a success whose body cannot be
+  read. Every other answer is definite;
+- a write is never repeated otherwise. aiohttp of its own repeats PUT and DELETE on a kept
+  connection that broke, which would turn our own successful compare-and-swap into a Conflict:
+  ``_send_once`` prevents that. Reads are repeated once.
 """
 
 import asyncio
@@ -67,9 +72,13 @@ class Request:
 
 
 class Transport:
-    """Sends requests over a connection; see the module's docstring for what is repeated and what is raised."""
+    """Sends requests over a connection; see the module's docstring for what is repeated and what is
+    raised.
+    """
 
-    def __init__(self, connection: Connection, budget: Budget, *, user_agent: str, timeout_s: float) -> None:
+    def __init__(
+        self, connection: Connection, budget: Budget, *, user_agent: str, timeout_s: float
+    ) -> None:
         self._connection = connection
         self.namespace = connection.namespace
         """See Connection."""
@@ -78,7 +87,8 @@ class Transport:
         self._headers = {"Accept": _JSON, "User-Agent": user_agent}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         self.requests: Counter[tuple[str, str]] = Counter()
-        """(method, status code or "<error>") to count, as client-go's rest_client_requests_total."""
+        """(method, status code or "<error>") to count, as client-go's rest_client_requests_total.
+        """
         self.on_answer: Callable[[str, str, float], None] = lambda _method, _lane, _duration_s: None
         """Told of each answer: method, lane, and the seconds from sending to its beginning."""
 
@@ -94,7 +104,8 @@ class Transport:
     async def exchange(self, request: Request) -> bytes:
         """The body of a 2xx answer, within ``timeout_s`` of the call. Raises ApiError.
 
-        The wait for the lane counts: what is decided from is known to be at most so old when it arrives (I2).
+        The wait for the lane counts: what is decided from is known to be at most so old when it
+        arrives (I2).
         """
         sent = False
         try:
@@ -110,7 +121,9 @@ class Transport:
             raise self._no_answer(request, "Timeout", f"none within {self._timeout_s} s") from error
 
     async def lines(self, request: Request, *, timeout_s: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed 2xx answer until its end, at most ``timeout_s`` and a grace. Raises ApiError."""
+        """The lines of a streamed 2xx answer until its end, at most ``timeout_s`` and a grace.
+        Raises ApiError.
+        """
         await self.budget.admit(request.lane)
         loop = asyncio.get_running_loop()
         try:
@@ -129,9 +142,13 @@ class Transport:
                         yield bytes(rest)
                     rest = bytearray(line)
                 if len(rest) > LINE_BYTES_MAX:
-                    raise OutcomeUnknown(0, "LineTooLong", f"{request}: over {LINE_BYTES_MAX} bytes")
+                    raise OutcomeUnknown(
+                        0, "LineTooLong", f"{request}: over {LINE_BYTES_MAX} bytes"
+                    )
             if rest:
-                raise OutcomeUnknown(0, "UnexpectedEOF", f"{request}: the stream ended within a line")
+                raise OutcomeUnknown(
+                    0, "UnexpectedEOF", f"{request}: the stream ended within a line"
+                )
         finally:
             response.close()
 
@@ -159,7 +176,9 @@ class Transport:
             except _Broken as error:
                 broken += 1
                 if request.writes or broken > 1:
-                    raise self._no_answer(request, "ConnectionBroken", str(error)) from error.__cause__
+                    raise self._no_answer(
+                        request, "ConnectionBroken", str(error)
+                    ) from error.__cause__
                 continue
             self.requests[request.method, str(response.status)] += 1
             self.on_answer(request.method, str(request.lane), time.perf_counter() - started)
@@ -183,7 +202,9 @@ class Transport:
         if request.query:
             target += "?" + urlencode(request.query)
         try:
-            session = connection.lease_session if request.lane is Lane.LEASES else connection.session
+            session = (
+                connection.lease_session if request.lane is Lane.LEASES else connection.session
+            )
             return await session.request(
                 request.method,
                 URL(target, encoded=True),
@@ -217,7 +238,9 @@ class _Broken(Exception):  # never leaves this module
 
 
 async def _send_once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Client middleware that hides a broken connection from aiohttp's own repetition of PUT and DELETE."""
+    """Client middleware that hides a broken connection from aiohttp's own repetition of PUT and
+    DELETE.
+    """
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
@@ -227,7 +250,9 @@ async def _send_once(request: ClientRequest, handler: ClientHandlerType) -> Clie
 
 
 async def _chunk(request: Request, response: ClientResponse, deadline: float) -> bytes:
-    """The next bytes of a stream; empty at its end, or once the server has overstayed its own time-out."""
+    """The next bytes of a stream; empty at its end, or once the server has overstayed its own
+    time-out.
+    """
     try:
         async with asyncio.timeout_at(deadline):
             return await response.content.readany()
@@ -247,7 +272,9 @@ async def _body(request: Request, response: ClientResponse, bytes_max: int) -> b
                 size += len(part)
                 if size > bytes_max:
                     response.close()
-                    raise OutcomeUnknown(0, "ResponseTooLarge", f"{request}: over {bytes_max} bytes")
+                    raise OutcomeUnknown(
+                        0, "ResponseTooLarge", f"{request}: over {bytes_max} bytes"
+                    )
                 parts.append(part)
     except TimeoutError:
         raise
@@ -257,7 +284,9 @@ async def _body(request: Request, response: ClientResponse, bytes_max: int) -> b
 
 
 def decode(request: Request, raw: bytes) -> dict[str, Any]:
-    """A 2xx body as a JSON object. Raises OutcomeUnknown: what a write did can no longer be told."""
+    """A 2xx body as a JSON object. Raises OutcomeUnknown: what a write did can no longer be
+    told.
+    """
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -268,7 +297,9 @@ def decode(request: Request, raw: bytes) -> dict[str, Any]:
 
 
 def error_of(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
-    """The error for an answer other than 2xx; a body that is no metav1.Status (a proxy's page) becomes the message."""
+    """The error for an answer other than 2xx; a body that is no metav1.Status (a proxy's page)
+    becomes the message.
+    """
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError:

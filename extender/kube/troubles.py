@@ -1,8 +1,9 @@
 """What cannot be listed or watched, told as often as somebody can use it.
 
-Every kind has its own reflector, and each tries again for ever. A missing right or a missing CRD would be a line every few
-seconds and kind, so the same trouble of the same kind is told once and then at growing intervals, and its fix once for all
-kinds that need the same one. What has been quiet for longer than the next interval is told as new.
+Every kind has its own reflector, and each tries again for ever. A missing right or a missing CRD
+would be a line every few seconds and kind, so the same trouble of the same kind is told once and
+then at growing intervals, and its fix once for all kinds that need the same one. What has been
+quiet for longer than the next interval is told as new.
 """
 
 from collections.abc import Hashable

@@ -1,1 +1,3 @@
-"""The embedded cluster: API server semantics, controllers and kube-scheduler's loop in one process."""
+"""The embedded cluster: API server semantics, controllers and kube-scheduler's loop in one
+process.
+"""

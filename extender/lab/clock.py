@@ -1,15 +1,18 @@
-"""Virtual time: an event loop whose clock stands still while anything can run, and jumps to the next timer when nothing can.
+"""Virtual time: an event loop whose clock stands still while anything can run, and jumps to the
+next timer when nothing can.
 
-A day of leases, back-offs and node failures passes in seconds, and in the same order each time: ready callbacks run in the
-order in which they came, timers in the order of their time, and nothing comes from outside, because the loop waits for no
-file descriptor at all. What would need one (sockets, threads, subprocesses) never gets its event: code under simulation
-takes its network as an argument.
+A day of leases, back-offs and node failures passes in seconds, and in the same order each time:
+ready callbacks run in the order in which they came, timers in the order of their time, and nothing
+comes from outside, because the loop waits for no file descriptor at all. What would need one
+(sockets, threads, subprocesses) never gets its event: code under simulation takes its network as an
+argument.
 
-``pause`` stops one *process* as SIGSTOP does: nothing that runs in a context with that ``PROCESS`` runs any more, not even its
-timers, until ``resume``, when all that was due happens at once and late.
+``pause`` stops one *process* as SIGSTOP does: nothing that runs in a context with that ``PROCESS``
+runs any more, not even its timers, until ``resume``, when all that was due happens at once and
+late.
 
-Two ways of hanging end the run instead: nothing left to wait for (``Deadlock``) and next to no progress of the clock
-however often the loop turns (``Livelock``).
+Two ways of hanging end the run instead: nothing left to wait for (``Deadlock``) and next to no
+progress of the clock however often the loop turns (``Livelock``).
 """
 
 import asyncio
@@ -49,7 +52,9 @@ class Endless(VReplicaError):
 
 
 class _NoDescriptors(selectors.SelectSelector):
-    """A selector for asyncio to register its own pipe with; nobody ever asks it what has happened."""
+    """A selector for asyncio to register its own pipe with; nobody ever asks it what has
+    happened.
+    """
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Nothing has happened on any descriptor."""
@@ -60,7 +65,8 @@ class _NoDescriptors(selectors.SelectSelector):
 class _NumberedTask(asyncio.Task[Any]):
     """A task whose hash is its number.
 
-    asyncio keeps tasks in sets, a TaskGroup cancels its own in their order, and that of addresses is another one in each run.
+    asyncio keeps tasks in sets, a TaskGroup cancels its own in their order, and that of addresses
+    is another one in each run.
     """
 
     def __init__(
@@ -78,7 +84,9 @@ def _nothing() -> None:
 
 
 class _Handle(asyncio.Handle):
-    """asyncio's, made without asking the loop whether it debugs: one for each callback that runs."""
+    """asyncio's, made without asking the loop whether it debugs: one for each callback that
+    runs.
+    """
 
     __slots__ = ()
     _context: Context
@@ -175,7 +183,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         rest = [handle for handle in self._ready if _process_of(handle) != process]
         self._ready.clear()
         self._ready.extend(rest)
-        self._scheduled[:] = [entry for entry in self._scheduled if _process_of(entry[1]) != process]
+        self._scheduled[:] = [
+            entry for entry in self._scheduled if _process_of(entry[1]) != process
+        ]
         heapq.heapify(self._scheduled)
         # Shadows the method for as long as anything is paused: nobody else pays for the question.
         self.call_soon = self._call_soon_unless_paused  # type: ignore[method-assign]
@@ -206,7 +216,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         held.append(handle)
         return handle
 
-    # -- asyncio's own turns, without what only a real loop needs: debugging, threads, signals, descriptors ----------
+    # -- asyncio's own turns, without what only a real loop needs: debugging, threads, signals,
+    # descriptors ----------
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -217,37 +228,51 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return handle
 
     def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run once the time is past ``when``."""
         timer = _Timer(when, callback, args, self, context)
-        # With its time beside it a heap compares numbers; timers of the same time are compared as before.
+        # With its time beside it a heap compares numbers; timers of the same time are compared as
+        # before.
         heapq.heappush(self._scheduled, (when, timer))
         return timer
 
     def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Run once ``delay`` seconds have passed."""
         return self.call_at(self._virtual_s + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """One turn: the clock moves to the next timer where nothing is ready; then what is ready by now runs once."""
+        """One turn: the clock moves to the next timer where nothing is ready; then what is ready by
+        now runs once.
+        """
         ready, scheduled = self._ready, self._scheduled
         self._forget_cancelled()
         if ready or self._stopping:
             self._passes(0.0)
         else:
             self._passes(max(0.0, scheduled[0][0] - self._virtual_s) if scheduled else None)
-        # Not those that are due within the clock's resolution, as in asyncio: on a clock that stands still, code which is
-        # woken a nanosecond early, and waits for the rest of it, would be woken at once for ever.
+        # Not those that are due within the clock's resolution, as in asyncio: on a clock that
+        # stands still, code which is woken a nanosecond early, and waits for the rest of it, would
+        # be woken at once for ever.
         now = self._virtual_s
         while scheduled and scheduled[0][0] < now:
             timer = heapq.heappop(scheduled)[1]
             timer._scheduled = False  # noqa: SLF001
             ready.append(timer)
         for _ in range(len(ready)):
-            if not ready:  # a process has been stopped in this very turn, and what was ready of it is held
+            if (
+                not ready
+            ):  # a process has been stopped in this very turn, and what was ready of it is held
                 break
             handle = ready.popleft()
             if handle._cancelled:  # noqa: SLF001
@@ -278,12 +303,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Move the clock; None: there is no timer. Raises Deadlock, Livelock, Endless."""
         if seconds is None:
             raise Deadlock(f"nothing is left to wait for at {self._virtual_s:.3f} s")
-        # By the smallest step more than asked for: a timer runs once the time is past it, and sums are rounded.
+        # By the smallest step more than asked for: a timer runs once the time is past it, and sums
+        # are rounded.
         self._virtual_s = math.nextafter(self._virtual_s + seconds, math.inf)
         self._turns += 1
         if self._virtual_s > self.ends_s:
             self.ends_s = math.inf  # what is cancelled then has its time to end
-            raise Endless(f"not over at {self._virtual_s:.0f} s: something is waited for that never comes")
+            raise Endless(
+                f"not over at {self._virtual_s:.0f} s: something is waited for that never comes"
+            )
         if self._virtual_s - self._instant_s > INSTANT_S:
             self._instant_s, self._turns = self._virtual_s, 0
         elif self._turns > TURNS_PER_INSTANT_MAX:
@@ -304,7 +332,9 @@ def wall_clock() -> float:
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, seconds_max: float = math.inf) -> T:
-    """Run a coroutine in virtual time, to its end, for at most so long. Raises what it raises, Deadlock, Livelock, Endless."""
+    """Run a coroutine in virtual time, to its end, for at most so long. Raises what it raises,
+    Deadlock, Livelock, Endless.
+    """
 
     def new_loop() -> VirtualTimeLoop:
         loop = VirtualTimeLoop()

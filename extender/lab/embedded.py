@@ -1,10 +1,11 @@
-"""The whole embedded cluster: API server and controllers as tasks, and builders of what demos and tests put into it.
+"""The whole embedded cluster: API server and controllers as tasks, and builders of what demos and
+tests put into it.
 
     async with EmbeddedCluster(Cluster(now=..., rng=...)) as embedded:
         await embedded.cluster.create(NODES, "", node_object("n1", "z1"))
 
-Controllers run as Kubernetes' own users (admission sees who writes). ``controller_api`` may put something between them
-and the API server, such as a fault injector.
+Controllers run as Kubernetes' own users (admission sees who writes). ``controller_api`` may put
+something between them and the API server, such as a fault injector.
 """
 
 import asyncio
@@ -19,7 +20,13 @@ from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.strategy import rfc3339
 from extender.lab.controllers.garbage import GarbageCollector, NamespaceController
 from extender.lab.controllers.informer import Informer
-from extender.lab.controllers.kubelet import DelayOf, Heartbeats, Kubelet, NodeRegistrar, ready_condition
+from extender.lab.controllers.kubelet import (
+    DelayOf,
+    Heartbeats,
+    Kubelet,
+    NodeRegistrar,
+    ready_condition,
+)
 from extender.lab.controllers.node_lifecycle import (
     NodeLifecycleController,
     PodGarbageCollector,
@@ -47,11 +54,14 @@ class ControllerSettings:
     pod_start_delay_s: DelayOf = lambda _: 0.5
     pod_stop_delay_s: DelayOf = lambda _: 0.5
     node_monitor_grace_s: float = 40.0
-    """A node silent for so long is Unknown (kube-controller-manager's --node-monitor-grace-period)."""
+    """A node silent for so long is Unknown (kube-controller-manager's --node-monitor-grace-period).
+    """
     orphan_grace_s: float = 40.0
     """Pods of a deleted node are removed after so long (podgc's quarantine)."""
     controller_api: Callable[[Api, str], Api] = _as_it_is
-    """(api, component) -> the api that this component gets; components are kube-controller-manager and kubelet."""
+    """(api, component) -> the api that this component gets; components are kube-controller-manager
+    and kubelet.
+    """
 
 
 class EmbeddedCluster:
@@ -61,7 +71,9 @@ class EmbeddedCluster:
         self.cluster = cluster
         self.heartbeats = Heartbeats()
         self.clock_ahead_s: dict[str, float] = {}
-        """Node -> seconds by which its own clock is ahead of the API server's; 0 where nothing is said."""
+        """Node -> seconds by which its own clock is ahead of the API server's; 0 where nothing is
+        said.
+        """
         self._settings = settings or ControllerSettings()
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -77,15 +89,22 @@ class EmbeddedCluster:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
         if isinstance(error, asyncio.CancelledError):
-            await self._stack.__aexit__(kind, error, trace)  # perhaps the group's own, because a task failed
+            await self._stack.__aexit__(
+                kind, error, trace
+            )  # perhaps the group's own, because a task failed
         else:
-            await self._stack.aclose()  # what the body raised goes on as it is, not inside an ExceptionGroup
+            await (
+                self._stack.aclose()
+            )  # what the body raised goes on as it is, not inside an ExceptionGroup
 
     async def run(self) -> None:
         """Everything, until cancelled."""
@@ -110,7 +129,9 @@ class EmbeddedCluster:
         return self.cluster.server.now() + self.clock_ahead_s.get(name, 0.0)
 
     def set_ready(self, namespace: str, name: str, *, ready: bool) -> None:
-        """Let a running pod's readiness probe fail or succeed. Raises KeyError for a pod that is not known."""
+        """Let a running pod's readiness probe fail or succeed. Raises KeyError for a pod that is
+        not known.
+        """
         if self._kubelet is None:
             raise KeyError((namespace, name))
         self._kubelet.set_ready(namespace, name, ready=ready)
@@ -121,9 +142,14 @@ class EmbeddedCluster:
             self.cluster.as_user(CONTROLLER_MANAGER, _SYSTEM), "kube-controller-manager"
         )
         node_user = settings.controller_api(
-            self.cluster.as_user("system:node:all", ("system:nodes", "system:authenticated")), "kubelet"
+            self.cluster.as_user("system:node:all", ("system:nodes", "system:authenticated")),
+            "kubelet",
         )
-        pods, nodes, sets = Informer(manager, PODS), Informer(manager, NODES), Informer(manager, STATEFULSETS)
+        pods, nodes, sets = (
+            Informer(manager, PODS),
+            Informer(manager, NODES),
+            Informer(manager, STATEFULSETS),
+        )
         self._informers = [pods, nodes, sets]
         self._kubelet = Kubelet(
             node_user,
@@ -138,7 +164,12 @@ class EmbeddedCluster:
             self._kubelet,
             NodeRegistrar(node_user, nodes, self.heartbeats, clock=self.node_time),
             NodeLifecycleController(
-                manager, nodes, pods, self.heartbeats, now=now, grace_s=settings.node_monitor_grace_s
+                manager,
+                nodes,
+                pods,
+                self.heartbeats,
+                now=now,
+                grace_s=settings.node_monitor_grace_s,
             ),
             TaintEvictionController(manager, nodes, pods, now=now),
             PodGarbageCollector(manager, nodes, pods, orphan_grace_s=settings.orphan_grace_s),
@@ -186,7 +217,8 @@ def stateful_set_object(
     start: int = 0,
     pod_spec: Mapping[str, Any] | None = None,
 ) -> Obj:
-    """A StatefulSet of one small container, with Parallel pod management. ``pool`` puts ``vreplica.dev/pool`` on its pods; "" means its own name.
+    """A StatefulSet of one small container, with Parallel pod management. ``pool`` puts
+    ``vreplica.dev/pool`` on its pods; "" means its own name.
 
     ``pod_spec`` is merged over the template's spec.
     """

@@ -1,21 +1,25 @@
-"""Every order in which things may happen, up to a bound: stateless model checking of code that runs on an event loop.
+"""Every order in which things may happen, up to a bound: stateless model checking of code that runs
+on an event loop.
 
-What happens outside of a process (a request is served, its answer arrives, a watch event is delivered, somebody starts
-something) is a *step*. Code that waits for one calls ``Director.step`` and is held there; only when the loop has nothing
-left to run, the director takes one of the steps that are waiting, and so decides the order. It is asked at each turn of the
-loop besides: an event may also come in the middle of what the last step has set off.
+What happens outside of a process (a request is served, its answer arrives, a watch event is
+delivered, somebody starts something) is a *step*. Code that waits for one calls ``Director.step``
+and is held there; only when the loop has nothing left to run, the director takes one of the steps
+that are waiting, and so decides the order. It is asked at each turn of the loop besides: an event
+may also come in the middle of what the last step has set off.
 
-**Order and depth.** Steps belong to threads: an operation, a watch's events. By default the first thread that can go on
-does, in a fixed order of priorities. Any other choice is a *change*: the step's thread becomes the first, or the first
-becomes the last. ``depth`` is how many changes a run may have; every run with no more is tried, or is equal to one that
-is (as Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs", with all for some).
+**Order and depth.** Steps belong to threads: an operation, a watch's events. By default the first
+thread that can go on does, in a fixed order of priorities. Any other choice is a *change*: the
+step's thread becomes the first, or the first becomes the last. ``depth`` is how many changes a run
+may have; every run with no more is tried, or is equal to one that is (as Burckhardt et al., "A
+randomized scheduler with probabilistic guarantees of finding bugs", with all for some).
 
-**Equal states.** A process that gets the same steps, with the same contents, in the same order is in the same state.
-So a state is what is stored, and what each process has been told so far: where it was met before with as much depth
-left, the run ends early. Independent steps of two processes give one state in either order.
+**Equal states.** A process that gets the same steps, with the same contents, in the same order is
+in the same state. So a state is what is stored, and what each process has been told so far: where
+it was met before with as much depth left, the run ends early. Independent steps of two processes
+give one state in either order.
 
-**Going back** is not needed: where there is a choice, the whole process forks, and its child goes the other way while it
-waits. What is known and counted is in memory that all of them share.
+**Going back** is not needed: where there is a choice, the whole process forks, and its child goes
+the other way while it waits. What is known and counted is in memory that all of them share.
 """
 
 import asyncio
@@ -47,7 +51,9 @@ class EndlessRun(VReplicaError):
 
 
 class ExploredLoop(VirtualTimeLoop):
-    """Virtual time that stands still while a director has something to do. ``idle``: nothing is ready to run."""
+    """Virtual time that stands still while a director has something to do. ``idle``: nothing is
+    ready to run.
+    """
 
     director: Callable[[bool], bool] | None = None
     """(idle) -> whether it has done something."""
@@ -59,7 +65,9 @@ class ExploredLoop(VirtualTimeLoop):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that may happen next. ``process``: who is told of it, "" for the API server alone; ``told``: what."""
+    """Something that may happen next. ``process``: who is told of it, "" for the API server alone;
+    ``told``: what.
+    """
 
     thread: str
     process: str
@@ -82,7 +90,9 @@ class Trail:
 
 
 class Known:
-    """States met, with the depth that was left: a hash table that forked processes share. Also what they have counted."""
+    """States met, with the depth that was left: a hash table that forked processes share. Also what
+    they have counted.
+    """
 
     _ITEM: Final = struct.Struct("<qq")
     _COUNTERS: Final = ("runs", "states", "merged", "steps", "failed", "stopped")
@@ -101,7 +111,9 @@ class Known:
         return int(value + more)
 
     def met(self, state: Hashable, left: int) -> bool:
-        """Whether this state was met with as much left; it is now. Raises EndlessRun where there are too many."""
+        """Whether this state was met with as much left; it is now. Raises EndlessRun where there
+        are too many.
+        """
         number = hash(state) or 1
         slot = number % self._size
         while True:
@@ -118,7 +130,9 @@ class Known:
 
 
 class Fork:
-    """Tries all that can be chosen: each but the default in a process of its own, with one change less left."""
+    """Tries all that can be chosen: each but the default in a process of its own, with one change
+    less left.
+    """
 
     def __init__(self, known: Known, *, depth: int, go_on: Callable[[], bool]) -> None:
         self.known = known
@@ -145,10 +159,12 @@ class Fork:
 
 
 class Director:
-    """Decides the order of one run. ``more_steps``: steps beside those that code waits for, in no thread's way.
+    """Decides the order of one run. ``more_steps``: steps beside those that code waits for, in no
+    thread's way.
 
-    ``world``: what is stored, for comparing states. Threads not named in ``order`` come behind those that are.
-    ``choices``: what to choose first, from the start; then ``fork`` chooses, or the default is taken.
+    ``world``: what is stored, for comparing states. Threads not named in ``order`` come behind
+    those that are. ``choices``: what to choose first, from the start; then ``fork`` chooses, or the
+    default is taken.
     """
 
     def __init__(
@@ -178,7 +194,8 @@ class Director:
     async def step(
         self, process: str, what: str, told: Hashable = None, *, or_else: str = "", of: str = ""
     ) -> bool:
-        """Wait for the director to choose this step; False where it chose ``or_else``, a fault, instead.
+        """Wait for the director to choose this step; False where it chose ``or_else``, a fault,
+        instead.
 
         ``of``: whose fault it is, where that is not the process that the step is of.
         """
@@ -194,7 +211,9 @@ class Director:
 
         self._waiting[numbers[0]] = Step(THREAD.get(), process, what, partial(take, True), told)
         if or_else:
-            self._waiting[numbers[1]] = Step(FAULT, of or process, or_else, partial(take, False), told)
+            self._waiting[numbers[1]] = Step(
+                FAULT, of or process, or_else, partial(take, False), told
+            )
         try:
             return await released
         finally:
@@ -218,11 +237,15 @@ class Director:
     def _end(self) -> None:
         """Nothing is left to happen. From here on it does not matter who came first."""
         if self._fork is not None:
-            self.trail.merged = self._fork.known.met((frozenset(self._told.items()), self._world()), 0)
+            self.trail.merged = self._fork.known.met(
+                (frozenset(self._told.items()), self._world()), 0
+            )
         self.ended.set_result(None)
 
     def _interrupt(self) -> bool:
-        """In the middle of what a step has set off: go on, or let the same process be told something more."""
+        """In the middle of what a step has set off: go on, or let the same process be told
+        something more.
+        """
         steps = self._in_order([*self._waiting.values(), *self._more_steps()])
         steps = [step for step in steps if step.process == self._running and step.thread != FAULT]
         if not (self._running and steps and self._decide(1 + len(steps))):
@@ -249,7 +272,9 @@ class Director:
         return True
 
     def _follow(self, steps: list[Step]) -> None:
-        """Take the chosen step: one to ``n - 1`` make its thread the first, more put the first thread behind all."""
+        """Take the chosen step: one to ``n - 1`` make its thread the first, more put the first
+        thread behind all.
+        """
         chosen = self.trail.chosen[-1]
         step = steps[chosen] if chosen < len(steps) else steps[chosen - len(steps) + 1]
         if chosen >= len(steps):
@@ -269,14 +294,18 @@ class Director:
         self.trail.steps.append(f"{how}{step}" if step.process else step.what)
         if step.process:
             at = self._turns if how else 0
-            self._told[step.process] = hash((self._told.get(step.process, 0), at, step.what, step.told))
+            self._told[step.process] = hash(
+                (self._told.get(step.process, 0), at, step.what, step.told)
+            )
         self._running, self._turns = step.process, 0
         step.take()
 
     def _in_order(self, steps: list[Step]) -> list[Step]:
         rank = {thread: number for number, thread in enumerate(self._order)}
         last = {FAULT: math.inf}
-        return sorted(steps, key=lambda step: last.get(step.thread, rank.get(step.thread, len(rank))))
+        return sorted(
+            steps, key=lambda step: last.get(step.thread, rank.get(step.thread, len(rank)))
+        )
 
     def _state(self) -> Hashable:
         waiting = frozenset((s.process, s.what, s.told, s.thread) for s in self._waiting.values())

@@ -1,11 +1,12 @@
 """``Bucket``: a part of all pools that one replica leads, and how replicas share the parts. Pure.
 
-Knative's controllers split what they reconcile in the same way and by the same name (``buckets`` of ``config-leader-election``): a
-pool belongs to one bucket for ever, by a hash of its key, whether the pool exists or not; each bucket has a Lease, and who
-holds it runs the loops of its pools. So at any time a pool has one leader at the most, as with a single Lease.
+Knative's controllers split what they reconcile in the same way and by the same name (``buckets`` of
+``config-leader-election``): a pool belongs to one bucket for ever, by a hash of its key, whether
+the pool exists or not; each bucket has a Lease, and who holds it runs the loops of its pools. So at
+any time a pool has one leader at the most, as with a single Lease.
 
-Sharing: a replica asks one that carries more for a bucket, and gets it where that makes the larger of the two loads smaller.
-Every such step makes the loads more even, so it ends.
+Sharing: a replica asks one that carries more for a bucket, and gets it where that makes the larger
+of the two loads smaller. Every such step makes the loads more even, so it ends.
 """
 
 from collections import Counter
@@ -26,7 +27,9 @@ class Bucket:
         return self.total == 1 or bucket_of(pool, self.total) == self.index
 
     def lease_name(self, name: str) -> str:
-        """Of its Lease. The first one's is ``name`` itself, whatever the number: all replicas meet there."""
+        """Of its Lease. The first one's is ``name`` itself, whatever the number: all replicas meet
+        there.
+        """
         return name if not self.index else f"{name}.{self.index:02d}-of-{self.total:02d}"
 
 
@@ -35,7 +38,9 @@ WHOLE = Bucket()
 
 
 def bucket_of(pool: str, total: int) -> int:
-    """The index of the bucket that a pool is in. Not ``hash``, which differs from process to process."""
+    """The index of the bucket that a pool is in. Not ``hash``, which differs from process to
+    process.
+    """
     return crc32(pool.encode()) % total
 
 
@@ -48,7 +53,8 @@ def weights_of(pools: Sequence[str], total: int) -> list[int]:
 
 
 def bucket_to_ask_for(holders: Sequence[str], weights: Sequence[int], me: str) -> int | None:
-    """The largest bucket that its holder may give me, of whoever carries most; None where there is none.
+    """The largest bucket that its holder may give me, of whoever carries most; None where there is
+    none.
 
     ``holders``: identity by bucket, "" for nobody.
     """
@@ -58,11 +64,15 @@ def bucket_to_ask_for(holders: Sequence[str], weights: Sequence[int], me: str) -
         for index, holder in enumerate(holders)
         if holder not in {"", me} and weights[index] < loads[holder] - loads[me]
     ]
-    return max(asked, key=lambda index: (weights[index], loads[holders[index]], -index), default=None)
+    return max(
+        asked, key=lambda index: (weights[index], loads[holders[index]], -index), default=None
+    )
 
 
 def may_give(holders: Sequence[str], weights: Sequence[int], index: int, to: str) -> bool:
-    """Whether the holder of a bucket carries so much more than ``to`` that giving it away makes both more even."""
+    """Whether the holder of a bucket carries so much more than ``to`` that giving it away makes
+    both more even.
+    """
     loads = _loads(holders, weights)
     return weights[index] < loads[holders[index]] - loads[to]
 

@@ -1,7 +1,8 @@
 """API objects as JSON -> the frozen values of ``model``.
 
-Lenient where the API server has already validated (a missing field is its default), strict where a wrong value would
-make us decide wrongly: then InvalidObject names the object, the field and the problem, and the caller keeps what it had.
+Lenient where the API server has already validated (a missing field is its default), strict where a
+wrong value would make us decide wrongly: then InvalidObject names the object, the field and the
+problem, and the caller keeps what it had.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -91,7 +92,9 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def _no_bools(annotations: Json) -> tuple[str, ...]:
-    """Annotations that should drain a pod and whose text is no bool: who wrote them believes that they do."""
+    """Annotations that should drain a pod and whose text is no bool: who wrote them believes that
+    they do.
+    """
     keys = (names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)
     return tuple(
         f"{key} is {safe_repr(annotations[key], 80)}, which is no bool"
@@ -147,11 +150,17 @@ def conditions_of(obj: Json) -> tuple[Condition, ...]:
 
 
 def slots_request_of(pod: Json) -> int | None:
-    """What the containers of a pod request of ``vreplica.dev/slots`` together; None if none does."""
+    """What the containers of a pod request of ``vreplica.dev/slots`` together; None if none
+    does.
+    """
     found = [
         amount
         for container in mappings(pod, "spec", "containers")
-        if (amount := quantity(mapping(container, "resources", "requests").get(names.SLOTS_RESOURCE)))
+        if (
+            amount := quantity(
+                mapping(container, "resources", "requests").get(names.SLOTS_RESOURCE)
+            )
+        )
         is not None
     ]
     return sum(found) if found else None
@@ -161,15 +170,19 @@ def _refusal_in(status: Json) -> str:
     """What PodScheduled says while it is False, without what preemption would have to add to it."""
     for condition in mappings(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            said = text(condition, "message").partition(" preemption: ")[0] or text(condition, "reason")
+            said = text(condition, "message").partition(" preemption: ")[0] or text(
+                condition, "reason"
+            )
             return safe_repr(said, REFUSAL_CHARS_MAX) if said else ""
     return ""
 
 
 def is_adapter(pod: Json) -> bool:
-    """Whether a v1 Pod is ours to place: by the pool's label, with whatever value, or by an annotation of ours.
+    """Whether a v1 Pod is ours to place: by the pool's label, with whatever value, or by an
+    annotation of ours.
 
-    A pod that was stamped and has lost its label still carries vreplicas, which must not be served uncounted.
+    A pod that was stamped and has lost its label still carries vreplicas, which must not be served
+    uncounted.
     """
     annotations = mapping(pod, "metadata", "annotations")
     return (
@@ -180,12 +193,16 @@ def is_adapter(pod: Json) -> bool:
 
 
 def pod_from(obj: Json) -> AdapterPod:
-    """An adapter pod. A ledger that cannot be read is kept as text and error, never raised: the pod exists."""
+    """An adapter pod. A ledger that cannot be read is kept as text and error, never raised: the pod
+    exists.
+    """
     metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
     annotations = mapping(metadata, "annotations")
     name, namespace = text(metadata, "name"), text(metadata, "namespace")
     ledger_text = (
-        text(annotations, names.PLACEMENTS_ANNOTATION) if names.PLACEMENTS_ANNOTATION in annotations else None
+        text(annotations, names.PLACEMENTS_ANNOTATION)
+        if names.PLACEMENTS_ANNOTATION in annotations
+        else None
     )
     ledger, ledger_error = EMPTY_LEDGER, ""
     try:
@@ -232,9 +249,11 @@ def pod_from(obj: Json) -> AdapterPod:
 
 
 def node_from(obj: Json) -> Node:
-    """A node; Ready where its condition says so or, for one without conditions, where no taint says otherwise.
+    """A node; Ready where its condition says so or, for one without conditions, where no taint says
+    otherwise.
 
-    A taint of effect PreferNoSchedule is advice: kube-scheduler still puts pods there, and so do we (Knative too).
+    A taint of effect PreferNoSchedule is advice: kube-scheduler still puts pods there, and so do we
+    (Knative too).
     """
     metadata = mapping(obj, "metadata")
     taints = {
@@ -242,7 +261,9 @@ def node_from(obj: Json) -> Node:
         for taint in mappings(obj, "spec", "taints")
         if text(taint, "effect") != "PreferNoSchedule"
     }
-    condition = next((c for c in mappings(obj, "status", "conditions") if c.get("type") == "Ready"), None)
+    condition = next(
+        (c for c in mappings(obj, "status", "conditions") if c.get("type") == "Ready"), None
+    )
     return Node(
         name=text(metadata, "name"),
         uid=text(metadata, "uid"),
@@ -263,7 +284,9 @@ def node_from(obj: Json) -> Node:
 
 
 def as_sent(obj: Json, known: T | None, read: Callable[[Json], T]) -> T:
-    """What kube-scheduler has sent: ``known`` where that is this very version of it, so nothing has to be read."""
+    """What kube-scheduler has sent: ``known`` where that is this very version of it, so nothing has
+    to be read.
+    """
     metadata = mapping(obj, "metadata")
     if (
         known is not None
@@ -276,17 +299,24 @@ def as_sent(obj: Json, known: T | None, read: Callable[[Json], T]) -> T:
 
 
 def node_fit_from(pod_spec: Json) -> NodeFit:
-    """What the spec of a pod, or of a template, says about nodes. What cannot be read there fits no node."""
+    """What the spec of a pod, or of a template, says about nodes. What cannot be read there fits no
+    node.
+    """
     affinity = mapping(pod_spec, "affinity", "nodeAffinity")
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     return NodeFit(
         tolerations=tuple(
-            Toleration(text(one, "key"), text(one, "operator"), text(one, "value"), text(one, "effect"))
+            Toleration(
+                text(one, "key"), text(one, "operator"), text(one, "value"), text(one, "effect")
+            )
             for one in mappings(pod_spec, "tolerations")
         ),
         selector=tuple(sorted(labels_of(mapping(pod_spec, "nodeSelector")).items())),
         terms=tuple(
-            (*_requirements(term, "matchExpressions"), *_requirements(term, "matchFields", is_field=True))
+            (
+                *_requirements(term, "matchExpressions"),
+                *_requirements(term, "matchFields", is_field=True),
+            )
             for term in mappings(required, "nodeSelectorTerms")
         )
         if isinstance(required, Mapping)
@@ -296,7 +326,9 @@ def node_fit_from(pod_spec: Json) -> NodeFit:
 
 def _requirements(term: Json, kind: str, *, is_field: bool = False) -> Iterator[NodeRequirement]:
     for one in mappings(term, kind):
-        yield NodeRequirement(text(one, "key"), text(one, "operator"), texts(one, "values"), is_field)
+        yield NodeRequirement(
+            text(one, "key"), text(one, "operator"), texts(one, "values"), is_field
+        )
 
 
 def stateful_set_from(obj: Json) -> StatefulSet:
@@ -373,7 +405,9 @@ def pool_from(obj: Json) -> AdapterPool:
 
 
 def vpod_from(obj: Json) -> VPod:
-    """A VPod with its published placements; double entries of one pod are summed. Raises InvalidObject."""
+    """A VPod with its published placements; double entries of one pod are summed. Raises
+    InvalidObject.
+    """
     metadata, ref = mapping(obj, "metadata"), mapping(obj, "spec", "poolRef")
     kind = "VPod"
     return VPod(

@@ -8,7 +8,8 @@ class VReplicaError(Exception):
 class InvalidObject(VReplicaError):
     """An API object or document that cannot be read.
 
-    ``subject`` names the object (``kind namespace/name``), ``field`` the path in it, ``problem`` what is wrong.
+    ``subject`` names the object (``kind namespace/name``), ``field`` the path in it, ``problem``
+    what is wrong.
     """
 
     def __init__(self, subject: str, field: str, problem: str) -> None:
@@ -19,10 +20,12 @@ class InvalidObject(VReplicaError):
 
 
 class HistoryReplaced(VReplicaError):
-    """The API server has gone back to a history that lacks what it has told before: etcd was restored from a backup.
+    """The API server has gone back to a history that lacks what it has told before: etcd was
+    restored from a backup.
 
-    Whatever is derived from the other history is worth nothing: caches, reservations, doubts, whose Lease it is. Nobody
-    catches it where it would leave any of that behind: the process ends, and begins anew with what is there now.
+    Whatever is derived from the other history is worth nothing: caches, reservations, doubts, whose
+    Lease it is. Nobody catches it where it would leave any of that behind: the process ends, and
+    begins anew with what is there now.
     """
 
 
@@ -40,7 +43,9 @@ class LedgerTooLarge(VReplicaError):
 
 
 class WireError(VReplicaError):
-    """A request body that is not what kube-scheduler sends. ``status`` is the HTTP status to answer."""
+    """A request body that is not what kube-scheduler sends. ``status`` is the HTTP status to
+    answer.
+    """
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -63,7 +68,9 @@ class NotFound(AssumeError):
 
 
 class WrongType(AssumeError):
-    """Something other than an object with name and version was offered (assumecache's ErrWrongType)."""
+    """Something other than an object with name and version was offered (assumecache's
+    ErrWrongType).
+    """
 
 
 class VersionConflict(AssumeError):

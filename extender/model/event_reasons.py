@@ -1,7 +1,9 @@
-"""``EventReason``: the closed set of reasons of our events, and what each is about. ``docs/events.md`` is made of it.
+"""``EventReason``: the closed set of reasons of our events, and what each is about.
+``docs/events.md`` is made of it.
 
-A reason says what happened to which kind of object; whether that is a warning, and the action, follow from it. So tools may
-rely on the words, and no text of a tenant or server can become one (the note is where texts go).
+A reason says what happened to which kind of object; whether that is a warning, and the action,
+follow from it. So tools may rely on the words, and no text of a tenant or server can become one
+(the note is where texts go).
 """
 
 from dataclasses import dataclass
@@ -60,22 +62,29 @@ _TELL, _WARN = EventType.NORMAL, EventType.WARNING
 EVENTS: Final = MappingProxyType(
     {
         EventReason.SCHEDULED: EventKind(
-            _TELL, "Binding", (VPOD,), "vreplicas have got their place; the note says how many are where"
+            _TELL,
+            "Binding",
+            (VPOD,),
+            "vreplicas have got their place; the note says how many are where",
         ),
         EventReason.FAILED_SCHEDULING: EventKind(
             _WARN,
             "Scheduling",
             (VPOD,),
             "not all vreplicas have a place; the note says why, as the condition `Scheduled` does",
-            "nothing while the pool grows; else see `kubectl describe` of the pool: `ScalingLimited`, `Ready`",
+            "nothing while the pool grows; else see `kubectl describe` of the pool: "
+            "`ScalingLimited`, `Ready`",
         ),
         EventReason.UNAVAILABLE: EventKind(
             _WARN,
             "Serving",
             (VPOD, POOL),
-            "nobody serves some of the vreplicas that are placed: a node is lost, or a pod is terminating or not Ready for "
-            "more than 10 s; the note says how many and where; each further loss is told, and a reason that gets worse",
-            "look at the pods and nodes that the note names; `rescheduleAfterSeconds` of the pool says when the vreplicas "
+            "nobody serves some of the vreplicas that are placed: a node is lost, or a pod is "
+            "terminating or not Ready for "
+            "more than 10 s; the note says how many and where; each further loss is told, and a "
+            "reason that gets worse",
+            "look at the pods and nodes that the note names; `rescheduleAfterSeconds` of the pool "
+            "says when the vreplicas "
             "are placed elsewhere",
         ),
         EventReason.AVAILABLE: EventKind(
@@ -97,15 +106,18 @@ EVENTS: Final = MappingProxyType(
             _WARN,
             "Binding",
             (POD,),
-            "an adapter pod was not bound to the node that kube-scheduler has chosen; it tries again",
-            "look at the note when it goes on: `LedgerTooLarge`, `SlotsMismatch` and `OtherScheduler` do not pass by themselves",
+            "an adapter pod was not bound to the node that kube-scheduler has chosen; it tries "
+            "again",
+            "look at the note when it goes on: `LedgerTooLarge`, `SlotsMismatch` and "
+            "`OtherScheduler` do not pass by themselves",
         ),
         EventReason.WRITE_REFUSED: EventKind(
             _WARN,
             "Writing",
             (POD, VPOD),
             "the API server forbids a write (403); what was decided waits",
-            "compare the roles of the service's ServiceAccount with `manifests/base`, and look for admission policies and "
+            "compare the roles of the service's ServiceAccount with `manifests/base`, and look for "
+            "admission policies and "
             "webhooks of others",
         ),
         EventReason.SCALED_UP: EventKind(
@@ -125,7 +137,8 @@ EVENTS: Final = MappingProxyType(
             _TELL,
             "Scaling",
             (POOL,),
-            "somebody else has changed the StatefulSet's replicas; they are left until our own need changes",
+            "somebody else has changed the StatefulSet's replicas; they are left until our own "
+            "need changes",
             "let one of both scale it: KEDA, an HPA, a person, or the pool",
         ),
         EventReason.PODS_ABANDONED: EventKind(
@@ -140,7 +153,8 @@ EVENTS: Final = MappingProxyType(
             "Repairing",
             (POD,),
             "somebody else has written a ledger annotation; it is put right",
-            "find the writer in the audit log; install the ValidatingAdmissionPolicy `vreplica-ledger`",
+            "find the writer in the audit log; install the ValidatingAdmissionPolicy "
+            "`vreplica-ledger`",
         ),
         EventReason.LEDGER_DIFFERS: EventKind(
             _WARN,
@@ -160,7 +174,8 @@ EVENTS: Final = MappingProxyType(
             _WARN,
             "Repairing",
             (POD,),
-            "the annotation `vreplica.dev/slots` was not what the pod requests, and was written again",
+            "the annotation `vreplica.dev/slots` was not what the pod requests, and was written "
+            "again",
             "as for ForeignWrite",
         ),
         EventReason.ANNOTATION_UNREADABLE: EventKind(
@@ -174,7 +189,8 @@ EVENTS: Final = MappingProxyType(
             _WARN,
             "Repairing",
             (POD,),
-            "an adapter pod was bound by another scheduler without passing through the webhook; it is put right",
+            "an adapter pod was bound by another scheduler without passing through the webhook; it "
+            "is put right",
             "see why the webhook did not answer: its pods, its certificate, its registration",
         ),
     }
@@ -192,4 +208,6 @@ HAPPENED: Final = frozenset(
         EventReason.ANNOTATION_UNREADABLE,
     }
 )
-"""What is told once a change: another note is another event. All others tell what goes on, in words that may change with each try."""
+"""What is told once a change: another note is another event. All others tell what goes on, in words
+that may change with each try.
+"""

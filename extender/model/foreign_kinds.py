@@ -1,15 +1,18 @@
-"""Sources: which foreign kinds a pool takes its vpods from, and whose vpod an object is (DESIGN 5.6).
+"""Sources: which foreign kinds a pool takes its vpods from, and whose vpod an object is (DESIGN
+5.6).
 
-A pool declares a source by the name of a preset, or by the kind's place in the API and the paths of its fields. An
-object belongs to the first pool, by key, that declares its kind and selects both its labels and its namespace. Once it
-is placed it stays with its pool: another one that comes to select it, though its key be the first, takes nothing away; nor
-does a label that is taken off a namespace, as a VPod stays with the pool that it names. Where its own labels come to
-select no pool, it stays until it publishes nothing; where they come to select another, it goes there. After a restart the
+A pool declares a source by the name of a preset, or by the kind's place in the API and the paths of
+its fields. An object belongs to the first pool, by key, that declares its kind and selects both its
+labels and its namespace. Once it is placed it stays with its pool: another one that comes to select
+it, though its key be the first, takes nothing away; nor does a label that is taken off a namespace,
+as a VPod stays with the pool that it names. Where its own labels come to select no pool, it stays
+until it publishes nothing; where they come to select another, it goes there. After a restart the
 pool is known by the pods that placements name.
 
-Knative's presets are about fields that a scheduler writes. ConsumerGroup's ``status.replicas`` counts consumers
-that are ready: its own controller writes it, and so never we. KafkaSource's ``spec.consumers`` is 1 where absent and
-never more than ``status.maxAllowedVReplicas``, as its GetVReplicas has it.
+Knative's presets are about fields that a scheduler writes. ConsumerGroup's ``status.replicas``
+counts consumers that are ready: its own controller writes it, and so never we. KafkaSource's
+``spec.consumers`` is 1 where absent and never more than ``status.maxAllowedVReplicas``, as its
+GetVReplicas has it.
 """
 
 import re
@@ -36,7 +39,9 @@ PRESETS: Final[Mapping[str, Source]] = MappingProxyType(
             resource="consumergroups",
             kind="ConsumerGroup",
             paths=SourcePaths(
-                vreplicas=("spec", "replicas"), vreplicas_default=1, placements=("status", "placements")
+                vreplicas=("spec", "replicas"),
+                vreplicas_default=1,
+                placements=("status", "placements"),
             ),
         ),
         "knative-kafkasource": Source(
@@ -60,7 +65,15 @@ _STEP: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9_]{0,127}")
 _PLACE: Final = ("group", "version", "resource", "kind")
 _SOURCE_FIELDS: Final = frozenset({"preset", "paths", "labelSelector", "writeStatus", *_PLACE})
 _PATH_FIELDS: Final = frozenset(
-    {"vreplicas", "placements", "podName", "count", "vreplicasMax", "slotsPerVReplica", "scheduledVReplicas"}
+    {
+        "vreplicas",
+        "placements",
+        "podName",
+        "count",
+        "vreplicasMax",
+        "slotsPerVReplica",
+        "scheduledVReplicas",
+    }
 )
 
 
@@ -70,15 +83,19 @@ def source_of(vpod_key: str) -> str:
 
 
 def is_caller_kept(pool: AdapterPool | None, vpod_key: str) -> bool:
-    """Whether nobody but the vpod's caller may say that it is gone: its source is no kind that the pool declares.
+    """Whether nobody but the vpod's caller may say that it is gone: its source is no kind that the
+    pool declares.
 
-    Such a key is found in ledgers only. That nobody has asked about it since we started means nothing.
+    Such a key is found in ledgers only. That nobody has asked about it since we started means
+    nothing.
     """
     source = source_of(vpod_key)
-    return bool(source) and (pool is None or all(declared.key != source for declared in pool.sources))
+    return bool(source) and (
+        pool is None or all(declared.key != source for declared in pool.sources)
+    )
 
 
-# -- whose object it is ----------------------------------------------------------------------------------------------
+# -- whose object it is ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +108,16 @@ class Claimant:
 
 
 def owner_of(
-    claimants: Sequence[Claimant], labels: Mapping[str, str], placed_on: Iterable[str], has: str = ""
+    claimants: Sequence[Claimant],
+    labels: Mapping[str, str],
+    placed_on: Iterable[str],
+    has: str = "",
 ) -> tuple[Claimant | None, tuple[str, ...]]:
     """Who gets an object, and the keys of the other pools that select it too.
 
-    ``claimants`` by pool key; ``placed_on``: the pods that its placements name, asked for unless one pool alone selects it;
-    ``has``: the key of the pool that has it now, "" where that is not known.
+    ``claimants`` by pool key; ``placed_on``: the pods that its placements name, asked for unless
+    one pool alone selects it; ``has``: the key of the pool that has it now, "" where that is not
+    known.
     """
     labelled = [claimant for claimant in claimants if claimant.source.selector.matches(labels)]
     if not labelled:
@@ -106,10 +127,13 @@ def owner_of(
     standing = [item for item in selecting or labelled if pods and _stands_on(item.pool, pods)]
     standing.sort(key=lambda item: item.pool.key != has)
     if not selecting:
-        # On another's pods, which its labels have left: as a VPod that goes to a pool which is not for it, it is to publish
-        # that no more before it loses it (I2), and whoever refuses it writes that.
-        # Whose it is stays so also where nothing is published that we know of: a status may be on its way.
-        first = standing or (labelled if pods else [item for item in labelled if item.pool.key == has])
+        # On another's pods, which its labels have left: as a VPod that goes to a pool which is not
+        # for it, it is to publish that no more before it loses it (I2), and whoever refuses it
+        # writes that. Whose it is stays so also where nothing is published that we know of: a
+        # status may be on its way.
+        first = standing or (
+            labelled if pods else [item for item in labelled if item.pool.key == has]
+        )
         return (first[0] if first else None), ()
     winner = standing[0] if standing else selecting[0]
     others = {claimant.pool.key for claimant in selecting if claimant.pool.key != winner.pool.key}
@@ -117,20 +141,29 @@ def owner_of(
 
 
 def _former_owner(claimants: Sequence[Claimant], pods: set[str], has: str) -> Claimant | None:
-    """Whose an object stays that nobody selects by its labels any more, for as long as it publishes placements (I2)."""
-    former = [item for item in claimants if pods and (item.pool.key == has or _stands_on(item.pool, pods))]
+    """Whose an object stays that nobody selects by its labels any more, for as long as it publishes
+    placements (I2).
+    """
+    former = [
+        item for item in claimants if pods and (item.pool.key == has or _stands_on(item.pool, pods))
+    ]
     return min(former, key=lambda item: item.pool.key != has, default=None)
 
 
 def _stands_on(pool: AdapterPool, pods: Iterable[str]) -> bool:
-    return all(name.rpartition("-")[0] == pool.stateful_set and ordinal_of(name) is not None for name in pods)
+    return all(
+        name.rpartition("-")[0] == pool.stateful_set and ordinal_of(name) is not None
+        for name in pods
+    )
 
 
-# -- spec.sources ----------------------------------------------------------------------------------------------------
+# -- spec.sources ----------------------------------------------------------------------------------
 
 
 def sources_from(listed: object) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """``spec.sources`` of an AdapterPool: what can be read, and a sentence about each entry that cannot."""
+    """``spec.sources`` of an AdapterPool: what can be read, and a sentence about each entry that
+    cannot.
+    """
     if listed is None:
         return (), ()
     if not isinstance(listed, list):
@@ -155,8 +188,12 @@ def _source(item: object) -> Source:
     base = _preset(item) if item.get("preset") is not None else _place(item)
     write_status = item.get("writeStatus", True)
     if not isinstance(write_status, bool):
-        raise InvalidObject("", "writeStatus", f"must be true or false, not {safe_repr(write_status)}")
-    return replace(base, selector=selector_from(mapping(item, "labelSelector")), write_status=write_status)
+        raise InvalidObject(
+            "", "writeStatus", f"must be true or false, not {safe_repr(write_status)}"
+        )
+    return replace(
+        base, selector=selector_from(mapping(item, "labelSelector")), write_status=write_status
+    )
 
 
 def _preset(item: Json) -> Source:
@@ -164,7 +201,9 @@ def _preset(item: Json) -> Source:
     found = PRESETS.get(name) if isinstance(name, str) else None
     if found is None:
         raise InvalidObject(
-            "", "preset", f"{safe_repr(name, 80)} is not known; known are {', '.join(sorted(PRESETS))}"
+            "",
+            "preset",
+            f"{safe_repr(name, 80)} is not known; known are {', '.join(sorted(PRESETS))}",
         )
     stray = [field for field in (*_PLACE, "paths") if field in item]
     if stray:
@@ -194,9 +233,13 @@ def _place(item: Json) -> Source:
 
 def _paths(raw: object) -> SourcePaths:
     if not isinstance(raw, Mapping):
-        raise InvalidObject("", "paths", "is required: a resource needs group, version, kind and paths")
+        raise InvalidObject(
+            "", "paths", "is required: a resource needs group, version, kind and paths"
+        )
     _no_others(raw, "paths.", _PATH_FIELDS)
-    scheduled = _path(raw, "scheduledVReplicas", below_status=True) if "scheduledVReplicas" in raw else ()
+    scheduled = (
+        _path(raw, "scheduledVReplicas", below_status=True) if "scheduledVReplicas" in raw else ()
+    )
     return SourcePaths(
         vreplicas=_path(raw, "vreplicas"),
         placements=_path(raw, "placements", below_status=True),

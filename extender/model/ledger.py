@@ -1,7 +1,8 @@
 """The ledger: which vreplicas an adapter pod carries, as it stands in its placements annotation.
 
-Compact JSON with sorted keys, ``{"<ns>/<vpod>": vreplicas}``; where one vreplica weighs more than one slot the value
-is ``[vreplicas, slotsPerVReplica]``, so that a ledger adds up to slots without looking at any other object.
+Compact JSON with sorted keys, ``{"<ns>/<vpod>": vreplicas}``; where one vreplica weighs more than
+one slot the value is ``[vreplicas, slotsPerVReplica]``, so that a ledger adds up to slots without
+looking at any other object.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,9 @@ class Share(NamedTuple):
 
 @lru_cache(maxsize=SHARES_REMEMBERED)
 def share_of(vreplicas: int, weight: int = 1) -> Share:
-    """A share; equal ones are one object, mostly: a cluster has many shares and few different ones."""
+    """A share; equal ones are one object, mostly: a cluster has many shares and few
+    different ones.
+    """
     return Share(vreplicas, weight)
 
 
@@ -67,12 +70,16 @@ def encode_ledger(ledger: Ledger) -> str:
 def decode_ledger(text: str | None) -> Ledger:
     """Read an annotation's text; absent or empty is the empty ledger.
 
-    Raises LedgerUnreadable: it is a person's edit or a foreign writer's, to be reported and repaired.
+    Raises LedgerUnreadable: it is a person's edit or a foreign writer's, to be reported and
+    repaired.
     """
     if not text:
         return EMPTY_LEDGER
     # A character takes four bytes at most: hardly a text need be encoded to be measured.
-    if len(text) * 4 > LEDGER_BYTES_MAX and (size := len(text.encode("utf-8", "replace"))) > LEDGER_BYTES_MAX:
+    if (
+        len(text) * 4 > LEDGER_BYTES_MAX
+        and (size := len(text.encode("utf-8", "replace"))) > LEDGER_BYTES_MAX
+    ):
         raise LedgerUnreadable(f"{size} bytes are over the limit of {LEDGER_BYTES_MAX}")
     try:
         plain = orjson.loads(text)

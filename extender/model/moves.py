@@ -1,4 +1,6 @@
-"""``Move`` and ``MoveReason``: vreplicas that leave a pod where they could have stayed, and why (I4)."""
+"""``Move`` and ``MoveReason``: vreplicas that leave a pod where they could have stayed, and why
+(I4).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +28,9 @@ class MoveReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """``vreplicas`` of ``vpod`` (its key) from one pod to another; ``to_pod`` "" where they have no new place yet."""
+    """``vreplicas`` of ``vpod`` (its key) from one pod to another; ``to_pod`` "" where they have no
+    new place yet.
+    """
 
     vpod: str
     from_pod: str
@@ -37,19 +41,25 @@ class Move:
     def sentence(self, verb: str = "moved") -> str:
         """For people: in events, conditions and logs."""
         to = f" to {self.to_pod}" if self.to_pod else ""
-        return f"{counted(self.vreplicas, 'vreplica')} {verb} from {self.from_pod}{to} ({self.reason})"
+        return (
+            f"{counted(self.vreplicas, 'vreplica')} {verb} from {self.from_pod}{to} ({self.reason})"
+        )
 
 
 def moves_made(
     moves: Iterable[Move], before: Mapping[str, int], after: Mapping[str, int], *, wanted: int
 ) -> Iterator[Move]:
-    """What of one vpod's decided ``moves`` happens as its placements ``before`` (pod name -> vreplicas) become ``after``.
+    """What of one vpod's decided ``moves`` happens as its placements ``before`` (pod name ->
+    vreplicas) become ``after``.
 
-    A part may not be covered yet, and follows later; a part may have been told before. First those that leave one pod and come
-    to the other, then those that only leave, as far as not fewer are ``wanted``: what nobody wants any more is not moved.
+    A part may not be covered yet, and follows later; a part may have been told before. First those
+    that leave one pod and come to the other, then those that only leave, as far as not fewer are
+    ``wanted``: what nobody wants any more is not moved.
     """
     left = {name: count - after.get(name, 0) for name, count in before.items()}
-    lost = sum(count for count in left.values() if count > 0) - max(0, sum(before.values()) - wanted)
+    lost = sum(count for count in left.values() if count > 0) - max(
+        0, sum(before.values()) - wanted
+    )
     came = {name: count - before.get(name, 0) for name, count in after.items()}
     rest: list[Move] = []
     for move in moves:

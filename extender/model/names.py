@@ -11,7 +11,9 @@ CONFIG_KIND: Final = "VReplicaSchedulerConfiguration"
 SCHEDULER_NAME: Final = "vreplica-scheduler"
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 SCHEDULER_NAMES: Final = frozenset({SCHEDULER_NAME, DEFAULT_SCHEDULER_NAME})
-"""Whose pods are bound here unless configured otherwise: our own profile's and, for a Policy file, the default one's."""
+"""Whose pods are bound here unless configured otherwise: our own profile's and, for a Policy file,
+the default one's.
+"""
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 COMPONENT: Final = "vreplica-scheduler"
 """reportingController of our events, and the fieldManager of our writes."""

@@ -1,15 +1,18 @@
-"""``NodeFit``: on which nodes the pods of one template could stand: its tolerations, nodeSelector and required node affinity.
+"""``NodeFit``: on which nodes the pods of one template could stand: its tolerations, nodeSelector
+and required node affinity.
 
-A zone whose nodes all refuse a pool's pods is no place of that pool. As PodTopologySpread with ``nodeTaintsPolicy`` and
-``nodeAffinityPolicy`` Honor, and by the rules of component-helpers:
+A zone whose nodes all refuse a pool's pods is no place of that pool. As PodTopologySpread with
+``nodeTaintsPolicy`` and ``nodeAffinityPolicy`` Honor, and by the rules of component-helpers:
 
-- every taint of effect NoSchedule or NoExecute must be tolerated. But not those by which Kubernetes says how a node is at
-  the moment (not ready, cordoned, under pressure): they come and go, and are what ``Node.takes_work`` is about;
+- every taint of effect NoSchedule or NoExecute must be tolerated. But not those by which Kubernetes
+  says how a node is at the moment (not ready, cordoned, under pressure): they come and go, and are
+  what ``Node.takes_work`` is about;
 - every label of nodeSelector must be there;
-- of required node affinity one term must match: terms are ORed, the requirements of one term ANDed. A term that is empty,
-  or that cannot be read, matches nothing.
+- of required node affinity one term must match: terms are ORed, the requirements of one term ANDed.
+  A term that is empty, or that cannot be read, matches nothing.
 
-What other plugins of kube-scheduler ask (resources, volumes, other pods) depends on the moment and does not count here.
+What other plugins of kube-scheduler ask (resources, volumes, other pods) depends on the moment and
+does not count here.
 """
 
 import re
@@ -83,10 +86,16 @@ class NodeRequirement:
     is_field: bool = False
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node of that name, with these labels, meets it; False where it cannot be read."""
+        """Whether a node of that name, with these labels, meets it; False where it cannot
+        be read.
+        """
         if not self.is_field:
             return self._matches(labels.get(self.key))
-        known = self.key == "metadata.name" and self.operator in {"In", "NotIn"} and len(self.values) == 1
+        known = (
+            self.key == "metadata.name"
+            and self.operator in {"In", "NotIn"}
+            and len(self.values) == 1
+        )
         return known and self._matches(name)
 
     def _matches(self, value: str | None) -> bool:
@@ -115,12 +124,16 @@ class NodeFit:
     terms: tuple[tuple[NodeRequirement, ...], ...] | None = None
 
     def tolerates_cordon(self) -> bool:
-        """Whether a pod of the template may be put on a cordoned node (kube-scheduler's NodeUnschedulable)."""
+        """Whether a pod of the template may be put on a cordoned node (kube-scheduler's
+        NodeUnschedulable).
+        """
         cordon = Taint(UNSCHEDULABLE_TAINT, "", "NoSchedule")
         return any(one.tolerates(cordon) for one in self.tolerations)
 
     def fits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
-        """Whether a pod of the template could stand on a node of that name, with these labels and taints."""
+        """Whether a pod of the template could stand on a node of that name, with these labels and
+        taints.
+        """
         return (
             all(any(one.tolerates(taint) for one in self.tolerations) for taint in taints)
             and all(labels.get(key) == value for key, value in self.selector)
@@ -133,7 +146,9 @@ def _matches(term: tuple[NodeRequirement, ...], name: str, labels: Mapping[str, 
 
 
 def _compares(operator: str, value: str, bound: str) -> bool:
-    """Whether ``value`` is greater, or less, than ``bound``; False where one of them is no int64."""
+    """Whether ``value`` is greater, or less, than ``bound``; False where one of them is no
+    int64.
+    """
     left, right = _integer(value), _integer(bound)
     if left is None or right is None:
         return False

@@ -1,7 +1,8 @@
-"""The few fields we keep of each API object, frozen. ``decode`` makes them from JSON; nothing else does.
+"""The few fields we keep of each API object, frozen. ``decode`` makes them from JSON; nothing else
+does.
 
-Keys are plain strings ``namespace/name``: they are what ledgers, logs and users say, and cheap to hash.
-All counts are vreplicas, slots or pods, as each field says.
+Keys are plain strings ``namespace/name``: they are what ledgers, logs and users say, and cheap to
+hash. All counts are vreplicas, slots or pods, as each field says.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,9 @@ from extender.model.ledger import EMPTY_LEDGER, Ledger
 from extender.model.node_fit import NodeFit, Taint
 
 ORDINAL_MAX: Final = 100_000
-"""Ordinals are bits of an int in the state: one beyond this would make every decision, of all pools, slow."""
+"""Ordinals are bits of an int in the state: one beyond this would make every decision, of all
+pools, slow.
+"""
 NAMES_REMEMBERED: Final = 1 << 16
 """Names of pods whose ordinals are kept at hand: every decision asks for those of its pods."""
 NO_PLACEMENTS: Final[Mapping[str, int]] = MappingProxyType({})
@@ -64,7 +67,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VPod:
-    """A tenant's object that asks for ``vreplicas``, each ``weight`` slots, in the pool named ``pool``.
+    """A tenant's object that asks for ``vreplicas``, each ``weight`` slots, in the pool named
+    ``pool``.
 
     ``placements`` (pod name to vreplicas, sorted by ordinal) is what its status publishes.
     """
@@ -108,7 +112,9 @@ class AdapterPod:
     owner: str = ""
     """Name of the StatefulSet that controls it, "" if none."""
     owner_uid: str = ""
-    """Its UID: a name may be anybody's. "" where there is no API server to have given it one (files)."""
+    """Its UID: a name may be anybody's. "" where there is no API server to have given it one
+    (files).
+    """
     ordinal: int | None
     node: str = ""
     scheduler_name: str = ""
@@ -124,11 +130,14 @@ class AdapterPod:
     has_annotations: bool = True
     """Whether metadata.annotations exists: a JSON patch cannot add to a map that does not."""
     assumed: bool = False
-    """Assumed on ``node`` by a bind that is not confirmed yet; never set on what the API server sent."""
+    """Assumed on ``node`` by a bind that is not confirmed yet; never set on what the API server
+    sent.
+    """
     unschedulable: bool = False
     """Annotated as taking no new work (ours or Knative's annotation)."""
     no_bools: tuple[str, ...] = ()
-    """What is wrong with annotations that should say so, a clause each: such a text drains nothing."""
+    """What is wrong with annotations that should say so, a clause each: such a text drains nothing.
+    """
     deleting: bool = False
     finished: bool = False
     """Phase Succeeded or Failed."""
@@ -137,7 +146,9 @@ class AdapterPod:
     """lastTransitionTime of the Ready condition, RFC 3339, "" if unknown."""
     priority: int = 0
     refusal: str = ""
-    """Why kube-scheduler has found no node, quoted and shortened; "" where it has not said so. No decision looks at it."""
+    """Why kube-scheduler has found no node, quoted and shortened; "" where it has not said so. No
+    decision looks at it.
+    """
 
     @property
     def key(self) -> str:
@@ -145,14 +156,18 @@ class AdapterPod:
         return f"{self.namespace}/{self.name}"
 
     def is_controlled_by(self, stateful_set: "StatefulSet") -> bool:
-        """Whether it is a pod of that very StatefulSet: by UID, and by name only where one of both has none."""
+        """Whether it is a pod of that very StatefulSet: by UID, and by name only where one of both
+        has none.
+        """
         if self.owner_uid and stateful_set.uid:
             return self.owner_uid == stateful_set.uid
         return self.owner == stateful_set.name
 
     @property
     def own_slots(self) -> int | None:
-        """Slots that it says it has, at most what it requests of its node (which nobody can change); None where it says nothing."""
+        """Slots that it says it has, at most what it requests of its node (which nobody can
+        change); None where it says nothing.
+        """
         if not self.slots_request:
             return self.slots
         return self.slots_request if self.slots is None else min(self.slots, self.slots_request)
@@ -174,9 +189,13 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """All of them: any may be asked for by a StatefulSet that comes later. Some 3 KiB a node."""
     taints: tuple[Taint, ...] = ()
-    """Those that say whom the node is for; how it is at the moment is in ``cordoned`` and ``ready``."""
+    """Those that say whom the node is for; how it is at the moment is in ``cordoned`` and
+    ``ready``.
+    """
     allocatable: tuple[tuple[str, str], ...] = ()
-    """Resource and quantity, by name. No decision looks at it: that it has changed is a reason to look again."""
+    """Resource and quantity, by name. No decision looks at it: that it has changed is a reason to
+    look again.
+    """
 
     @property
     def key(self) -> str:
@@ -263,7 +282,9 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePaths:
-    """Where an object of a foreign kind has what a vpod has. Empty paths: the kind has no such field."""
+    """Where an object of a foreign kind has what a vpod has. Empty paths: the kind has no such
+    field.
+    """
 
     vreplicas: Path
     placements: Path
@@ -303,7 +324,9 @@ class Source:
 
 
 RESCHEDULE_AFTER_S: Final = 300
-"""Seconds; what kube-controller-manager waits before it evicts the pods of an unreachable node, too."""
+"""Seconds; what kube-controller-manager waits before it evicts the pods of an unreachable node,
+too.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +357,9 @@ class AdapterPool:
     profile: str = "default"
     sources: tuple[Source, ...] = ()
     source_problems: tuple[str, ...] = ()
-    """Entries of spec.sources that cannot be read, one sentence each: the rest of the pool does not suffer from them."""
+    """Entries of spec.sources that cannot be read, one sentence each: the rest of the pool does not
+    suffer from them.
+    """
     deleting: bool = False
 
     @property
@@ -344,7 +369,9 @@ class AdapterPool:
 
     @property
     def moves_to_shrink(self) -> bool:
-        """Whether vreplicas are moved so that fewer pods are enough; else a pod that is to go waits until it is empty."""
+        """Whether vreplicas are moved so that fewer pods are enough; else a pod that is to go waits
+        until it is empty.
+        """
         return self.moves_per_period > 0 and not self.move_dry_run
 
     @property

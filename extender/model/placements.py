@@ -1,7 +1,8 @@
-"""Placements as callers and statuses have them: a list of (pod, vreplicas), in any order, pods perhaps named twice.
+"""Placements as callers and statuses have them: a list of (pod, vreplicas), in any order, pods
+perhaps named twice.
 
-The functions are those of Knative's scheduler package, ``GetTotalVReplicas``, ``GetPlacementForPod`` and ``GetPodCount``, for
-the Python API (DESIGN 5.6).
+The functions are those of Knative's scheduler package, ``GetTotalVReplicas``,
+``GetPlacementForPod`` and ``GetPodCount``, for the Python API (DESIGN 5.6).
 """
 
 from collections.abc import Iterable
@@ -20,9 +21,13 @@ def get_total_vreplicas(placements: Iterable[Placement] | None) -> int:
     return sum(placement.vreplicas for placement in placements or ())
 
 
-def get_placement_for_pod(placements: Iterable[Placement] | None, pod_name: str) -> Placement | None:
+def get_placement_for_pod(
+    placements: Iterable[Placement] | None, pod_name: str
+) -> Placement | None:
     """The first placement on that pod, None if there is none."""
-    return next((placement for placement in placements or () if placement.pod_name == pod_name), None)
+    return next(
+        (placement for placement in placements or () if placement.pod_name == pod_name), None
+    )
 
 
 def get_pod_count(placements: Iterable[Placement] | None) -> int:

@@ -1,8 +1,9 @@
-"""``quantity``: Kubernetes resource quantities that are whole numbers, as extended resources must be.
+"""``quantity``: Kubernetes resource quantities that are whole numbers, as extended resources must
+be.
 
-The API server stores them in canonical form, of the three families that there are: 2500 as it is and 1000 as "1k", 1024 as
-"1Ki" if it was written so, 1000 as "1e3" if it was written so. A device plugin, a person's patch or a pod template may
-write any of them.
+The API server stores them in canonical form, of the three families that there are: 2500 as it is
+and 1000 as "1k", 1024 as "1Ki" if it was written so, 1000 as "1e3" if it was written so. A device
+plugin, a person's patch or a pod template may write any of them.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Reading JSON objects field by field: what ``decode`` and the sources have in common.
 
-The readers are lenient (a field that is absent or of another type reads as empty); the checks beside them are strict
-and raise InvalidObject, which names the object, the field and what is wrong.
+The readers are lenient (a field that is absent or of another type reads as empty); the checks
+beside them are strict and raise InvalidObject, which names the object, the field and what is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,17 @@ from extender.model.safe_repr import safe_repr
 
 Json = Mapping[str, object]
 _PLAIN: Final = (dict, MappingProxyType)
-"""What JSON decodes to, and what we make of it: asked for first, as an abstract class answers many times as slowly."""
+"""What JSON decodes to, and what we make of it: asked for first, as an abstract class answers many
+times as slowly.
+"""
 EMPTY: Final[Json] = MappingProxyType({})
 COUNT_MAX: Final = 2**31 - 1
 DEPTH_MAX: Final = 100
 """Levels of nesting in a file; an object of the API has some twenty."""
 CONTAINERS_MAX: Final = 20_000
-"""Objects and lists of a document, and one more for each ``BYTES_PER_CONTAINER`` of it: a node has one in 80 bytes."""
+"""Objects and lists of a document, and one more for each ``BYTES_PER_CONTAINER`` of it: a node has
+one in 80 bytes.
+"""
 BYTES_PER_CONTAINER: Final = 64
 SEPARATORS_MAX: Final = 30_000
 """Commas, likewise; a request about nodes has up to 20,000 names of a few letters."""
@@ -31,10 +35,11 @@ TEXT_CHARS_MAX: Final = 253
 
 
 def structure_problem(text: bytes) -> str:
-    """Why JSON is not to be decoded, "" if it may be: an object of a few bytes takes 200 once it is decoded.
+    """Why JSON is not to be decoded, "" if it may be: an object of a few bytes takes 200 once it is
+    decoded.
 
-    So a limit for bytes alone bounds no memory. Braces and commas in strings are counted, too: a document of the API has
-    few of them.
+    So a limit for bytes alone bounds no memory. Braces and commas in strings are counted, too: a
+    document of the API has few of them.
     """
     containers_max = CONTAINERS_MAX + len(text) // BYTES_PER_CONTAINER
     separators_max = SEPARATORS_MAX + len(text) // BYTES_PER_SEPARATOR
@@ -94,7 +99,8 @@ def text(obj: Json, *path: str) -> str:
     """The string at ``path``, or ""."""
     value: object = obj
     for step in path:
-        # As value_at does, which is asked for what is no plain JSON: this is called for every field of every event.
+        # As value_at does, which is asked for what is no plain JSON: this is called for every field
+        # of every event.
         if type(value) is not dict:
             value = value_at(obj, path)
             break
@@ -108,7 +114,9 @@ def mappings(obj: Json, *path: str) -> list[Json]:
 
 
 def texts(obj: Json, *path: str) -> tuple[str, ...]:
-    """The items of the list at ``path`` as texts; what is none, as a number out of a file, reads as it is written."""
+    """The items of the list at ``path`` as texts; what is none, as a number out of a file, reads as
+    it is written.
+    """
     return tuple(
         value if isinstance(value, str) else safe_repr(value, TEXT_CHARS_MAX)
         for value in sequence(obj, *path)
@@ -135,26 +143,38 @@ def selector_from(raw: Json) -> LabelSelector:
     )
 
 
-def count(value: object, subject: str, field: str, *, default: int | None = None, minimum: int = 0) -> int:
-    """A count, int32. Raises InvalidObject; None is the default, and an error where there is none."""
+def count(
+    value: object, subject: str, field: str, *, default: int | None = None, minimum: int = 0
+) -> int:
+    """A count, int32. Raises InvalidObject; None is the default, and an error where there
+    is none.
+    """
     if value is None and default is not None:
         return default
     if value is None:
         raise InvalidObject(subject, field, "is required")
     if type(value) is not int or not minimum <= value <= COUNT_MAX:
         raise InvalidObject(
-            subject, field, f"must be an integer from {minimum} to {COUNT_MAX}, not {safe_repr(value)}"
+            subject,
+            field,
+            f"must be an integer from {minimum} to {COUNT_MAX}, not {safe_repr(value)}",
         )
     return value
 
 
 def placements_from(
-    listed: object, subject: str, field: str, *, pod_name: str = "podName", vreplicas: str = "vreplicas"
+    listed: object,
+    subject: str,
+    field: str,
+    *,
+    pod_name: str = "podName",
+    vreplicas: str = "vreplicas",
 ) -> Mapping[str, int]:
-    """Published placements: pod name -> vreplicas, by ordinal, entries of 0 with them; double ones of a pod are summed.
+    """Published placements: pod name -> vreplicas, by ordinal, entries of 0 with them; double ones
+    of a pod are summed.
 
-    ``pod_name``, ``vreplicas``: the keys in one entry of the list. Raises InvalidObject: an entry that is not
-    understood must not read as vreplicas without a place, or they would move.
+    ``pod_name``, ``vreplicas``: the keys in one entry of the list. Raises InvalidObject: an entry
+    that is not understood must not read as vreplicas without a place, or they would move.
     """
     if listed is not None and not isinstance(listed, list):
         raise InvalidObject(subject, field, "must be a list")
@@ -168,15 +188,18 @@ def placements_from(
         if not isinstance(pod, str) or not pod:
             raise InvalidObject(subject, f"{field}[{index}].{pod_name}", "is required")
         placements[pod] = placements.get(pod, 0) + amount
-    return MappingProxyType({name: placements[name] for name in sorted(placements, key=placement_order)})
+    return MappingProxyType(
+        {name: placements[name] for name in sorted(placements, key=placement_order)}
+    )
 
 
 def refuse_strange(document: object, subject: str) -> None:
-    """Refuse what a file can say and no configuration or manifest has. Raises InvalidObject with the place.
+    """Refuse what a file can say and no configuration or manifest has. Raises InvalidObject with
+    the place.
 
-    Keys that are no texts, half of a surrogate pair, a number of more than 64 bits, more than ``DEPTH_MAX`` levels: they
-    break sorting, printing and writing, so nothing that reads the document has to think of them. A value that aliases
-    repeat is looked at once.
+    Keys that are no texts, half of a surrogate pair, a number of more than 64 bits, more than
+    ``DEPTH_MAX`` levels: they break sorting, printing and writing, so nothing that reads the
+    document has to think of them. A value that aliases repeat is looked at once.
     """
     pending: list[tuple[str, object, int]] = [("", document, 0)]
     seen: set[int] = set()
@@ -193,7 +216,9 @@ def refuse_strange(document: object, subject: str) -> None:
             if isinstance(value, list):
                 pending.append((f"{place}[{key}]", inner, depth + 1))
             elif not isinstance(key, str) or _strange(key, depth):
-                raise InvalidObject(subject, place, f"{safe_repr(key)} as a key: must be a string, in quotes")
+                raise InvalidObject(
+                    subject, place, f"{safe_repr(key)} as a key: must be a string, in quotes"
+                )
             else:
                 pending.append((f"{place}.{key}" if place else key, inner, depth + 1))
 

@@ -1,6 +1,8 @@
-"""``ConflictReason``: the closed set of reasons shared by replies, events, metrics and explanations.
+"""``ConflictReason``: the closed set of reasons shared by replies, events, metrics and
+explanations.
 
-kube-scheduler aggregates reasons by their text in FailedScheduling events, so each is one short constant string.
+kube-scheduler aggregates reasons by their text in FailedScheduling events, so each is one short
+constant string.
 """
 
 from enum import StrEnum
@@ -17,7 +19,9 @@ class ConflictReason(StrEnum):
     NODE_SLOTS_EXCEEDED = "NodeSlotsExceeded"
     NODE_UNKNOWN = "NodeUnknown"
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
-    """Cordoned, and the pod does not tolerate it: kube-scheduler filters that, and bind looks again."""
+    """Cordoned, and the pod does not tolerate it: kube-scheduler filters that, and bind looks
+    again.
+    """
     ZONE_SKEW_EXCEEDED = "ZoneSkewExceeded"
     LEDGER_TOO_LARGE = "LedgerTooLarge"
     LEDGER_UNREADABLE = "LedgerUnreadable"
@@ -25,7 +29,9 @@ class ConflictReason(StrEnum):
     POD_CHANGED = "PodChanged"
     POD_ALREADY_BOUND = "PodAlreadyBound"
     CATCHING_UP = "CatchingUp"
-    """This replica has not seen yet what the ordinal's last pod held, and must not bind the next one without."""
+    """This replica has not seen yet what the ordinal's last pod held, and must not bind the next
+    one without.
+    """
     OTHER_SCHEDULER = "OtherScheduler"
     """The pod is another scheduler's (spec.schedulerName): not for whoever asks here to bind."""
     INSUFFICIENT_SLOTS = "InsufficientSlots"
@@ -34,17 +40,25 @@ class ConflictReason(StrEnum):
     TENANT_NOT_ALLOWED = "TenantNotAllowed"
     """The pool's namespaceSelector does not select the vpod's namespace."""
     PLUGIN_FAILED = "PluginFailed"
-    """A third party's plugin of the pool's profile raised, or gave no answer, when asked about the vpod."""
+    """A third party's plugin of the pool's profile raised, or gave no answer, when asked about the
+    vpod.
+    """
     POD_UNSCHEDULABLE = "PodUnschedulable"
-    """The adapter pod takes no new vreplicas: it is not there, not bound, going, marked, or being emptied."""
+    """The adapter pod takes no new vreplicas: it is not there, not bound, going, marked, or being
+    emptied.
+    """
     NODE_UNFIT = "NodeUnfit"
-    """The pod's nodeSelector, affinity or tolerations keep it from the node: kube-scheduler's own filters say that."""
+    """The pod's nodeSelector, affinity or tolerations keep it from the node: kube-scheduler's own
+    filters say that.
+    """
     NODE_NOT_READY = "NodeNotReady"
     """The adapter pod's node is not Ready or unreachable."""
     POLICY_REFUSED = "PolicyRefused"
     """A filter of the pool's profile lets the adapter pod have no more of the vpod."""
     WRITE_REFUSED = "WriteRefused"
-    """The API server forbids what was decided (403): a role, an admission policy, another's webhook."""
+    """The API server forbids what was decided (403): a role, an admission policy, another's
+    webhook.
+    """
 
 
 UNRESOLVABLE = frozenset(

@@ -1,4 +1,6 @@
-"""Resource versions: which of two objects is the newer one. Since Kubernetes 1.35 they are integers that may be compared."""
+"""Resource versions: which of two objects is the newer one. Since Kubernetes 1.35 they are integers
+that may be compared.
+"""
 
 from typing import Final
 

@@ -1,12 +1,14 @@
-"""``PlacementTranslator``: objects of foreign kinds to vpods, and decisions back to their statuses (InTreeToCSITranslator).
+"""``PlacementTranslator``: objects of foreign kinds to vpods, and decisions back to their statuses
+(InTreeToCSITranslator).
 
 ::
 
     ConsumerGroup, KafkaSource, ...  --to_vpod-->  VPod  --decision-->  status_of  --merge patch-->  their status
 
-Everything between the two ends knows vpods only. A status is written in the object's own shape, and only the fields
-that are ours: the list of placements, and the count of placed vreplicas where the source names a field for it. Its
-conditions, its observedGeneration and everything else belong to the object's own controller.
+Everything between the two ends knows vpods only. A status is written in the object's own shape, and
+only the fields that are ours: the list of placements, and the count of placed vreplicas where the
+source names a field for it. Its conditions, its observedGeneration and everything else belong to
+the object's own controller.
 """
 
 from collections.abc import Mapping
@@ -28,8 +30,8 @@ class PlacementTranslator:
     def to_vpod(self, obj: Json, pool: str = "") -> VPod:
         """The vpod that an object is, in the pool of that key. Raises InvalidObject.
 
-        Its generation counts as observed, and it has a Scheduled condition as a VPod would: all that a foreign kind
-        has for either is its placements.
+        Its generation counts as observed, and it has a Scheduled condition as a VPod would: all
+        that a foreign kind has for either is its placements.
         """
         paths, metadata = self.source.paths, mapping(obj, "metadata")
         namespace, name = text(metadata, "namespace"), text(metadata, "name")
@@ -72,9 +74,11 @@ class PlacementTranslator:
         )
 
     def status_of(self, vpod: VPod, placements: Mapping[str, int]) -> dict[str, object] | None:
-        """The merge patch that publishes ``placements`` (pod name -> vreplicas); None where the object says so already.
+        """The merge patch that publishes ``placements`` (pod name -> vreplicas); None where the
+        object says so already.
 
-        UID and version of ``vpod`` are preconditions: an object that has changed since makes it a Conflict.
+        UID and version of ``vpod`` are preconditions: an object that has changed since makes it a
+        Conflict.
         """
         paths, placed = self.source.paths, sum(placements.values())
         if dict(vpod.placements) == dict(placements) and vpod.scheduled_vreplicas == placed:

@@ -1,7 +1,7 @@
 """``NOT_YAML``: what PyYAML raises for a text that it cannot read.
 
-Besides its own errors: the constructors of values with a tag, ``!!int`` of nothing or ``!!timestamp x``, raise whatever their
-conversion does; a value that is nested too deep ends in RecursionError.
+Besides its own errors: the constructors of values with a tag, ``!!int`` of nothing or ``!!timestamp
+x``, raise whatever their conversion does; a value that is nested too deep ends in RecursionError.
 """
 
 from typing import Final

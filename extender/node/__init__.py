@@ -1,1 +1,3 @@
-"""What kube-scheduler is answered about nodes, and what a bind writes on the pod. Pure; knows ``engine``."""
+"""What kube-scheduler is answered about nodes, and what a bind writes on the pod. Pure; knows
+``engine``.
+"""

@@ -1,13 +1,16 @@
-"""What an adapter pod carries when it is bound: the ordinal's standing placements, and pending vreplicas on top.
+"""What an adapter pod carries when it is bound: the ordinal's standing placements, and pending
+vreplicas on top.
 
-*Standing* is what vpods already have on this ordinal: what the ordinal's previous incarnation was last seen to carry, and
-their published placements there (our view of the statuses may lag behind its ledger; I2).
-*Planned* is what vpods that are not fully placed would get if every pending pod of the pool were already there: the
-same round robin as placing, over the pods still to come, so the pods of a growing pool share the load as they bind.
+*Standing* is what vpods already have on this ordinal: what the ordinal's previous incarnation was
+last seen to carry, and their published placements there (our view of the statuses may lag behind
+its ledger; I2). *Planned* is what vpods that are not fully placed would get if every pending pod of
+the pool were already there: the same round robin as placing, over the pods still to come, so the
+pods of a growing pool share the load as they bind.
 
-A profile with plugins looks at zones and nodes, and the pods still to come have none: for it the plan is only an estimate, by
-which prioritize chooses the node (``plans_at_bind``). Its pods are bound with what stands there alone, and the placer gives them
-the rest, by the profile, as soon as the watch shows them bound.
+A profile with plugins looks at zones and nodes, and the pods still to come have none: for it the
+plan is only an estimate, by which prioritize chooses the node (``plans_at_bind``). Its pods are
+bound with what stands there alone, and the placer gives them the rest, by the profile, as soon as
+the watch shows them bound.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +27,9 @@ from extender.model.objects import AdapterPod, VPod
 
 @dataclass(frozen=True, slots=True)
 class BindLedger:
-    """The ledger that a pod gets when it is bound. ``planned``: the part that was pending, vpod key -> vreplicas."""
+    """The ledger that a pod gets when it is bound. ``planned``: the part that was pending, vpod key
+    -> vreplicas.
+    """
 
     ledger: Ledger
     planned: dict[str, int]
@@ -41,8 +46,9 @@ def carry_of(
 ) -> BindLedger:
     """What ``pod`` shall carry, within ``slots``; ``with_planned``: also what is pending.
 
-    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its namespace. ``placements_from_former_pool``: what vpods of
-    other pools publish there: they have come from this one, and their status is not written anew yet.
+    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its
+    namespace. ``placements_from_former_pool``: what vpods of other pools publish there: they have
+    come from this one, and their status is not written anew yet.
     """
     ledger = ledger_of_ordinal(pool, pod.name, slots, placements_from_former_pool)
     planned: dict[str, int] = {}
@@ -54,15 +60,18 @@ def carry_of(
             if share.slots <= free and (there is None or there.weight == share.weight):
                 free -= share.slots
                 planned[key] = count
-                ledger[key] = Share(count + (there.vreplicas if there is not None else 0), share.weight)
+                ledger[key] = Share(
+                    count + (there.vreplicas if there is not None else 0), share.weight
+                )
     return BindLedger(ledger, planned)
 
 
 def plans_at_bind(profile: Profile) -> bool:
-    """Whether the write that binds a pod may give it pending vreplicas: where they are placed by round robin.
+    """Whether the write that binds a pod may give it pending vreplicas: where they are placed by
+    round robin.
 
-    Not where plugins choose among pods, Knative 1.16's filling up among them; nor where what is on a pod that takes no work
-    yet is dropped, which would undo it before the watch shows the bind.
+    Not where plugins choose among pods, Knative 1.16's filling up among them; nor where what is on
+    a pod that takes no work yet is dropped, which would undo it before the watch shows the bind.
     """
     rules = profile.rules
     return not profile.has_plugins and rules.round_robin and rules.keep_on_unavailable
@@ -76,9 +85,10 @@ def ledger_of_ordinal(
 ) -> dict[str, Share]:
     """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1).
 
-    What its last pod held comes back as it was, weights included, also where the pod was given up and where we know of no status
-    that publishes it: our view of the vpods may be behind. So it comes before what is published and was not held: a status that no
-    ledger covers is one that has changed since (I2). What is too much, or weighs something else by now, is put right at once.
+    What its last pod held comes back as it was, weights included, also where the pod was given up
+    and where we know of no status that publishes it: our view of the vpods may be behind. So it
+    comes before what is published and was not held: a status that no ledger covers is one that has
+    changed since (I2). What is too much, or weighs something else by now, is put right at once.
     """
     state = pool.pods.get(pod_name)
     if state is None:
@@ -99,16 +109,20 @@ def ledger_of(
     slots: int,
     placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
 ) -> Ledger:
-    """What a bound pod's ledger has to go on from: itself, or, where none can be read, what stands on its ordinal.
+    """What a bound pod's ledger has to go on from: itself, or, where none can be read, what stands
+    on its ordinal.
 
-    So whoever writes it first, after another scheduler has bound the pod or a person has spoilt it, covers all at once (I2).
+    So whoever writes it first, after another scheduler has bound the pod or a person has spoilt it,
+    covers all at once (I2).
     """
     if pod.ledger_text is not None and not pod.ledger_error:
         return pod.ledger
     return ledger_of_ordinal(pool, pod.name, slots, placements_from_former_pool)
 
 
-def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]) -> dict[str, int]:
+def _planned(
+    pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]
+) -> dict[str, int]:
     """Vpod key -> vreplicas that would come to ``ordinal`` if all pending pods were there."""
     if not pool.unplaced:
         return {}
@@ -121,8 +135,12 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
         if not allows(vpod):
             continue
         missing = max(0, vpod.vreplicas - pool.placed_vreplicas(key) - returning.get(key, 0))
-        own = pool.ordinals_of({name: claim.placed.vreplicas for name, claim in pool.claims_of(key).items()})
-        added, _ = round_robin(ledgers.open_to(room, key), own, free.__getitem__, missing, vpod.weight)
+        own = pool.ordinals_of(
+            {name: claim.placed.vreplicas for name, claim in pool.claims_of(key).items()}
+        )
+        added, _ = round_robin(
+            ledgers.open_to(room, key), own, free.__getitem__, missing, vpod.weight
+        )
         ledgers.give(key, added)
         for there, count in added.items():
             free[there] -= count * vpod.weight
@@ -138,7 +156,8 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
 def _to_come(
     pool: PoolState, ordinal: int, slots: int, ledgers: LedgerRoom
 ) -> tuple[dict[int, int], dict[str, int]]:
-    """Free slots of ``ordinal``, which has ``slots``, and of all pending pods; and what comes back with them, by vpod key.
+    """Free slots of ``ordinal``, which has ``slots``, and of all pending pods; and what comes back
+    with them, by vpod key.
 
     That is written into ``ledgers``.
     """
@@ -156,7 +175,9 @@ def _to_come(
             # Every pod by its own size: they must agree on who takes what, whichever of them asks.
             for key in back:
                 ledgers.give(key, (there,))
-            free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)
+            free[there] = (
+                (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)
+            )
     return free, returning
 
 
@@ -166,7 +187,9 @@ def _open(pool: PoolState, state: PodClaims) -> bool:
 
 
 def _returning(pool: PoolState, state: PodClaims) -> dict[str, Share]:
-    """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was seen to carry it."""
+    """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was
+    seen to carry it.
+    """
     back: dict[str, Share] = {}
     if state.name in pool.abandoned:
         return back  # given up (rescheduleAfterSeconds): it is placed elsewhere
@@ -179,11 +202,13 @@ def _returning(pool: PoolState, state: PodClaims) -> dict[str, Share]:
 
 
 def within_slots(slots: int, *sources: Mapping[str, Share]) -> dict[str, Share]:
-    """The shares of all sources (vpod key -> share), cut so that they never take more than ``slots`` together (I1).
+    """The shares of all sources (vpod key -> share), cut so that they never take more than
+    ``slots`` together (I1).
 
-    A vpod in several sources gets the largest of its shares. Where the slots do not suffice, earlier sources come first and
-    in each of them the vpods in the order of their keys, so that every replica cuts the same; a share may be cut to
-    part of its vreplicas. A vpod that has several weights gets that of the first source.
+    A vpod in several sources gets the largest of its shares. Where the slots do not suffice,
+    earlier sources come first and in each of them the vpods in the order of their keys, so that
+    every replica cuts the same; a share may be cut to part of its vreplicas. A vpod that has
+    several weights gets that of the first source.
     """
     free = slots
     ledger: dict[str, Share] = {}

@@ -1,13 +1,16 @@
-"""``Candidates``: the nodes that a request of kube-scheduler asks about, and ``CandidateLists``: the ones it asked about lately.
+"""``Candidates``: the nodes that a request of kube-scheduler asks about, and ``CandidateLists``:
+the ones it asked about lately.
 
-The list of names is nearly all of a request. Its nodes are mostly the same ones as a moment ago, all that there are, but in
-another order: kube-scheduler's workers collect them side by side. So the list is cut out of a request and read by itself, and
-known again by its ``Mark``, which does not depend on the order: no name is looked up, and none is kept. (Thousands of look-ups
-at random cost little where nothing else runs, and milliseconds where another process has had the caches in between.)
-Prioritize asks about what filter has passed just as we sent it: its list is the very same text, and is not read at all.
+The list of names is nearly all of a request. Its nodes are mostly the same ones as a moment ago,
+all that there are, but in another order: kube-scheduler's workers collect them side by side. So the
+list is cut out of a request and read by itself, and known again by its ``Mark``, which does not
+depend on the order: no name is looked up, and none is kept. (Thousands of look-ups at random cost
+little where nothing else runs, and milliseconds where another process has had the caches in
+between.) Prioritize asks about what filter has passed just as we sent it: its list is the very same
+text, and is not read at all.
 
-Whether a text is where the list belongs, and not somewhere within the pod, the parser says of the rest: it has to find a
-mark there instead.
+Whether a text is where the list belongs, and not somewhere within the pod, the parser says of the
+rest: it has to find a mark there instead.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set as AbstractSet
@@ -30,12 +33,15 @@ MARK_JSON: Final = b'"\\u0000seen before"'
 
 
 Mark = tuple[int, int]
-"""(Number of names, sum of their hashes). Python's hashes have 64 bits and a secret key: who does not know it cannot make two lists
-of one mark, and by chance that happens once in 10^19."""
+"""(Number of names, sum of their hashes). Python's hashes have 64 bits and a secret key: who does
+not know it cannot make two lists of one mark, and by chance that happens once in 10^19.
+"""
 
 
 class Candidates(Collection[str]):
-    """The nodes that a pod may go to as far as kube-scheduler is concerned: names, each once, in the order of the request."""
+    """The nodes that a pod may go to as far as kube-scheduler is concerned: names, each once, in
+    the order of the request.
+    """
 
     __slots__ = ("_first", "_left", "_names", "_position", "asked", "known", "mark", "text")
 
@@ -49,7 +55,9 @@ class Candidates(Collection[str]):
         mark: Mark | None = None,
         first: "Candidates | None" = None,
     ) -> None:
-        """``names`` None: those of ``text``. ``first``: the same nodes as they were asked about first, in another order."""
+        """``names`` None: those of ``text``. ``first``: the same nodes as they were asked about
+        first, in another order.
+        """
         self._names = names
         self.asked = asked
         """The names as a set."""
@@ -77,7 +85,10 @@ class Candidates(Collection[str]):
         return self._names
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Candidates) and (self.names, self.known) == (other.names, other.known)
+        return isinstance(other, Candidates) and (self.names, self.known) == (
+            other.names,
+            other.known,
+        )
 
     __hash__ = None  # type: ignore[assignment]  # names may be many
 
@@ -92,7 +103,9 @@ class Candidates(Collection[str]):
 
     @property
     def in_any_order(self) -> "Candidates":
-        """For what does not depend on the order: the same object for all orders that have been seen."""
+        """For what does not depend on the order: the same object for all orders that have been
+        seen.
+        """
         return self._first or self
 
     def position(self) -> Mapping[str, int]:
@@ -122,7 +135,9 @@ class Candidates(Collection[str]):
 
 @dataclass
 class CandidateLists:
-    """Lists of known nodes by their text. Forgotten when ``revision``, which counts changes of the nodes, is another one."""
+    """Lists of known nodes by their text. Forgotten when ``revision``, which counts changes of the
+    nodes, is another one.
+    """
 
     _lists: dict[bytes, Candidates] = field(default_factory=dict)
     """The latest last."""
@@ -130,8 +145,11 @@ class CandidateLists:
     """Of all orders of the same nodes the one that came first. The latest last."""
     _revision: int = -1
 
-    def cut(self, body: bytes, known: Mapping[str, str], revision: int) -> tuple[bytes, Candidates] | None:
-        """A body with its list replaced by ``MARK``, and what the list says; None where it is not one of known nodes, each once.
+    def cut(
+        self, body: bytes, known: Mapping[str, str], revision: int
+    ) -> tuple[bytes, Candidates] | None:
+        """A body with its list replaced by ``MARK``, and what the list says; None where it is not
+        one of known nodes, each once.
 
         ``known``: names of nodes, each as the string to take for it, as of ``revision``.
         """
@@ -145,11 +163,20 @@ class CandidateLists:
         begin, end = found
         text = body[begin:end]
         candidates = self._lists.get(text) or self._read(text, known)
-        return (body[:begin] + MARK_JSON + body[end:], candidates) if candidates is not None else None
+        return (
+            (body[:begin] + MARK_JSON + body[end:], candidates) if candidates is not None else None
+        )
 
     def answered(self, passed: Candidates) -> None:
-        """Filter has passed some of what was asked about just now: prioritize will ask about them, by the text of the answer."""
-        if passed.known and passed.text and passed.mark is not None and len(passed.text) <= LIST_BYTES_MAX:
+        """Filter has passed some of what was asked about just now: prioritize will ask about them,
+        by the text of the answer.
+        """
+        if (
+            passed.known
+            and passed.text
+            and passed.mark is not None
+            and len(passed.text) <= LIST_BYTES_MAX
+        ):
             first = self._firsts.get(passed.mark)
             if first is not None:
                 passed = Candidates(
@@ -165,7 +192,9 @@ class CandidateLists:
             return None
         first = self._firsts.get(mark)
         if first is not None:
-            return self._keep(Candidates(None, first.asked, known=True, text=text, mark=mark, first=first))
+            return self._keep(
+                Candidates(None, first.asked, known=True, text=text, mark=mark, first=first)
+            )
         # As the strings that we have: they are told apart by identity.
         ordered = tuple(map(known.get, names))
         asked = frozenset(ordered)
@@ -185,7 +214,8 @@ class CandidateLists:
 
 
 def _extent(body: bytes) -> tuple[int, int] | None:
-    """From the list's bracket to behind its end; None where there is no such list, or more than one.
+    """From the list's bracket to behind its end; None where there is no such list, or more than
+    one.
 
     Names of nodes have no brackets, so a list of known ones ends with the first.
     """

@@ -1,7 +1,9 @@
-"""``PlacementDecisionCache``: what ``find`` decided for a pod on each node, until the pod is bound or forgotten.
+"""``PlacementDecisionCache``: what ``find`` decided for a pod on each node, until the pod is bound
+or forgotten.
 
-The counterpart of the volume binder's PodBindingCache. Keyed by pod UID (the same name may come back as another pod),
-replaced by every filter call, expiring by itself: kube-scheduler never tells an extender that it has given a pod up.
+The counterpart of the volume binder's PodBindingCache. Keyed by pod UID (the same name may come
+back as another pod), replaced by every filter call, expiring by itself: kube-scheduler never tells
+an extender that it has given a pod up.
 """
 
 from collections.abc import Callable, Set as AbstractSet
@@ -15,17 +17,23 @@ DECISIONS_MAX: Final = 10_000
 NODES_MAX: Final = 500_000
 """Names of nodes that all of them hold together, some 130 bytes each."""
 REMEMBERED_S: Final = 900.0
-"""How often was decided for a pod. kube-scheduler comes back to one that it could not schedule after 5 minutes at the latest."""
+"""How often was decided for a pod. kube-scheduler comes back to one that it could not schedule
+after 5 minutes at the latest.
+"""
 
 
 class PlacementDecision(NamedTuple):
-    """One ``find``: the pod would carry ``carry`` on ``node``; true as of the pod's ``ledger_text``."""
+    """One ``find``: the pod would carry ``carry`` on ``node``; true as of the pod's
+    ``ledger_text``.
+    """
 
     pod_uid: str
     node: str
     carry: BindLedger
     ledger_text: str | None
-    """The pod's placements annotation when this was decided; a bind refuses when it has changed since."""
+    """The pod's placements annotation when this was decided; a bind refuses when it has changed
+    since.
+    """
 
 
 @dataclass(slots=True)
@@ -39,9 +47,11 @@ class _Entry:
 
 
 class PlacementDecisionCache:
-    """Decisions by pod UID and node. ``clock`` is monotonic, in seconds; entries live for ``ttl_s``.
+    """Decisions by pod UID and node. ``clock`` is monotonic, in seconds; entries live for
+    ``ttl_s``.
 
-    What a pod carries is the same on every node, so it is kept once with the set of nodes that it was decided for.
+    What a pod carries is the same on every node, so it is kept once with the set of nodes that it
+    was decided for.
     """
 
     def __init__(
@@ -51,7 +61,9 @@ class PlacementDecisionCache:
         self._ttl_s = ttl_s
         self._remembered_s = remembered_s
         self._times: dict[str, tuple[int, float]] = {}
-        """Pod UID -> how often was decided for it, and until when that is remembered; the latest last."""
+        """Pod UID -> how often was decided for it, and until when that is remembered; the latest
+        last.
+        """
         self._entries: dict[str, _Entry] = {}
         self._nodes = 0
         """Names in all entries."""

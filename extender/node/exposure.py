@@ -2,18 +2,19 @@
 
 What is minimised, each only where all before it are equal:
 
-1. the largest share of any vpod of the pod that a loss of the zone would take down, then of the node;
-2. the same over those vpods only that stand there already: a vpod that is on this pod alone loses all wherever the
-   pod goes, and must not hide what can be chosen for the others;
+1. the largest share of any vpod of the pod that a loss of the zone would take down, then of the
+   node;
+2. the same over those vpods only that stand there already: a vpod that is on this pod alone loses
+   all wherever the pod goes, and must not hide what can be chosen for the others;
 3. not being the ordinal's previous node, then not its previous zone;
 4. adapter pods of the pool in the zone, then on the node: pods that carry nothing yet spread.
 
-A share is vreplicas of all that the vpod has or wants, whichever is more: what the pod carries and will carry, and what
-other pods have, those that are away where they last stood.
+A share is vreplicas of all that the vpod has or wants, whichever is more: what the pod carries and
+will carry, and what other pods have, those that are away where they last stood.
 
-Scores keep the order, not the distances. Up to eleven classes of equal nodes are spread over 0 to 10. Of more, the ten best
-have scores of their own and the rest has 0: it is among the best that kube-scheduler, which adds other plugins'
-scores, makes its choice.
+Scores keep the order, not the distances. Up to eleven classes of equal nodes are spread over 0 to
+10. Of more, the ten best have scores of their own and the rest has 0: it is among the best that
+kube-scheduler, which adds other plugins' scores, makes its choice.
 """
 
 from collections.abc import Callable, Collection, Set as AbstractSet
@@ -47,7 +48,8 @@ class _Cost(NamedTuple):
 def prioritize_nodes(
     state: State, pod: AdapterPod, ledger: Ledger, names: Collection[str], lookup: NodeLookup
 ) -> dict[str, int]:
-    """Score 0 to 10 a node. ``ledger``: what the pod carries and will carry. A node that is not known has 0.
+    """Score 0 to 10 a node. ``ledger``: what the pod carries and will carry. A node that is not
+    known has 0.
 
     Costs as much as the vpods of ``ledger`` have placements, and a look-up a candidate.
     """
@@ -61,7 +63,9 @@ def prioritize_nodes(
 
 
 class Alike(NamedTuple):
-    """Nodes of a zone that have one score; ``names`` None: all those of the zone that are in no other group."""
+    """Nodes of a zone that have one score; ``names`` None: all those of the zone that are in no
+    other group.
+    """
 
     zone: str
     score: int
@@ -71,9 +75,11 @@ class Alike(NamedTuple):
 def prioritize_known_nodes(
     state: State, pod: AdapterPod, ledger: Ledger, candidates: Candidates
 ) -> list[Alike]:
-    """``prioritize_nodes`` on nodes that are all known, by groups; only what is left of a zone may not have been asked about.
+    """``prioritize_nodes`` on nodes that are all known, by groups; only what is left of a zone may
+    not have been asked about.
 
-    Costs as much as the vpods of ``ledger`` have placements: nodes of which the same is known are one group.
+    Costs as much as the vpods of ``ledger`` have placements: nodes of which the same is known are
+    one group.
     """
     pool, index, asked = state.pools.get(pod.pool), state.node_index, candidates.asked
     if pool is None:
@@ -101,7 +107,9 @@ def _scores(classes: set[_Cost]) -> dict[_Cost, int]:
     steps = len(ordered) - 1
     if steps > SCORE_MAX:
         return {cost: max(0, SCORE_MAX - rank) for rank, cost in enumerate(ordered)}
-    return {cost: SCORE_MAX - rank * SCORE_MAX // max(1, steps) for rank, cost in enumerate(ordered)}
+    return {
+        cost: SCORE_MAX - rank * SCORE_MAX // max(1, steps) for rank, cost in enumerate(ordered)
+    }
 
 
 class _Exposure:
@@ -142,14 +150,18 @@ class _Exposure:
         return self._cost(node.zone, self._node_met.get(node.name, 0.0), moved, pods)
 
     def cost_of(self, zone: str, pods: int = 0) -> _Cost:
-        """Of a zone's nodes that have so many pods, and of which nothing else is known: they share one."""
+        """Of a zone's nodes that have so many pods, and of which nothing else is known: they share
+        one.
+        """
         cost = self._costs.get((zone, pods))
         if cost is None:
             cost = self._costs[zone, pods] = self._cost(zone, 0.0, self._moved_to(zone), pods)
         return cost
 
     def has_plain(self, names: AbstractSet[str], asked: AbstractSet[str]) -> bool:
-        """Whether one of ``names`` was asked about of which nothing else is known, and that has no pods; mostly one of the first."""
+        """Whether one of ``names`` was asked about of which nothing else is known, and that has no
+        pods; mostly one of the first.
+        """
         fewer, more = (names, asked) if len(names) < len(asked) else (asked, names)
         pods, singled = self._others.on_node, self.singled
         return any(name in more and name not in pods and name not in singled for name in fewer)

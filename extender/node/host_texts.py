@@ -1,10 +1,12 @@
-"""``HostTexts``: prioritize's answer put together from text that is kept: ``{"Host":"node-1","Score":7}`` of each node.
+"""``HostTexts``: prioritize's answer put together from text that is kept:
+``{"Host":"node-1","Score":7}`` of each node.
 
-An answer has an entry for every node asked about, and all but a few nodes of a zone have one score (``exposure``). So the
-entries of a zone's nodes are kept for every score that its nodes have had, and together for scores of all zones that come again;
-a request copies those, puts in the entries of the nodes that differ, and looks up what it asks about. For nodes that are
-asked about again, in whatever order, each zone's entries are kept as a list, too, and none is looked up: the answer goes zone by
-zone then, for kube-scheduler adds scores up by host.
+An answer has an entry for every node asked about, and all but a few nodes of a zone have one score
+(``exposure``). So the entries of a zone's nodes are kept for every score that its nodes have had,
+and together for scores of all zones that come again; a request copies those, puts in the entries of
+the nodes that differ, and looks up what it asks about. For nodes that are asked about again, in
+whatever order, each zone's entries are kept as a list, too, and none is looked up: the answer goes
+zone by zone then, for kube-scheduler adds scores up by host.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +24,9 @@ TABLES_MAX: Final = 64
 BASES_MAX: Final = 16
 """Scores of all zones of which the entries are kept together; some 40 bytes a node each."""
 LISTS_MAX: Final = 4
-"""Candidates of which lists of entries are kept, one for each of at most ``TABLES_MAX`` (zone, score) pairs; 8 bytes a node each."""
+"""Candidates of which lists of entries are kept, one for each of at most ``TABLES_MAX`` (zone,
+score) pairs; 8 bytes a node each.
+"""
 
 _Scores = tuple[tuple[str, int], ...]
 """(Zone, score) pairs."""
@@ -30,7 +34,9 @@ _Scores = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _ByZone:
-    """Candidates zone by zone. ``position``: name -> its place in all zones' names together, from 0."""
+    """Candidates zone by zone. ``position``: name -> its place in all zones' names together, from
+    0.
+    """
 
     names: Mapping[str, list[str]]
     position: Mapping[str, int]
@@ -51,7 +57,9 @@ class HostTexts:
         """Candidates as they were sent -> their entries; None until they come again."""
 
     def encode(self, candidates: Candidates, groups: Iterable[Alike]) -> bytes:
-        """HostPriorityList for ``candidates``, all of them known; each is in one group, or in what is left of its zone."""
+        """HostPriorityList for ``candidates``, all of them known; each is in one group, or in what
+        is left of its zone.
+        """
         if self._revision != self._index.revision:
             self._tables.clear()
             self._bases.clear()
@@ -96,7 +104,9 @@ class HostTexts:
         return listed
 
     def _entries(self, listed: _ByZone, by_zone: _Scores) -> list[str]:
-        """What each would have by its zone alone, "" where that is not told, in the order of ``listed``."""
+        """What each would have by its zone alone, "" where that is not told, in the order of
+        ``listed``.
+        """
         scores, entries = dict(by_zone), list[str]()
         for zone, names in listed.names.items():
             key = zone, scores.get(zone)

@@ -1,7 +1,9 @@
-"""The node level: what filter and preempt answer for one adapter pod (DESIGN 5.7). Pure. Prioritize is in ``exposure``.
+"""The node level: what filter and preempt answer for one adapter pod (DESIGN 5.7). Pure. Prioritize
+is in ``exposure``.
 
-Filter decides, prioritize advises. A problem of the pod itself (no pool, slots that do not match) refuses every node
-with the same reason, so that kube-scheduler's FailedScheduling event stays one short line.
+Filter decides, prioritize advises. A problem of the pod itself (no pool, slots that do not match)
+refuses every node with the same reason, so that kube-scheduler's FailedScheduling event stays one
+short line.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -31,7 +33,9 @@ class NodeVerdicts:
     unresolvable: dict[str, ConflictReason] = field(default_factory=dict)
 
     def refuse(self, node: str, reason: ConflictReason) -> None:
-        """Put a node among those that do not pass; ``reason`` says whether preemption could help."""
+        """Put a node among those that do not pass; ``reason`` says whether preemption could
+        help.
+        """
         (self.unresolvable if reason in UNRESOLVABLE else self.failed)[node] = reason
 
     def reasons(self) -> Iterator[ConflictReason]:
@@ -49,7 +53,11 @@ def slots_of(state: State, pod: AdapterPod) -> int:
     if pool is None or pool.adapter_pool is None:
         return 0
     own = pod.own_slots
-    return pool.adapter_pool.slots_per_pod if own is None else min(own, pool.adapter_pool.slots_per_pod)
+    return (
+        pool.adapter_pool.slots_per_pod
+        if own is None
+        else min(own, pool.adapter_pool.slots_per_pod)
+    )
 
 
 def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
@@ -69,7 +77,9 @@ def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
 def node_problem(
     state: State, pod: AdapterPod, node: Node | None, *, without: frozenset[str] = frozenset()
 ) -> ConflictReason | None:
-    """What makes a pod unfit for one node, given the pods assumed there except the UIDs ``without``."""
+    """What makes a pod unfit for one node, given the pods assumed there except the UIDs
+    ``without``.
+    """
     if node is None:
         return ConflictReason.NODE_UNKNOWN
     if node.slots is None:
@@ -81,7 +91,9 @@ def node_problem(
         # A pod that has ended has given its resources back; it stays listed until it is deleted.
         if not other.finished and other.uid != pod.uid and other.uid not in without
     )
-    return ConflictReason.NODE_SLOTS_EXCEEDED if taken + _declared(state, pod) > node.slots else None
+    return (
+        ConflictReason.NODE_SLOTS_EXCEEDED if taken + _declared(state, pod) > node.slots else None
+    )
 
 
 def _declared(state: State, pod: AdapterPod) -> int:
@@ -90,7 +102,9 @@ def _declared(state: State, pod: AdapterPod) -> int:
 
 
 def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
-    """The hard zone rule for a pod, None where its pool's profile has none or the pod has nothing to come back with."""
+    """The hard zone rule for a pod, None where its pool's profile has none or the pod has nothing
+    to come back with.
+    """
     pool = state.pools.get(pod.pool)
     max_skew = pool.profile.hard_zone_skew if pool is not None else None
     if pool is None or max_skew is None:
@@ -98,7 +112,8 @@ def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
     placements_from_former_pool = state.placements_from_former_pool(pod.pool, pod.name)
     standing = ledger_of_ordinal(pool, pod.name, slots_of(state, pod), placements_from_former_pool)
     if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
-        # What its last pod held, and no status has published since, comes back (I2), and goes at once: no reason to wait.
+        # What its last pod held, and no status has published since, comes back (I2), and goes at
+        # once: no reason to wait.
         standing = {
             key: share
             for key, share in standing.items()
@@ -112,8 +127,12 @@ def _is_published(pod: PodClaims, vpod_key: str) -> bool:
     return claim is not None and claim.published > 0
 
 
-def filter_nodes(state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:
-    """Which of the nodes ``names`` the pod may go to. For one name alone: whether it may be bound there."""
+def filter_nodes(
+    state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup
+) -> NodeVerdicts:
+    """Which of the nodes ``names`` the pod may go to. For one name alone: whether it may be bound
+    there.
+    """
     problem = pod_problem(state, pod)
     if problem is not None:
         return NodeVerdicts(unresolvable=dict.fromkeys(names, problem))
@@ -139,7 +158,9 @@ def filter_nodes(state: State, pod: AdapterPod, names: Sequence[str], lookup: No
 
 
 def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) -> NodeVerdicts:
-    """``filter_nodes`` on the nodes as we know them, by sets (``NodeIndex``). What passes is a ``Candidates``, these where all do."""
+    """``filter_nodes`` on the nodes as we know them, by sets (``NodeIndex``). What passes is a
+    ``Candidates``, these where all do.
+    """
     asked = candidates.asked
     problem = pod_problem(state, pod)
     if problem is not None:
@@ -150,14 +171,21 @@ def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) ->
     full = index.full_for(_declared(state, pod), partial(_declared, state))
     if not full.isdisjoint(asked):
         reasons |= dict.fromkeys(full & asked, ConflictReason.NODE_SLOTS_EXCEEDED)
-        # The node where the pod is counted already, assumed or bound, may be full with it and no problem.
+        # The node where the pod is counted already, assumed or bound, may be full with it and no
+        # problem.
         own = _node_of(state, pod)
-        if own in reasons and (node := state.nodes.get(own)) and node_problem(state, pod, node) is None:
+        if (
+            own in reasons
+            and (node := state.nodes.get(own))
+            and node_problem(state, pod, node) is None
+        ):
             del reasons[own]
     rule = zone_rule(state, pod)
     if rule is not None:
         left = asked.difference(reasons) if reasons else asked
-        offered = {zone: there for zone, there in index.in_zone.items() if not there.isdisjoint(left)}
+        offered = {
+            zone: there for zone, there in index.in_zone.items() if not there.isdisjoint(left)
+        }
         for zone in offered.keys() - rule.allowed(offered):
             reasons |= dict.fromkeys(offered[zone] & left, ConflictReason.ZONE_SKEW_EXCEEDED)
     if not reasons:
@@ -172,15 +200,23 @@ def _node_of(state: State, pod: AdapterPod) -> str:
     """The node where this very pod is assumed or bound, "" for none."""
     pool = state.pools.get(pod.pool)
     known = pool.pods.get(pod.name) if pool is not None else None
-    return known.pod.node if known is not None and known.pod is not None and known.pod.uid == pod.uid else ""
+    return (
+        known.pod.node
+        if known is not None and known.pod is not None and known.pod.uid == pod.uid
+        else ""
+    )
 
 
-def preempt_nodes(state: State, pod: AdapterPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
-    """The nodes where evicting the victims would help and costs least, with those victims, as they were proposed.
+def preempt_nodes(
+    state: State, pod: AdapterPod, victims: Mapping[str, Victims]
+) -> dict[str, Victims]:
+    """The nodes where evicting the victims would help and costs least, with those victims, as they
+    were proposed.
 
-    Least: the fewest slots of vreplicas that the victims carry, then the fewest disruption budgets broken, then the
-    fewest victims. ``victims`` is kube-scheduler's proposal, which takes the pods' priorities into account; among
-    equal nodes it chooses. Never answers a node without victims: that is an error to it.
+    Least: the fewest slots of vreplicas that the victims carry, then the fewest disruption budgets
+    broken, then the fewest victims. ``victims`` is kube-scheduler's proposal, which takes the pods'
+    priorities into account; among equal nodes it chooses. Never answers a node without victims:
+    that is an error to it.
     """
     if pod_problem(state, pod) is not None:
         return {}
@@ -191,10 +227,14 @@ def preempt_nodes(state: State, pod: AdapterPod, victims: Mapping[str, Victims])
         if node is None:
             continue
         # Who has room without any eviction has it with one.
-        if name not in full or node_problem(state, pod, node, without=frozenset(those.uids)) is None:
+        if (
+            name not in full
+            or node_problem(state, pod, node, without=frozenset(those.uids)) is None
+        ):
             zones[name] = node.zone
     rule = zone_rule(state, pod)
-    # kube-scheduler proposes nodes that filter was never asked about, because the pod's own requests did not fit.
+    # kube-scheduler proposes nodes that filter was never asked about, because the pod's own
+    # requests did not fit.
     allowed = frozenset(zones.values()) if rule is None else rule.allowed(zones.values())
     least, chosen = None, dict[str, Victims]()
     for name, zone in zones.items():
@@ -202,7 +242,9 @@ def preempt_nodes(state: State, pod: AdapterPod, victims: Mapping[str, Victims])
             continue
         those = victims[name]
         # Most nodes have no adapter pods at all.
-        carried = _carried_slots(there, those.uids) if (there := state.pods_on_node.get(name)) else 0
+        carried = (
+            _carried_slots(there, those.uids) if (there := state.pods_on_node.get(name)) else 0
+        )
         cost = carried, those.pdb_violations, len(those.uids)
         if least is None or cost < least:
             least, chosen = cost, {name: those}

@@ -1,16 +1,20 @@
-"""The four verbs as kube-scheduler speaks them: request bodies to frozen values, results to response bodies.
+"""The four verbs as kube-scheduler speaks them: request bodies to frozen values, results to
+response bodies.
 
 The wire types are those of k8s.io/kube-scheduler/extender/v1: ExtenderArgs (filter and prioritize),
-ExtenderBindingArgs, ExtenderPreemptionArgs in; ExtenderFilterResult, HostPriorityList, ExtenderBindingResult,
-ExtenderPreemptionResult out. Go matches keys in any letter case, and old versions sent lower case: so we read any
-case, and send the capitalised form that every version reads. A null list is an empty one, unknown keys are ignored.
+ExtenderBindingArgs, ExtenderPreemptionArgs in; ExtenderFilterResult, HostPriorityList,
+ExtenderBindingResult, ExtenderPreemptionResult out. Go matches keys in any letter case, and old
+versions sent lower case: so we read any case, and send the capitalised form that every version
+reads. A null list is an empty one, unknown keys are ignored.
 
-nodeCacheCapable shows in the request: with it come ``NodeNames`` and names go back, without it come whole ``Nodes``
-and the caller's own node objects go back. The answer holds no node that was not asked about, because a single such
-node fails kube-scheduler's whole cycle: every encoder checks that and raises ValueError, for it is our own mistake.
+nodeCacheCapable shows in the request: with it come ``NodeNames`` and names go back, without it come
+whole ``Nodes`` and the caller's own node objects go back. The answer holds no node that was not
+asked about, because a single such node fails kube-scheduler's whole cycle: every encoder checks
+that and raises ValueError, for it is our own mistake.
 
-Whatever the bytes, a decoder returns a valid value or raises WireError, whose message names the field and what was
-expected there. Only what we use is checked: the inside of a pod or node is for ``decode``.
+Whatever the bytes, a decoder returns a valid value or raises WireError, whose message names the
+field and what was expected there. Only what we use is checked: the inside of a pod or node is for
+``decode``.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -36,7 +40,9 @@ from extender.node.wire_values import (
 Json = Mapping[str, object]
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of one request: 5,000 whole nodes of 12 KiB; with NodeNames alone a request stays below 1 MiB."""
+"""Bytes of one request: 5,000 whole nodes of 12 KiB; with NodeNames alone a request stays below 1
+MiB.
+"""
 VICTIMS_MAX: Final = 1_000
 """Pods to evict on one node, in a preempt request."""
 NAME_CHARS_MAX: Final = 253
@@ -55,7 +61,9 @@ _EXTENDER_ARGS: Final = ("Pod", "Nodes", "NodeNames")
 
 @dataclass(frozen=True, slots=True)
 class FilterArgs:
-    """ExtenderArgs: the pod and its candidate nodes, by their names alone (nodeCacheCapable) or as whole objects."""
+    """ExtenderArgs: the pod and its candidate nodes, by their names alone (nodeCacheCapable) or as
+    whole objects.
+    """
 
     pod: Json
     candidates: Candidates
@@ -79,7 +87,9 @@ class BindingArgs:
 
 
 class Victims(NamedTuple):
-    """What would be evicted from one node. ``pods``: the whole objects where the request had them, else None."""
+    """What would be evicted from one node. ``pods``: the whole objects where the request had them,
+    else None.
+    """
 
     uids: tuple[str, ...]
     pdb_violations: int = 0
@@ -89,19 +99,24 @@ class Victims(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionArgs:
-    """ExtenderPreemptionArgs: the pod that wants room, and by node name whom kube-scheduler would evict for it."""
+    """ExtenderPreemptionArgs: the pod that wants room, and by node name whom kube-scheduler would
+    evict for it.
+    """
 
     pod: Json
     victims: Mapping[str, Victims]
 
 
-# -- requests ---------------------------------------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------
 
 
-def decode_extender_args(body: bytes, known: Mapping[str, str] = MappingProxyType({})) -> FilterArgs:
+def decode_extender_args(
+    body: bytes, known: Mapping[str, str] = MappingProxyType({})
+) -> FilterArgs:
     """Read a filter or prioritize request. Raises WireError.
 
-    ``known``: names of nodes, each as the string to take for it: these need no look, and are not kept twice.
+    ``known``: names of nodes, each as the string to take for it: these need no look, and are not
+    kept twice.
     """
     fields = _document(body, "ExtenderArgs", _EXTENDER_ARGS)
     pod = _pod(fields.get("Pod"), "Pod")
@@ -128,7 +143,9 @@ def decode_cut_args(body: bytes, candidates: Candidates) -> FilterArgs | None:
 
 
 def decode_binding_args(body: bytes) -> BindingArgs:
-    """Read a bind request. The names must be valid ones, for they become part of a URL. Raises WireError."""
+    """Read a bind request. The names must be valid ones, for they become part of a URL. Raises
+    WireError.
+    """
     fields = _document(body, "ExtenderBindingArgs", ("PodName", "PodNamespace", "PodUID", "Node"))
     return BindingArgs(
         pod_name=api_name_at(fields.get("PodName"), "PodName", NAME_CHARS_MAX),
@@ -139,7 +156,8 @@ def decode_binding_args(body: bytes) -> BindingArgs:
 
 
 def decode_preemption_args(body: bytes) -> PreemptionArgs:
-    """Read a preempt request, with whole victims (NodeNameToVictims) or with UIDs (NodeNameToMetaVictims).
+    """Read a preempt request, with whole victims (NodeNameToVictims) or with UIDs
+    (NodeNameToMetaVictims).
 
     Raises WireError.
     """
@@ -162,7 +180,7 @@ def decode_preemption_args(body: bytes) -> PreemptionArgs:
     return PreemptionArgs(pod, victims)
 
 
-# -- results ----------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 def encode_filter_result(
@@ -172,10 +190,12 @@ def encode_filter_result(
     unresolvable: Mapping[str, str],
     error: str = "",
 ) -> bytes:
-    """ExtenderFilterResult in the request's own form. ``failed``, ``unresolvable``: node name -> reason.
+    """ExtenderFilterResult in the request's own form. ``failed``, ``unresolvable``: node name ->
+    reason.
 
-    Nodes in ``unresolvable`` are no candidates for preemption. Raises ValueError for a node that was not asked about
-    or is both passed and refused, WireError where a node of the request is nested too deep to be sent back.
+    Nodes in ``unresolvable`` are no candidates for preemption. Raises ValueError for a node that
+    was not asked about or is both passed and refused, WireError where a node of the request is
+    nested too deep to be sent back.
     """
     if passed is not args.candidates or failed or unresolvable:
         _check_asked(args.candidates.asked, passed, failed, unresolvable)
@@ -220,10 +240,11 @@ def encode_binding_result(error: str = "") -> bytes:
 
 
 def encode_preemption_result(args: PreemptionArgs, chosen: Mapping[str, Victims]) -> bytes:
-    """ExtenderPreemptionResult, always as NodeNameToMetaVictims: the only form that kube-scheduler reads.
+    """ExtenderPreemptionResult, always as NodeNameToMetaVictims: the only form that kube-scheduler
+    reads.
 
-    Raises ValueError for a node or victim that was not asked about, and for a node without victims (kube-scheduler
-    takes that for an error of ours).
+    Raises ValueError for a node or victim that was not asked about, and for a node without victims
+    (kube-scheduler takes that for an error of ours).
     """
     _check_asked(frozenset(args.victims), chosen)
     for name, victims in chosen.items():
@@ -249,7 +270,7 @@ def _check_asked(asked: frozenset[str], *answers: Collection[str]) -> None:
             raise ValueError(f"answer names nodes that were not asked about: {strangers[:3]}")
 
 
-# -- the parts of a request -------------------------------------------------------------------------------------------
+# -- the parts of a request ------------------------------------------------------------------------
 
 
 def _document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]:
@@ -267,7 +288,9 @@ def _pod(value: object, where: str) -> Json:
 
 
 def _node_names(value: object, known: Mapping[str, str]) -> Candidates:
-    """The one list that is long on every call: a look at all of it at once, and one by one only where that finds something."""
+    """The one list that is long on every call: a look at all of it at once, and one by one only
+    where that finds something.
+    """
     found = list_at(value, "NodeNames")
     limit(len(found), NODES_MAX, "NodeNames", "nodes")
     try:
@@ -277,12 +300,16 @@ def _node_names(value: object, known: Mapping[str, str]) -> Candidates:
     asked = frozenset(names)
     if None not in asked and len(asked) == len(names):
         return Candidates(names, asked, known=True)  # type: ignore[arg-type]  # mypy does not see that there is no None
-    checked = (string_at(name, f"NodeNames[{index}]", NAME_CHARS_MAX) for index, name in enumerate(found))
+    checked = (
+        string_at(name, f"NodeNames[{index}]", NAME_CHARS_MAX) for index, name in enumerate(found)
+    )
     return _each_once(checked, "NodeNames")
 
 
 def _nodes(value: object) -> tuple[Json, ...]:
-    items = list_at(fields_of(object_at(value, "Nodes"), ("items",), "Nodes").get("items"), "Nodes.items")
+    items = list_at(
+        fields_of(object_at(value, "Nodes"), ("items",), "Nodes").get("items"), "Nodes.items"
+    )
     limit(len(items), NODES_MAX, "Nodes.items", "nodes")
     nodes: list[Json] = []
     for index, item in enumerate(items):
@@ -303,14 +330,17 @@ def _victims(value: object, where: str, *, whole: bool) -> Victims:
         raise WireError(f"{where}.NumPDBViolations: expected a count, found {kind_of(violations)}")
     if not whole:
         return Victims(
-            tuple(_victim_uid(item, f"{where}.Pods[{index}]") for index, item in enumerate(items)), violations
+            tuple(_victim_uid(item, f"{where}.Pods[{index}]") for index, item in enumerate(items)),
+            violations,
         )
     pods = tuple(_pod(item, f"{where}.Pods[{index}]") for index, item in enumerate(items))
     return Victims(tuple(str(_metadata(pod)["uid"]) for pod in pods), violations, pods)
 
 
 def _plain_victims(value: object) -> Victims | None:
-    """MetaVictims as Go writes them, of which there may be thousands; None for any other, which needs a closer look."""
+    """MetaVictims as Go writes them, of which there may be thousands; None for any other, which
+    needs a closer look.
+    """
     if type(value) is not dict or value.keys() != _META_VICTIMS:
         return None
     pods, violations = value["Pods"], value["NumPDBViolations"]

@@ -1,6 +1,8 @@
-"""Values of a JSON document that somebody else has sent: each is what was expected, or WireError names the field.
+"""Values of a JSON document that somebody else has sent: each is what was expected, or WireError
+names the field.
 
-Keys are read in any letter case, as Go does, and a key that is there twice is refused: two readers could see two requests.
+Keys are read in any letter case, as Go does, and a key that is there twice is refused: two readers
+could see two requests.
 """
 
 import json
@@ -14,9 +16,13 @@ import orjson
 from extender.model.errors import WireError
 from extender.model.reading import structure_problem
 
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+)
 _LETTER_ESCAPES: Final = (b"u004", b"u005", b"u006", b"u007")
-"""How a key's letters can hide behind escapes. Go never writes them, so only foreign bodies pay for a second look."""
+"""How a key's letters can hide behind escapes. Go never writes them, so only foreign bodies pay for
+a second look.
+"""
 
 
 def document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]:
@@ -34,13 +40,16 @@ def document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]
 
 
 def _refuse_doubled(body: bytes, found: list[str]) -> None:
-    """Refuse a key given twice: orjson and Go both take the last one, so two readers could see two requests.
+    """Refuse a key given twice: orjson and Go both take the last one, so two readers could see two
+    requests.
 
-    The exact look costs a slow parse, so it is only taken where a key's text occurs more than once or is escaped.
+    The exact look costs a slow parse, so it is only taken where a key's text occurs more than once
+    or is escaped.
     """
     texts = [b'"%b"' % key.encode() for key in found]
     suspicious = any(part.startswith(_LETTER_ESCAPES) for part in body.split(b"\\")[1:]) or any(
-        body.find(text) != body.rfind(text) and len(re.findall(rb"%b\s*:" % re.escape(text), body)) > 1
+        body.find(text) != body.rfind(text)
+        and len(re.findall(rb"%b\s*:" % re.escape(text), body)) > 1
         for text in texts
     )
     if suspicious:
@@ -67,7 +76,9 @@ def fields_of(raw: Mapping[str, object], keys: tuple[str, ...], where: str) -> d
         if known is None:
             continue
         if known in fields:
-            raise WireError(f"{where}: {known}: expected once, found twice in different letter case")
+            raise WireError(
+                f"{where}: {known}: expected once, found twice in different letter case"
+            )
         fields[known] = value
     return fields
 

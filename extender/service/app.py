@@ -1,8 +1,9 @@
 """``Service``: everything wired together, and the order of starting and stopping.
 
-Every replica runs the informers, the extender's verbs, the event recorder and the reactivator. The loops that place,
-scale, repair and write pool statuses run only while this replica leads, for the pools that it leads. Stopping goes: unready, verbs finish, sockets
-closed, loops end, lease released, events drained.
+Every replica runs the informers, the extender's verbs, the event recorder and the reactivator. The
+loops that place, scale, repair and write pool statuses run only while this replica leads, for the
+pools that it leads. Stopping goes: unready, verbs finish, sockets closed, loops end, lease
+released, events drained.
 """
 
 import asyncio
@@ -63,7 +64,8 @@ EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
 class Service:
     """One replica of the extender over an ``Api``. ``now`` is wall-clock time in epoch seconds.
 
-    ``serve`` False opens no socket: a simulation calls ``verbs`` itself. ``profiles``: all that pools may ask for.
+    ``serve`` False opens no socket: a simulation calls ``verbs`` itself. ``profiles``: all that
+    pools may ask for.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class Service:
         self.metrics = Metrics()
         self.caches = Caches(profiles)
         self.shadow = (
-            Shadow(self.caches, read_only, metrics=self.metrics, clock=clock, now=now) if read_only else None
+            Shadow(self.caches, read_only, metrics=self.metrics, clock=clock, now=now)
+            if read_only
+            else None
         )
         ordinal_history = OrdinalHistory(clock)
         self.informers = Informers(api, self.caches, rng=rng, ordinal_history=ordinal_history)
@@ -126,12 +130,14 @@ class Service:
             clock=clock,
         )
         self.answers = Answers(
-            Asked(self.caches, self.placer, self.leadership, self.health, self.metrics), config, now=now
+            Asked(self.caches, self.placer, self.leadership, self.health, self.metrics),
+            config,
+            now=now,
         )
         self.server.questions += self.answers.routes
         self._add_gauges(ordinal_history)
 
-    # -- wiring: what each part is given, and what it tells the others ------------------------------------------------
+    # -- wiring: what each part is given, and what it tells the others -----------------------------
 
     def _leadership(
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
@@ -166,7 +172,9 @@ class Service:
             self.caches,
             committer,
             self.autoscaler,
-            reporting=Reporting(self._vpod_events, DecisionHistory(self.identity, self._now), self.metrics),
+            reporting=Reporting(
+                self._vpod_events, DecisionHistory(self.identity, self._now), self.metrics
+            ),
             clock=self._clock,
         )
         self.leadership.another_has_led = self.placer.forget
@@ -235,7 +243,9 @@ class Service:
         )
 
     def leading(self) -> bool:
-        """Whether this replica may act as the leader of any pool, now; in shadow mode it never does."""
+        """Whether this replica may act as the leader of any pool, now; in shadow mode it never
+        does.
+        """
         return self.leadership.leading()
 
     def _add_gauges(self, ordinal_history: OrdinalHistory) -> None:
@@ -262,7 +272,9 @@ class Service:
         )
 
     def reconfigure(self, config: Config) -> None:
-        """Take what can change at work (``config.model``: Reload.LIVE) from a file that was read again."""
+        """Take what can change at work (``config.model``: Reload.LIVE) from a file that was read
+        again.
+        """
         self.server.reconfigure(config.server)
         self.binder.narrow_to = config.narrow_to
         self.pod_binder.scheduler_names = config.scheduler_names
@@ -275,8 +287,11 @@ class Service:
         recording = asyncio.create_task(self.recorder.run(), name="event recorder")
         background = asyncio.create_task(self._background(), name="background")
         try:
-            # Either of them ends only by an error, and the service with it: half a service looks healthy and is not.
-            ended, _ = await asyncio.wait({background, recording}, return_when=asyncio.FIRST_COMPLETED)
+            # Either of them ends only by an error, and the service with it: half a service looks
+            # healthy and is not.
+            ended, _ = await asyncio.wait(
+                {background, recording}, return_when=asyncio.FIRST_COMPLETED
+            )
             for task in ended:
                 task.result()
         finally:
@@ -312,7 +327,8 @@ class Service:
         self.metrics.leader.labels(lease).set(1)
         try:
             async with asyncio.TaskGroup() as tasks:
-                # The placer first: what is no longer wanted is given back before the pool's size is looked at.
+                # The placer first: what is no longer wanted is given back before the pool's size is
+                # looked at.
                 tasks.create_task(self.placer.run(bucket), name="placer")
                 tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
                 tasks.create_task(self.evictor.run(bucket), name="evictor")
@@ -341,7 +357,9 @@ class Service:
     def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
         """``/state.json``, narrowed by the query's parameters."""
         return self._describe(
-            describe_state(self.caches.state, self.placer.history.explanation, StateQuery.of(parameters))
+            describe_state(
+                self.caches.state, self.placer.history.explanation, StateQuery.of(parameters)
+            )
         )
 
     def _state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
@@ -382,7 +400,8 @@ async def serve(
 ) -> int:
     """Run one replica against the cluster that the configuration names, until cancelled.
 
-    ``watched``: the file that ``config`` is from, to take changes of; None: nothing changes at work.
+    ``watched``: the file that ``config`` is from, to take changes of; None: nothing changes at
+    work.
     """
     client = config.client_connection
     async with await KubeApi.connect(
@@ -391,16 +410,21 @@ async def serve(
         service = Service(api, config, now=now, rng=rng, profiles=profiles)
         service.metrics.add_process()
         watch_client(service.metrics, api)
-        # An error of any of them stops the service in order, and is told with its traceback: nothing dies unseen.
+        # An error of any of them stops the service in order, and is told with its traceback:
+        # nothing dies unseen.
         async with asyncio.TaskGroup() as beside:
             tasks = [
-                beside.create_task(spare_what_stays(wait_synced(service.informers)), name="first lists"),
+                beside.create_task(
+                    spare_what_stays(wait_synced(service.informers)), name="first lists"
+                ),
                 beside.create_task(LoopLag(service.metrics).run(), name="event loop lag"),
             ]
             if watched is not None:
                 apply = [service.reconfigure, change_of_budget(api.budget), change_of_log(config)]
                 service.reloading = Reloading(watched, apply=apply, metrics=service.metrics)
-                tasks.append(beside.create_task(service.reloading.run(), name="configuration reload"))
+                tasks.append(
+                    beside.create_task(service.reloading.run(), name="configuration reload")
+                )
             try:
                 await service.run()
             finally:

@@ -1,14 +1,18 @@
 """The configuration file is looked at while the service runs, and what can change at work changes.
 
-Every ``RELOAD_PERIOD_S`` the file, and the files that it refers to, are compared with what was seen last, as the files of
-a certificate are (``tls``): by modification time, inode and size, so that the swap of a mounted ConfigMap is seen. A file
-that has changed is read whole, off the event loop, and checked as at a start. Then
+Every ``RELOAD_PERIOD_S`` the file, and the files that it refers to, are compared with what was seen
+last, as the files of a certificate are (``tls``): by modification time, inode and size, so that the
+swap of a mounted ConfigMap is seen. A file that has changed is read whole, off the event loop, and
+checked as at a start. Then
 
-- one that is wrong changes nothing: the old settings stay, the reason is logged, counted and shown in ``/state.json``;
-- the live settings of a good one (``config.reload``) are taken together, in one step that nothing can interrupt;
-- what only a restart can change is named in the log, in ``config_needs_restart`` and in ``/state.json``, until the file
-  says again what is in force. Profiles belong to that: they decide what stays where it is, and replicas that decide by
-  different ones would move vreplicas to and fro.
+- one that is wrong changes nothing: the old settings stay, the reason is logged, counted and shown
+  in ``/state.json``;
+- the live settings of a good one (``config.reload``) are taken together, in one step that nothing
+  can interrupt;
+- what only a restart can change is named in the log, in ``config_needs_restart`` and in
+  ``/state.json``, until the file says again what is in force. Profiles belong to that: they decide
+  what stays where it is, and replicas that decide by different ones would move vreplicas to and
+  fro.
 """
 
 import asyncio
@@ -39,7 +43,9 @@ PROFILES: Final = "profiles"
 
 
 class Watched(NamedTuple):
-    """A file to watch: what the service was started with, and how it is read again (VReplicaError where it is wrong)."""
+    """A file to watch: what the service was started with, and how it is read again (VReplicaError
+    where it is wrong).
+    """
 
     first: Reading
     read: Callable[[], Reading]
@@ -93,7 +99,9 @@ class Reloading:
             return True
         self._take(reading)
         self._seen = (
-            await asyncio.to_thread(_stamps, reading.files) if self._files != reading.files else stamps
+            await asyncio.to_thread(_stamps, reading.files)
+            if self._files != reading.files
+            else stamps
         )
         self._files = reading.files
         return True
@@ -124,7 +132,9 @@ class Reloading:
             self.results[APPLIED] += 1
         if self.waiting:
             self.results[NEEDS_RESTART] += 1
-            log.warning("configuration %s: needs a restart: %s", self._files[0], ", ".join(self.waiting))
+            log.warning(
+                "configuration %s: needs a restart: %s", self._files[0], ", ".join(self.waiting)
+            )
 
     def _add_metrics(self, metrics: Metrics) -> None:
         metrics.counter(
@@ -157,7 +167,9 @@ def change_of_budget(budget: Budget) -> Callable[[Config], None]:
 
 
 def change_of_log(config: Config) -> Callable[[Config], None]:
-    """Takes logging.level and logging.format, at once those of ``config``; where it says nothing, they are as they are now."""
+    """Takes logging.level and logging.format, at once those of ``config``; where it says nothing,
+    they are as they are now.
+    """
     root = logging.getLogger()
     started_at, started_as = root.level, form_in_use()
 

@@ -1,30 +1,37 @@
-"""``Shadow``: decides beside another scheduler, writes nothing, and tells where the two differ (``mode: shadow``).
+"""``Shadow``: decides beside another scheduler, writes nothing, and tells where the two differ
+(``mode: shadow``).
 
-The other one is Knative's scheduler, or another vreplica-scheduler; its answers are what vpods publish. Whenever the
-placements of a vpod change, our own decision is made from the state as it was right before, and compared::
+The other one is Knative's scheduler, or another vreplica-scheduler; its answers are what vpods
+publish. Whenever the placements of a vpod change, our own decision is made from the state as it was
+right before, and compared::
 
     watch --vpod--> queue --after SETTLE_S--> decide on the state before --> compare with what is published
     watch --pod, node, pool, ...--> state             '--> metric, log line, /state.json "shadow"
 
-What each outcome means is in ``extender.whatif.comparison``. ``Waiting`` is told once of a change of what is wanted that
-the other has not answered for ``WAITING_AFTER_S``, where we would have done something by then.
+What each outcome means is in ``extender.whatif.comparison``. ``Waiting`` is told once of a change
+of what is wanted that the other has not answered for ``WAITING_AFTER_S``, where we would have done
+something by then.
 
-What it needs: an AdapterPool that names the StatefulSet and its slots, vpods (or foreign kinds among the pool's sources),
-and the label ``vreplica.dev/pool`` on the adapter pods, also on those that exist already (``kubectl label pods``, which
-restarts nothing, besides the label in the template). Without the label pods are not seen, and all seems to lack room.
-The webhook is not installed, and no kube-scheduler is told of the extender; its verbs answer all the same, for trying:
+What it needs: an AdapterPool that names the StatefulSet and its slots, vpods (or foreign kinds
+among the pool's sources), and the label ``vreplica.dev/pool`` on the adapter pods, also on those
+that exist already (``kubectl label pods``, which restarts nothing, besides the label in the
+template). Without the label pods are not seen, and all seems to lack room. The webhook is not
+installed, and no kube-scheduler is told of the extender; its verbs answer all the same, for trying:
 only bind is refused, by ``ReadOnlyApi``, as every write is.
 
 How it is fair to the other:
 
-- It has a ``State`` of its own, of published placements only. The other's ledgers are left out: a vreplica-scheduler
-  writes them before it publishes, so that they would whisper its answers to us.
-- Watches of different kinds are not in step, and a pod's binding may be heard of after the placements on it. So
-  publications are judged ``SETTLE_S`` late, in their order, while all else counts at once.
-- An answer that was made for an older spec (observedGeneration) is not judged, nor is one in a pool that is not known.
+- It has a ``State`` of its own, of published placements only. The other's ledgers are left out: a
+  vreplica-scheduler writes them before it publishes, so that they would whisper its answers to us.
+- Watches of different kinds are not in step, and a pod's binding may be heard of after the
+  placements on it. So publications are judged ``SETTLE_S`` late, in their order, while all else
+  counts at once.
+- An answer that was made for an older spec (observedGeneration) is not judged, nor is one in a pool
+  that is not known.
 
-Where the other decides many vpods at once, the order in which it took them is not known to us, only that in which it
-published. Then ``OtherPods`` is told where the same algorithm has met the vpods in another order.
+Where the other decides many vpods at once, the order in which it took them is not known to us, only
+that in which it published. Then ``OtherPods`` is told where the same algorithm has met the vpods in
+another order.
 """
 
 import asyncio
@@ -99,7 +106,9 @@ class Record:
 
 
 class Shadow:
-    """Compares, from the changes of ``caches``, which must be empty still. ``clock``: loop time; ``now``: epoch seconds."""
+    """Compares, from the changes of ``caches``, which must be empty still. ``clock``: loop time;
+    ``now``: epoch seconds.
+    """
 
     def __init__(
         self,
@@ -158,7 +167,9 @@ class Shadow:
             await asyncio.sleep(0 if judged == BATCH_ITEMS_MAX else SETTLE_S / 2)
 
     def describe(self) -> dict[str, object]:
-        """``shadow`` of ``/state.json``: counts since the start, and the last ``RECORDS_MAX`` comparisons, newest first."""
+        """``shadow`` of ``/state.json``: counts since the start, and the last ``RECORDS_MAX``
+        comparisons, newest first.
+        """
         return {
             "decisions": {str(outcome): self.outcomes[outcome] for outcome in Outcome},
             "notJudged": dict(sorted(self.not_judged.items())),
@@ -168,7 +179,7 @@ class Shadow:
             "last": [record.to_json() for record in reversed(self.records)],
         }
 
-    # -- what changes ---------------------------------------------------------------------------------------------
+    # -- what changes ------------------------------------------------------------------------------
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         self.state.pod_changed(_without_ledger(old), _without_ledger(new))
@@ -208,14 +219,16 @@ class Shadow:
         # What is wanted now, published as before: the state in which the other one has decided.
         asked = replace(new, placements=old.placements)
         self.state.vpod_changed(old, asked)
-        decision = place(self.state.pool(new.pool), asked, allowed=self.state.selects(new.pool, asked))
+        decision = place(
+            self.state.pool(new.pool), asked, allowed=self.state.selects(new.pool, asked)
+        )
         self.state.vpod_changed(asked, new)
         before, theirs = _published(old), _published(new)
         over = _overcommits(self.state.pool(new.pool), before, theirs)
         outcome = compare(before, decision.target, theirs, overcommits=over)
         self._tell(outcome, old, new, decision.target, decision.explanation)
 
-    # -- answers that do not come ---------------------------------------------------------------------------------
+    # -- answers that do not come ------------------------------------------------------------------
 
     def _await_answer(self, vpod: VPod) -> None:
         if not vpod.deleting and sum(vpod.placements.values()) != vpod.vreplicas:
@@ -251,10 +264,15 @@ class Shadow:
             if decision.target != _published(vpod):
                 self._tell(Outcome.WAITING, vpod, vpod, decision.target, decision.explanation)
 
-    # -- telling --------------------------------------------------------------------------------------------------
+    # -- telling -----------------------------------------------------------------------------------
 
     def _tell(
-        self, outcome: Outcome, old: VPod, new: VPod, ours: Mapping[str, int], explanation: Explanation
+        self,
+        outcome: Outcome,
+        old: VPod,
+        new: VPod,
+        ours: Mapping[str, int],
+        explanation: Explanation,
     ) -> None:
         record = Record(
             time=timestamp(self._now()),
@@ -270,7 +288,8 @@ class Shadow:
         self.outcomes[outcome] += 1
         self._counter.labels(str(outcome)).inc()
         self.records.append(record)
-        # Pod names in a status are whatever its writer put there: as JSON in ASCII they can end no line.
+        # Pod names in a status are whatever its writer put there: as JSON in ASCII they can end no
+        # line.
         log.info("shadow: %s", json.dumps(record.summary(), ensure_ascii=True)[:LOG_CHARS_MAX])
 
 

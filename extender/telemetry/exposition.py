@@ -1,12 +1,15 @@
-"""Families of metrics as they are declared: what both programs export, and what ``docs/metrics.md`` is made of.
+"""Families of metrics as they are declared: what both programs export, and what ``docs/metrics.md``
+is made of.
 
-Every family is declared in the code that fills it, with its help text, the values that its labels can have, and how stable its
-name is. A label has a *closed set* of values, or it names things that operators create (``names``), and then there is a
-limit to how many. What comes as another value is counted as ``other``: a series costs memory here and in Prometheus for
-weeks, so no text of a tenant's object, and no text that grows without limit, may become one.
+Every family is declared in the code that fills it, with its help text, the values that its labels
+can have, and how stable its name is. A label has a *closed set* of values, or it names things that
+operators create (``names``), and then there is a limit to how many. What comes as another value is
+counted as ``other``: a series costs memory here and in Prometheus for weeks, so no text of a
+tenant's object, and no text that grows without limit, may become one.
 
-Two ways to fill a family: a counter or histogram of ``prometheus_client`` that is touched when something happens; or a
-function that is read when somebody scrapes (``read``), so that nothing has to keep a gauge up to date.
+Two ways to fill a family: a counter or histogram of ``prometheus_client`` that is touched when
+something happens; or a function that is read when somebody scrapes (``read``), so that nothing has
+to keep a gauge up to date.
 """
 
 import platform
@@ -59,7 +62,9 @@ class Stability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label: ``values`` is its closed set; empty, the values are names that operators give, which ``names`` tells."""
+    """A label: ``values`` is its closed set; empty, the values are names that operators give, which
+    ``names`` tells.
+    """
 
     name: str
     values: tuple[str, ...] = ()
@@ -72,7 +77,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One declared family. ``like``: the metric of kube-scheduler, or of client-go, that it is modelled on."""
+    """One declared family. ``like``: the metric of kube-scheduler, or of client-go, that it is
+    modelled on.
+    """
 
     name: str
     kind: Kind
@@ -161,11 +168,13 @@ class Exposition:
     ) -> Counter:
         """Declare a counter; ``name`` is without the prefix and without ``_total``.
 
-        With labels of closed sets it says 0 from the start, each: of a series that begins with 1 Prometheus's increase() is 0, so
-        an alert would miss the first of what must never happen.
+        With labels of closed sets it says 0 from the start, each: of a series that begins with 1
+        Prometheus's increase() is 0, so an alert would miss the first of what must never happen.
         """
         family = self._declare(family_of(Kind.COUNTER, name, documentation, labels, **more))
-        counter = Counter(family.name, family.documentation, family.label_names, registry=self.registry)
+        counter = Counter(
+            family.name, family.documentation, family.label_names, registry=self.registry
+        )
         for values in _closed(family.labels):
             counter.labels(*values)
         return counter
@@ -197,18 +206,25 @@ class Exposition:
         return Gauge(family.name, family.documentation, family.label_names, registry=self.registry)
 
     def read(self, family: Family, read: ReadMany) -> None:
-        """Declare a family whose amounts ``read`` gives at each scrape; its name is without prefix and ``_total``."""
+        """Declare a family whose amounts ``read`` gives at each scrape; its name is without prefix
+        and ``_total``.
+        """
         self._scraped.sources.append((self._declare(family), read))
 
     def add_process(self) -> None:
-        """Which program this is, and ``process_*`` and ``python_gc_*``: once, where the process is one program alone."""
+        """Which program this is, and ``process_*`` and ``python_gc_*``: once, where the process is
+        one program alone.
+        """
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         family = Family(
             name="build_info",
             kind=Kind.GAUGE,
             documentation="1, with the versions that run",
-            labels=(Label("version", names="of this program"), Label("python_version", names="of Python")),
+            labels=(
+                Label("version", names="of this program"),
+                Label("python_version", names="of Python"),
+            ),
             like="kubernetes_build_info",
         )
         self.read(family, lambda: {(__version__, platform.python_version()): 1.0})
@@ -218,7 +234,9 @@ class Exposition:
         return generate_latest(self.registry)
 
     def _declare(self, family: Family) -> Family:
-        """With its whole name, and its stability before the help text, as Kubernetes has it. Raises ValueError for one declared twice."""
+        """With its whole name, and its stability before the help text, as Kubernetes has it. Raises
+        ValueError for one declared twice.
+        """
         name = f"{self._prefix}_{family.name}"
         if name in self._families:
             raise ValueError(f"metric {name} is declared twice")

@@ -5,10 +5,12 @@ Text is for people (``one_line``). JSON is one object a line, with keys that sta
 - always ``ts`` (RFC 3339, UTC, milliseconds), ``level`` (DEBUG to CRITICAL), ``logger``, ``msg``;
 - ``exception`` with a traceback, which has line feeds in it, escaped as JSON does;
 - ``trace_id`` where the record is written within a trace (``extender.telemetry.tracing``);
-- of ``FIELDS`` those that the record is about. Keys of pools, vpods and pods are ``namespace/name``.
+- of ``FIELDS`` those that the record is about. Keys of pools, vpods and pods are
+  ``namespace/name``.
 
-Names and messages come from tenants and servers, so in both forms they are escaped where they are not printable and cut
-where they are too long: nobody but us begins a line, and a viewer that shows decoded JSON shows no escape sequences.
+Names and messages come from tenants and servers, so in both forms they are escaped where they are
+not printable and cut where they are too long: nobody but us begins a line, and a viewer that shows
+decoded JSON shows no escape sequences.
 """
 
 import json
@@ -55,12 +57,15 @@ class JsonFormatter(OneLineFormatter):
             line["trace_id"] = trace
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        # Not orjson: half a surrogate pair, which an API server's answer may hold, is an error there.
+        # Not orjson: half a surrogate pair, which an API server's answer may hold, is an error
+        # there.
         return json.dumps(line, separators=(",", ":"))
 
 
 class AtMost(logging.Filter):
-    """So many records a second pass; the next that does says how many did not. For what a stranger has us write."""
+    """So many records a second pass; the next that does says how many did not. For what a stranger
+    has us write.
+    """
 
     def __init__(self, per_second: int, now_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -91,7 +96,9 @@ def formatter_of(form: LogFormat) -> logging.Formatter:
 
 
 def set_up(level: str, form: LogFormat) -> None:
-    """Log to stderr from ``level`` (``INFO``) on. Where others have set up logging before us, theirs stays."""
+    """Log to stderr from ``level`` (``INFO``) on. Where others have set up logging before us,
+    theirs stays.
+    """
     root = logging.getLogger()
     if root.handlers and not _ours():
         return
@@ -104,7 +111,11 @@ def set_up(level: str, form: LogFormat) -> None:
 
 def form_in_use() -> LogFormat:
     """How our handler writes; text where there is none."""
-    return LogFormat.JSON if any(type(one.formatter) is JsonFormatter for one in _ours()) else LogFormat.TEXT
+    return (
+        LogFormat.JSON
+        if any(type(one.formatter) is JsonFormatter for one in _ours())
+        else LogFormat.TEXT
+    )
 
 
 def use_form(form: LogFormat) -> None:
@@ -114,7 +125,9 @@ def use_form(form: LogFormat) -> None:
 
 
 def _ours() -> list[logging.Handler]:
-    return [one for one in logging.getLogger().handlers if isinstance(one.formatter, OneLineFormatter)]
+    return [
+        one for one in logging.getLogger().handlers if isinstance(one.formatter, OneLineFormatter)
+    ]
 
 
 def _rfc3339(epoch_s: float) -> str:

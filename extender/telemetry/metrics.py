@@ -1,8 +1,9 @@
 """The service's metrics, with kube-scheduler's names (our prefix), labels and buckets.
 
-Labels have closed sets of values: results, verbs, reasons, queue parts. Nothing from a tenant's object is a label; pools
-and sources, which operators create, are, up to a limit. ``docs/metrics.md`` is made from what is declared here and by the
-parts that add gauges of their own.
+Labels have closed sets of values: results, verbs, reasons, queue parts. Nothing from a tenant's
+object is a label; pools and sources, which operators create, are, up to a limit.
+``docs/metrics.md`` is made from what is declared here and by the parts that add gauges of their
+own.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,16 @@ from prometheus_client import Counter, Histogram
 
 from extender.model.moves import MoveReason
 from extender.model.reasons import ConflictReason
-from extender.telemetry.exposition import OTHER, Exposition, Family, Kind, Label, More, Stability, family_of
+from extender.telemetry.exposition import (
+    OTHER,
+    Exposition,
+    Family,
+    Kind,
+    Label,
+    More,
+    Stability,
+    family_of,
+)
 
 PREFIX: Final = "vreplica_scheduler"
 _ATTEMPT_BUCKETS: Final = tuple(0.001 * 2**i for i in range(15))
@@ -80,7 +90,8 @@ class Metrics(Exposition):
         )
         self._sli = self.add_histogram(
             "vpod_scheduling_sli_duration_seconds",
-            "Time from when a vpod wanted vreplicas that it had not until all are placed and published, by attempts",
+            "Time from when a vpod wanted vreplicas that it had not until all are placed and "
+            "published, by attempts",
             _SLI_BUCKETS,
             [Label("attempts", ATTEMPTS_VALUES)],
             stability=Stability.BETA,
@@ -103,7 +114,8 @@ class Metrics(Exposition):
         )
         self._refusals = self.add_counter(
             "refusals",
-            "Nodes, binds and writes refused, and vreplicas for want of bytes in ledgers, by reason",
+            "Nodes, binds and writes refused, and vreplicas for want of bytes in ledgers, by "
+            "reason",
             [Label("reason", REASON_VALUES)],
         )
         self._add_work()
@@ -136,7 +148,8 @@ class Metrics(Exposition):
     def _add_requests(self) -> None:
         self._request_duration = self.add_histogram(
             "rest_client_request_duration_seconds",
-            "Requests to the API server, from sending to the beginning of the answer, by method and lane",
+            "Requests to the API server, from sending to the beginning of the answer, by method "
+            "and lane",
             _REQUEST_BUCKETS,
             [Label("verb", METHOD_VALUES), Label("lane", LANE_VALUES)],
             like="rest_client_request_duration_seconds",
@@ -150,7 +163,8 @@ class Metrics(Exposition):
         read: Callable[[], Mapping[str, float]],
         **more: Unpack[More],
     ) -> None:
-        """Add a gauge read at scrape time: label value -> amount (label "" with key "" for a plain one).
+        """Add a gauge read at scrape time: label value -> amount (label "" with key "" for a plain
+        one).
 
         A label needs its closed set, or what operators name by it: ``Label``.
         """

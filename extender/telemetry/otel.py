@@ -1,7 +1,9 @@
-"""OpenTelemetry behind ``tracing``: what the extra ``vreplica-scheduler[otel]`` adds. Imported only where tracing is asked for.
+"""OpenTelemetry behind ``tracing``: what the extra ``vreplica-scheduler[otel]`` adds. Imported only
+where tracing is asked for.
 
-Spans go out by OTLP over HTTP from a thread of the exporter's with a bounded queue: a backend that is slow or gone costs
-spans, never a decision. Where to, how much is sampled, headers and time-outs are the SDK's own environment variables.
+Spans go out by OTLP over HTTP from a thread of the exporter's with a bounded queue: a backend that
+is slow or gone costs spans, never a decision. Where to, how much is sampled, headers and time-outs
+are the SDK's own environment variables.
 """
 
 import re
@@ -26,7 +28,9 @@ _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2}
 
 
 def exporting(service: str, environment: Mapping[str, str]) -> TracerProvider:
-    """A provider that exports as the environment says; ``service`` is its name unless ``OTEL_SERVICE_NAME`` is set."""
+    """A provider that exports as the environment says; ``service`` is its name unless
+    ``OTEL_SERVICE_NAME`` is set.
+    """
     named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": service}
     resource = Resource.create({**named, "service.version": __version__})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -42,7 +46,9 @@ class OtelTracer:
         self._tracer = provider.get_tracer("vreplica-scheduler", __version__)
 
     @contextmanager
-    def span(self, name: str, attributes: Mapping[str, Attribute], *, traceparent: str) -> Iterator[Span]:
+    def span(
+        self, name: str, attributes: Mapping[str, Attribute], *, traceparent: str
+    ) -> Iterator[Span]:
         """See tracing.Tracer."""
         parent = context_of(traceparent)
         kind = SpanKind.INTERNAL if parent is None else SpanKind.SERVER
@@ -56,14 +62,18 @@ class OtelTracer:
         return f"{context.trace_id:032x}" if context.is_valid else ""
 
     def shutdown(self) -> None:
-        """Send what is still queued, for ``SHUTDOWN_TIMEOUT_S`` at the most: the exporter itself would go on for ten seconds."""
+        """Send what is still queued, for ``SHUTDOWN_TIMEOUT_S`` at the most: the exporter itself
+        would go on for ten seconds.
+        """
         sending = Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         sending.start()
         sending.join(SHUTDOWN_TIMEOUT_S)
 
 
 def context_of(traceparent: str) -> Context | None:
-    """The caller's span as a context; None where none is named, or not as W3C Trace Context has it."""
+    """The caller's span as a context; None where none is named, or not as W3C Trace Context
+    has it.
+    """
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None:
         return None

@@ -1,12 +1,15 @@
-"""Spans of what takes time: verbs, batches of placing, writes, reviews. Nothing, at nearly no cost, unless somebody asked.
+"""Spans of what takes time: verbs, batches of placing, writes, reviews. Nothing, at nearly no cost,
+unless somebody asked.
 
-``start`` looks whether OpenTelemetry's variables ask for traces, and installs its tracer (``otel``, an extra of the package).
-Until then ``span`` gives one and the same span that does nothing. There is one tracer a process, as there is one log: what is traced crosses tasks, and
-the span that surrounds the present one is known to the tracer by its task's context.
+``start`` looks whether OpenTelemetry's variables ask for traces, and installs its tracer (``otel``,
+an extra of the package). Until then ``span`` gives one and the same span that does nothing. There
+is one tracer a process, as there is one log: what is traced crosses tasks, and the span that
+surrounds the present one is known to the tracer by its task's context.
 
-A caller's ``traceparent`` (W3C Trace Context) makes our span a part of its trace. The API server sends one to webhooks if it
-traces itself; kube-scheduler's extender client sends none. Text in attributes is a tenant's, mostly: it goes to the trace
-backend as text, cut to ``ATTRIBUTE_CHARS_MAX``.
+A caller's ``traceparent`` (W3C Trace Context) makes our span a part of its trace. The API server
+sends one to webhooks if it traces itself; kube-scheduler's extender client sends none. Text in
+attributes is a tenant's, mostly: it goes to the trace backend as text, cut to
+``ATTRIBUTE_CHARS_MAX``.
 """
 
 import logging
@@ -44,7 +47,9 @@ class Tracer(Protocol):
     def span(
         self, name: str, attributes: Mapping[str, Attribute], *, traceparent: str
     ) -> AbstractContextManager[Span]:
-        """A span that begins when it is entered; ``traceparent`` "" for none. An exception that leaves it fails it."""
+        """A span that begins when it is entered; ``traceparent`` "" for none. An exception that
+        leaves it fails it.
+        """
         ...
 
     def trace_id(self) -> str:
@@ -65,7 +70,10 @@ class _NoSpan:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
     ) -> None:
         return None
 
@@ -85,7 +93,9 @@ def install(tracer: Tracer | None) -> None:
     _installed[:] = [] if tracer is None else [tracer]
 
 
-def span(name: str, /, *, traceparent: str = "", **attributes: Attribute) -> AbstractContextManager[Span]:
+def span(
+    name: str, /, *, traceparent: str = "", **attributes: Attribute
+) -> AbstractContextManager[Span]:
     """Give a span to enter: ``with tracing.span("place_batch", pool=pool) as present:``."""
     if not _installed:
         return _NO_SPAN
@@ -98,7 +108,8 @@ def trace_id() -> str:
 
 
 def start(service: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Trace if the environment asks for it: one of ``ENDPOINT_VARIABLES`` is set. Where the extra is missing, that is logged.
+    """Trace if the environment asks for it: one of ``ENDPOINT_VARIABLES`` is set. Where the extra
+    is missing, that is logged.
 
     ``service``: ``service.name``, unless ``OTEL_SERVICE_NAME`` is set.
     """
@@ -108,14 +119,18 @@ def start(service: str, environment: Mapping[str, str] = os.environ) -> None:
     try:
         from extender.telemetry.otel import OtelTracer, exporting  # noqa: PLC0415
     except ImportError as error:
-        _log.warning("%s is set, but nothing is traced: %s; install vreplica-scheduler[otel]", wanted, error)
+        _log.warning(
+            "%s is set, but nothing is traced: %s; install vreplica-scheduler[otel]", wanted, error
+        )
         return
     install(OtelTracer(exporting(service, environment)))
     _log.info("spans go to %s", environment[wanted])
 
 
 def stop() -> None:
-    """Trace no more, and send what is still to be sent. May block for some seconds: not on the event loop."""
+    """Trace no more, and send what is still to be sent. May block for some seconds: not on the
+    event loop.
+    """
     tracers, _installed[:] = list(_installed), []
     for tracer in tracers:
         tracer.shutdown()

@@ -1,15 +1,17 @@
-"""``Bench``: one vpod that waits, and changes that are tried until it does not. Each answer is what the engine decided.
+"""``Bench``: one vpod that waits, and changes that are tried until it does not. Each answer is what
+the engine decided.
 
-**In turn.** Others may wait, too, and who is served first is not known beforehand. So each change counts as if all others
-that wait were decided before the vpod: what it gives then, it gives at the least, as far as placing one more never makes
-room for another. Only where nothing helps that way it is tried alone, and says so.
+**In turn.** Others may wait, too, and who is served first is not known beforehand. So each change
+counts as if all others that wait were decided before the vpod: what it gives then, it gives at the
+least, as far as placing one more never makes room for another. Only where nothing helps that way it
+is tried alone, and says so.
 
-**At rest.** What a person changes is judged by what the cluster comes to then: pods that wait are bound, the autoscaler adds those
-that it needs, and what waits is decided again. But not where all of that is enough without any change: it would be what helps,
-whatever was changed.
+**At rest.** What a person changes is judged by what the cluster comes to then: pods that wait are
+bound, the autoscaler adds those that it needs, and what waits is decided again. But not where all
+of that is enough without any change: it would be what helps, whatever was changed.
 
-**Smallest.** A number is looked for by doubling the step until it is enough, then by halving: so the answer is enough and
-one less was tried and is not.
+**Smallest.** A number is looked for by doubling the step until it is enough, then by halving: so
+the answer is enough and one less was tried and is not.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +35,8 @@ Change = Callable[[Trial], bool]
 
 
 class Outcome(NamedTuple):
-    """What a trial came to, in vreplicas of the vpod: ``places`` more than it gets as things are, ``left``, ``moves``.
+    """What a trial came to, in vreplicas of the vpod: ``places`` more than it gets as things are,
+    ``left``, ``moves``.
 
     ``gain``: more than it would get as things are, were the others that count served first, too.
     """
@@ -44,8 +47,11 @@ class Outcome(NamedTuple):
     gain: int
 
 
-def fewest_enough(attempt: Callable[[int], T | None], failed: int, enough: int, found: T) -> tuple[int, T]:
-    """The least number that is enough, by halving, and what came of it; ``failed`` is too few, ``found`` came of ``enough``.
+def fewest_enough(
+    attempt: Callable[[int], T | None], failed: int, enough: int, found: T
+) -> tuple[int, T]:
+    """The least number that is enough, by halving, and what came of it; ``failed`` is too few,
+    ``found`` came of ``enough``.
 
     ``attempt``: None where a number is too few; more is never worse.
     """
@@ -64,7 +70,9 @@ def _nothing(_trial: Trial) -> bool:
 
 
 class Bench:
-    """Tries changes for the vpod ``key`` on ``state``, which is its own. ``expired``: whether the time is up; then OutOfTime is raised."""
+    """Tries changes for the vpod ``key`` on ``state``, which is its own. ``expired``: whether the
+    time is up; then OutOfTime is raised.
+    """
 
     def __init__(self, state: State, pool: PoolState, key: str) -> None:
         self.state = state
@@ -82,7 +90,9 @@ class Bench:
 
     @property
     def pool(self) -> PoolState:
-        """Its pool. One that nothing refers to any more, within a trial, is forgotten and made anew."""
+        """Its pool. One that nothing refers to any more, within a trial, is forgotten and made
+        anew.
+        """
         return self.state.pool(self._pool_key)
 
     @property
@@ -92,7 +102,9 @@ class Bench:
 
     @property
     def lacks_room(self) -> bool:
-        """Whether it is room that is missing, and not the pool, its StatefulSet or the right to use it."""
+        """Whether it is room that is missing, and not the pool, its StatefulSet or the right to use
+        it.
+        """
         pool = self.pool
         if pool.adapter_pool is None or pool.stateful_set is None:
             return False
@@ -103,7 +115,9 @@ class Bench:
         """Slots that the vpod and those before it want."""
         pool = self.pool
         vpods = [pool.vpods[key] for key in (*self.rivals, self.key)]
-        return sum(vpod.weight * max(0, vpod.vreplicas - pool.placed_vreplicas(vpod.key)) for vpod in vpods)
+        return sum(
+            vpod.weight * max(0, vpod.vreplicas - pool.placed_vreplicas(vpod.key)) for vpod in vpods
+        )
 
     @property
     def vpod(self) -> VPod:
@@ -140,7 +154,10 @@ class Bench:
 
     def outcome(self, change: Change) -> Outcome | None:
         """What the change comes to; None where it cannot be made. Raises OutOfTime."""
-        before, alone = self._placed_before(self._with_rivals), self._placed_before(with_rivals=False)
+        before, alone = (
+            self._placed_before(self._with_rivals),
+            self._placed_before(with_rivals=False),
+        )
         found = self._try(change)
         if found is None:
             return None
@@ -148,15 +165,20 @@ class Bench:
         return Outcome(max(0, placed - alone), left, moves, placed - before)
 
     def helps(self, change: Change) -> Outcome | None:
-        """The outcome of a change with which more is placed, None of any other. Raises OutOfTime."""
+        """The outcome of a change with which more is placed, None of any other. Raises
+        OutOfTime.
+        """
         found = self.outcome(change)
         return found if found is not None and (found.gain > 0 or not found.left) else None
 
-    def smallest(self, make: Callable[[int], Change], first: int, last: int) -> tuple[int, Outcome] | None:
-        """The least number from ``first`` to ``last`` that leaves nothing over; None where none does. Raises OutOfTime.
+    def smallest(
+        self, make: Callable[[int], Change], first: int, last: int
+    ) -> tuple[int, Outcome] | None:
+        """The least number from ``first`` to ``last`` that leaves nothing over; None where none
+        does. Raises OutOfTime.
 
-        Of ``make``'s changes a greater number is taken to be enough where a smaller one is, and not to be possible where a
-        smaller one is not.
+        Of ``make``'s changes a greater number is taken to be enough where a smaller one is, and not
+        to be possible where a smaller one is not.
         """
         failed, impossible, step = first - 1, last + 1, 1
         while impossible - failed > 1:
@@ -178,7 +200,9 @@ class Bench:
     def most_with_least(
         self, make: Callable[[int], Change], numbers: Iterable[int]
     ) -> tuple[int, Outcome] | None:
-        """Where none of ``numbers`` (ascending) leaves nothing over: the one with which least is left, the least of those."""
+        """Where none of ``numbers`` (ascending) leaves nothing over: the one with which least is
+        left, the least of those.
+        """
         best: tuple[int, Outcome] | None = None
         for number in numbers:
             outcome = self.helps(make(number))
@@ -217,7 +241,9 @@ class Bench:
             return decision.scheduled, decision.left, moved
 
     def _decide(self, trial: Trial) -> tuple[Decision, int]:
-        """The vpod's decision after those of the others that count, and vreplicas of it that move."""
+        """The vpod's decision after those of the others that count, and vreplicas of it
+        that move.
+        """
         self._decide_rivals(trial)
         pool = self._pool_now()
         decision = trial.decide(pool, pool.vpods[self.key])

@@ -1,4 +1,6 @@
-"""What every pod of a pool says to a vpod: chosen, fits or refused, with the reason, and the profile's score. Pure."""
+"""What every pod of a pool says to a vpod: chosen, fits or refused, with the reason, and the
+profile's score. Pure.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -34,10 +36,12 @@ class Verdict(StrEnum):
 
 
 class Row(NamedTuple):
-    """One pod. ``slots``, ``free_slots``: beside what is decided for the vpod; ``score``: 0 (worst) to 100, of one more there.
+    """One pod. ``slots``, ``free_slots``: beside what is decided for the vpod; ``score``: 0 (worst)
+    to 100, of one more there.
 
-    ``reason`` and ``text`` say why it takes no more, also of a chosen one; "" where it would. ``cost``: what the profile's
-    scores hold against the pod, 0 for nothing: what the score is made of.
+    ``reason`` and ``text`` say why it takes no more, also of a chosen one; "" where it would.
+    ``cost``: what the profile's scores hold against the pod, 0 for nothing: what the score is made
+    of.
     """
 
     pod: str
@@ -70,7 +74,9 @@ class Row(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """All pods of a pool, by ordinal. ``refusals``: what those say that take no more -> how many; ``not_listed``: rows left out."""
+    """All pods of a pool, by ordinal. ``refusals``: what those say that take no more -> how many;
+    ``not_listed``: rows left out.
+    """
 
     rows: tuple[Row, ...]
     not_listed: int
@@ -86,7 +92,9 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
     problem = _problem_of_all(decision)
     try:
         said = why_not_each(pool, vpod, decision.target, free)
-        scores = _scores(pool, vpod, decision.target, [o for o, why in said.items() if not why], free)
+        scores = _scores(
+            pool, vpod, decision.target, [o for o, why in said.items() if not why], free
+        )
     except PluginFailed as failure:
         said, scores = _all_say(pool, str(failure)), {}
     names = {name: ordinal for ordinal in said if (name := _name(pool, ordinal))}
@@ -97,7 +105,10 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
         why = said.get(ordinal, "ordinal is gone")
         score, cost = scores.get(ordinal, (None, None)) if not problem else (None, None)
         row = _row(
-            pool, name, decision.target.get(name, 0), free(ordinal) if ordinal in pool.by_ordinal else 0
+            pool,
+            name,
+            decision.target.get(name, 0),
+            free(ordinal) if ordinal in pool.by_ordinal else 0,
         )
         text = why or (_says(problem) if problem else "")
         rows.append(
@@ -111,7 +122,9 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
         )
     counted = Counter(problem or why for why in said.values() if problem or why)
     return Candidates(
-        tuple(rows), len(names) - len(rows), tuple(sorted(counted.items(), key=lambda it: (-it[1], it[0])))
+        tuple(rows),
+        len(names) - len(rows),
+        tuple(sorted(counted.items(), key=lambda it: (-it[1], it[0]))),
     )
 
 
@@ -145,7 +158,9 @@ def _scores(
     ordinals: Sequence[int],
     free: Callable[[int], int],
 ) -> dict[int, tuple[int, int]]:
-    """Ordinal -> (score, cost) of one more vreplica there, for pods that would take it; none where no plugin chooses."""
+    """Ordinal -> (score, cost) of one more vreplica there, for pods that would take it; none where
+    no plugin chooses.
+    """
     profile = pool.profile
     if not profile.has_plugins or not ordinals:
         return {}

@@ -1,4 +1,6 @@
-"""What tells two schedulers' answers for the same vpod apart. Pure; shadow mode counts and shows it."""
+"""What tells two schedulers' answers for the same vpod apart. Pure; shadow mode counts and shows
+it.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -25,10 +27,14 @@ class Outcome(StrEnum):
     """It has not published an answer for some time, and we have one."""
 
 
-def compare(before: Placements, ours: Placements, theirs: Placements, *, overcommits: bool) -> Outcome:
-    """What to call their answer, published where ``before`` was. ``overcommits``: it fills a pod beyond its slots.
+def compare(
+    before: Placements, ours: Placements, theirs: Placements, *, overcommits: bool
+) -> Outcome:
+    """What to call their answer, published where ``before`` was. ``overcommits``: it fills a pod
+    beyond its slots.
 
-    The worst is what counts: an overcommitted pod, then a needless move, then another number, then other pods.
+    The worst is what counts: an overcommitted pod, then a needless move, then another number, then
+    other pods.
     """
     if overcommits:
         return Outcome.OVERCOMMITTED
@@ -45,7 +51,9 @@ def compare(before: Placements, ours: Placements, theirs: Placements, *, overcom
 
 
 def moved(before: Placements, after: Placements) -> int:
-    """vreplicas that left one pod and are on another now: what was lost beyond what there is less of."""
+    """vreplicas that left one pod and are on another now: what was lost beyond what there is less
+    of.
+    """
     lost = sum(max(0, count - after.get(name, 0)) for name, count in before.items())
     fewer = max(0, sum(before.values()) - sum(after.values()))
     return lost - fewer

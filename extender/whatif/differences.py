@@ -1,4 +1,6 @@
-"""What a what-if comes to: the sums, the vpods that it touches, its pools, and what has to be known to believe it."""
+"""What a what-if comes to: the sums, the vpods that it touches, its pools, and what has to be known
+to believe it.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -72,7 +74,9 @@ def vpod_rows(pool: Compared, added: Collection[str]) -> Iterator[Row]:
 
 
 def reasons_of(decision: Decision) -> list[str]:
-    """Why something of a decision has no place: the reason, a detail, and what pods say with how many say so."""
+    """Why something of a decision has no place: the reason, a detail, and what pods say with how
+    many say so.
+    """
     explanation = decision.explanation
     reasons = [str(explanation.reason)] if explanation.reason is not None else []
     return [*reasons, *filter(None, [explanation.detail])] + [
@@ -112,12 +116,19 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
         if pool.held:
             count, said = len(pool.held), next(iter(pool.held.values()))
             more = ", and no pod more is thought to find one" if grown else ""
-            yield f"pool {pool.key}: kube-scheduler finds no node for {count} of its pods: {said}; so it stays here{more}"
+            yield (
+                f"pool {pool.key}: kube-scheduler finds no node for {count} of its pods: {said}; "
+                f"so it stays here{more}"
+            )
         if not grown and after.unplaced and after.wanted > after.pods:
-            yield f"pool {pool.key} would grow from {after.pods} to {counted(after.wanted, 'pod')}: --autoscale counts them in"
+            yield (
+                f"pool {pool.key} would grow from {after.pods} to {counted(after.wanted, 'pod')}: "
+                f"--autoscale counts them in"
+            )
     if imagined := sum(pool.imagined for pool in pools):
         yield (
-            f"{imagined} {'pod that has' if imagined == 1 else 'pods that have'} no node today would get one as far as is known: "
+            f"{imagined} {'pod that has' if imagined == 1 else 'pods that have'} no node today "
+            f"would get one as far as is known: "
             "CPU, memory, volumes and affinity between pods are not known here"
         )
 
@@ -129,15 +140,20 @@ def _many(count: int, what: str) -> str:
 def _failing(pool: Compared) -> str:
     (vreplicas, vpods), after_s = pool.out_of_service, pool.after.reschedule_after_s
     lost = (
-        f"pool {pool.key}: {_many(len(pool.failed), 'pod')} and {_many(vreplicas, 'vreplica')} would be away"
+        f"pool {pool.key}: {_many(len(pool.failed), 'pod')} and {_many(vreplicas, 'vreplica')} "
+        f"would be away"
     )
     if vpods:
         lost += f", with all that {_many(vpods, 'vpod')} {'has' if vpods == 1 else 'have'}"
     if after_s is None:
         return (
-            f"{lost}; nothing moves, the pods come back with what they hold (rescheduleAfterSeconds is null)"
+            f"{lost}; nothing moves, the pods come back with what they hold "
+            f"(rescheduleAfterSeconds is null)"
         )
-    return f"{lost}; after {after_s} s what has room elsewhere is placed there (rescheduleAfterSeconds)"
+    return (
+        f"{lost}; after {after_s} s what has room elsewhere is placed there "
+        f"(rescheduleAfterSeconds)"
+    )
 
 
 def pool_row(pool: Compared) -> Answer:
@@ -174,7 +190,9 @@ def pool_row(pool: Compared) -> Answer:
 
 
 def _zone_rows(before: Side, after: Side) -> list[Answer]:
-    """Zone by zone what its loss takes, left alone and changed: vreplicas, and vpods that lose all that they have."""
+    """Zone by zone what its loss takes, left alone and changed: vreplicas, and vpods that lose all
+    that they have.
+    """
     was, now = before.lost, after.lost
     return [
         {

@@ -1,7 +1,9 @@
-"""A vpod explained: where it is and why, what every pod says to it, what would place the rest of it, what a zone's loss costs.
+"""A vpod explained: where it is and why, what every pod says to it, what would place the rest of
+it, what a zone's loss costs.
 
-The decision is made anew, on a copy of the state as it is now, by ``place`` itself: what is said here is what the service
-decides next. Who decided before, when and why is told by whoever remembers it (``Told``).
+The decision is made anew, on a copy of the state as it is now, by ``place`` itself: what is said
+here is what the service decides next. Who decided before, when and why is told by whoever remembers
+it (``Told``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +38,9 @@ class UnknownObject(VReplicaError):
 
 
 class Told(NamedTuple):
-    """A decision that is remembered. ``at``: RFC 3339; ``by``: the identity of who decided; ``why``: what made it decide."""
+    """A decision that is remembered. ``at``: RFC 3339; ``by``: the identity of who decided;
+    ``why``: what made it decide.
+    """
 
     at: str
     by: str
@@ -49,14 +53,17 @@ class Told(NamedTuple):
 
 
 def pool_of_vpod(state: State, key: str) -> PoolState:
-    """The pool in which a vpod is known. Raises UnknownObject, with the names that are most like it."""
+    """The pool in which a vpod is known. Raises UnknownObject, with the names that are most like
+    it.
+    """
     for pool in state.pools.values():
         if key in pool.vpods:
             return pool
     for pool in state.pools.values():
         if pool.claims_of(key):
             raise UnknownObject(
-                f"vpod {key} does not exist any more; {sum(pool.placed_of(key).values())} of its vreplicas are still "
+                f"vpod {key} does not exist any more; {sum(pool.placed_of(key).values())} of its "
+                f"vreplicas are still "
                 f"in the ledgers of pool {pool.key} and are being released"
             )
     names = (name for pool in state.pools.values() for name in pool.vpods)
@@ -71,7 +78,10 @@ def names_like(subject: str, key: str, known: Sequence[str]) -> str:
     same_name = [one for one in known if one.rpartition("/")[2].partition("@")[0] == name]
     beside = [one for one in known if namespace and one.startswith(f"{namespace}/")]
     near = sorted(
-        {*same_name, *(one for one in beside if name[:4] and one.startswith(f"{namespace}/{name[:4]}"))}
+        {
+            *same_name,
+            *(one for one in beside if name[:4] and one.startswith(f"{namespace}/{name[:4]}")),
+        }
     )
     shown = near or sorted(beside)
     if not shown:
@@ -85,8 +95,8 @@ def names_like(subject: str, key: str, known: Sequence[str]) -> str:
 def told_by_status(vpod: VPod) -> list[Told]:
     """What a vpod's own conditions say of its last decision and its last move, the later one first.
 
-    A condition's time is that of its last change of status. Its reason and message go on changing after that, so they are told as
-    what they are now, not as what was decided then.
+    A condition's time is that of its last change of status. Its reason and message go on changing
+    after that, so they are told as what they are now, not as what was decided then.
     """
     told = [
         Told(
@@ -108,10 +118,11 @@ def explain_vpod(
     history: Sequence[Told] = (),
     expired: Callable[[], bool] = never,
 ) -> Answer:
-    """Everything about one vpod. ``state`` is the caller's own copy, and as before afterwards. Raises UnknownObject.
+    """Everything about one vpod. ``state`` is the caller's own copy, and as before afterwards.
+    Raises UnknownObject.
 
-    ``history``: what is remembered of its decisions, the last one first. ``expired``: whether the time to look for
-    changes is up.
+    ``history``: what is remembered of its decisions, the last one first. ``expired``: whether the
+    time to look for changes is up.
     """
     pool = pool_of_vpod(state, key)
     vpod = pool.vpods[key]
@@ -175,15 +186,20 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
         case ConflictReason.STATEFULSET_TAKEN:
             name = pool.adapter_pool.stateful_set_key if pool.adapter_pool is not None else ""
             why = (
-                f"AdapterPool {pool.taken_by} has StatefulSet {name}, which AdapterPool {pool.key} names, too"
+                f"AdapterPool {pool.taken_by} has StatefulSet {name}, which AdapterPool {pool.key} "
+                f"names, too"
             )
         case ConflictReason.TENANT_NOT_ALLOWED:
             why = (
-                f"the namespaceSelector of AdapterPool {pool.key} does not select namespace {vpod.namespace}"
+                f"the namespaceSelector of AdapterPool {pool.key} does not select namespace "
+                f"{vpod.namespace}"
             )
         case ConflictReason.UNSATISFIABLE:
             slots = pool.adapter_pool.slots_per_pod if pool.adapter_pool is not None else 0
-            why = f"one vreplica takes {counted(vpod.weight, 'slot')}, a pod of AdapterPool {pool.key} has {slots}"
+            why = (
+                f"one vreplica takes {counted(vpod.weight, 'slot')}, a pod of AdapterPool "
+                f"{pool.key} has {slots}"
+            )
         case _:
             why = ""
     outcome, wanted = decision.explanation.outcome(), decision.explanation.wanted
@@ -199,7 +215,9 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
 
 
 def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
-    """What the next decision does, in sentences; of one that leaves all where it is, what that is."""
+    """What the next decision does, in sentences; of one that leaves all where it is, what
+    that is.
+    """
     told = [
         f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
         for item in islice(decision.explanation.steps, STEPS_LISTED_MAX)
@@ -227,7 +245,8 @@ def _waiting(pool: PoolState, key: str) -> dict[str, int]:
 def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
     """What the autoscaler makes of the pool now; None while pool or StatefulSet is not known.
 
-    ``withoutNode``: pods that wait for one; ``refusal``: what kube-scheduler says of the first of them of which it says anything.
+    ``withoutNode``: pods that wait for one; ``refusal``: what kube-scheduler says of the first of
+    them of which it says anything.
     """
 
     def allows(vpod: VPod) -> bool:
@@ -237,7 +256,9 @@ def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
     if plan is None or pool.adapter_pool is None or pool.stateful_set is None:
         return None
     pods = (member.pod for member in pool.members())
-    waiting = [pod for pod in pods if pod is not None and not (pod.node or pod.deleting or pod.finished)]
+    waiting = [
+        pod for pod in pods if pod is not None and not (pod.node or pod.deleting or pod.finished)
+    ]
     return {
         "replicas": pool.stateful_set.replicas,
         "schedulable": pool.schedulable_count(),

@@ -9,7 +9,9 @@ from extender.whatif.named_change import NamedChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix(NamedChange):
-    """Counts are vreplicas of the vpod. ``by_itself``: nobody has to do anything. ``alone``: only if it is served before the others that wait."""
+    """Counts are vreplicas of the vpod. ``by_itself``: nobody has to do anything. ``alone``: only
+    if it is served before the others that wait.
+    """
 
     places: int = 0
     left: int = 0
@@ -19,7 +21,9 @@ class Fix(NamedChange):
 
     def seen(self, outcome: Outcome, bench: Bench) -> Self:
         """With what a trial came to."""
-        return replace(self, places=outcome.places, left=outcome.left, moves=outcome.moves, alone=bench.alone)
+        return replace(
+            self, places=outcome.places, left=outcome.left, moves=outcome.moves, alone=bench.alone
+        )
 
     def to_json(self) -> dict[str, object]:
         """As ``/v1/explain`` has it."""

@@ -1,8 +1,10 @@
-"""The smallest changes with which a vpod that waits would not: each is tried on a copy, by the engine, before it is named.
+"""The smallest changes with which a vpod that waits would not: each is tried on a copy, by the
+engine, before it is named.
 
-What is looked for, in the order in which it is offered: what comes by itself; marks and cordons to be lifted; a pod more
-(by the autoscaler, where maxPods holds it back); the namespace; the profile's rules; larger pods; less asked for. A change
-that leaves nothing over is listed with the least number that is enough; where there is none, those that place some.
+What is looked for, in the order in which it is offered: what comes by itself; marks and cordons to
+be lifted; a pod more (by the autoscaler, where maxPods holds it back); the namespace; the profile's
+rules; larger pods; less asked for. A change that leaves nothing over is listed with the least
+number that is enough; where there is none, those that place some.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +35,9 @@ AT_REST: Final[frozenset[Lever]] = frozenset(
         loosen.fewer_vreplicas,
     }
 )
-"""What a person changes, and the cluster follows. The others are about pods that come: what each of them brings by itself."""
+"""What a person changes, and the cluster follows. The others are about pods that come: what each of
+them brings by itself.
+"""
 ROOM: Final[tuple[Lever, ...]] = (
     lift.pods_that_come,
     lift.closed_pods,
@@ -50,15 +54,20 @@ ROOM: Final[tuple[Lever, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Fixes:
-    """What was found. ``cut_short``: time was up before all was tried; ``tried``: runs of the engine."""
+    """What was found. ``cut_short``: time was up before all was tried; ``tried``: runs of the
+    engine.
+    """
 
     found: tuple[Fix, ...]
     cut_short: bool
     tried: int
 
 
-def find_fixes(state: State, pool: PoolState, key: str, *, expired: Callable[[], bool] = never) -> Fixes:
-    """What would place the vpod ``key`` of ``pool``, all of it if anything does. ``state`` is as before afterwards.
+def find_fixes(
+    state: State, pool: PoolState, key: str, *, expired: Callable[[], bool] = never
+) -> Fixes:
+    """What would place the vpod ``key`` of ``pool``, all of it if anything does. ``state`` is as
+    before afterwards.
 
     ``expired``: whether the time for it is up; what is found by then is the answer.
     """
@@ -90,7 +99,9 @@ def _pull(bench: Bench, lever: Lever, found: list[Fix]) -> bool:
 
 
 def _ranked(found: list[Fix]) -> tuple[Fix, ...]:
-    """Those that leave nothing over, in the order in which they were tried; then those that leave least. Each change once."""
+    """Those that leave nothing over, in the order in which they were tried; then those that leave
+    least. Each change once.
+    """
     first: dict[str, Fix] = {}
     for fix in sorted(found, key=lambda fix: (fix.left, fix.alone)):
         first.setdefault(fix.change, fix)

@@ -1,8 +1,11 @@
-"""Pods that are still to come, as they would come: from the StatefulSet, through our filter and prioritize, onto a node.
+"""Pods that are still to come, as they would come: from the StatefulSet, through our filter and
+prioritize, onto a node.
 
-kube-scheduler also asks for CPU, memory and volumes, of which nothing is known here: a node that has none left counts as
-one that takes the pod, unless kube-scheduler has said that it finds none for it (``held_back``). Everything else is as in a cluster: only nodes that take work and that the StatefulSet's template
-fits, those that declare slots within them, the hard zone rule of the pool's profile, the best score, then the emptiest.
+kube-scheduler also asks for CPU, memory and volumes, of which nothing is known here: a node that
+has none left counts as one that takes the pod, unless kube-scheduler has said that it finds none
+for it (``held_back``). Everything else is as in a cluster: only nodes that take work and that the
+StatefulSet's template fits, those that declare slots within them, the hard zone rule of the pool's
+profile, the best score, then the emptiest.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -25,13 +28,19 @@ PODS_BOUND_MAX: Final = 10_000
 ROUNDS_MAX: Final = 20
 """Of growing and placing in turn, until the pool has the size that it needs."""
 REFUSALS_MAX: Final = 100
-"""Different ones of a pool that are looked into; who is refused in the same words is refused for the same."""
+"""Different ones of a pool that are looked into; who is refused in the same words is refused for
+the same.
+"""
 ALIKE_MAX: Final = 3
-"""Nodes that are asked about of those that only differ by name: one may be refused for its own slots."""
+"""Nodes that are asked about of those that only differ by name: one may be refused for its own
+slots.
+"""
 
 
 def add_pods(trial: Trial, pool: PoolState, count: int) -> list[AdapterPod]:
-    """Raise the StatefulSet by ``count`` and bind the new pods; those that found a node. Nothing without a StatefulSet."""
+    """Raise the StatefulSet by ``count`` and bind the new pods; those that found a node. Nothing
+    without a StatefulSet.
+    """
     stateful_set = pool.stateful_set
     if stateful_set is None or pool.adapter_pool is None:
         return []
@@ -41,7 +50,8 @@ def add_pods(trial: Trial, pool: PoolState, count: int) -> list[AdapterPod]:
 
 
 def bind_missing(trial: Trial, pool: PoolState, *, but: Collection[int] = ()) -> list[AdapterPod]:
-    """Bind every pod that the StatefulSet wants and that has no node, those that are to be created anew too.
+    """Bind every pod that the StatefulSet wants and that has no node, those that are to be created
+    anew too.
 
     ``but``: ordinals that go on waiting.
     """
@@ -67,10 +77,12 @@ def missing_pods(pool: PoolState, stateful_set: StatefulSet) -> Iterator[int]:
 
 
 def held_back(pool: PoolState, state: State) -> dict[int, str]:
-    """Ordinals that kube-scheduler has refused though nodes would take them as far as is known here, with what it says.
+    """Ordinals that kube-scheduler has refused though nodes would take them as far as is known
+    here, with what it says.
 
-    What it lacks there (CPU, memory, volumes, leave of another filter) is not known: no change that is thought of here can be
-    seen to bring it. A refusal that our own rules explain is left out: who asks may change what they look at.
+    What it lacks there (CPU, memory, volumes, leave of another filter) is not known: no change that
+    is thought of here can be seen to bring it. A refusal that our own rules explain is left out:
+    who asks may change what they look at.
     """
     found: dict[int, str] = {}
     if pool.stateful_set is None or pool.adapter_pool is None:
@@ -100,7 +112,8 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
         carried = chooser.carried(pod)
         node = chooser.choose(pod, carried)
         if node is not None:
-            # The next one is chosen a node when this one has got its part of what waits, by its bind or by the placer.
+            # The next one is chosen a node when this one has got its part of what waits, by its
+            # bind or by the placer.
             bound = replace(pod, node=node.name, ready=True, ledger=carried, ledger_text=None)
             standing = ledger_of_ordinal(pool, pod.name, slots_of(state, pod))
             trial.exchange(pod, bound)
@@ -112,7 +125,9 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
 
 
 def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
-    """The ordinal's pod as it waits for its node, new where there is none or the one that is there goes."""
+    """The ordinal's pod as it waits for its node, new where there is none or the one that is there
+    goes.
+    """
     stateful_set, spec = pool.stateful_set, pool.adapter_pool
     if stateful_set is None or spec is None:
         raise ValueError("a pool without a StatefulSet gets no pods")
@@ -142,7 +157,9 @@ def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
 
 
 class _Chooser:
-    """Chooses nodes for the pods of one pool, one after the other; the state follows between two of them."""
+    """Chooses nodes for the pods of one pool, one after the other; the state follows between two of
+    them.
+    """
 
     def __init__(self, state: State, pool: PoolState) -> None:
         self._state = state
@@ -161,18 +178,24 @@ class _Chooser:
         return self._state.nodes[node].zone, len(self._state.pods_on_node.get(node, ()))
 
     def choose(self, pod: AdapterPod, carried: Ledger) -> Node | None:
-        """The node where kube-scheduler would put it, None where none takes it. ``carried``: what it would carry."""
+        """The node where kube-scheduler would put it, None where none takes it. ``carried``: what
+        it would carry.
+        """
         state = self._state
         passed = self.passing(pod)
         if not passed:
             return None
         scores = prioritize_nodes(state, pod, carried, passed, state.nodes.get)
-        best = min(passed, key=lambda name: (-scores[name], len(state.pods_on_node.get(name, ())), name))
+        best = min(
+            passed, key=lambda name: (-scores[name], len(state.pods_on_node.get(name, ())), name)
+        )
         self._move_on(best)
         return state.nodes[best]
 
     def passing(self, pod: AdapterPod) -> Collection[str]:
-        """Nodes that take the pod as far as is known here, of those that only differ by name a few."""
+        """Nodes that take the pod as far as is known here, of those that only differ by
+        name a few.
+        """
         asked = sorted({*self._candidates(), *self._returning(pod)})
         return filter_nodes(self._state, pod, asked, self._state.nodes.get).passed
 
@@ -208,11 +231,15 @@ class _Chooser:
             self._kinds.setdefault((kind[0], kind[1] + 1), []).append(node)
 
 
-def autoscale(trial: Trial, pool: PoolState, turns: Iterable[str], *, most: int = PODS_BOUND_MAX) -> bool:
-    """Let the pool grow to what it needs, and place what waits, in turn, until neither changes anything.
+def autoscale(
+    trial: Trial, pool: PoolState, turns: Iterable[str], *, most: int = PODS_BOUND_MAX
+) -> bool:
+    """Let the pool grow to what it needs, and place what waits, in turn, until neither changes
+    anything.
 
-    ``turns``: keys of the vpods that are decided after each step, in this order, those that wait of them. ``most``: pods
-    that are added altogether. False where the pods that it asks for find no node.
+    ``turns``: keys of the vpods that are decided after each step, in this order, those that wait of
+    them. ``most``: pods that are added altogether. False where the pods that it asks for find no
+    node.
     """
     state = trial.state
 

@@ -1,6 +1,7 @@
 """What a question about pools cannot count in, and has to say.
 
-Vpods of pools that do not exist, pods that are no ordinals, and vreplicas that have their place and are served by nobody.
+Vpods of pools that do not exist, pods that are no ordinals, and vreplicas that have their place and
+are served by nobody.
 """
 
 from collections import Counter
@@ -18,8 +19,12 @@ NAMED: Final = 5
 
 
 def pools_asked(state: State) -> list[str]:
-    """All AdapterPools, and pools that vpods ask for and nobody has made: their vreplicas wait, too."""
-    return sorted(key for key, pool in state.pools.items() if pool.adapter_pool is not None or pool.vpods)
+    """All AdapterPools, and pools that vpods ask for and nobody has made: their vreplicas wait,
+    too.
+    """
+    return sorted(
+        key for key, pool in state.pools.items() if pool.adapter_pool is not None or pool.vpods
+    )
 
 
 def left_out(pool: PoolState) -> Iterator[str]:
@@ -27,7 +32,10 @@ def left_out(pool: PoolState) -> Iterator[str]:
     if pool.adapter_pool is None and pool.vpods:
         count = len(pool.vpods)
         asks = "vpod asks" if count == 1 else "vpods ask"
-        yield f"pool {pool.key} does not exist: {count} {asks} for it ({_named(sorted(pool.vpods))}) and {'gets' if count == 1 else 'get'} nothing"
+        yield (
+            f"pool {pool.key} does not exist: {count} {asks} for it ({_named(sorted(pool.vpods))}) "
+            f"and {'gets' if count == 1 else 'get'} nothing"
+        )
     if pool.adapter_pool is None or pool.stateful_set is None:
         return
     own = {pod.name for pod in pool.members()}
@@ -35,14 +43,18 @@ def left_out(pool: PoolState) -> Iterator[str]:
     if others:
         are = "pod is" if len(others) == 1 else "pods are"
         yield (
-            f"pool {pool.key}: {len(others)} {are} beyond the {counted(len(pool.stateful_set.ordinals), 'replica')} of StatefulSet "
-            f"{pool.stateful_set.name} and count{'s' if len(others) == 1 else ''} for nothing: {_named(sorted(others))}"
+            f"pool {pool.key}: {len(others)} {are} beyond the "
+            f"{counted(len(pool.stateful_set.ordinals), 'replica')} of StatefulSet "
+            f"{pool.stateful_set.name} and count{'s' if len(others) == 1 else ''} for nothing: "
+            f"{_named(sorted(others))}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """What nobody serves of a pool. ``why``: in words -> vreplicas; ``vpods``: keys of those that have some of them."""
+    """What nobody serves of a pool. ``why``: in words -> vreplicas; ``vpods``: keys of those that
+    have some of them.
+    """
 
     why: Mapping[str, int]
     vpods: frozenset[str]
@@ -54,7 +66,9 @@ class Unserved:
 
 
 def unserved_of(pool: PoolState) -> Unserved:
-    """What is published on pods that do not serve it, as far as pods and nodes say so: those of files often say nothing."""
+    """What is published on pods that do not serve it, as far as pods and nodes say so: those of
+    files often say nothing.
+    """
     why, vpods = Counter[str](), set[str]()
     for state in pool.pods.values():
         published = {key: claim.published for key, claim in state.claims.items() if claim.published}
@@ -82,7 +96,10 @@ def unserved_note(pool: PoolState, unserved: Unserved) -> Iterator[str]:
         f"pool {pool.key}: nobody serves {counted(unserved.vreplicas, 'vreplica')} of "
         f"{counted(len(unserved.vpods), 'vpod')} now: {reasons}"
     )
-    if pool.adapter_pool is not None and (after_s := pool.adapter_pool.reschedule_after_s) is not None:
+    if (
+        pool.adapter_pool is not None
+        and (after_s := pool.adapter_pool.reschedule_after_s) is not None
+    ):
         told += f"; what is away for {after_s} s is placed elsewhere (rescheduleAfterSeconds)"
     yield told
 

@@ -1,4 +1,6 @@
-"""Changes that let the pods a pool has take more: what comes by itself, marks, cordons, nodes that are away, another pool."""
+"""Changes that let the pods a pool has take more: what comes by itself, marks, cordons, nodes that
+are away, another pool.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +33,9 @@ def _one_or_several(
     change: Callable[[Trial, Sequence[T]], bool],
     fix: Callable[[Sequence[T]], Fix],
 ) -> Iterator[Fix]:
-    """One of the things, whichever is enough; where none is, the fewest of them, best first, that are together."""
+    """One of the things, whichever is enough; where none is, the fewest of them, best first, that
+    are together.
+    """
 
     def changing(some: Sequence[T]) -> Change:
         return lambda trial: change(trial, some)
@@ -58,7 +62,7 @@ def _one_or_several(
         yield fix(ordered).seen(outcome, bench)
 
 
-# -- what comes by itself ---------------------------------------------------------------------------------------------
+# -- what comes by itself --------------------------------------------------------------------------
 
 
 def pods_that_come(bench: Bench) -> Iterator[Fix]:
@@ -90,21 +94,30 @@ def pods_that_come(bench: Bench) -> Iterator[Fix]:
 
 
 def _why_not_bound(known: PodClaims | None) -> str:
-    """Why a pod that waits for its node is not expected to get one by itself, "" where nothing is known against it."""
+    """Why a pod that waits for its node is not expected to get one by itself, "" where nothing is
+    known against it.
+    """
     pod = known.pod if known is not None else None
     if known is None or pod is None or pod.node or pod.deleting or pod.finished:
         return ""
     if pod.refusal:
         return f"kube-scheduler finds no node for {pod.name}: {pod.refusal}"
     if pod.scheduler_name not in {"", SCHEDULER_NAME}:
-        return f"{pod.name} waits for {safe_repr(pod.scheduler_name)} (spec.schedulerName), not for {SCHEDULER_NAME}"
+        return (
+            f"{pod.name} waits for {safe_repr(pod.scheduler_name)} (spec.schedulerName), not for "
+            f"{SCHEDULER_NAME}"
+        )
     return ""
 
 
 def closed_pods(bench: Bench) -> Iterator[Fix]:
     """Pods that are being emptied, to make the pool smaller; and those taken for lost."""
     pool = bench.pool
-    names = [pod.name for ordinal in bits(pool.closed) if (pod := pool.by_ordinal.get(ordinal)) is not None]
+    names = [
+        pod.name
+        for ordinal in bits(pool.closed)
+        if (pod := pool.by_ordinal.get(ordinal)) is not None
+    ]
     if names:
 
         def open_all(trial: Trial) -> bool:
@@ -145,7 +158,7 @@ def _lost_pods(bench: Bench) -> Iterator[Fix]:
     yield from _one_or_several(bench, sorted(pool.abandoned), change, fix)
 
 
-# -- marks and nodes --------------------------------------------------------------------------------------------------
+# -- marks and nodes -------------------------------------------------------------------------------
 
 
 def marked_pods(bench: Bench) -> Iterator[Fix]:
@@ -161,7 +174,8 @@ def marked_pods(bench: Bench) -> Iterator[Fix]:
     def fix(some: Sequence[PodClaims]) -> Fix:
         keys = [state.pod.key for state in some if state.pod is not None]
         return Fix(
-            change=f"lift {UNSCHEDULABLE_ANNOTATION} from {in_words([state.name for state in some])}",
+            change=f"lift {UNSCHEDULABLE_ANNOTATION} from "
+            f"{in_words([state.name for state in some])}",
             subject=objects("Pod", keys),
             field=f"metadata.annotations[{UNSCHEDULABLE_ANNOTATION}]",
             before="true",
@@ -172,7 +186,9 @@ def marked_pods(bench: Bench) -> Iterator[Fix]:
 
 
 def bad_nodes(bench: Bench) -> Iterator[Fix]:
-    """Nodes of the pool's pods that are cordoned, or not Ready; and cordoned ones that its waiting pods could go to."""
+    """Nodes of the pool's pods that are cordoned, or not Ready; and cordoned ones that its waiting
+    pods could go to.
+    """
     pool = bench.pool
     nodes: dict[str, Node] = {}
     for pod in pool.members():
@@ -206,7 +222,9 @@ def _nodes_for_waiting_pods(bench: Bench, known: Mapping[str, Node]) -> Iterator
         return _uncordon(trial, some) and bool(bind(trial, pool, missing))
 
     def fix(some: Sequence[Node]) -> Fix:
-        return replace(Fix.uncordon(some), note="pods of the pool that wait for a node find one there")
+        return replace(
+            Fix.uncordon(some), note="pods of the pool that wait for a node find one there"
+        )
 
     yield from _one_or_several(bench, empty, change, fix)
 
@@ -228,7 +246,7 @@ def _ready_again(some: Sequence[Node]) -> Fix:
     return replace(Fix.ready_again(some), note=note)
 
 
-# -- who may use which pool -------------------------------------------------------------------------------------------
+# -- who may use which pool ------------------------------------------------------------------------
 
 
 def namespace_label(bench: Bench) -> Iterator[Fix]:
@@ -242,7 +260,9 @@ def namespace_label(bench: Bench) -> Iterator[Fix]:
     if wanted is None:
         return
     new = (
-        replace(known, labels=wanted) if known is not None else Namespace(name=vpod.namespace, labels=wanted)
+        replace(known, labels=wanted)
+        if known is not None
+        else Namespace(name=vpod.namespace, labels=wanted)
     )
 
     def change(trial: Trial) -> bool:
@@ -257,8 +277,12 @@ def namespace_label(bench: Bench) -> Iterator[Fix]:
             change=f"allow the namespace: label {vpod.namespace} with {words}",
             subject=f"Namespace {vpod.namespace}",
             field=f"metadata.labels[{changed[0]}]" if len(changed) == 1 else "metadata.labels",
-            before=labels.get(changed[0]) if len(changed) == 1 else {k: labels.get(k) for k in changed},
-            after=wanted.get(changed[0]) if len(changed) == 1 else {k: wanted.get(k) for k in changed},
+            before=labels.get(changed[0])
+            if len(changed) == 1
+            else {k: labels.get(k) for k in changed},
+            after=wanted.get(changed[0])
+            if len(changed) == 1
+            else {k: wanted.get(k) for k in changed},
         ).seen(outcome, bench)
 
 

@@ -1,4 +1,6 @@
-"""Changes that give a pool more room or a vpod fewer wishes: a number, or a profile. Each with the least that is enough."""
+"""Changes that give a pool more room or a vpod fewer wishes: a number, or a profile. Each with the
+least that is enough.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -23,11 +25,13 @@ SIZES_TRIED_MAX: Final = 4
 PROFILES_TRIED_MAX: Final = 12
 
 
-# -- pods -------------------------------------------------------------------------------------------------------------
+# -- pods ------------------------------------------------------------------------------------------
 
 
 def pods_more(bench: Bench) -> Iterator[Fix]:
-    """Pods that the pool does not have; where maxPods forbids them, a greater maxPods, with which the autoscaler adds them."""
+    """Pods that the pool does not have; where maxPods forbids them, a greater maxPods, with which
+    the autoscaler adds them.
+    """
     pool = bench.pool
     spec, stateful_set = pool.adapter_pool, pool.stateful_set
     if spec is None or stateful_set is None:
@@ -54,7 +58,9 @@ def pods_more(bench: Bench) -> Iterator[Fix]:
 
 
 def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
-    """Whether the autoscaler adds ``count`` pods as things are and nodes are found for them; and what has to be known of it."""
+    """Whether the autoscaler adds ``count`` pods as things are and nodes are found for them; and
+    what has to be known of it.
+    """
     pool = bench.pool
     plan = plan_scale(pool, lambda vpod: bench.state.selects(pool.key, vpod))
     wanted = plan.wanted if plan is not None else replicas
@@ -62,15 +68,19 @@ def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
         adds = f"only {wanted - replicas} of them" if wanted > replicas else "none"
         return (
             False,
-            f"the autoscaler adds {adds}: it counts on the {replicas} there are, those that wait too",
+            f"the autoscaler adds {adds}: it counts on the {replicas} there are, those that wait "
+            f"too",
         )
     refused = held_back(pool, bench.state)
     if refused:
         ordinal, said = next(iter(refused.items()))
-        name = f"{pool.stateful_set.name}-{ordinal}" if pool.stateful_set is not None else str(ordinal)
+        name = (
+            f"{pool.stateful_set.name}-{ordinal}" if pool.stateful_set is not None else str(ordinal)
+        )
         return (
             False,
-            f"the autoscaler asks for it, but kube-scheduler finds no node for {name} either: {said}",
+            f"the autoscaler asks for it, but kube-scheduler finds no node for {name} either: "
+            f"{said}",
         )
     if count > 1:
         return True, "the autoscaler adds them, where nodes have room"
@@ -78,7 +88,9 @@ def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
 
 
 def _most_pods(bench: Bench, spec: AdapterPool) -> int:
-    """More pods than that are never needed: each is at least half full, and one more in every zone (``size``)."""
+    """More pods than that are never needed: each is at least half full, and one more in every zone
+    (``size``).
+    """
     zones = len(bench.pool.hosting.known_in)
     return min(PODS_TRIED_MAX, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1)
 
@@ -86,7 +98,8 @@ def _most_pods(bench: Bench, spec: AdapterPool) -> int:
 def _adding(pool: PoolState) -> Callable[[int], Change]:
     def make(count: int) -> Change:
         def change(trial: Trial) -> bool:
-            # Those that wait for a node already may go on waiting: it is the new ones that are asked for.
+            # Those that wait for a node already may go on waiting: it is the new ones that are
+            # asked for.
             return len(add_pods(trial, pool, count)) == count
 
         return change
@@ -119,7 +132,7 @@ def _greater_max_pods(bench: Bench, spec: AdapterPool, max_pods: int) -> Iterato
         ).seen(outcome, bench)
 
 
-# -- the pool's profile -----------------------------------------------------------------------------------------------
+# -- the pool's profile ----------------------------------------------------------------------------
 
 
 def larger_skew(bench: Bench) -> Iterator[Fix]:
@@ -159,14 +172,19 @@ def other_profile(bench: Bench) -> Iterator[Fix]:
                 field="spec.profile",
                 before=spec.profile,
                 after=name,
-                note="for all vpods of the pool; what is placed stays, but policy may move it later",
+                note="for all vpods of the pool; what is placed stays, but policy may move it "
+                "later",
             ).seen(outcome, bench)
 
 
 def _others(profiles: Mapping[str, Profile], name: str) -> Iterator[tuple[str, Profile]]:
-    """The others, those of the same rules only: to follow Knative to the letter is no way to find room."""
+    """The others, those of the same rules only: to follow Knative to the letter is no way to find
+    room.
+    """
     mine = profiles[name].rules if name in profiles else None
-    others = [(other, one) for other, one in profiles.items() if other != name and one.rules == mine]
+    others = [
+        (other, one) for other, one in profiles.items() if other != name and one.rules == mine
+    ]
     yield from others[:PROFILES_TRIED_MAX]
 
 
@@ -178,11 +196,13 @@ def _placing_by(pool: PoolState, profile: Profile) -> Change:
     return change
 
 
-# -- sizes ------------------------------------------------------------------------------------------------------------
+# -- sizes -----------------------------------------------------------------------------------------
 
 
 def more_slots(bench: Bench) -> Iterator[Fix]:
-    """A greater slotsPerPod: pods take it over when they are created again, within what their nodes declare."""
+    """A greater slotsPerPod: pods take it over when they are created again, within what their nodes
+    declare.
+    """
     pool = bench.pool
     spec = pool.adapter_pool
     if spec is None or pool.stateful_set is None:
@@ -210,13 +230,17 @@ def more_slots(bench: Bench) -> Iterator[Fix]:
 
 def _larger(pool: PoolState, spec: AdapterPool) -> Callable[[int], Change]:
     def make(more: int) -> Change:
-        return lambda trial: resize(trial, pool, replace(spec, slots_per_pod=spec.slots_per_pod + more))
+        return lambda trial: resize(
+            trial, pool, replace(spec, slots_per_pod=spec.slots_per_pod + more)
+        )
 
     return make
 
 
 def resize(trial: Trial, pool: PoolState, spec: AdapterPool) -> bool:
-    """Take the pool's new object and restart all pods with its slots; False where a node does not declare as many."""
+    """Take the pool's new object and restart all pods with its slots; False where a node does not
+    declare as many.
+    """
     trial.exchange(pool.adapter_pool, spec)
     fits = True
     for member in list(pool.members()):
@@ -274,7 +298,9 @@ def _less_of(
     *,
     partly: bool = False,
 ) -> Iterator[Fix]:
-    """The greatest number below ``count``, at least 1, with which nothing is left; or, ``partly``, least."""
+    """The greatest number below ``count``, at least 1, with which nothing is left; or, ``partly``,
+    least.
+    """
     vpod = bench.vpod
     if vpod.source:
         return  # another kind's field, if it has one at all

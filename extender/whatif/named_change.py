@@ -1,4 +1,6 @@
-"""``NamedChange``: one change, named so that a person can make it; and those that are offered for a vpod and for an adapter pod."""
+"""``NamedChange``: one change, named so that a person can make it; and those that are offered for a
+vpod and for an adapter pod.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +15,9 @@ OBJECTS_NAMED_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedChange:
-    """``change`` in words; ``field`` of ``subject`` (kind and name) goes from ``before`` to ``after``; ``note``: what else has to be known."""
+    """``change`` in words; ``field`` of ``subject`` (kind and name) goes from ``before`` to
+    ``after``; ``note``: what else has to be known.
+    """
 
     change: str
     subject: str
@@ -85,7 +89,8 @@ class SkewLimit:
         """The profile with a MaxSkew that is so much greater."""
         wider = replace(self.plugin, max_skew=self.skew + more)  # type: ignore[type-var]
         return replace(
-            profile, filters=(*profile.filters[: self.index], wider, *profile.filters[self.index + 1 :])
+            profile,
+            filters=(*profile.filters[: self.index], wider, *profile.filters[self.index + 1 :]),
         )
 
 

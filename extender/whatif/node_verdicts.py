@@ -1,7 +1,8 @@
 """``NodeVerdicts``: what every node says to one adapter pod. Pure.
 
-That is what filter and prioritize answer now, and beside it what kube-scheduler's own filters say of which we know something
-too: nodeSelector, affinity and tolerations of the StatefulSet's template, cordons and nodes that are not Ready.
+That is what filter and prioritize answer now, and beside it what kube-scheduler's own filters say
+of which we know something too: nodeSelector, affinity and tolerations of the StatefulSet's
+template, cordons and nodes that are not Ready.
 """
 
 from collections import Counter
@@ -17,7 +18,9 @@ from extender.whatif.explanation import Answer
 
 
 class NodeVerdicts:
-    """Of all nodes, for one pod. ``passing``: names of those that take it; ``problem``: why none could, whatever they say."""
+    """Of all nodes, for one pod. ``passing``: names of those that take it; ``problem``: why none
+    could, whatever they say.
+    """
 
     def __init__(self, state: State, pool: PoolState, pod: AdapterPod) -> None:
         self.problem = pod_problem(state, pod)
@@ -29,9 +32,13 @@ class NodeVerdicts:
             return state.selects(pool.key, vpod)
 
         self.carry: BindLedger = carry_of(
-            pool, pod, slots=slots_of(state, pod), with_planned=not pod.node, allows=allows,
+            pool,
+            pod,
+            slots=slots_of(state, pod),
+            with_planned=not pod.node,
+            allows=allows,
             placements_from_former_pool=state.placements_from_former_pool(pool.key, pod.name),
-        )  # fmt: skip
+        )
         names = sorted(state.nodes)
         verdicts = filter_nodes(state, pod, names, state.nodes.get)
         self._said: dict[str, tuple[str, str]] = {}
@@ -51,7 +58,9 @@ class NodeVerdicts:
         """What kube-scheduler's own filters say, as far as we know; None for nothing."""
         fit = self._pool.stateful_set.fit if self._pool.stateful_set is not None else None
         if fit is not None and not fit.fits(node.name, node.labels, node.taints):
-            return str(ConflictReason.NODE_UNFIT), "nodeSelector, affinity or tolerations do not fit"
+            return str(
+                ConflictReason.NODE_UNFIT
+            ), "nodeSelector, affinity or tolerations do not fit"
         if node.cordoned and not (fit is not None and fit.tolerates_cordon()):
             return str(ConflictReason.NODE_UNSCHEDULABLE), "node cordoned"
         if not node.ready:

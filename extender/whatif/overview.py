@@ -1,4 +1,5 @@
-"""What ``vreplica top`` shows: all pools in numbers, and of pods and vpods those that want to be looked at. Pure.
+"""What ``vreplica top`` shows: all pools in numbers, and of pods and vpods those that want to be
+looked at. Pure.
 
 .. code-block:: text
 
@@ -7,13 +8,16 @@
     pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state
     waiting[]   vpod, pool, vreplicas, pending, since (RFC 3339, "" if not known), reason, message
 
-A pool that does not exist is listed as long as vpods name it. All of these wait for it, also those that are placed (``pending``
-0): nobody looks after them. A pod that does not exist is listed as long as something is published on it, and counted in no pool.
+A pool that does not exist is listed as long as vpods name it. All of these wait for it, also those
+that are placed (``pending`` 0): nobody looks after them. A pod that does not exist is listed as
+long as something is published on it, and counted in no pool.
 
-Pools with what nobody serves come first, then those that exist, then those with what is pending. Of the pods come first those that do not serve what
-is placed on them (``unserved`` vreplicas), then those that are overcommitted, then drained, then the fullest; of vpods those of which something
-is pending, and that have waited for longest. Of each so many are listed, and ``poolsNotListed``, ``podsNotListed`` and ``waitingNotListed`` say how many are
-not. With 10,000 pods it takes tens of milliseconds, so it is made in steps, between which others may run.
+Pools with what nobody serves come first, then those that exist, then those with what is pending. Of
+the pods come first those that do not serve what is placed on them (``unserved`` vreplicas), then
+those that are overcommitted, then drained, then the fullest; of vpods those of which something is
+pending, and that have waited for longest. Of each so many are listed, and ``poolsNotListed``,
+``podsNotListed`` and ``waitingNotListed`` say how many are not. With 10,000 pods it takes tens of
+milliseconds, so it is made in steps, between which others may run.
 """
 
 import heapq
@@ -48,7 +52,9 @@ class _Waiting:
 
     @property
     def told(self) -> Condition | None:
-        """The condition that says that it is not placed, and since when; None before that has been written."""
+        """The condition that says that it is not placed, and since when; None before that has been
+        written.
+        """
         scheduled = next((c for c in self.vpod.conditions if c.type == _SCHEDULED), None)
         return scheduled if scheduled is not None and scheduled.status == "False" else None
 
@@ -218,7 +224,10 @@ def _waiting_row(waiting: _Waiting) -> dict[str, object]:
     vpod, told = waiting.vpod, waiting.told
     reason, message = (told.reason, told.message[:300]) if told is not None else ("", "")
     if not waiting.found and reason != ConflictReason.POOL_NOT_FOUND:
-        reason, message = str(ConflictReason.POOL_NOT_FOUND), f"AdapterPool {vpod.pool} does not exist"
+        reason, message = (
+            str(ConflictReason.POOL_NOT_FOUND),
+            f"AdapterPool {vpod.pool} does not exist",
+        )
     return {
         "vpod": vpod.key,
         "pool": vpod.pool,

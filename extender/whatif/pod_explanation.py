@@ -1,7 +1,8 @@
-"""An adapter pod explained: what it carries, what every node says to it, why it waits, what its loss would cost whom. Pure.
+"""An adapter pod explained: what it carries, what every node says to it, why it waits, what its
+loss would cost whom. Pure.
 
-Where no node takes it, what would let one is found by trying (``pod_fixes``). CPU, memory, volumes and other pods' wishes are
-not known here, and the answer says so where that must be it.
+Where no node takes it, what would let one is found by trying (``pod_fixes``). CPU, memory, volumes
+and other pods' wishes are not known here, and the answer says so where that must be it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,9 @@ PROBLEMS: Final[Mapping[ConflictReason, str]] = {
 
 
 def find_pod(state: State, key: str) -> tuple[PoolState, PodClaims]:
-    """An adapter pod, or an ordinal that stands for one, by ``namespace/name``. Raises UnknownObject."""
+    """An adapter pod, or an ordinal that stands for one, by ``namespace/name``. Raises
+    UnknownObject.
+    """
     namespace, _, name = key.rpartition("/")
     for pool in state.pools.values():
         if pool.key.partition("/")[0] != namespace:
@@ -52,8 +55,12 @@ def find_pod(state: State, key: str) -> tuple[PoolState, PodClaims]:
             continue
         if known.pod is not None or pool.is_member(known):
             return pool, known
-    names = (f"{pool.key.partition('/')[0]}/{one}" for pool in state.pools.values() for one in pool.pods)
-    raise UnknownObject(names_like(f"adapter pod {key}", key, list(islice(names, NAMES_COMPARED_MAX))))
+    names = (
+        f"{pool.key.partition('/')[0]}/{one}" for pool in state.pools.values() for one in pool.pods
+    )
+    raise UnknownObject(
+        names_like(f"adapter pod {key}", key, list(islice(names, NAMES_COMPARED_MAX)))
+    )
 
 
 def _standing_for(state: State, stranger: AdapterPod) -> PodClaims:
@@ -66,13 +73,19 @@ def _standing_for(state: State, stranger: AdapterPod) -> PodClaims:
 def explain_pod(
     state: State, key: str, *, history: Sequence[Told] = (), expired: Callable[[], bool] = never
 ) -> Answer:
-    """Everything about one adapter pod. ``expired``: whether the time for trying changes is up. Raises UnknownObject."""
+    """Everything about one adapter pod. ``expired``: whether the time for trying changes is up.
+    Raises UnknownObject.
+    """
     pool, known = find_pod(state, key)
     pod = known.pod
     nodes = NodeVerdicts(state, pool, pod) if pod is not None else None
     rows = nodes.rows() if nodes is not None else []
     node, zone = known.where
-    fixes = find_pod_fixes(state, pool, known, nodes, expired=expired) if nodes is not None else PodFixes()
+    fixes = (
+        find_pod_fixes(state, pool, known, nodes, expired=expired)
+        if nodes is not None
+        else PodFixes()
+    )
     return {
         "kind": "Pod",
         "name": key,
@@ -90,7 +103,9 @@ def explain_pod(
         "outcome": _outcome(state, pool, known, nodes),
         "steps": list(_steps(pool, known, nodes)),
         "carries": _carries(pool, known),
-        "planned": dict(sorted(nodes.carry.planned.items())) if nodes is not None and known.pending else {},
+        "planned": dict(sorted(nodes.carry.planned.items()))
+        if nodes is not None and known.pending
+        else {},
         "fixes": [fix.to_json() for fix in fixes.found],
         "fixesCutShort": fixes.cut_short,
         "changesTried": fixes.tried,
@@ -123,13 +138,18 @@ def _outcome(state: State, pool: PoolState, known: PodClaims, nodes: NodeVerdict
     if not nodes.passing:
         why = ", ".join(f"{count} {text}" for text, count in nodes.refusals.most_common())
         return f"Pending: 0/{total} nodes take it: {why or 'no node is known'}"
-    return f"Pending: {len(nodes.passing)} of {counted(total, 'node')} would take it as far as is known here{_held_up(pod)}"
+    return (
+        f"Pending: {len(nodes.passing)} of {counted(total, 'node')} would take it as far as is "
+        f"known here{_held_up(pod)}"
+    )
 
 
 def _takes(pool: PoolState, known: PodClaims, pod: AdapterPod) -> str:
     """What of new vreplicas a pod that stands on a node takes."""
     if not pool.counts(pod):
-        return "it counts nowhere: " + PROBLEMS[ConflictReason.STATEFULSET_NOT_FOUND].format(pool=pool.key)
+        return "it counts nowhere: " + PROBLEMS[ConflictReason.STATEFULSET_NOT_FOUND].format(
+            pool=pool.key
+        )
     why = known.why_unschedulable() or ("not Ready for too long" if known.abandoned else "")
     return (
         f"takes no new vreplicas: {why}"
@@ -143,7 +163,9 @@ def _held_up(pod: AdapterPod) -> str:
     if pod.refusal:
         return f", but kube-scheduler finds none: {pod.refusal}"
     if pod.scheduler_name not in {"", SCHEDULER_NAME}:
-        return f"; it waits for {safe_repr(pod.scheduler_name)} to bind it, not for {SCHEDULER_NAME}"
+        return (
+            f"; it waits for {safe_repr(pod.scheduler_name)} to bind it, not for {SCHEDULER_NAME}"
+        )
     return (
         "; if it stays so, kube-scheduler lacks something else there (CPU, memory, volumes): "
         "kubectl describe pod says what"
@@ -155,11 +177,16 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
     if pod is None or nodes is None:
         return
     if pod.slots is None:
-        yield "it has not been through the webhook: no vreplica.dev/slots; the reconciler puts that right once it is bound"
+        yield (
+            "it has not been through the webhook: no vreplica.dev/slots; the reconciler puts that "
+            "right once it is bound"
+        )
     if pod.scheduler_name not in {"", SCHEDULER_NAME} and not known.bound:
         yield (
-            f"it is for {safe_repr(pod.scheduler_name)} to bind (spec.schedulerName): that one must be running, and its "
-            "configuration must name our extender; the webhook gives new pods the name that it is set to"
+            f"it is for {safe_repr(pod.scheduler_name)} to bind (spec.schedulerName): that one "
+            f"must be running, and its "
+            "configuration must name our extender; the webhook gives new pods the name that it is "
+            "set to"
         )
     if pod.refusal and known.pending:
         yield f"kube-scheduler finds no node for it: {pod.refusal}"
@@ -173,7 +200,10 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
         standing = len(nodes.carry.ledger) - len(nodes.carry.planned.keys() - known.claims.keys())
         yield f"it comes back with what stands on its ordinal: {counted(standing, 'vpod')}"
         if nodes.carry.planned:
-            yield f"and gets {counted(sum(nodes.carry.planned.values()), 'vreplica')} that wait, of {counted(len(nodes.carry.planned), 'vpod')}"
+            yield (
+                f"and gets {counted(sum(nodes.carry.planned.values()), 'vreplica')} that wait, of "
+                f"{counted(len(nodes.carry.planned), 'vpod')}"
+            )
 
 
 def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
@@ -200,13 +230,17 @@ def _total(pool: PoolState, key: str) -> int:
 
 
 def _loss(pool: PoolState, known: PodClaims, lost: Callable[[PodClaims], bool]) -> list[Answer]:
-    """What each vpod of the pod loses with it, or with all pods of its node or zone; the largest part first."""
+    """What each vpod of the pod loses with it, or with all pods of its node or zone; the largest
+    part first.
+    """
     rows = []
     for key, claim in known.claims.items():
         if not claim.placed.vreplicas:
             continue
         count = sum(
-            other.placed.vreplicas for name, other in pool.claims_of(key).items() if lost(pool.pods[name])
+            other.placed.vreplicas
+            for name, other in pool.claims_of(key).items()
+            if lost(pool.pods[name])
         )
         total = _total(pool, key)
         if count:

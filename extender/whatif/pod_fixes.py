@@ -1,9 +1,9 @@
 """The smallest changes with which some node would take an adapter pod that none takes now. Pure.
 
-Each is made on the state, what all nodes say is asked again, and it is taken back; it is named where nodes pass then, and
-which. In the order in which they are offered: a cordon lifted, a node that comes back, slots that a node declares, taints
-and labels, a new node in a zone that there is, and a greater MaxSkew of the profile's zone rule. Numbers are the least
-that are enough.
+Each is made on the state, what all nodes say is asked again, and it is taken back; it is named
+where nodes pass then, and which. In the order in which they are offered: a cordon lifted, a node
+that comes back, slots that a node declares, taints and labels, a new node in a zone that there is,
+and a greater MaxSkew of the profile's zone rule. Numbers are the least that are enough.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,9 @@ class PodFix(NamedChange):
 
 @dataclass(frozen=True, slots=True)
 class PodFixes:
-    """What was found. ``cut_short``: time was up before all was tried; ``tried``: times that all nodes were asked."""
+    """What was found. ``cut_short``: time was up before all was tried; ``tried``: times that all
+    nodes were asked.
+    """
 
     found: tuple[PodFix, ...] = ()
     cut_short: bool = False
@@ -59,10 +61,11 @@ def find_pod_fixes(
     *,
     expired: Callable[[], bool] = never,
 ) -> PodFixes:
-    """What would let a node take the pod; nothing where one does, or where no node is what it waits for.
+    """What would let a node take the pod; nothing where one does, or where no node is what it waits
+    for.
 
-    ``verdicts``: what the nodes say to it as things are. ``state`` is as before afterwards. ``expired``: whether the time for
-    it is up; what is found by then is the answer.
+    ``verdicts``: what the nodes say to it as things are. ``state`` is as before afterwards.
+    ``expired``: whether the time for it is up; what is found by then is the answer.
     """
     pod = known.pod
     if pod is None or known.bound or pod.finished or pod.deleting:
@@ -107,7 +110,9 @@ class _Bench:
     def refused_for(self, *reasons: ConflictReason) -> list[Node]:
         """The first nodes that refuse the pod for one of these reasons, by name."""
         nodes = (
-            node for name, node in sorted(self.state.nodes.items()) if self._verdicts.reason(name) in reasons
+            node
+            for name, node in sorted(self.state.nodes.items())
+            if self._verdicts.reason(name) in reasons
         )
         return list(islice(nodes, EACH_MAX))
 
@@ -119,8 +124,12 @@ class _Bench:
             change(trial)
             return tuple(NodeVerdicts(self.state, self.pool, self.pod).passing[:NODES_NAMED_MAX])
 
-    def smallest(self, make: Callable[[int], Change], last: int) -> tuple[int, tuple[str, ...]] | None:
-        """The least of 1 to ``last`` that is enough, where more is never worse; None where ``last`` is not. Raises OutOfTime."""
+    def smallest(
+        self, make: Callable[[int], Change], last: int
+    ) -> tuple[int, tuple[str, ...]] | None:
+        """The least of 1 to ``last`` that is enough, where more is never worse; None where ``last``
+        is not. Raises OutOfTime.
+        """
         nodes = self.passing(make(last))
         if not nodes:
             return None
@@ -159,7 +168,8 @@ def _declared_slots(bench: _Bench) -> Iterator[PodFix]:
         if found is not None:
             more, nodes = found
             yield PodFix(
-                change=f"{node.name} declares {counted(declared + more, 'slot')} instead of {declared}",
+                change=f"{node.name} declares {counted(declared + more, 'slot')} instead of "
+                f"{declared}",
                 subject=f"Node {node.name}",
                 field="status.allocatable[vreplica.dev/slots]",
                 before=declared,
@@ -169,16 +179,24 @@ def _declared_slots(bench: _Bench) -> Iterator[PodFix]:
 
 
 def _taints_and_labels(bench: _Bench) -> Iterator[PodFix]:
-    """What the template asks for and the node has not, or the other way round. Affinity is left to the person who wrote it."""
+    """What the template asks for and the node has not, or the other way round. Affinity is left to
+    the person who wrote it.
+    """
     fit = bench.stateful_set.fit if bench.stateful_set is not None else None
     if fit is None:
         return
     asked = dict(fit.selector)
     for node in bench.refused_for(ConflictReason.NODE_UNFIT):
         lacks = {key: value for key, value in asked.items() if node.labels.get(key) != value}
-        repels = [taint for taint in node.taints if not any(one.tolerates(taint) for one in fit.tolerations)]
+        repels = [
+            taint
+            for taint in node.taints
+            if not any(one.tolerates(taint) for one in fit.tolerations)
+        ]
         kept = tuple(taint for taint in node.taints if taint not in repels)
-        nodes = bench.passing(_exchanging(node, replace(node, labels={**node.labels, **lacks}, taints=kept)))
+        nodes = bench.passing(
+            _exchanging(node, replace(node, labels={**node.labels, **lacks}, taints=kept))
+        )
         if not nodes or not (lacks or repels):
             continue
         taken = [f"{taint.key}:{taint.effect}" for taint in repels]

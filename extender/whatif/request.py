@@ -5,8 +5,8 @@
     {"pool": "ns/name", "drain": ["pod/x", "node/y", "zone/z"], "fail": ["node/w"], "set": {"slotsPerPod": 22}, "profile": "ha",
      "addVPods": [{"namespace": "t", "name": "a", "vreplicas": 8, "slotsPerVReplica": 1}], "autoscale": true, "compact": false}
 
-Every field may be left out, ``pool`` where there is one pool only or all are meant. Strict: what is not known is an error
-that says what is.
+Every field may be left out, ``pool`` where there is one pool only or all are meant. Strict: what is
+not known is an error that says what is.
 """
 
 import re
@@ -30,7 +30,9 @@ SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
 }
 """Field of AdapterPool's spec -> its name in the model, and the least it may be."""
 PODS_SETTINGS: Final = frozenset({"minPods", "maxPods"})
-"""At most ``POOL_PODS_MAX`` in a question: sizing a pool counts its pods one by one, and nothing ends it in between."""
+"""At most ``POOL_PODS_MAX`` in a question: sizing a pool counts its pods one by one, and nothing
+ends it in between.
+"""
 TARGETS_MAX: Final = 1_000
 VPODS_ADDED_MAX: Final = 10_000
 _VPOD_FIELDS: Final = ("namespace", "name", "vreplicas", "slotsPerVReplica")
@@ -39,20 +41,26 @@ _SUBJECT: Final = "plan"
 
 
 def change_from(document: Json, *, pool: str) -> Change:
-    """Read a request. ``pool``: key of the pool that added vpods ask for; "" where that is not one. Raises InvalidObject."""
+    """Read a request. ``pool``: key of the pool that added vpods ask for; "" where that is not one.
+    Raises InvalidObject.
+    """
     _only(document, "", FIELDS)
     added = _list(document, "addVPods", VPODS_ADDED_MAX)
     if added and not pool:
-        raise InvalidObject(_SUBJECT, "pool", "is required with addVPods where there is not exactly one pool")
+        raise InvalidObject(
+            _SUBJECT, "pool", "is required with addVPods where there is not exactly one pool"
+        )
     profile = document.get("profile")
     if profile is not None and not isinstance(profile, str):
         raise InvalidObject(_SUBJECT, "profile", f"must be a text, not {safe_repr(profile)}")
     return Change(
         drain=tuple(
-            target_from(one, f"drain[{i}]") for i, one in enumerate(_list(document, "drain", TARGETS_MAX))
+            target_from(one, f"drain[{i}]")
+            for i, one in enumerate(_list(document, "drain", TARGETS_MAX))
         ),
         fail=tuple(
-            target_from(one, f"fail[{i}]") for i, one in enumerate(_list(document, "fail", TARGETS_MAX))
+            target_from(one, f"fail[{i}]")
+            for i, one in enumerate(_list(document, "fail", TARGETS_MAX))
         ),
         settings=settings_from(document.get("set")),
         profile=profile or "",
@@ -73,14 +81,18 @@ def pool_from(document: Json) -> str:
 
 
 def target_from(value: object, where: str) -> Target:
-    """``pod/x``, ``node/y`` or ``zone/z``, a pod also as ``pod/namespace/x``; or a bare name. Raises InvalidObject."""
+    """``pod/x``, ``node/y`` or ``zone/z``, a pod also as ``pod/namespace/x``; or a bare name.
+    Raises InvalidObject.
+    """
     if isinstance(value, str) and value.isprintable():
         what, slash, name = value.partition("/")
         if slash and name and what in list(What):
             return Target(What(what), name)
         if not slash and what:
             return Target(None, what)
-    raise InvalidObject(_SUBJECT, where, f"must be pod/NAME, node/NAME or zone/NAME, not {safe_repr(value)}")
+    raise InvalidObject(
+        _SUBJECT, where, f"must be pod/NAME, node/NAME or zone/NAME, not {safe_repr(value)}"
+    )
 
 
 def settings_from(raw: object) -> Mapping[str, int]:
@@ -96,7 +108,9 @@ def settings_from(raw: object) -> Mapping[str, int]:
 def _setting(key: str, value: object) -> int:
     number = count(value, _SUBJECT, f"set.{key}", minimum=SETTINGS[key][1])
     if key in PODS_SETTINGS and number > POOL_PODS_MAX:
-        raise InvalidObject(_SUBJECT, f"set.{key}", f"must be at most {POOL_PODS_MAX}, not {number}")
+        raise InvalidObject(
+            _SUBJECT, f"set.{key}", f"must be at most {POOL_PODS_MAX}, not {number}"
+        )
     return number
 
 

@@ -5,11 +5,16 @@ from extender.engine.policy.profile import Profile, Ties
 
 
 def rule_of(profile: Profile) -> str:
-    """As one says it beside a vpod's placements. What is placed stays where it is, whatever else would be chosen today."""
+    """As one says it beside a vpod's placements. What is placed stays where it is, whatever else
+    would be chosen today.
+    """
     if not profile.has_plugins:
         if not profile.rules.round_robin:
             return "pods with room are filled one after the other"
-        return "one vreplica to each pod with room in turn, by ascending ordinal, those that have some of it already last in each turn"
+        return (
+            "one vreplica to each pod with room in turn, by ascending ordinal, those that have "
+            "some of it already last in each turn"
+        )
     parts = []
     if profile.filters:
         parts.append(f"only where {' and '.join(_filter(one) for one in profile.filters)} allow it")

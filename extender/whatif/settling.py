@@ -1,7 +1,9 @@
-"""What a cluster comes to by itself: placing, growing and, where asked for, moving in turn, until nothing changes.
+"""What a cluster comes to by itself: placing, growing and, where asked for, moving in turn, until
+nothing changes.
 
-As the service does it, but all at once: each vpod is decided and reserved as by the placer, and once all are, what was
-decided is taken as written (ledger and status), so that what a move has freed can be used. Pods come as ``growth`` has it.
+As the service does it, but all at once: each vpod is decided and reserved as by the placer, and
+once all are, what was decided is taken as written (ledger and status), so that what a move has
+freed can be used. Pods come as ``growth`` has it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +31,9 @@ MOVES_AT_ONCE: Final = 1_000_000
 
 @dataclass(slots=True)
 class Settled:
-    """The last decision of each vpod of a pool, by key; and what was moved by the evictor, with its reason."""
+    """The last decision of each vpod of a pool, by key; and what was moved by the evictor, with its
+    reason.
+    """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
@@ -42,11 +46,12 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What may happen until a pool has settled. ``last``: keys of vpods that are decided after all others.
+    """What may happen until a pool has settled. ``last``: keys of vpods that are decided after all
+    others.
 
-    ``grow``: pods that are missing come, and the autoscaler adds those that it needs; but those of ``held`` (ordinals) find no
-    node, and where there are such nobody adds any, for they would be made alike. ``compact``: the evictor empties and evens
-    out what it would in time.
+    ``grow``: pods that are missing come, and the autoscaler adds those that it needs; but those of
+    ``held`` (ordinals) find no node, and where there are such nobody adds any, for they would be
+    made alike. ``compact``: the evictor empties and evens out what it would in time.
     """
 
     last: frozenset[str] = frozenset()
@@ -55,8 +60,11 @@ class Course:
     held: frozenset[int] = frozenset()
 
 
-def settle(state: State, key: str, course: Course, *, expired: Callable[[], bool] = never) -> Settled:
-    """Bring the pool ``key`` of ``state``, which is the caller's own, to where it stays. Raises OutOfTime once ``expired``.
+def settle(
+    state: State, key: str, course: Course, *, expired: Callable[[], bool] = never
+) -> Settled:
+    """Bring the pool ``key`` of ``state``, which is the caller's own, to where it stays. Raises
+    OutOfTime once ``expired``.
 
     Vpods are decided in the order of their keys.
     """
@@ -87,7 +95,9 @@ def _replicas(pool: PoolState) -> int:
 
 
 def _decide(trial: Trial, pool: PoolState, keys: Iterable[str], settled: Settled) -> bool:
-    """Decide these vpods one after the other, and take it as written; whether that has freed slots anywhere."""
+    """Decide these vpods one after the other, and take it as written; whether that has freed slots
+    anywhere.
+    """
     changed: list[Decision] = []
     freed = False
     for key in keys:
@@ -95,7 +105,9 @@ def _decide(trial: Trial, pool: PoolState, keys: Iterable[str], settled: Settled
         decision = settled.decisions[key] = trial.decide(pool, pool.vpods[key])
         if dict(decision.target) != before or decision.target != pool.vpods[key].placements:
             changed.append(decision)
-            freed = freed or any(count > decision.target.get(name, 0) for name, count in before.items())
+            freed = freed or any(
+                count > decision.target.get(name, 0) for name, count in before.items()
+            )
     commit(trial.state, pool, changed)
     return freed
 
@@ -122,7 +134,9 @@ def _publishing(vpod: VPod, target: Mapping[str, int]) -> VPod:
     return replace(vpod, placements=MappingProxyType(placements))
 
 
-def _write_ledgers(state: State, pool: PoolState, shares: Mapping[str, Mapping[str, Share]]) -> None:
+def _write_ledgers(
+    state: State, pool: PoolState, shares: Mapping[str, Mapping[str, Share]]
+) -> None:
     for name, new in shares.items():
         known = pool.pods.get(name)
         pod = known.pod if known is not None else None
@@ -133,8 +147,12 @@ def _write_ledgers(state: State, pool: PoolState, shares: Mapping[str, Mapping[s
             state.pod_changed(pod, replace(pod, ledger=MappingProxyType(ledger)))
 
 
-def _compact(state: State, pool: PoolState, *, shrink: bool, expired: Callable[[], bool]) -> list[Move]:
-    """One period of the evictor without a budget; with ``shrink`` it empties what the autoscaler closes, which then goes."""
+def _compact(
+    state: State, pool: PoolState, *, shrink: bool, expired: Callable[[], bool]
+) -> list[Move]:
+    """One period of the evictor without a budget; with ``shrink`` it empties what the autoscaler
+    closes, which then goes.
+    """
 
     def allows(vpod: VPod) -> bool:
         return state.selects(pool.key, vpod)
@@ -143,7 +161,9 @@ def _compact(state: State, pool: PoolState, *, shrink: bool, expired: Callable[[
     if shrink and plan is not None:
         pool.set_closed(ordinals_to_close(pool, plan, allows))
 
-    def better(pool: PoolState, vpod: VPod, placements: Mapping[str, int]) -> tuple[str, str] | None:
+    def better(
+        pool: PoolState, vpod: VPod, placements: Mapping[str, int]
+    ) -> tuple[str, str] | None:
         if expired():
             raise OutOfTime("the time for moving is up")
         return by_profile(pool, vpod, placements)

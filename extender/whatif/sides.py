@@ -12,10 +12,12 @@ from extender.whatif.settling import Course, Settled, settle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One pool as it is, or as it has settled. ``placed``: vpod -> pod -> vreplicas; ``left``: vpod -> vreplicas without a place.
+    """One pool as it is, or as it has settled. ``placed``: vpod -> pod -> vreplicas; ``left``: vpod
+    -> vreplicas without a place.
 
-    ``lost``: zone -> vreplicas, vpods that lose all. ``wanted``: pods that the autoscaler asks for; ``bound``: names of pods
-    that have a node; ``settled``: the decisions that led there, none for today.
+    ``lost``: zone -> vreplicas, vpods that lose all. ``wanted``: pods that the autoscaler asks for;
+    ``bound``: names of pods that have a node; ``settled``: the decisions that led there, none for
+    today.
     """
 
     profile: str
@@ -38,7 +40,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One pool: today, left alone and changed. ``held``: its pods that are refused for what is not known here, and why."""
+    """One pool: today, left alone and changed. ``held``: its pods that are refused for what is not
+    known here, and why.
+    """
 
     key: str
     today: Side
@@ -55,7 +59,9 @@ class Compared:
 
     @property
     def out_of_service(self) -> tuple[int, int]:
-        """vreplicas on pods that fail, for as long as they are away; and vpods that have nothing else."""
+        """vreplicas on pods that fail, for as long as they are away; and vpods that have nothing
+        else.
+        """
         vreplicas = vpods = 0
         for placed in self.alone.placed.values():
             lost = sum(count for name, count in placed.items() if name in self.failed)
@@ -65,10 +71,14 @@ class Compared:
 
 
 def as_it_is(state: State, key: str) -> Side:
-    """Today: who has less than asked for waits, though there may be room that nobody has given him yet."""
+    """Today: who has less than asked for waits, though there may be room that nobody has given him
+    yet.
+    """
     pool = state.pool(key)
     placed = {vpod: pool.placed_of(vpod) for vpod in pool.vpods}
-    left = {key: max(0, vpod.vreplicas - sum(placed[key].values())) for key, vpod in pool.vpods.items()}
+    left = {
+        key: max(0, vpod.vreplicas - sum(placed[key].values())) for key, vpod in pool.vpods.items()
+    }
     return _side(state, pool, placed=placed, left=left, settled=Settled())
 
 
@@ -98,7 +108,9 @@ def _side(
         wanted=plan.wanted if plan is not None else pods,
         bound=frozenset(member.name for member in pool.members() if member.bound),
         free_slots=pool.free_slots(),
-        reschedule_after_s=pool.adapter_pool.reschedule_after_s if pool.adapter_pool is not None else None,
+        reschedule_after_s=pool.adapter_pool.reschedule_after_s
+        if pool.adapter_pool is not None
+        else None,
         overcommitted=len(pool.overcommitted()),
         placed=placed,
         left=left,

@@ -1,7 +1,9 @@
-"""``Snapshot``: what decisions about some pools look at, at one moment; a ``State`` can be made from it anywhere, any time.
+"""``Snapshot``: what decisions about some pools look at, at one moment; a ``State`` can be made
+from it anywhere, any time.
 
-Objects are frozen, so taking one is copying references: the event loop does it between two requests. The state made from
-it decides as the one it was taken from, and whoever asks may change it as he likes: nobody else sees it.
+Objects are frozen, so taking one is copying references: the event loop does it between two
+requests. The state made from it decides as the one it was taken from, and whoever asks may change
+it as he likes: nobody else sees it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -60,7 +62,9 @@ class PoolSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Some pools in full, and of all others what concerns them: their size, and what they have on nodes that count slots."""
+    """Some pools in full, and of all others what concerns them: their size, and what they have on
+    nodes that count slots.
+    """
 
     profiles: Mapping[str, Profile]
     nodes: tuple[Node, ...]
@@ -72,7 +76,9 @@ class Snapshot:
 
     @classmethod
     def of(cls, state: State, pools: Collection[str], *, bounded: bool = True) -> "Snapshot":
-        """``pools``: keys of those to take in full; ``bounded``: somebody waits. Raises SnapshotTooLarge."""
+        """``pools``: keys of those to take in full; ``bounded``: somebody waits. Raises
+        SnapshotTooLarge.
+        """
         found = [state.pools[key] for key in sorted(set(pools)) if key in state.pools]
         if bounded:
             _refuse_too_large(found)
@@ -81,13 +87,17 @@ class Snapshot:
             nodes=tuple(state.nodes.values()),
             namespaces=tuple(state.namespaces.values()),
             stateful_sets=tuple(state.stateful_sets.values()),
-            pools=tuple(pool.adapter_pool for pool in state.pools.values() if pool.adapter_pool is not None),
+            pools=tuple(
+                pool.adapter_pool for pool in state.pools.values() if pool.adapter_pool is not None
+            ),
             neighbours=tuple(_neighbours(state, pools)),
             full=tuple(_taken(pool) for pool in found),
         )
 
     def state(self) -> State:
-        """A state of its own, equal to the one that this was taken from as far as these pools go."""
+        """A state of its own, equal to the one that this was taken from as far as these
+        pools go.
+        """
         state = State(self.profiles)
         for node in self.nodes:
             state.node_changed(None, node)
@@ -109,7 +119,8 @@ def _refuse_too_large(pools: Collection[PoolState]) -> None:
     for what, count, most in (("adapter pods", pods, PODS_MAX), ("vpods", vpods, VPODS_MAX)):
         if count > most:
             raise SnapshotTooLarge(
-                f"{count} {what} are more than the {most} that are looked at at once: ask about one pool, "
+                f"{count} {what} are more than the {most} that are looked at at once: ask about "
+                f"one pool, "
                 "or read the cluster with the command line (without --server)"
             )
 
@@ -154,7 +165,10 @@ def _restore(state: State, taken: PoolSnapshot) -> None:
     pool.watched_sources = taken.watched_sources
     for remains in taken.remains:
         pool.recall(
-            remains.pod_name, remains.last_ledger, old=remains.last_ledger_old, place=remains.last_place
+            remains.pod_name,
+            remains.last_ledger,
+            old=remains.last_ledger_old,
+            place=remains.last_place,
         )
     for pod in taken.pods:
         state.pod_changed(None, pod)

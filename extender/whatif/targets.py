@@ -1,4 +1,6 @@
-"""Adapter pods, a node or a zone that a what-if takes away: emptied for good by a person, or failing."""
+"""Adapter pods, a node or a zone that a what-if takes away: emptied for good by a person, or
+failing.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,14 +26,18 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An adapter pod (``name`` or ``namespace/name``), or all of those on a node or in a zone; None: whichever has that name."""
+    """An adapter pod (``name`` or ``namespace/name``), or all of those on a node or in a zone;
+    None: whichever has that name.
+    """
 
     what: What | None
     name: str
 
 
 def drain(trial: Trial, pools: Sequence[PoolState], target: Target) -> None:
-    """As a person empties it for good: pods are marked, so that what they carry goes elsewhere; nodes are cordoned. Raises InvalidObject."""
+    """As a person empties it for good: pods are marked, so that what they carry goes elsewhere;
+    nodes are cordoned. Raises InvalidObject.
+    """
     nodes, pods = _reached(trial.state, pools, target, "drain")
     for name in nodes:
         trial.exchange(node := trial.state.nodes[name], replace(node, cordoned=True))
@@ -40,7 +46,8 @@ def drain(trial: Trial, pools: Sequence[PoolState], target: Target) -> None:
 
 
 def fail(trial: Trial, pools: Sequence[PoolState], target: Target) -> Mapping[str, frozenset[str]]:
-    """As it fails and stays away: nodes and pods are not Ready, and where the pool says so its pods are taken for lost in time.
+    """As it fails and stays away: nodes and pods are not Ready, and where the pool says so its pods
+    are taken for lost in time.
 
     Returns the names of those pods by pool. Raises InvalidObject.
     """

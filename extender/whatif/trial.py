@@ -1,8 +1,9 @@
 """``Trial``: changes to a state that are tried and taken back.
 
-A copy of a large state costs more than a decision by a thousand times, so one copy is made, and every change that is
-tried on it is undone by its opposite: what a state derives depends on what it was told last, not on how it came there. But
-for the order of those that wait, by which pods that are to come are filled: that is put back.
+A copy of a large state costs more than a decision by a thousand times, so one copy is made, and
+every change that is tried on it is undone by its opposite: what a state derives depends on what it
+was told last, not on how it came there. But for the order of those that wait, by which pods that
+are to come are filled: that is put back.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,9 @@ class OutOfTime(VReplicaError):
 
 
 class Trial:
-    """Within the context the state is as changed; at its end it is as before. The state is nobody else's."""
+    """Within the context the state is as changed; at its end it is as before. The state is nobody
+    else's.
+    """
 
     def __init__(self, state: State, expired: Callable[[], bool] = never) -> None:
         """``expired``: whether the time is up; then the next decision raises OutOfTime."""
@@ -44,7 +47,10 @@ class Trial:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         while self._undo:
             self._undo.pop()()
@@ -65,13 +71,17 @@ class Trial:
         self._undo.append(undo)
 
     def _memory_of(self, changed: Object | None) -> Callable[[], None]:
-        """What brings back what is remembered of an ordinal beyond its pod: no opposite change does that."""
+        """What brings back what is remembered of an ordinal beyond its pod: no opposite change does
+        that.
+        """
         if not isinstance(changed, AdapterPod):
             return lambda: None
         pool, name = self.state.pool(changed.pool), changed.name
         known = pool.pods.get(name)
         ledger = dict(known.last_ledger) if known is not None else {}
-        old, place = (known.last_ledger_old, known.last_place) if known is not None else (False, ("", ""))
+        old, place = (
+            (known.last_ledger_old, known.last_place) if known is not None else (False, ("", ""))
+        )
 
         def recall() -> None:
             if name in pool.pods or ledger:
@@ -103,7 +113,9 @@ class Trial:
             raise OutOfTime("the time for deciding is up")
 
     def decide(self, pool: PoolState, vpod: VPod) -> Decision:
-        """Decide for a vpod as the service would, and reserve it: the next decision sees it. Raises OutOfTime."""
+        """Decide for a vpod as the service would, and reserve it: the next decision sees it. Raises
+        OutOfTime.
+        """
         self.check_time()
         decision = place(pool, vpod, allowed=self.state.selects(pool.key, vpod))
         self._reserve(pool, decision)

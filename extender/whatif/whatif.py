@@ -1,10 +1,13 @@
-"""What if: a pool drained, resized, placed by another profile, with more vpods, compared with today and with the same pool left alone.
+"""What if: a pool drained, resized, placed by another profile, with more vpods, compared with today
+and with the same pool left alone.
 
-Three sides, of pools and of each vpod: *before* is today, as it is; *settled* is what the pools come to if nobody does
-anything; *after* is what they come to once the change is made on top of that, by the same rules (``settling``). What moves is the
-difference of the last two: the change's doing, and nothing that would have happened anyway.
+Three sides, of pools and of each vpod: *before* is today, as it is; *settled* is what the pools
+come to if nobody does anything; *after* is what they come to once the change is made on top of
+that, by the same rules (``settling``). What moves is the difference of the last two: the change's
+doing, and nothing that would have happened anyway.
 
-Pods that kube-scheduler has refused for what is not known here stay without a node on every side (``growth.held_back``).
+Pods that kube-scheduler has refused for what is not known here stay without a node on every side
+(``growth.held_back``).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,9 +34,12 @@ VPODS_LISTED_MAX: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is asked about. ``drain``: emptied for good by a person; ``fail``: away, and not back. ``settings``: fields of AdapterPool, by the names of the model; ``profile`` "" for each pool's own.
+    """What is asked about. ``drain``: emptied for good by a person; ``fail``: away, and not back.
+    ``settings``: fields of AdapterPool, by the names of the model; ``profile`` "" for each pool's
+    own.
 
-    ``autoscale``: the autoscaler may add pods; ``compact``: the evictor moves all that it would move in time.
+    ``autoscale``: the autoscaler may add pods; ``compact``: the evictor moves all that it would
+    move in time.
     """
 
     drain: tuple[Target, ...] = ()
@@ -46,7 +52,8 @@ class Change:
 
 
 def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] = never) -> Answer:
-    """``{"summary", "notes", "vpods", "pools"}`` (``/v1/plan``): the pools of the snapshot today, left alone and changed.
+    """``{"summary", "notes", "vpods", "pools"}`` (``/v1/plan``): the pools of the snapshot today,
+    left alone and changed.
 
     Raises InvalidObject for a change that names what is not there, OutOfTime once ``expired``.
     """
@@ -63,7 +70,9 @@ def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] =
     added = frozenset(vpod.key for vpod in change.add)
 
     def settled(key: str) -> Side:
-        course = Course(last=added, grow=change.autoscale, compact=change.compact, held=frozenset(held[key]))
+        course = Course(
+            last=added, grow=change.autoscale, compact=change.compact, held=frozenset(held[key])
+        )
         return settled_side(state, key, course, expired)
 
     alone = {key: settled(key) for key in keys}
@@ -93,11 +102,13 @@ def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] =
     }
 
 
-# -- the change -------------------------------------------------------------------------------------------------------
+# -- the change ------------------------------------------------------------------------------------
 
 
 def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozenset[str]]:
-    """Change the state, the caller's own, as asked for; the names of the pods that fail, by pool. Raises InvalidObject."""
+    """Change the state, the caller's own, as asked for; the names of the pods that fail, by pool.
+    Raises InvalidObject.
+    """
     trial = Trial(state)
     pools = [state.pool(key) for key in keys]
     for pool in pools:
@@ -130,10 +141,13 @@ def _set(trial: Trial, pool: PoolState, change: Change) -> None:
         return
     if change.profile and change.profile not in trial.state.profiles:
         known = ", ".join(sorted(trial.state.profiles))
-        raise InvalidObject("plan", "profile", f"{change.profile!r:.80} is not known (known: {known})")
+        raise InvalidObject(
+            "plan", "profile", f"{change.profile!r:.80} is not known (known: {known})"
+        )
     new = _with(spec, change)
     if new.slots_per_pod != spec.slots_per_pod:
-        # A node that does not declare so many will be said by its pod's being refused when it comes back.
+        # A node that does not declare so many will be said by its pod's being refused when it comes
+        # back.
         resize(trial, pool, new)
     elif new != spec:
         trial.exchange(spec, new)
@@ -148,6 +162,7 @@ def _with(spec: AdapterPool, change: Change) -> AdapterPool:
         max_pods=settings.get("max_pods", spec.max_pods),
         min_pods_per_vpod=settings.get("min_pods_per_vpod", spec.min_pods_per_vpod),
         profile=change.profile or spec.profile,
-        # As after any edit of the spec: what is remembered of the old generation must not answer for the new one.
+        # As after any edit of the spec: what is remembered of the old generation must not answer
+        # for the new one.
         generation=spec.generation + 1,
     )

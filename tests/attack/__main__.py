@@ -1,8 +1,10 @@
-"""``python -m tests.attack [--short] [--only NAME,..]``: attacks on the running programs; exit 1 where one has an effect.
+"""``python -m tests.attack [--short] [--only NAME,..]``: attacks on the running programs; exit 1
+where one has an effect.
 
-The service on the embedded cluster, and the webhook over TLS, as processes of their own with the arguments that are
-shipped; their peak memory is held to the limits of their containers. An attack is a module here with
-``async def play(target) -> list[str]``, what is wrong; its name goes into ``ATTACKS``.
+The service on the embedded cluster, and the webhook over TLS, as processes of their own with the
+arguments that are shipped; their peak memory is held to the limits of their containers. An attack
+is a module here with ``async def play(target) -> list[str]``, what is wrong; its name goes into
+``ATTACKS``.
 """
 
 import argparse

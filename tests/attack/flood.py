@@ -1,6 +1,8 @@
-"""``python -m tests.attack.flood SPEC``: clients that send what they should not and read nothing, in a process of their own.
+"""``python -m tests.attack.flood SPEC``: clients that send what they should not and read nothing,
+in a process of their own.
 
-SPEC is JSON: ``{"port": .., "tls": bool, "seconds": .., "forms": {FORM: connections}}``. Who is cut comes again.
+SPEC is JSON: ``{"port": .., "tls": bool, "seconds": .., "forms": {FORM: connections}}``. Who is cut
+comes again.
 """
 
 import asyncio
@@ -76,7 +78,9 @@ BEFORE_TLS: Final = {"handshakes": b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc" + b"x
 
 
 LEAVERS: Final = {"questions": b"GET /state.json?vpod=a/%d-%b HTTP/1.1\r\nHost: localhost\r\n\r\n"}
-"""Who asks something else each time, and leaves at once: what it is, with a number and what makes it long."""
+"""Who asks something else each time, and leaves at once: what it is, with a number and what makes
+it long.
+"""
 LEAVES_A_SECOND: Final = 100
 
 
@@ -99,7 +103,8 @@ async def _client(port: int, context: ssl.SSLContext | None, data: bytes) -> Non
                 writer.write(data)
                 await writer.drain()
                 while not writer.is_closing():
-                    # A little more keeps telling whether we were cut: who does not read does not see the end.
+                    # A little more keeps telling whether we were cut: who does not read does not
+                    # see the end.
                     await asyncio.sleep(AGAIN_S)
                     writer.write(b"x")
                     await writer.drain()

@@ -1,7 +1,9 @@
-"""Memory by what is no body (heads, trailers, framing, requests ahead), by bodies, and by answers that nobody reads.
+"""Memory by what is no body (heads, trailers, framing, requests ahead), by bodies, and by answers
+that nobody reads.
 
-Each form by itself, then all at once. Both programs stay below their containers' limits, and beside it every filter and
-every review is answered 200, at p99 within 100 ms of what they take while nobody attacks.
+Each form by itself, then all at once. Both programs stay below their containers' limits, and beside
+it every filter and every review is answered 200, at p99 within 100 ms of what they take while
+nobody attacks.
 """
 
 import logging
@@ -14,7 +16,10 @@ log = logging.getLogger(__name__)
 
 FORMS: Final[tuple[Mapping[str, Mapping[str, int]], ...]] = (
     {"extender": {"heads": 300}, "webhook": {"heads": 200}},
-    {"extender": {"trailers": 60, "framing": 60}, "webhook": {"review trailers": 60, "review framing": 60}},
+    {
+        "extender": {"trailers": 60, "framing": 60},
+        "webhook": {"review trailers": 60, "review framing": 60},
+    },
     {"extender": {"pipelines": 20, "plans": 600}, "webhook": {"reviews": 200}},
     {"extender": {"states": 500, "metrics": 100}, "webhook": {"metrics": 100, "handshakes": 1000}},
     {"extender": {"structure": 1, "questions": 2}, "webhook": {"review structure": 4}},
@@ -41,10 +46,13 @@ async def play(target: Target) -> list[str]:
             peak = target.programs[program].peak_memory_bytes() / 1024**2
             said = f"{program} beside {dict(form[program])}"
             p99_ms = honest.p99_s() * 1e3
-            log.info("%s: %d answers, p99 %.0f ms, peak %.0f MiB", said, len(honest.took_s), p99_ms, peak)
+            log.info(
+                "%s: %d answers, p99 %.0f ms, peak %.0f MiB", said, len(honest.took_s), p99_ms, peak
+            )
             if honest.failed:
                 wrong.append(
-                    f"{said}: {len(honest.failed)} of {len(honest.took_s)} failed: {honest.failed[0]}"
+                    f"{said}: {len(honest.failed)} of {len(honest.took_s)} failed: "
+                    f"{honest.failed[0]}"
                 )
             if target.is_late(program, honest):
                 wrong.append(f"{said}: p99 {p99_ms:.0f} ms")

@@ -1,4 +1,5 @@
-"""Pods with a pool's label that no StatefulSet owns: on a node already, with all the slots in the world.
+"""Pods with a pool's label that no StatefulSet owns: on a node already, with all the slots in the
+world.
 
 One has the name of an ordinal that is needed, so the StatefulSet cannot make its own.
 """
@@ -55,7 +56,9 @@ async def play(target: Target) -> list[str]:
         return dict(vpod.placements)
 
     try:
-        placements = await system.eventually(placed, SETTLED_WITHIN_S, "placed on pods of the StatefulSet")
+        placements = await system.eventually(
+            placed, SETTLED_WITHIN_S, "placed on pods of the StatefulSet"
+        )
     except TimeoutError as error:
         return [str(error)]
     await asyncio.sleep(WATCHED_S)

@@ -33,7 +33,9 @@ async def play(target: Target) -> list[str]:
     began = time.monotonic()
     other = await system.vpods(1, 5, prefix="other", pool=POOL)
     try:
-        await system.eventually(lambda: _placed(target, other), PLACED_WITHIN_S, "the other tenant is placed")
+        await system.eventually(
+            lambda: _placed(target, other), PLACED_WITHIN_S, "the other tenant is placed"
+        )
         log.info("beside %d long names a vpod is placed in %.1f s", count, time.monotonic() - began)
     except TimeoutError as error:
         wrong.append(str(error))
@@ -66,7 +68,9 @@ async def _told(target: Target, greedy: str) -> int:
         if obj["metadata"]["namespace"] != greedy:
             continue
         conditions = obj.get("status", {}).get("conditions", [])
-        (said,) = [each["reason"] for each in conditions if each["type"] == "Scheduled"] or ["nothing"]
+        (said,) = [each["reason"] for each in conditions if each["type"] == "Scheduled"] or [
+            "nothing"
+        ]
         reasons[said] = reasons.get(said, 0) + 1
     waiting = {reason: count for reason, count in reasons.items() if reason != "AllPlaced"}
     if waiting.keys() != TOLD:

@@ -31,7 +31,9 @@ async def play(target: Target) -> list[str]:
     log.info("filters beside %d readers: p50 %.1f ms, p99 %.0f ms", len(reading), p50_ms, p99_ms)
     wrong = [f"{len(honest.failed)} filters failed: {honest.failed[0]}"] if honest.failed else []
     return wrong + (
-        [f"filters beside readers: p99 {p99_ms:.0f} ms"] if target.is_late("extender", honest) else []
+        [f"filters beside readers: p99 {p99_ms:.0f} ms"]
+        if target.is_late("extender", honest)
+        else []
     )
 
 

@@ -1,4 +1,6 @@
-"""A page of another site in a browser beside us: by a name of its own that resolves to loopback, and by requests across sites."""
+"""A page of another site in a browser beside us: by a name of its own that resolves to loopback,
+and by requests across sites.
+"""
 
 import aiohttp
 

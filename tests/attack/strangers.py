@@ -1,4 +1,6 @@
-"""Reviews that a stranger has made up, sent to the webhook's open port: their answers say nothing of other tenants."""
+"""Reviews that a stranger has made up, sent to the webhook's open port: their answers say nothing
+of other tenants.
+"""
 
 import base64
 import itertools
@@ -21,11 +23,17 @@ SECRET_SLOTS: Final = 1_733
 
 
 async def play(target: Target) -> list[str]:
-    """What is wrong: answers that name a vpod or a namespace of others, or a pool's size to who may not use it."""
+    """What is wrong: answers that name a vpod or a namespace of others, or a pool's size to who may
+    not use it.
+    """
     system, wrong = target.system, []
     selector = {"matchLabels": {"friends": "only"}}
     await system.backend.apply(
-        [adapter_pool(system.namespace, "private", slotsPerPod=SECRET_SLOTS, namespaceSelector=selector)]
+        [
+            adapter_pool(
+                system.namespace, "private", slotsPerPod=SECRET_SLOTS, namespaceSelector=selector
+            )
+        ]
     )
     vpods = (await system.all_vpods()).values()
     private = {vpod.namespace for vpod in vpods} | {vpod.name for vpod in vpods}

@@ -1,4 +1,6 @@
-"""``Target``: the programs that are attacked, their memory limits, and what honest clients see meanwhile."""
+"""``Target``: the programs that are attacked, their memory limits, and what honest clients see
+meanwhile.
+"""
 
 import asyncio
 import contextlib
@@ -31,7 +33,9 @@ QUIET_S: Final = 3.0
 STARVED_MAX: Final = 0.3
 """Beyond it what a program's clients wait is the machine's doing, and is told and not judged."""
 P99_S_MAX: Final = 0.1
-"""On top of what the same clients wait while nobody attacks: machines that run tests are busy with others' too."""
+"""On top of what the same clients wait while nobody attacks: machines that run tests are busy with
+others' too.
+"""
 
 
 @dataclass(slots=True)
@@ -65,7 +69,9 @@ class Target:
         late = honest.p99_s() > P99_S_MAX + self.quiet[program].p99_s()
         if late and honest.starved > STARVED_MAX:
             log.warning(
-                "%s had no processor for %.0f %% of the time: not judged", program, honest.starved * 100
+                "%s had no processor for %.0f %% of the time: not judged",
+                program,
+                honest.starved * 100,
             )
             return False
         return late
@@ -79,7 +85,9 @@ class Target:
         return {"extender": service, "webhook": webhook}
 
     @asynccontextmanager
-    async def flooded(self, forms: Mapping[str, Mapping[str, int]], seconds: float) -> AsyncIterator[None]:
+    async def flooded(
+        self, forms: Mapping[str, Mapping[str, int]], seconds: float
+    ) -> AsyncIterator[None]:
         """While clients send ``forms`` (program: {form: connections}); see ``flood``."""
         urls = {"extender": self.system.service_url, "webhook": self.system.webhook_url}
         floods = []
@@ -114,12 +122,24 @@ class Target:
         until = time.monotonic() + seconds
         seen = {"extender": Honest(), "webhook": Honest()}
         before = {name: _starved_s(process) for name, process in self.programs.items()}
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_S_MAX)) as session:
+        async with aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=ANSWER_S_MAX)
+        ) as session:
             await asyncio.gather(
                 self._ask(
-                    session, f"{self.system.service_url}/v1/filter", self.filter_args, until, seen["extender"]
+                    session,
+                    f"{self.system.service_url}/v1/filter",
+                    self.filter_args,
+                    until,
+                    seen["extender"],
                 ),
-                self._ask(session, f"{self.system.webhook_url}/mutate", self.review, until, seen["webhook"]),
+                self._ask(
+                    session,
+                    f"{self.system.webhook_url}/mutate",
+                    self.review,
+                    until,
+                    seen["webhook"],
+                ),
             )
         for name, process in self.programs.items():
             seen[name].starved = (_starved_s(process) - before[name]) / seconds
@@ -144,7 +164,9 @@ class Target:
             await asyncio.sleep(PERIOD_S)
 
     def memory(self) -> list[str]:
-        """What is wrong: programs that have ended, or had more memory than their container may have."""
+        """What is wrong: programs that have ended, or had more memory than their container may
+        have.
+        """
         wrong = []
         for name, process in self.programs.items():
             peak = process.peak_memory_bytes() / MIB
@@ -169,7 +191,9 @@ def _run_on(pid: int, which: slice) -> None:
 
 
 def _starved_s(process: Process) -> float:
-    """How long its main thread has been ready without a processor, by Linux' /proc; 0 where it has ended."""
+    """How long its main thread has been ready without a processor, by Linux' /proc; 0 where it has
+    ended.
+    """
     try:
         return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[1]) / 1e9
     except OSError:
@@ -190,5 +214,8 @@ def _first_container(deployment: Obj) -> Obj:
     return container
 
 
-LIMITS_MIB: Final = {"extender": _limit_mib("scheduler.yaml"), "webhook": _limit_mib("webhook.yaml")}
+LIMITS_MIB: Final = {
+    "extender": _limit_mib("scheduler.yaml"),
+    "webhook": _limit_mib("webhook.yaml"),
+}
 """Of the containers, as shipped."""

@@ -1,4 +1,6 @@
-"""``python -m tests.bench [--only A,B] [--short] [--format json]``: measure, with each figure's peer in the same run."""
+"""``python -m tests.bench [--only A,B] [--short] [--format json]``: measure, with each figure's
+peer in the same run.
+"""
 
 import sys
 

@@ -1,7 +1,9 @@
-"""Enough of an API server for one replica of the service: lists in pages, watches, and answers to the few writes.
+"""Enough of an API server for one replica of the service: lists in pages, watches, and answers to
+the few writes.
 
-It holds its objects as JSON documents in its own process, so what the service keeps of them is the service's alone. It
-selects pods by label as an API server does: of the cluster's pods only adapters leave it.
+It holds its objects as JSON documents in its own process, so what the service keeps of them is the
+service's alone. It selects pods by label as an API server does: of the cluster's pods only adapters
+leave it.
 """
 
 import asyncio
@@ -19,7 +21,9 @@ from tests.bench.rest import answer, missing, parts, scale_of
 
 
 class ApiStub:
-    """``lists``: plural -> objects. ``other_pods``: how many pods there are that are nobody's adapters."""
+    """``lists``: plural -> objects. ``other_pods``: how many pods there are that are nobody's
+    adapters.
+    """
 
     def __init__(self, lists: dict[str, list[Obj]], other_pods: int) -> None:
         self.lists = lists
@@ -45,7 +49,9 @@ class ApiStub:
             await runner.cleanup()
 
     def tell(self, plural: str, objects_: list[Obj]) -> None:
-        """Send MODIFIED events, each object with a new version, to who watches that kind, or is going to."""
+        """Send MODIFIED events, each object with a new version, to who watches that kind, or is
+        going to.
+        """
         lines = []
         for one in objects_:
             one["metadata"]["resourceVersion"] = objects.next_version()
@@ -65,7 +71,9 @@ class ApiStub:
         return answer(self._page(plural, http))
 
     def _named(self, plural: str, name: str) -> Obj | None:
-        return next((one for one in self.lists.get(plural, []) if one["metadata"]["name"] == name), None)
+        return next(
+            (one for one in self.lists.get(plural, []) if one["metadata"]["name"] == name), None
+        )
 
     def _page(self, plural: str, http: web.Request) -> Obj:
         everything = self.lists.get(plural, [])

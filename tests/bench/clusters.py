@@ -1,10 +1,13 @@
-"""The workloads of all benches: so many adapter pods, and twice as many vpods that take 16 of every 20 slots.
+"""The workloads of all benches: so many adapter pods, and twice as many vpods that take 16 of every
+20 slots.
 
-The reference workload is that of the Go original's benchmark: vpods of 8 vreplicas, pods of 20 slots. Half as many
-nodes as adapter pods, in three zones; neighbouring ordinals are in different zones.
+The reference workload is that of the Go original's benchmark: vpods of 8 vreplicas, pods of 20
+slots. Half as many nodes as adapter pods, in three zones; neighbouring ordinals are in different
+zones.
 
-``with weights`` gives three kinds of vpods in turn, of 6, 6 and 12 slots, which makes 8 on average too. Each has a
-multiple of 3 vreplicas, because a profile that holds three zones even has to find room in each of them.
+``with weights`` gives three kinds of vpods in turn, of 6, 6 and 12 slots, which makes 8 on average
+too. Each has a multiple of 3 vreplicas, because a profile that holds three zones even has to find
+room in each of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +46,9 @@ def node_count(pods: int) -> int:
 
 
 def even_placements(number: int, pods: int) -> dict[str, int]:
-    """Where a vpod of 8 vreplicas stands in a cluster that is already placed: eight pods, each of which gets 16 of them."""
+    """Where a vpod of 8 vreplicas stands in a cluster that is already placed: eight pods, each of
+    which gets 16 of them.
+    """
     first = number * SLOTS_PER_VPOD
     taken = sorted((first + place) % pods for place in range(SLOTS_PER_VPOD))
     return {objects.pod_name(ordinal): 1 for ordinal in taken}
@@ -71,14 +76,19 @@ class RawCluster:
         """Kind -> a list as an API server sends it."""
         metadata = {"resourceVersion": objects.next_version()}
         return {
-            kind: orjson.dumps({"metadata": metadata, "items": items}) for kind, items in vars(self).items()
+            kind: orjson.dumps({"metadata": metadata, "items": items})
+            for kind, items in vars(self).items()
         }
 
 
 def raw_cluster(pods: int, kinds: tuple[Kind, ...] = REFERENCE, *, placed: int = 0) -> RawCluster:
-    """Objects of a cluster of which the first ``placed`` vpods stand somewhere already (reference workload only)."""
+    """Objects of a cluster of which the first ``placed`` vpods stand somewhere already (reference
+    workload only).
+    """
     nodes, total = node_count(pods), pods * VPODS_PER_POD
-    ledgers = [_of_first(even_ledger(ordinal, pods), placed) if placed else {} for ordinal in range(pods)]
+    ledgers = [
+        _of_first(even_ledger(ordinal, pods), placed) if placed else {} for ordinal in range(pods)
+    ]
     vpods = []
     for number in range(total):
         vreplicas, weight = kinds[number % len(kinds)]
@@ -135,7 +145,9 @@ class Cluster:
         return tuple(vpod.key for vpod in self.vpods)
 
     def settled(self, targets: Mapping[str, Mapping[str, int]]) -> "Cluster":
-        """The objects once these decisions (vpod key -> pod name -> vreplicas) are written and seen."""
+        """The objects once these decisions (vpod key -> pod name -> vreplicas) are written and
+        seen.
+        """
         ledgers: dict[str, dict[str, Share]] = {}
         for vpod in self.vpods:
             for name, count in targets.get(vpod.key, {}).items():
@@ -144,7 +156,8 @@ class Cluster:
             self,
             pods=tuple(_carrying(pod, ledgers.get(pod.name, {})) for pod in self.pods),
             vpods=tuple(
-                _published(vpod, targets[vpod.key]) if vpod.key in targets else vpod for vpod in self.vpods
+                _published(vpod, targets[vpod.key]) if vpod.key in targets else vpod
+                for vpod in self.vpods
             ),
         )
 
@@ -165,7 +178,9 @@ def _published(vpod: VPod, placements: Mapping[str, int]) -> VPod:
 
 
 def filled_caches(cluster: Cluster) -> Caches:
-    """The service's caches with these objects in the order in which the informers list them: pods before vpods."""
+    """The service's caches with these objects in the order in which the informers list them: pods
+    before vpods.
+    """
     caches = Caches()
     version = objects.next_version()
     caches.nodes.replace([*cluster.nodes], version)
@@ -195,7 +210,9 @@ def caches_from_lists(lists: Mapping[str, bytes]) -> Caches:
 
 
 def rebuilt_state(cluster: Cluster) -> State:
-    """A ``State`` of these objects, as one that keeps nothing between two decisions has to make it each time."""
+    """A ``State`` of these objects, as one that keeps nothing between two decisions has to make it
+    each time.
+    """
     state = State()
     _tell(cluster.nodes, state.node_changed)
     _tell(cluster.namespaces, state.namespace_changed)

@@ -1,13 +1,19 @@
 """From cold: how long after its lists have arrived the service makes its first decision.
 
-A cluster that is placed but for one vpod is filled into empty caches, and that vpod is decided: once from values that
-are decoded already, once from lists of JSON, in turns.
+A cluster that is placed but for one vpod is filled into empty caches, and that vpod is decided:
+once from values that are decoded already, once from lists of JSON, in turns.
 """
 
 from collections.abc import Callable
 
 from extender.service.watching.caches import Caches
-from tests.bench.clusters import VPODS_PER_POD, Cluster, caches_from_lists, filled_caches, raw_cluster
+from tests.bench.clusters import (
+    VPODS_PER_POD,
+    Cluster,
+    caches_from_lists,
+    filled_caches,
+    raw_cluster,
+)
 from tests.bench.result import Result
 from tests.bench.shipped import Shipped
 from tests.bench.timing import Stopwatch, median

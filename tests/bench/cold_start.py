@@ -1,7 +1,9 @@
-"""``cold-start``: from the start of the service's process to /readyz 200, beside a process that only reads the same lists.
+"""``cold-start``: from the start of the service's process to /readyz 200, beside a process that
+only reads the same lists.
 
-Theory of operation. A real API server would need minutes to be filled with so many objects, so they are served by the stand-in
-(``stand_in``), which has its answers ready: what is measured is our side and the transport. The two take turns.
+Theory of operation. A real API server would need minutes to be filled with so many objects, so they
+are served by the stand-in (``stand_in``), which has its answers ready: what is measured is our side
+and the transport. The two take turns.
 """
 
 import asyncio

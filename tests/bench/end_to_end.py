@@ -1,4 +1,5 @@
-"""``end-to-end``: vpods placed, pods come back and a leader dies, on a real control plane with the service as shipped.
+"""``end-to-end``: vpods placed, pods come back and a leader dies, on a real control plane with the
+service as shipped.
 
 Theory of operation. Each story has its yardstick from the same run:
 
@@ -9,9 +10,11 @@ Theory of operation. Each story has its yardstick from the same run:
     zone return  from deleting all pods of a zone to all of them bound    | the pods that were bound when the pool was new
                  again, with what they held
 
-Placing has the vpods' creation in it, which is a write each, on the same two cores; backlog has none. ``patches`` are the service's own
-writes meanwhile, of ledgers and statuses, by its metrics. Patches are measured before the service starts and after it has gone, by the same client with as many requests at once as the
-service has. Everything runs here at once: kubelets, controllers and kube-scheduler share the machine with what is measured.
+Placing has the vpods' creation in it, which is a write each, on the same two cores; backlog has
+none. ``patches`` are the service's own writes meanwhile, of ledgers and statuses, by its metrics.
+Patches are measured before the service starts and after it has gone, by the same client with as
+many requests at once as the service has. Everything runs here at once: kubelets, controllers and
+kube-scheduler share the machine with what is measured.
 """
 
 import asyncio
@@ -29,7 +32,15 @@ from extender.model.ledger import Ledger
 from extender.model.names import API_VERSION
 from extender.service.placing.committer import WRITES_IN_FLIGHT_MAX
 from tests.bench.options import Options
-from tests.bench.real_cluster import FILLED_TIMEOUT_S, KUBELETS, Cluster, all_of, followed, running, stream
+from tests.bench.real_cluster import (
+    FILLED_TIMEOUT_S,
+    KUBELETS,
+    Cluster,
+    all_of,
+    followed,
+    running,
+    stream,
+)
 from tests.bench.result import Result
 from tests.bench.throughput import configuration
 from tests.e2e.processes import Process
@@ -43,7 +54,8 @@ LEASE_S: Final = 15.0
 """As shipped."""
 ZONE: Final = 0
 PATCHES: Final = re.compile(
-    r'^vreplica_scheduler_rest_client_requests_total\{[^}]*method="PATCH"[^}]*\} (\S+)$', re.MULTILINE
+    r'^vreplica_scheduler_rest_client_requests_total\{[^}]*method="PATCH"[^}]*\} (\S+)$',
+    re.MULTILINE,
 )
 
 
@@ -62,7 +74,9 @@ SHORT: Final = Scale(60, 60, 120)
 
 @dataclass
 class Statuses:
-    """When each vpod was first seen with all its vreplicas in its status, in seconds of the loop."""
+    """When each vpod was first seen with all its vreplicas in its status, in seconds of the
+    loop.
+    """
 
     at: dict[str, float] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,7 +99,9 @@ class Statuses:
 
 @dataclass(frozen=True)
 class Placed:
-    """``patches``: what the service wrote meanwhile (count); ``creating_s``: None where the vpods were there before."""
+    """``patches``: what the service wrote meanwhile (count); ``creating_s``: None where the vpods
+    were there before.
+    """
 
     seconds: float
     patches: int
@@ -117,7 +133,8 @@ async def _stories(scale: Scale) -> AsyncGenerator[Result, None]:
         # kwok's kubelets delete pods by name alone, and go on with that once those have new ones.
         with cluster.halted(KUBELETS):
             zone = await _zone_returns(cluster, adapters, scale.pods)
-            # Only pods that hold nothing have room, at first: who takes over leaves them alone for as long as a scale-down may live.
+            # Only pods that hold nothing have room, at first: who takes over leaves them alone for
+            # as long as a scale-down may live.
             second, on_empty_s = await _failover(cluster, first, adapters, tenant)
             _, failover_s = await _failover(cluster, second, adapters, tenant)
         await scheduler.kill()
@@ -150,7 +167,10 @@ async def _stories(scale: Scale) -> AsyncGenerator[Result, None]:
             "toNewRatio": (returned / zone_s) / (scale.pods / new_s),
         },
     )
-    for story, seconds in (("failover, room on empty pods only", on_empty_s), ("failover", failover_s)):
+    for story, seconds in (
+        ("failover, room on empty pods only", on_empty_s),
+        ("failover", failover_s),
+    ):
         yield Result(
             "end-to-end",
             {"story": story, **size},
@@ -173,7 +193,9 @@ async def _placed(cluster: Cluster, url: str, adapters: str, tenant: str, count:
 async def _backlog(
     cluster: Cluster, leader: Process, url: str, adapters: str, count: int
 ) -> tuple[Process, Placed]:
-    """They are created while nobody leads; the new leader, and what it did from the first status to the last."""
+    """They are created while nobody leads; the new leader, and what it did from the first status to
+    the last.
+    """
     statuses = Statuses()
     tenant = await cluster.namespace("tenant")
     objects = [vpod(adapters, tenant, f"backlog-{number}") for number in range(count)]
@@ -206,19 +228,26 @@ async def _patches(url: str) -> int:
 
 
 async def _zone_returns(cluster: Cluster, adapters: str, count: int) -> tuple[int, float]:
-    """How many pods came back, and how long it took. Raises AssertionError where one holds something else than before."""
+    """How many pods came back, and how long it took. Raises AssertionError where one holds
+    something else than before.
+    """
     before = await cluster.pods_are(adapters, count, running=True)
     zones = {node["metadata"]["name"]: node for node in await cluster.nodes()}
     gone = [pod for pod in before if _zone(zones[pod["spec"]["nodeName"]]) == f"zone-{ZONE}"]
     uids = {pod["metadata"]["uid"] for pod in gone}
     started = time.monotonic()
     await all_of(
-        lambda pod: cluster.api.delete(PODS, adapters, pod["metadata"]["name"], grace_period_s=0), gone
+        lambda pod: cluster.api.delete(PODS, adapters, pod["metadata"]["name"], grace_period_s=0),
+        gone,
     )
 
     async def back() -> list[Obj]:
         pods = await cluster.pods(adapters)
-        new = [pod for pod in pods if pod["metadata"]["uid"] not in uids and pod["spec"].get("nodeName")]
+        new = [
+            pod
+            for pod in pods
+            if pod["metadata"]["uid"] not in uids and pod["spec"].get("nodeName")
+        ]
         if len(new) != count:
             raise NotYet(f"{len(new)} of {count} are bound")
         return new
@@ -229,7 +258,9 @@ async def _zone_returns(cluster: Cluster, adapters: str, count: int) -> tuple[in
     return len(gone), took_s
 
 
-async def _failover(cluster: Cluster, leader: Process, adapters: str, tenant: str) -> tuple[Process, float]:
+async def _failover(
+    cluster: Cluster, leader: Process, adapters: str, tenant: str
+) -> tuple[Process, float]:
     """The next leader, and seconds from the end of the one before to the first placement by it."""
     follower, _ = await cluster.service()
     loop = asyncio.get_running_loop()

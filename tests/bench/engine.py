@@ -1,13 +1,16 @@
-"""``engine``: decisions a second on the shipped path, by size and profile, beside the same algorithm on rebuilt state.
+"""``engine``: decisions a second on the shipped path, by size and profile, beside the same
+algorithm on rebuilt state.
 
-Workloads: ``reference`` and ``weights`` (``clusters``) from empty to full; ``churn``, a tenth of a full cluster's vpods
-growing, shrinking and being deleted; ``batches``, the reference workload through the whole of ``Placer.place_batch``; ``cold``, the
-first decision after a start. How a round goes is in ``rounds``.
+Workloads: ``reference`` and ``weights`` (``clusters``) from empty to full; ``churn``, a tenth of a
+full cluster's vpods growing, shrinking and being deleted; ``batches``, the reference workload
+through the whole of ``Placer.place_batch``; ``cold``, the first decision after a start. How a round
+goes is in ``rounds``.
 
-Figures are of the best round, ratios the median of all: ``costRatio`` is the cost of a vpod to that in the smallest
-cluster, ``rebuiltRatio`` that of a decision on rebuilt state to ours, ``referenceRatio`` to one of the same profile's
-reference workload, ``yardstickRatio`` to a fixed piece of Python: what makes all decisions slower shows there alone. Every
-vpod counts as one decision.
+Figures are of the best round, ratios the median of all: ``costRatio`` is the cost of a vpod to that
+in the smallest cluster, ``rebuiltRatio`` that of a decision on rebuilt state to ours,
+``referenceRatio`` to one of the same profile's reference workload, ``yardstickRatio`` to a fixed
+piece of Python: what makes all decisions slower shows there alone. Every vpod counts as one
+decision.
 """
 
 import time
@@ -23,8 +26,10 @@ from tests.bench.rounds import Variant, measure
 from tests.bench.timing import median, yardstick_s
 
 GO_VPODS_PER_SECOND: Final = {50: 5_110, 500: 633, 1_000: 277, 2_500: 225}
-"""Pods -> vpods a second that Knative's own StatefulSet scheduler, in Go, placed of the reference workload, one Schedule
-call a vpod. Recorded on 2 shared cores, not in the same run: for orientation, so no ratio is made of it."""
+"""Pods -> vpods a second that Knative's own StatefulSet scheduler, in Go, placed of the reference
+workload, one Schedule call a vpod. Recorded on 2 shared cores, not in the same run: for
+orientation, so no ratio is made of it.
+"""
 SMALLEST: Final = 50
 
 
@@ -120,7 +125,8 @@ def _after(variant: Variant, workload: str, measured: list[tuple[int, float]]) -
         return
     vpods, cpu_s = min(measured, key=lambda one: one[1])
     ratios = [
-        spent_s / count / one.each_s for (count, spent_s), one in zip(measured, variant.rounds, strict=True)
+        spent_s / count / one.each_s
+        for (count, spent_s), one in zip(measured, variant.rounds, strict=True)
     ]
     figures: dict[str, Value] = {
         "vpodsPerSecond": round(vpods / cpu_s, 1),

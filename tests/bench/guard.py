@@ -1,10 +1,13 @@
-"""``python -m tests.bench.guard [--write]``: fail where a ratio has become much worse than the stored one.
+"""``python -m tests.bench.guard [--write]``: fail where a ratio has become much worse than the
+stored one.
 
-Theory of operation. Only ratios to a peer of the same run are compared (``Result``): they are much the same on any machine. The
-short form of ``BENCHES`` runs once; what is worse than ``BASELINE`` by more than ``LOSS_MAX`` is measured once more, and only what
-is worse again fails, for a neighbour on the machine may have hit one side of a pair. What is stored and was not measured fails, too:
-a row that is called otherwise now would be guarded by nothing. A bench that is skipped, which is said, is no failure, and what
-the baseline does not know is no loss. ``--write`` stores what was measured, worst of two runs.
+Theory of operation. Only ratios to a peer of the same run are compared (``Result``): they are much
+the same on any machine. The short form of ``BENCHES`` runs once; what is worse than ``BASELINE`` by
+more than ``LOSS_MAX`` is measured once more, and only what is worse again fails, for a neighbour on
+the machine may have hit one side of a pair. What is stored and was not measured fails, too: a row
+that is called otherwise now would be guarded by nothing. A bench that is skipped, which is said, is
+no failure, and what the baseline does not know is no loss. ``--write`` stores what was measured,
+worst of two runs.
 """
 
 import argparse
@@ -77,7 +80,9 @@ def confirmed(first: list[Loss], second: list[Loss]) -> list[Loss]:
 
 def missing(stored: Ratios, found: Ratios, skipped: Collection[str]) -> list[str]:
     """What is stored and was not measured, but for the benches that were skipped; sorted."""
-    return sorted(what for what in stored.keys() - found.keys() if what.partition(" ")[0] not in skipped)
+    return sorted(
+        what for what in stored.keys() - found.keys() if what.partition(" ")[0] not in skipped
+    )
 
 
 def measured(benches: Iterable[str]) -> tuple[dict[str, float], set[str]]:
@@ -96,7 +101,9 @@ def measured(benches: Iterable[str]) -> tuple[dict[str, float], set[str]]:
 def main(arguments: list[str] | None = None) -> int:
     """0 where nothing is much worse, 1 where something is twice in a row, or was not measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.guard", description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"store what is measured in {BASELINE.name}")
+    parser.add_argument(
+        "--write", action="store_true", help=f"store what is measured in {BASELINE.name}"
+    )
     if parser.parse_args(arguments).write:
         write(measured(BENCHES)[0], measured(BENCHES)[0])
         return 0
@@ -110,7 +117,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(f"{line}\n")
     compared = len(stored.keys() & found.keys())
     sys.stdout.write(
-        f"{compared} ratios compared with {BASELINE.name}, {len(first)} worse once, {len(lost)} twice, {len(gone)} not measured\n"
+        f"{compared} ratios compared with {BASELINE.name}, {len(first)} worse once, {len(lost)} "
+        f"twice, {len(gone)} not measured\n"
     )
     return 1 if lost or gone else 0
 

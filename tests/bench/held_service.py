@@ -1,9 +1,11 @@
-"""The process whose memory and event loop ``memory`` measures: ``python -m tests.bench.held_service CONFIG``.
+"""The process whose memory and event loop ``memory`` measures: ``python -m tests.bench.held_service
+CONFIG``.
 
-It is the shipped service, put together as ``extender.service.app.serve`` does, on uvloop. Beside it runs only a probe of
-the loop: a timer that says how much too late it was called. It reads commands on its standard input, and answers each by a line
-of JSON: ``settle`` once everything is listed and nothing waits to be placed, ``probe`` at once, ``report`` with the probe's
-lateness since then. It ends with its input.
+It is the shipped service, put together as ``extender.service.app.serve`` does, on uvloop. Beside it
+runs only a probe of the loop: a timer that says how much too late it was called. It reads commands
+on its standard input, and answers each by a line of JSON: ``settle`` once everything is listed and
+nothing waits to be placed, ``probe`` at once, ``report`` with the probe's lateness since then. It
+ends with its input.
 """
 
 import asyncio
@@ -34,7 +36,9 @@ def resident_mib() -> float:
 
 
 def peak_mib() -> float:
-    """The most it has been, MiB; not from getrusage, which counts what the parent had before the exec."""
+    """The most it has been, MiB; not from getrusage, which counts what the parent had before the
+    exec.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 2**10
 
@@ -52,7 +56,10 @@ class Probe:
 
     def report(self) -> dict[str, object]:
         """Lateness, and what part of a core the process has used."""
-        cpu_s, wall_s = time.process_time() - self._began_s[0], time.perf_counter() - self._began_s[1]
+        cpu_s, wall_s = (
+            time.process_time() - self._began_s[0],
+            time.perf_counter() - self._began_s[1],
+        )
         return {
             "lateP99Seconds": percentile(self.late_s, 99),
             "lateMaxSeconds": max(self.late_s, default=0.0),
@@ -88,12 +95,19 @@ async def hold(config_file: str) -> None:
             answer: dict[str, object] = {}
             if command == "settle":
                 await settled(service)
-                answer = {"url": service.server.url, "settledSeconds": time.perf_counter() - started}
+                answer = {
+                    "url": service.server.url,
+                    "settledSeconds": time.perf_counter() - started,
+                }
             elif command == "probe":
                 probe.begin()
             elif command == "report":
                 answer = probe.report()
-            memory = {"bareMebibytes": bare_mib, "rssMebibytes": resident_mib(), "peakMebibytes": peak_mib()}
+            memory = {
+                "bareMebibytes": bare_mib,
+                "rssMebibytes": resident_mib(),
+                "peakMebibytes": peak_mib(),
+            }
             sys.stdout.write(json.dumps({**answer, **memory, "cached": _cached(service)}) + "\n")
             sys.stdout.flush()
         for task in tasks:

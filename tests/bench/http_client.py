@@ -1,4 +1,6 @@
-"""A client that costs next to nothing: one kept connection, one request at a time, written as it goes over the wire."""
+"""A client that costs next to nothing: one kept connection, one request at a time, written as it
+goes over the wire.
+"""
 
 import asyncio
 import ssl
@@ -20,7 +22,9 @@ class Connection:
         return cls(await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=host))
 
     async def post(self, message: bytes) -> bytes:
-        """Send what ``request`` made; the body of the answer. Raises AssertionError for a status other than 200."""
+        """Send what ``request`` made; the body of the answer. Raises AssertionError for a status
+        other than 200.
+        """
         self._writer.write(message)
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]

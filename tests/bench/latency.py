@@ -1,7 +1,9 @@
-"""Latencies of several peers, interleaved: A B C, A B C, so that whatever else the machine does hits all alike.
+"""Latencies of several peers, interleaved: A B C, A B C, so that whatever else the machine does
+hits all alike.
 
-On a machine that is busy otherwise a longer answer is interrupted more often, so ratios of latencies grow with that load. The
-processors' time that each peer has used for an answer (``cpu_seconds``) does not, and is told beside them.
+On a machine that is busy otherwise a longer answer is interrupted more often, so ratios of
+latencies grow with that load. The processors' time that each peer has used for an answer
+(``cpu_seconds``) does not, and is told beside them.
 """
 
 import time
@@ -20,7 +22,9 @@ _CPUCLOCK_SCHED: Final = 2
 
 @dataclass
 class Sample:
-    """Seconds of one peer's requests; ``cpu_ms``: of the processors, milliseconds for each, None where that is not known."""
+    """Seconds of one peer's requests; ``cpu_ms``: of the processors, milliseconds for each, None
+    where that is not known.
+    """
 
     seconds: list[float] = field(default_factory=list)
     cpu_ms: float | None = None
@@ -31,14 +35,18 @@ class Sample:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that is not below ``percent`` percent of them (nearest rank); nan of none."""
+    """The smallest value that is not below ``percent`` percent of them (nearest rank); nan
+    of none.
+    """
     return timing.percentile(values, percent) if values else float("nan")
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """Time that processors have spent on a process so far, with all its threads; None where the system does not tell.
+    """Time that processors have spent on a process so far, with all its threads; None where the
+    system does not tell.
 
-    By the process's own clock, as clock_getcpuclockid(3) names it: nanoseconds, where /proc/PID/stat has ticks of 10 ms.
+    By the process's own clock, as clock_getcpuclockid(3) names it: nanoseconds, where
+    /proc/PID/stat has ticks of 10 ms.
     """
     try:
         return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
@@ -53,7 +61,8 @@ def interleaved(
     seconds_max: float,
     pids: Mapping[str, int] | None = None,
 ) -> dict[str, Sample]:
-    """Ask each peer in turn, ``rounds`` times or for ``seconds_max``; an ask returns seconds, one for each request.
+    """Ask each peer in turn, ``rounds`` times or for ``seconds_max``; an ask returns seconds, one
+    for each request.
 
     The first rounds warm everybody up and do not count. ``pids``: whose processors' time is told.
     """
@@ -83,7 +92,10 @@ def figures(samples: Mapping[str, Sample]) -> dict[str, Value]:
     named |= {"p50Ms": ours.percentile_ms(50), "p99Ms": ours.percentile_ms(99)}
     peers = {name: sample for name, sample in samples.items() if name != OURS}
     for name, sample in peers.items():
-        named |= {f"{name}P50Ms": sample.percentile_ms(50), f"{name}P99Ms": sample.percentile_ms(99)}
+        named |= {
+            f"{name}P50Ms": sample.percentile_ms(50),
+            f"{name}P99Ms": sample.percentile_ms(99),
+        }
     for name, sample in peers.items():
         for percent in (50, 99):
             ratio = ours.percentile_ms(percent) / sample.percentile_ms(percent)

@@ -1,8 +1,10 @@
-"""The lists of node names that a bench sends, as they differ from one pod of kube-scheduler's to the next.
+"""The lists of node names that a bench sends, as they differ from one pod of kube-scheduler's to
+the next.
 
-Its workers collect the nodes side by side, so the same nodes mostly come in another order with the next pod. Other nodes come
-where some are added, go or fill up, where pods ask for different ones, and where it looks at a sample (``percentageOfNodesToScore``; 100
-as shipped). The very list that came before is what a pod's prioritize has after its filter.
+Its workers collect the nodes side by side, so the same nodes mostly come in another order with the
+next pod. Other nodes come where some are added, go or fill up, where pods ask for different ones,
+and where it looks at a sample (``percentageOfNodesToScore``; 100 as shipped). The very list that
+came before is what a pod's prioritize has after its filter.
 """
 
 import random
@@ -20,7 +22,9 @@ KINDS: Final = (SAME, REORDERED, OTHER)
 
 
 class NodeLists:
-    """``count`` of the nodes ``names`` for each request. ``kind``: one of ``KINDS``; ``seed``: of all that is random."""
+    """``count`` of the nodes ``names`` for each request. ``kind``: one of ``KINDS``; ``seed``: of
+    all that is random.
+    """
 
     def __init__(self, names: Sequence[str], count: int, kind: str, seed: int) -> None:
         if kind == OTHER and count >= len(names):

@@ -1,12 +1,15 @@
-"""``memory``: what a replica of the service weighs on a full cluster, and how late its event loop gets under load.
+"""``memory``: what a replica of the service weighs on a full cluster, and how late its event loop
+gets under load.
 
-The service runs in a process of its own (``held_service``) against an API server stub in this one (``api_stub``), over
-HTTP: its real client lists and watches, decodes and caches everything, and its leader's loops run. It watches the pods
-that have the pool's label and no others, so of 50,000 pods it sees the 10,000 adapters. Peers are the same process before it
-has listed anything (``bare``: the interpreter with the same imports), and its loop before the load (``idle``).
+The service runs in a process of its own (``held_service``) against an API server stub in this one
+(``api_stub``), over HTTP: its real client lists and watches, decodes and caches everything, and its
+leader's loops run. It watches the pods that have the pool's label and no others, so of 50,000 pods
+it sees the 10,000 adapters. Peers are the same process before it has listed anything (``bare``: the
+interpreter with the same imports), and its loop before the load (``idle``).
 
-The load: so many updates a second by the watches, half of pods and half of vpods, which change versions and nothing else,
-as heartbeats do; and filter calls over a kept connection, each about all nodes.
+The load: so many updates a second by the watches, half of pods and half of vpods, which change
+versions and nothing else, as heartbeats do; and filter calls over a kept connection, each about all
+nodes.
 """
 
 import asyncio
@@ -121,7 +124,9 @@ async def measured(adapters: int, load_s: float, idle_s: float = IDLE_S) -> list
 
 
 def stub_of(adapters: int) -> tuple[ApiStub, dict[str, Any]]:
-    """The cluster, all of whose vpods are placed, and one more adapter pod in it that waits for a node."""
+    """The cluster, all of whose vpods are placed, and one more adapter pod in it that waits for a
+    node.
+    """
     raw = raw_cluster(adapters, placed=adapters * VPODS_PER_POD)
     waiting = objects.pod(adapters, "")
     lists = {

@@ -1,7 +1,8 @@
-"""The objects of a measured cluster, as an API server sends them: metadata that nobody asked for included.
+"""The objects of a measured cluster, as an API server sends them: metadata that nobody asked for
+included.
 
-What lists weigh and how long they take to decode is part of what is measured, so a pod here has what a pod of a real
-StatefulSet has: owner, managed fields, defaulted spec, conditions.
+What lists weigh and how long they take to decode is part of what is measured, so a pod here has
+what a pod of a real StatefulSet has: owner, managed fields, defaulted spec, conditions.
 """
 
 import itertools
@@ -114,9 +115,17 @@ def pod(ordinal: int, node: str, ledger: Mapping[str, Share] | None = None) -> O
         "uid": uid_of(STATEFUL_SET_UID),
         "controller": True,
     }
-    spec = {"containers": [_container()], **_pod_defaults(name), **({"nodeName": node} if node else {})}
+    spec = {
+        "containers": [_container()],
+        **_pod_defaults(name),
+        **({"nodeName": node} if node else {}),
+    }
     kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-    status = {"phase": "Running", "podIP": "10.0.0.7", "conditions": [_condition(kind) for kind in kinds]}
+    status = {
+        "phase": "Running",
+        "podIP": "10.0.0.7",
+        "conditions": [_condition(kind) for kind in kinds],
+    }
     annotations = {
         names.SLOTS_ANNOTATION: str(SLOTS_PER_POD),
         names.PLACEMENTS_ANNOTATION: encode_ledger(ledger or {}),
@@ -137,7 +146,10 @@ def pod(ordinal: int, node: str, ledger: Mapping[str, Share] | None = None) -> O
 
 
 def _container() -> Obj:
-    token = {"name": "kube-api-access", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    token = {
+        "name": "kube-api-access",
+        "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+    }
     return {
         "name": NAME,
         "image": "registry.example/dispatcher:1",
@@ -165,13 +177,19 @@ def _pod_defaults(name: str) -> Obj:
     }
 
 
-def vpod(number: int, vreplicas: int, weight: int = 1, placements: Mapping[str, int] | None = None) -> Obj:
-    """A VPod; with ``placements`` (pod name -> vreplicas) one that is placed and has been told so."""
+def vpod(
+    number: int, vreplicas: int, weight: int = 1, placements: Mapping[str, int] | None = None
+) -> Obj:
+    """A VPod; with ``placements`` (pod name -> vreplicas) one that is placed and has been
+    told so.
+    """
     status: Obj = {}
     if placements:
         status = {
             "observedGeneration": 1,
-            "placements": [{"podName": name, "vreplicas": count} for name, count in placements.items()],
+            "placements": [
+                {"podName": name, "vreplicas": count} for name, count in placements.items()
+            ],
             "scheduledVReplicas": sum(placements.values()),
             "conditions": [_condition("Scheduled", reason="AllPlaced")],
         }

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """``only``: names of benches, all where empty. ``short``: fewer sizes and repetitions, for CI. ``seed``: of all workloads."""
+    """``only``: names of benches, all where empty. ``short``: fewer sizes and repetitions, for CI.
+    ``seed``: of all workloads.
+    """
 
     only: tuple[str, ...] = ()
     short: bool = False

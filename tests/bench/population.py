@@ -1,9 +1,11 @@
-"""Clusters to measure on, as objects: nodes, pools with their pods and ledgers, vpods with their placements.
+"""Clusters to measure on, as objects: nodes, pools with their pods and ledgers, vpods with their
+placements.
 
-Theory of operation. Everything is settled: each vpod's vreplicas are placed, statuses and ledgers agree, so a service that reads
-it has nothing to write. ``pending`` ordinals have a pod that is not bound yet: it comes back, and vpods publish placements on
-it, so filter, prioritize and bind have all their work with it. Pods and nodes have the shape of those that a real
-kube-scheduler sent (``tests/contract/recordings``), managedFields included where an API server would send them.
+Theory of operation. Everything is settled: each vpod's vreplicas are placed, statuses and ledgers
+agree, so a service that reads it has nothing to write. ``pending`` ordinals have a pod that is not
+bound yet: it comes back, and vpods publish placements on it, so filter, prioritize and bind have
+all their work with it. Pods and nodes have the shape of those that a real kube-scheduler sent
+(``tests/contract/recordings``), managedFields included where an API server would send them.
 
     vpod v, its vreplica j -> ordinal (8 v + j) mod ordinals -> node (ordinal mod nodes) -> zone (node mod 3)
 """
@@ -41,7 +43,9 @@ ZONES: Final = 3
 
 @dataclass(frozen=True)
 class Pool:
-    """``bound`` adapter pods, then ``pending`` ones, and ``vpods`` that have vreplicas on all of them (counts)."""
+    """``bound`` adapter pods, then ``pending`` ones, and ``vpods`` that have vreplicas on all of
+    them (counts).
+    """
 
     name: str
     bound: int
@@ -121,7 +125,9 @@ def node(number: int, slots: int = NODE_SLOTS) -> Obj:
 
 
 def pending_pod(pool: Pool, ordinal: int) -> Obj:
-    """An adapter pod that the webhook has stamped and nobody has bound, as kube-scheduler sends it."""
+    """An adapter pod that the webhook has stamped and nobody has bound, as kube-scheduler
+    sends it.
+    """
     obj: Obj = orjson.loads(_recorded_pod())
     name = f"{pool.name}-{ordinal}"
     obj["metadata"] |= {"name": name, "generateName": f"{pool.name}-", "namespace": NAMESPACE}
@@ -215,7 +221,12 @@ def _adapter_pool(pool: Pool) -> Obj:
     return {
         "apiVersion": API_VERSION,
         "kind": "AdapterPool",
-        "metadata": {"name": pool.name, "namespace": NAMESPACE, "uid": f"uid-{pool.name}", "generation": 1},
+        "metadata": {
+            "name": pool.name,
+            "namespace": NAMESPACE,
+            "uid": f"uid-{pool.name}",
+            "generation": 1,
+        },
         "spec": {**spec, "maxPods": pool.ordinals, "profile": pool.profile},
     }
 

@@ -1,8 +1,10 @@
-"""``questions``: how long ``/v1/explain`` and ``/v1/plan`` take, and what the event loop, where verbs are answered, feels of it.
+"""``questions``: how long ``/v1/explain`` and ``/v1/plan`` take, and what the event loop, where
+verbs are answered, feels of it.
 
-The reference workload is placed, and some vpods more ask for what no pod has left. Each question is asked of ``Questions``, as its routes
-do; meanwhile a task looks at the loop once a millisecond. The peer of each question is the same task with nothing asked:
-what the loop's delay is more than that, a thread that computes beside it costs (Python's interpreter changes threads each 5 ms).
+The reference workload is placed, and some vpods more ask for what no pod has left. Each question is
+asked of ``Questions``, as its routes do; meanwhile a task looks at the loop once a millisecond. The
+peer of each question is the same task with nothing asked: what the loop's delay is more than that,
+a thread that computes beside it costs (Python's interpreter changes threads each 5 ms).
 """
 
 import asyncio
@@ -72,7 +74,9 @@ def crowded_caches(pods: int, profile: str) -> Caches:
 
 def _waiting(model: VPod, number: int) -> VPod:
     name = f"waits-{number}"
-    return replace(model, name=name, uid=name, placements={}, resource_version=objects.next_version())
+    return replace(
+        model, name=name, uid=name, placements={}, resource_version=objects.next_version()
+    )
 
 
 async def _measured(caches: Caches, case: tuple[int, str, str], question: Question) -> Result:
@@ -93,7 +97,12 @@ async def _measured(caches: Caches, case: tuple[int, str, str], question: Questi
         busy.append(time.process_time() - cpu)
     return Result(
         "questions",
-        {"pods": pods, "vpods": pods * VPODS_PER_POD + WAITING, "profile": profile, "question": name},
+        {
+            "pods": pods,
+            "vpods": pods * VPODS_PER_POD + WAITING,
+            "profile": profile,
+            "question": name,
+        },
         {
             "answerMilliseconds": round(median(taken) * 1e3, 1),
             "cpuMilliseconds": round(median(busy) * 1e3, 1),

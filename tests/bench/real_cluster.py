@@ -1,9 +1,11 @@
 """A real control plane to measure on, with many nodes, and an installation of the service on it.
 
-Theory of operation. The control plane of the end-to-end suite, without its audit log and with leases that last for an hour, for a
-thousand nodes' heartbeats are load that is not measured. ``halted`` lets whatever is not measured stand still: in a cluster
-kubelets and controllers have machines of their own, and here they would take the core that is measured on.
-Manifests are the shipped ones; what the webhook stamps is in the pod template, so that creating pods costs no call of it.
+Theory of operation. The control plane of the end-to-end suite, without its audit log and with
+leases that last for an hour, for a thousand nodes' heartbeats are load that is not measured.
+``halted`` lets whatever is not measured stand still: in a cluster kubelets and controllers have
+machines of their own, and here they would take the core that is measured on. Manifests are the
+shipped ones; what the webhook stamps is in the pod template, so that creating pods costs no call of
+it.
 """
 
 import asyncio
@@ -65,7 +67,9 @@ class Cluster(RealBackend):
     @contextlib.contextmanager
     def halted(self, *names: str) -> Iterator[None]:
         """Programs of the control plane (``KUBELETS``, ``CONTROLLERS``) stand still meanwhile."""
-        halted = [process for process in self.control_plane.processes.running if process.name in names]
+        halted = [
+            process for process in self.control_plane.processes.running if process.name in names
+        ]
         for process in halted:
             process.signal(signal.SIGSTOP)
         try:
@@ -85,7 +89,9 @@ class Cluster(RealBackend):
         async def look() -> bool:
             made = await self.nodes()
             ready = [
-                obj for obj in made if condition(obj, "Ready") == "True" and not obj["spec"].get("taints")
+                obj
+                for obj in made
+                if condition(obj, "Ready") == "True" and not obj["spec"].get("taints")
             ]
             if len(ready) < nodes:
                 raise NotYet(f"{len(ready)} of {len(made)} are Ready")
@@ -93,7 +99,9 @@ class Cluster(RealBackend):
 
         await eventually(look, FILLED_TIMEOUT_S, f"{nodes} nodes are Ready", interval_s=0.5)
 
-    async def pool(self, pods: int, *, stamped: bool = True, scheduler: str = SCHEDULER_NAME) -> str:
+    async def pool(
+        self, pods: int, *, stamped: bool = True, scheduler: str = SCHEDULER_NAME
+    ) -> str:
         """A pool and its StatefulSet with ``pods`` pods that wait for a scheduler; the namespace.
 
         Not ``stamped``: pods of no pool, which name our scheduler all the same.
@@ -110,7 +118,9 @@ class Cluster(RealBackend):
         return namespace
 
     async def pods_are(self, namespace: str, count: int, *, running: bool = False) -> list[Obj]:
-        """The pods of a namespace, once there are ``count`` (which are ``running``: bound and Running)."""
+        """The pods of a namespace, once there are ``count`` (which are ``running``: bound and
+        Running).
+        """
 
         async def look() -> bool:
             pods = await self.pods(namespace)
@@ -124,7 +134,9 @@ class Cluster(RealBackend):
 
     async def pods(self, namespace: str) -> list[Obj]:
         """All pods of a namespace."""
-        return list((await self.api.list_page(PODS, ListOptions(namespace=namespace), limit=0)).items)
+        return list(
+            (await self.api.list_page(PODS, ListOptions(namespace=namespace), limit=0)).items
+        )
 
     async def nodes(self) -> list[Obj]:
         """All nodes."""
@@ -139,17 +151,23 @@ class Cluster(RealBackend):
         await self.pods_are(namespace, 0)
 
     async def clear(self, resource: Resource, namespace: str) -> None:
-        """Delete all of a kind, one by one: a collection of thousands takes longer than a request may."""
+        """Delete all of a kind, one by one: a collection of thousands takes longer than a request
+        may.
+        """
 
         async def delete(obj: Obj) -> None:
             with contextlib.suppress(NotFound):
-                await self.api.delete(resource, namespace, obj["metadata"]["name"], grace_period_s=0)
+                await self.api.delete(
+                    resource, namespace, obj["metadata"]["name"], grace_period_s=0
+                )
 
         page = await self.api.list_page(resource, ListOptions(namespace=namespace), limit=0)
         await all_of(delete, page.items)
 
     async def new_lease(self) -> None:
-        """As if nobody had ever led: the next service has no predecessor whose last writes it must wait for."""
+        """As if nobody had ever led: the next service has no predecessor whose last writes it must
+        wait for.
+        """
         with contextlib.suppress(NotFound):
             await self.api.delete(LEASES, SYSTEM_NAMESPACE, LEASE_NAME)
         await self.apply([MANIFESTS / "base" / "lease.yaml"])
@@ -165,7 +183,8 @@ class Cluster(RealBackend):
     async def launch_service(
         self, narrow_to: int = 0, *, port: int | None = None, **election: float
     ) -> tuple[Process, str]:
-        """As ``service``, not waited for. ``narrow_to``: nodes that filter passes; ``port``: that of one that has ended;
+        """As ``service``, not waited for. ``narrow_to``: nodes that filter passes; ``port``: that
+        of one that has ended;
 
         ``election``: of leaderElection.
         """
@@ -176,7 +195,9 @@ class Cluster(RealBackend):
         config["leaderElection"] |= election
         config["filter"] = {"narrowTo": narrow_to}
         file = write_json(self.control_plane.work_dir / f"service-{port}.json", config)
-        process = self.processes.start("service", [VENV_BIN / "vreplica", "serve", "--config", file])
+        process = self.processes.start(
+            "service", [VENV_BIN / "vreplica", "serve", "--config", file]
+        )
         return process, f"http://127.0.0.1:{port}"
 
 
@@ -187,7 +208,9 @@ async def running() -> AsyncIterator[Cluster]:
         binaries = ready_binaries()
     except (ControlPlaneUnavailable, BuildFailed) as reason:
         raise Skipped(str(reason)) from reason
-    with tempfile.TemporaryDirectory(prefix="vreplica-bench-", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="vreplica-bench-", ignore_cleanup_errors=True
+    ) as directory:
         settings = Settings(node_lease_s=LEASE_S, node_grace_s=2 * LEASE_S, audit=False)
         control_plane = ControlPlane(binaries, Path(directory), settings)
         await control_plane.start()
@@ -202,7 +225,9 @@ async def running() -> AsyncIterator[Cluster]:
 
 
 async def all_of(
-    act: Callable[[Obj], Awaitable[object]], objects: Iterable[Obj], in_flight_max: int = IN_FLIGHT_MAX
+    act: Callable[[Obj], Awaitable[object]],
+    objects: Iterable[Obj],
+    in_flight_max: int = IN_FLIGHT_MAX,
 ) -> float:
     """Do it to all, so many at once; how long it took, in seconds."""
     loop = asyncio.get_running_loop()
@@ -237,9 +262,11 @@ class _Told:
 async def followed(
     api: Api, resource: Resource, namespace: str, see: Callable[[Obj], None]
 ) -> AsyncIterator[None]:
-    """``see`` gets each version of a namespace's objects, from those that there are when this is entered.
+    """``see`` gets each version of a namespace's objects, from those that there are when this is
+    entered.
 
-    By a reflector: an API server that is busy ends the watches of who reads slowly, and those are begun again.
+    By a reflector: an API server that is busy ends the watches of who reads slowly, and those are
+    begun again.
     """
     options = ListOptions(namespace=namespace)
     reflector = Reflector(api, resource, _Told(see), rng=random.Random(1), options=options)

@@ -1,6 +1,7 @@
 """The benches by name, in the order in which they run: what is quick first.
 
-Each is a module with a function ``bench``, imported when it runs, so that one bench does not need what another one does.
+Each is a module with a function ``bench``, imported when it runs, so that one bench does not need
+what another one does.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +12,8 @@ from tests.bench.options import Options
 from tests.bench.result import Result
 
 Bench = Callable[[Options], Iterable[Result]]
-"""Yields each result as soon as it is known. Raises Skipped where the machine lacks what it takes."""
+"""Yields each result as soon as it is known. Raises Skipped where the machine lacks what it takes.
+"""
 
 
 class Skipped(Exception):

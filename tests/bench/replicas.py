@@ -1,11 +1,14 @@
-"""``replicas``: how much each replica of the service has to do as pools, and replicas that share them, become more.
+"""``replicas``: how much each replica of the service has to do as pools, and replicas that share
+them, become more.
 
-Theory of operation. The embedded cluster runs as a process of its own, and so does each replica, which leads as shipped but in
-``BUCKETS`` buckets. Once the replicas share the pools, vpods come and then change their size some times. All of it shares one machine here, and the
-embedded API server is the slowest part of it, so seconds would tell of that. What is measured is processor time, replica
-by replica: every replica hears of everything, and places only what it leads. ``busiest`` is what limits: with machines of their
-own, replicas are as fast as the busiest of them. Peers of the same run: one replica that leads all of the same pools, and for pools
-one pool with all the vpods. What a replica spends without any load is measured before, told, and taken off.
+Theory of operation. The embedded cluster runs as a process of its own, and so does each replica,
+which leads as shipped but in ``BUCKETS`` buckets. Once the replicas share the pools, vpods come and
+then change their size some times. All of it shares one machine here, and the embedded API server is
+the slowest part of it, so seconds would tell of that. What is measured is processor time, replica
+by replica: every replica hears of everything, and places only what it leads. ``busiest`` is what
+limits: with machines of their own, replicas are as fast as the busiest of them. Peers of the same
+run: one replica that leads all of the same pools, and for pools one pool with all the vpods. What a
+replica spends without any load is measured before, told, and taken off.
 """
 
 import asyncio
@@ -34,7 +37,13 @@ from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.objects import MANIFESTS, load, stateful_set, without, write_json
 from tests.e2e.processes import VENV_BIN, Probe, Process, free_port
 from tests.e2e.replica import Replica
-from tests.e2e.scenario import SERVICE_ACCOUNT, SLOTS_PER_POD, SYSTEM_NAMESPACE, adapter_pool, is_placed
+from tests.e2e.scenario import (
+    SERVICE_ACCOUNT,
+    SLOTS_PER_POD,
+    SYSTEM_NAMESPACE,
+    adapter_pool,
+    is_placed,
+)
 from tests.e2e.waiting import NotYet, eventually
 
 BUCKETS: Final = 8
@@ -135,16 +144,22 @@ class Installation:
     async def _replica(self, port: int) -> None:
         (config,) = load(MANIFESTS / "base" / "service-config.yaml")
         config["server"]["port"] = port
-        config["clientConnection"]["kubeconfig"] = str(await self.backend.token_for(SERVICE_ACCOUNT))
+        config["clientConnection"]["kubeconfig"] = str(
+            await self.backend.token_for(SERVICE_ACCOUNT)
+        )
         config["leaderElection"]["buckets"] = BUCKETS
         file = write_json(self._directory / f"service-{port}.json", config)
-        process = self.backend.processes.start("service", [VENV_BIN / "vreplica", "serve", "--config", file])
+        process = self.backend.processes.start(
+            "service", [VENV_BIN / "vreplica", "serve", "--config", file]
+        )
         url = f"http://127.0.0.1:{port}"
         await process.ready(Probe(f"{url}/readyz"), PLACED_TIMEOUT_S)
         self.replicas.append((process, Replica(file, url)))
 
     async def _are_bound(self, count: int) -> bool:
-        page = await self.backend.api.list_page(PODS, ListOptions(namespace=self.namespace), limit=0)
+        page = await self.backend.api.list_page(
+            PODS, ListOptions(namespace=self.namespace), limit=0
+        )
         running = sum(pod["status"].get("phase") == "Running" for pod in page.items)
         if running != count:
             raise NotYet(f"{running} of {count} run")
@@ -160,13 +175,17 @@ class Installation:
         return True
 
     async def idle(self) -> list[float]:
-        """What each replica, and last the cluster, spends in a second without a load, in seconds."""
+        """What each replica, and last the cluster, spends in a second without a load, in
+        seconds.
+        """
         before = self._spent()
         await asyncio.sleep(IDLE_S)
         return [(b - a) / IDLE_S for a, b in zip(before, self._spent(), strict=True)]
 
     async def load(self, vpods: int) -> tuple[list[float], float]:
-        """Vpods come, and change: what each replica, and last the cluster, spends on it, in seconds; and how long it takes."""
+        """Vpods come, and change: what each replica, and last the cluster, spends on it, in
+        seconds; and how long it takes.
+        """
         loop = asyncio.get_running_loop()
         tenant = await self.backend.namespace("tenant")
         names = [f"source-{number}" for number in range(vpods)]
@@ -190,7 +209,9 @@ class Installation:
 
     def _spent(self) -> list[float]:
         assert self.backend.cluster is not None
-        return [_spent_by(process) for process in (*(p for p, _ in self.replicas), self.backend.cluster)]
+        return [
+            _spent_by(process) for process in (*(p for p, _ in self.replicas), self.backend.cluster)
+        ]
 
     def _vpod(self, tenant: str, name: str, number: int) -> Obj:
         pool = {"namespace": self.namespace, "name": self.pools[number % len(self.pools)]}
@@ -222,7 +243,9 @@ def _pools_of(namespace: str, count: int) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def _installed(case: Case, scale: Scale) -> AsyncIterator[Installation]:
-    with tempfile.TemporaryDirectory(prefix="vreplica-bench-", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="vreplica-bench-", ignore_cleanup_errors=True
+    ) as directory:
         async with EmbeddedBackend(Path(directory)) as backend:
             installation = Installation(backend, Path(directory))
             try:
@@ -244,7 +267,9 @@ async def _cases(scale: Scale) -> AsyncGenerator[Result, None]:
         async with _installed(case, scale) as installation:
             idle = await installation.idle()
             total, took_s = await installation.load(scale.vpods)
-        *spent, cluster = [all_of_it - each * took_s for all_of_it, each in zip(total, idle, strict=True)]
+        *spent, cluster = [
+            all_of_it - each * took_s for all_of_it, each in zip(total, idle, strict=True)
+        ]
         decided = scale.vpods * len(VREPLICAS)
         busiest = max(spent)
         peers.setdefault(case.pools, busiest)
@@ -258,6 +283,11 @@ async def _cases(scale: Scale) -> AsyncGenerator[Result, None]:
         }
         yield Result(
             "replicas",
-            {"pools": case.pools, "replicas": case.replicas, "pods": scale.pods, "vpods": scale.vpods},
+            {
+                "pools": case.pools,
+                "replicas": case.replicas,
+                "pods": scale.pods,
+                "vpods": scale.vpods,
+            },
             figures,
         )

@@ -1,7 +1,8 @@
 """Requests to an extender, byte for byte as kube-scheduler's Go client sends them.
 
-The keys of a body are in the order of the Go structs, null where Go has null, without spaces; the head is that of Go's HTTP
-client. The recordings in ``tests/contract/recordings`` are what this is held to.
+The keys of a body are in the order of the Go structs, null where Go has null, without spaces; the
+head is that of Go's HTTP client. The recordings in ``tests/contract/recordings`` are what this is
+held to.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""What both stand-ins for an API server speak: its paths, its answers, the scale of a StatefulSet."""
+"""What both stand-ins for an API server speak: its paths, its answers, the scale of a
+StatefulSet.
+"""
 
 import orjson
 from aiohttp import web
@@ -7,7 +9,9 @@ from extender.kube.api import Obj
 
 
 def parts(path: str) -> tuple[str, str, str, str]:
-    """Namespace, plural, name and subresource of ``/api/v1/...`` or ``/apis/GROUP/VERSION/...``; "" for what it lacks."""
+    """Namespace, plural, name and subresource of ``/api/v1/...`` or ``/apis/GROUP/VERSION/...``; ""
+    for what it lacks.
+    """
     steps = path.strip("/").split("/")
     steps = steps[2:] if steps[0] == "api" else steps[3:]
     namespace = ""

@@ -9,9 +9,11 @@ Value = str | int | float | None
 
 @dataclass(frozen=True)
 class Result:
-    """``case`` says what was measured (ordered, for people), ``figures`` what came out: a unit ends each figure's name.
+    """``case`` says what was measured (ordered, for people), ``figures`` what came out: a unit ends
+    each figure's name.
 
-    A figure that is a ratio to a peer measured in the same run ends in ``Ratio``: those are what may be compared between machines.
+    A figure that is a ratio to a peer measured in the same run ends in ``Ratio``: those are what
+    may be compared between machines.
     """
 
     bench: str

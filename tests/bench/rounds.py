@@ -1,8 +1,9 @@
 """One round of the engine's bench: a cluster is placed, vpod by vpod, from empty to 16 of 20 slots.
 
-It is cut into stretches; between them the peers take their turns: the smallest cluster is placed by the same profile, for
-the cost a vpod as clusters grow, and the next vpod is also decided on a state that is made anew from all objects, which has
-to come to the same decision. Then everything is written and seen, and a tenth of the vpods grows, shrinks or is deleted.
+It is cut into stretches; between them the peers take their turns: the smallest cluster is placed by
+the same profile, for the cost a vpod as clusters grow, and the next vpod is also decided on a state
+that is made anew from all objects, which has to come to the same decision. Then everything is
+written and seen, and a tenth of the vpods grows, shrinks or is deleted.
 """
 
 import asyncio
@@ -47,7 +48,9 @@ class Round:
 
 @dataclass(slots=True)
 class Variant:
-    """A profile on a workload, and what its rounds came to. ``small``: the smallest cluster; None: this is it."""
+    """A profile on a workload, and what its rounds came to. ``small``: the smallest cluster; None:
+    this is it.
+    """
 
     profile: str
     workload: str
@@ -60,7 +63,9 @@ class Variant:
 
 
 def measure(variant: Variant, *, rebuilt_samples: int) -> None:
-    """One round. Churn, batches and rebuilt state only on the reference workload, batches only for one profile."""
+    """One round. Churn, batches and rebuilt state only on the reference workload, batches only for
+    one profile.
+    """
     reference = variant.workload == "reference"
     shipped = Shipped(filled_caches(variant.cluster))
     round_, decisions = place_all(variant, shipped, rebuilt_samples if reference else 0)
@@ -76,7 +81,9 @@ def place_all(variant: Variant, shipped: Shipped, samples: int) -> tuple[Round, 
     keys, small = variant.cluster.vpod_keys, variant.small
     watch, small_watch, rebuilt_watch = Stopwatch(), Stopwatch(), Stopwatch()
     stretch = len(keys) if small is None and not samples else -(-len(keys) // STRETCHES)
-    sampled = {len(keys) * (2 * n + 1) // (2 * samples) // stretch * stretch for n in range(samples)}
+    sampled = {
+        len(keys) * (2 * n + 1) // (2 * samples) // stretch * stretch for n in range(samples)
+    }
     made: list[Decision] = []
     peers: list[tuple[int, Decision]] = []
     small_vpods = 0
@@ -100,8 +107,12 @@ def place_all(variant: Variant, shipped: Shipped, samples: int) -> tuple[Round, 
     return round_, made
 
 
-def decide_rebuilt(cluster: Cluster, made: Sequence[Decision], key: str, watch: Stopwatch) -> Decision:
-    """Decide one vpod after ``made`` on a state that is made from all objects as they would be by then."""
+def decide_rebuilt(
+    cluster: Cluster, made: Sequence[Decision], key: str, watch: Stopwatch
+) -> Decision:
+    """Decide one vpod after ``made`` on a state that is made from all objects as they would be by
+    then.
+    """
     now = cluster.settled({decision.vpod: decision.target for decision in made})
     vpod = next(one for one in now.vpods if one.key == key)
 
@@ -113,7 +124,9 @@ def decide_rebuilt(cluster: Cluster, made: Sequence[Decision], key: str, watch: 
 
 
 def churned(cluster: Cluster) -> dict[str, VPod | None]:
-    """A tenth of the vpods as they come by the watch: in turn one that grows, one that shrinks, one that is deleted."""
+    """A tenth of the vpods as they come by the watch: in turn one that grows, one that shrinks, one
+    that is deleted.
+    """
     changes: dict[str, VPod | None] = {}
     for turn, vpod in enumerate(cluster.vpods[:: 100 // CHURN_PERCENT]):
         change = (CHURN_VREPLICAS, -CHURN_VREPLICAS, None)[turn % 3]
@@ -129,7 +142,9 @@ def churned(cluster: Cluster) -> dict[str, VPod | None]:
 
 
 def churn(cluster: Cluster, shipped: Shipped, decisions: Sequence[Decision]) -> tuple[int, float]:
-    """Changed vpods, and CPU seconds until all are decided: taking each change into the caches is part of it."""
+    """Changed vpods, and CPU seconds until all are decided: taking each change into the caches is
+    part of it.
+    """
     settled = cluster.settled({decision.vpod: decision.target for decision in decisions})
     shipped.settle(settled)
     changes, watch = churned(settled), Stopwatch()

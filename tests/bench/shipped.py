@@ -1,8 +1,10 @@
-"""``Shipped``: the service's own placer and committer over filled caches, up to the writes, which are left out.
+"""``Shipped``: the service's own placer and committer over filled caches, up to the writes, which
+are left out.
 
-For each vpod ``decide`` does what ``Placer._carry_out`` and ``_settle`` do: decide on the assumed state (``_decide``),
-assume the decision (``Committer.reserve``), record why (``_remember``). ``place_batch`` is the whole of the placer's
-method, with its locks, queues and metrics, around a commit that writes nothing.
+For each vpod ``decide`` does what ``Placer._carry_out`` and ``_settle`` do: decide on the assumed
+state (``_decide``), assume the decision (``Committer.reserve``), record why (``_remember``).
+``place_batch`` is the whole of the placer's method, with its locks, queues and metrics, around a
+commit that writes nothing.
 """
 
 import time
@@ -72,13 +74,21 @@ class Shipped:
             caches,
             self.committer,
             _NoAutoscaler(),
-            reporting=Reporting(VPodEvents(recorder, metrics), DecisionHistory("bench", time.time), metrics),
+            reporting=Reporting(
+                VPodEvents(recorder, metrics), DecisionHistory("bench", time.time), metrics
+            ),
             clock=clock,
         )
 
     def decide(self, keys: Iterable[str]) -> list[Decision]:
-        """Decide these vpods one after the other, each on the state as the one before has left it."""
-        decide, reserve, remember = self.placer._decide, self.committer.reserve, self.placer.history.note
+        """Decide these vpods one after the other, each on the state as the one before has
+        left it.
+        """
+        decide, reserve, remember = (
+            self.placer._decide,
+            self.committer.reserve,
+            self.placer.history.note,
+        )
         made = []
         for key in keys:
             decision = decide(objects.POOL, key)
@@ -101,7 +111,9 @@ class Shipped:
             self.caches.state.release(OWNER, objects.POOL, vpod.key)
 
     def change(self, vpods: Mapping[str, VPod | None]) -> list[Decision]:
-        """Changed and deleted (None) vpods come by the watch one at a time, and each is decided at once."""
+        """Changed and deleted (None) vpods come by the watch one at a time, and each is decided at
+        once.
+        """
         made = []
         for key, new in vpods.items():
             known = self.caches.vpods.get(key)

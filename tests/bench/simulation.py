@@ -1,8 +1,9 @@
-"""``simulation``: how many seeds a minute one core simulates, the service in it with all its faults and checkers.
+"""``simulation``: how many seeds a minute one core simulates, the service in it with all its faults
+and checkers.
 
-Each is run as ``vreplica simulate`` runs it, in one process of its own, which collects garbage as that command does (once
-a seed). Minutes are of CPU; ``milliseconds`` are of one event of a seed. The peer is the smaller number of events: what a seed costs beside
-its events shows in the ratio.
+Each is run as ``vreplica simulate`` runs it, in one process of its own, which collects garbage as
+that command does (once a seed). Minutes are of CPU; ``milliseconds`` are of one event of a seed.
+The peer is the smaller number of events: what a seed costs beside its events shows in the ratio.
 """
 
 import multiprocessing
@@ -40,7 +41,9 @@ def bench(options: Options) -> Iterator[Result]:
         for turn in range(max(wanted.values())):
             for events in EVENTS:
                 if turn < wanted[events]:
-                    found[events].append(pool.submit(simulated, options.seed + turn, events).result())
+                    found[events].append(
+                        pool.submit(simulated, options.seed + turn, events).result()
+                    )
     smallest = _each_s(found[EVENTS[0]])
     for events in EVENTS:
         each_s = _each_s(found[events])
@@ -63,7 +66,9 @@ def _each_s(seeds: list[Simulated]) -> float:
 
 @contextmanager
 def worker() -> Iterator[ProcessPoolExecutor]:
-    """A process that has simulated a seed already: what is made once a process is not billed to the first that counts."""
+    """A process that has simulated a seed already: what is made once a process is not billed to the
+    first that counts.
+    """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=seeds._prepare_process) as pool:
         pool.submit(simulated, 1, EVENTS[0]).result()

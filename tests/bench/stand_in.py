@@ -1,9 +1,10 @@
 """An API server that answers at once: what is measured against it is what our side takes.
 
-``python -m tests.bench.stand_in --port P --nodes N --pool NAME,BOUND,PENDING,VPODS,PROFILE ...`` serves a ``Population``: lists in
-pages that are rendered before it listens, watches, a bind that puts node and annotations on the pod and tells the watches,
-and merge patches. No checks, no admission, no leases, no history: a watch begins with what comes next. ``GET /writes``
-tells how many writes there were by path's last part, to show that a settled population stays as it is.
+``python -m tests.bench.stand_in --port P --nodes N --pool NAME,BOUND,PENDING,VPODS,PROFILE ...``
+serves a ``Population``: lists in pages that are rendered before it listens, watches, a bind that
+puts node and annotations on the pod and tells the watches, and merge patches. No checks, no
+admission, no leases, no history: a watch begins with what comes next. ``GET /writes`` tells how
+many writes there were by path's last part, to show that a settled population stays as it is.
 """
 
 import argparse
@@ -42,7 +43,9 @@ class StandIn:
             self._objects[plural] = keyed
         self._version = 10_000_000
         self._pages: dict[str, list[bytes]] = {}
-        self._watches: dict[str, set[asyncio.Queue[bytes]]] = {plural: set() for plural in self._objects}
+        self._watches: dict[str, set[asyncio.Queue[bytes]]] = {
+            plural: set() for plural in self._objects
+        }
         self._writes: Counter[str] = Counter()
         for plural in self._objects:
             self._render(plural)
@@ -98,7 +101,9 @@ class StandIn:
         for page, start in enumerate(starts):
             more = str(page + 1) if page + 1 < len(starts) else ""
             metadata = {"resourceVersion": str(self._version), "continue": more}
-            pages.append(orjson.dumps({"metadata": metadata, "items": items[start : start + PAGE_ITEMS]}))
+            pages.append(
+                orjson.dumps({"metadata": metadata, "items": items[start : start + PAGE_ITEMS]})
+            )
         self._pages[plural] = pages
 
     async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:

@@ -1,4 +1,6 @@
-"""The engine's workloads are what they are said to be, and rebuilt state decides as the shipped path does."""
+"""The engine's workloads are what they are said to be, and rebuilt state decides as the shipped
+path does.
+"""
 
 import asyncio
 import json
@@ -79,7 +81,9 @@ def test_churn_is_a_tenth_of_the_vpods_and_ends_with_what_they_want(profile: str
     settled = cluster.settled({decision.vpod: decision.target for decision in decisions})
     shipped.settle(settled)
     pool = shipped.caches.state.pool(objects.POOL)
-    assert not any(claim.reserved for claims in pool.placements.values() for claim in claims.values())
+    assert not any(
+        claim.reserved for claims in pool.placements.values() for claim in claims.values()
+    )
     changes = rounds.churned(settled)
     decided = shipped.change(changes)
     wanted = [vpod.vreplicas if isinstance(vpod, VPod) else 0 for vpod in changes.values()]

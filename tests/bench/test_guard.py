@@ -33,7 +33,9 @@ def test_only_guarded_ratios_are_compared():
         pytest.param({GAIN: 10.0}, {GAIN: 90.0}, [], id="a gain much higher"),
         pytest.param({}, {COST: 9.0}, [], id="not known"),
         pytest.param({COST: 1.0}, {}, [], id="not measured"),
-        pytest.param({COST: 1.0, GAIN: 9.0}, {COST: 3.0, GAIN: 1.0}, [GAIN, COST], id="the worst first"),
+        pytest.param(
+            {COST: 1.0, GAIN: 9.0}, {COST: 3.0, GAIN: 1.0}, [GAIN, COST], id="the worst first"
+        ),
     ],
 )
 def test_what_is_a_loss(stored, found, lost):
@@ -50,13 +52,17 @@ def test_a_loss_counts_when_it_comes_twice():
 
 
 @pytest.mark.parametrize(
-    ("runs", "status"), [([1.0], 0), ([3.0, 1.0], 0), ([3.0, 3.0], 1)], ids=["never", "once", "twice"]
+    ("runs", "status"),
+    [([1.0], 0), ([3.0, 1.0], 0), ([3.0, 3.0], 1)],
+    ids=["never", "once", "twice"],
 )
 def test_the_command(runs: list[float], status: int, monkeypatch, tmp_path, capsys):
     left = list(runs)
     monkeypatch.setattr(guard, "BASELINE", tmp_path / "baseline.json")
     guard.write({COST: 1.0})
-    monkeypatch.setitem(registry.BENCHES, "engine", lambda _options: [result(costRatio=left.pop(0))])
+    monkeypatch.setitem(
+        registry.BENCHES, "engine", lambda _options: [result(costRatio=left.pop(0))]
+    )
     for name in ("webhook", "verbs"):
         monkeypatch.setitem(registry.BENCHES, name, skipped)
     assert main([]) == status
@@ -113,4 +119,6 @@ def test_the_stored_ratios_are_guarded_ones():
 def test_each_row_of_the_verbs_that_is_measured_has_a_stored_ratio_and_no_other_has():
     stored = {what for what in json.loads(guard.BASELINE.read_text()) if what.startswith("verbs ")}
     rows = cases(SHORT, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1)
-    assert stored == set(ratios_of(Result("verbs", row.described(), {"cpuToGoRatio": 1.0}) for row in rows))
+    assert stored == set(
+        ratios_of(Result("verbs", row.described(), {"cpuToGoRatio": 1.0}) for row in rows)
+    )

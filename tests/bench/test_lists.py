@@ -1,4 +1,6 @@
-"""Lists of node names differ from request to request as kube-scheduler's do, and every peer is sent the same ones."""
+"""Lists of node names differ from request to request as kube-scheduler's do, and every peer is sent
+the same ones.
+"""
 
 import orjson
 import pytest
@@ -33,7 +35,9 @@ def test_another_list_has_as_many_other_nodes_every_time():
 def test_a_request_has_one_list_whoever_asks_for_it():
     for kind in KINDS:
         one, again = (NodeLists(NAMES, 30, kind, seed=1) for _ in range(2))
-        assert [one.of(number) for number in range(20)] == [again.of(number) for number in range(20)]
+        assert [one.of(number) for number in range(20)] == [
+            again.of(number) for number in range(20)
+        ]
 
 
 def test_all_the_nodes_that_there_are_have_no_other_list():
@@ -43,7 +47,9 @@ def test_all_the_nodes_that_there_are_have_no_other_list():
 
 @pytest.mark.parametrize("scale", [verb_cases.SHORT, verb_cases.FULL], ids=["short", "full"])
 def test_each_size_is_measured_with_each_kind_of_list_by_verb_and_as_kube_scheduler_asks(scale):
-    rows = list(verb_cases.cases(scale, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1))
+    rows = list(
+        verb_cases.cases(scale, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1)
+    )
     wanted = {(verb, kind) for verb in (FILTER, PRIORITIZE, verb_cases.PAIR) for kind in KINDS}
     for profile, sizes in (("default", scale.names), ("ha", scale.names[-1:])):
         for nodes in sizes:
@@ -59,7 +65,9 @@ def test_each_size_is_measured_with_each_kind_of_list_by_verb_and_as_kube_schedu
 
 
 def test_a_request_of_a_row_has_as_many_names_as_the_row_says():
-    rows = verb_cases.cases(verb_cases.SHORT, Pool("a", 2, 50, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1)
+    rows = verb_cases.cases(
+        verb_cases.SHORT, Pool("a", 2, 50, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1
+    )
     for row in rows:
         if row.form == "names":
             assert len(orjson.loads(row.body(3))["NodeNames"]) == row.nodes == row.entries
@@ -70,6 +78,7 @@ def test_the_whole_cycle_is_measured_once_and_asks_about_each_pod_once():
     (row,) = [row for row in rows if row.verb == verb_cases.CYCLE]
     assert (row.nodes, row.kind) == (verb_cases.SHORT.names[-1], REORDERED)
     asked = [
-        orjson.loads(row.body(number))["Pod"]["metadata"]["name"] for number in range(row.requests_max or 0)
+        orjson.loads(row.body(number))["Pod"]["metadata"]["name"]
+        for number in range(row.requests_max or 0)
     ]
     assert len(set(asked)) == len(asked) == 49 // 3

@@ -20,14 +20,22 @@ PODS = 24
 async def test_reviews_are_allowed_by_both_servers_and_stamped_by_ours():
     bodies = webhook.reviews(PODS)
     assert [*bodies] == ["/mutate", "/validate"]
-    async with webhook.webhook(webhook.filled_caches(PODS), None) as ours, webhook.no_op(None) as peer:
+    async with (
+        webhook.webhook(webhook.filled_caches(PODS), None) as ours,
+        webhook.no_op(None) as peer,
+    ):
         for path, body in bodies.items():
             one = await webhook.load(None, ours, path, body, connections=2, reviews=4)
             other = await webhook.load(None, peer, path, body, connections=2, reviews=4)
             line = json.loads(webhook.result_of(path, 2, PODS, [(one, other)]).json_line())
             assert (line["bench"], line["path"], line["connections"]) == ("webhook", path, 2)
             assert len(one.waits_s) == len(other.waits_s) == 4
-            assert {"reviewsPerSecond", "p50Milliseconds", "p99Milliseconds", "noOpRatio"} <= line.keys()
+            assert {
+                "reviewsPerSecond",
+                "p50Milliseconds",
+                "p99Milliseconds",
+                "noOpRatio",
+            } <= line.keys()
         connection = await Connection.open(ours)
         answer = orjson.loads(await connection.post(request("/mutate", bodies["/mutate"])))
         connection.close()
@@ -55,12 +63,18 @@ async def test_the_service_sees_the_adapters_of_the_stub_and_no_other_pods(tmp_p
             task = asyncio.create_task(informers.run())
             await informers.wait_synced()
             updated = asyncio.Event()
-            caches.pods.add_event_handler(lambda old, _new: updated.set() if old is not None else None)
+            caches.pods.add_event_handler(
+                lambda old, _new: updated.set() if old is not None else None
+            )
             stub.tell("pods", stub.lists["pods"][:1])
             await updated.wait()
             task.cancel()
             await asyncio.wait([task])
-    assert (stub.listed["pods"], len(caches.pods), len(caches.vpods)) == (PODS + 1, PODS + 1, 2 * PODS)
+    assert (stub.listed["pods"], len(caches.pods), len(caches.vpods)) == (
+        PODS + 1,
+        PODS + 1,
+        2 * PODS,
+    )
     assert not stub.writes
     pool = caches.state.pool(objects.POOL)
     assert not pool.unplaced

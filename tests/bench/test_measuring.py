@@ -18,8 +18,12 @@ from tests.bench.stand_in import arguments_of, pool_from
 from tests.bench.throughput import Bindings
 from tests.bench.wire import BadAnswer, Connections, body_of, is_whole
 
-PLAIN = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\ncontent-length: 12\r\n\r\n{"Error":""}'
-CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"Error"\r\n4\r\n:""}\r\n0\r\n\r\n'
+PLAIN = (
+    b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\ncontent-length: 12\r\n\r\n{"Error":""}'
+)
+CHUNKED = (
+    b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"Error"\r\n4\r\n:""}\r\n0\r\n\r\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,11 @@ def test_peers_are_asked_in_turn_and_the_first_rounds_do_not_count():
 
 def test_figures_have_units_and_ratios_to_each_peer():
     found = figures(
-        {OURS: Sample([0.001] * 3, 3.0), "go": Sample([0.002] * 3, 2.0), "aiohttp": Sample([0.004] * 3)}
+        {
+            OURS: Sample([0.001] * 3, 3.0),
+            "go": Sample([0.002] * 3, 2.0),
+            "aiohttp": Sample([0.004] * 3),
+        }
     )
     assert found == {
         "requests": 3,
@@ -75,7 +83,9 @@ def test_figures_have_units_and_ratios_to_each_peer():
 
 
 def test_a_line_of_json_has_the_bench_the_case_and_the_figures():
-    line = Result("verbs", {"verb": "filter", "nodes": 5000}, {"p50Ms": 1.5, "toGoRatio": None}).json_line()
+    line = Result(
+        "verbs", {"verb": "filter", "nodes": 5000}, {"p50Ms": 1.5, "toGoRatio": None}
+    ).json_line()
     assert json.loads(line) == {
         "bench": "verbs",
         "verb": "filter",
@@ -109,7 +119,9 @@ def test_several_requests_go_down_as_many_connections_at_once():
                     connection.sendall(PLAIN)
 
         with Connections(f"127.0.0.1:{listener.getsockname()[1]}", 2) as connections:
-            threads = [threading.Thread(target=answer, args=(listener.accept()[0],)) for _ in range(2)]
+            threads = [
+                threading.Thread(target=answer, args=(listener.accept()[0],)) for _ in range(2)
+            ]
             for thread in threads:
                 thread.start()
             for _ in range(2):

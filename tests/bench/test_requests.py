@@ -119,7 +119,9 @@ def test_the_services_decoders_read_all_bodies():
     assert decode_extender_args(requests.of_names(pod, ["a"])).names == ("a",)
     assert decode_extender_args(requests.of_nodes(pod, [node(1)])).names == ("node-0001",)
     assert decode_binding_args(requests.of_binding(pod, "a")).node == "a"
-    assert decode_preemption_args(requests.of_meta_victims(pod, {"a": ["u"]})).victims["a"].uids == ("u",)
+    assert decode_preemption_args(requests.of_meta_victims(pod, {"a": ["u"]})).victims[
+        "a"
+    ].uids == ("u",)
     victims = {"a": [bound_pod(POOL, 1, "a", {})]}
     assert len(decode_preemption_args(requests.of_victims(pod, victims)).victims["a"].uids) == 1
 
@@ -130,7 +132,10 @@ def test_in_a_population_ledgers_and_statuses_agree_and_no_pod_is_over_its_slots
     published: dict[str, dict[str, int]] = {}
     for vpod in lists["vpods"]:
         key = f"{vpod['metadata']['namespace']}/{vpod['metadata']['name']}"
-        assert sum(entry["vreplicas"] for entry in vpod["status"]["placements"]) == vpod["spec"]["vreplicas"]
+        assert (
+            sum(entry["vreplicas"] for entry in vpod["status"]["placements"])
+            == vpod["spec"]["vreplicas"]
+        )
         for entry in vpod["status"]["placements"]:
             published.setdefault(entry["podName"], {})[key] = entry["vreplicas"]
     for pod in pods[: POOL.bound]:
@@ -138,4 +143,6 @@ def test_in_a_population_ledgers_and_statuses_agree_and_no_pod_is_over_its_slots
         assert ledger == published[pod.name]
         assert sum(ledger.values()) <= SLOTS_PER_POD
     assert [pod.node for pod in pods[POOL.bound :]] == ["", ""]
-    assert all(pod.name in published for pod in pods[POOL.bound :]), "a pod that comes back carries something"
+    assert all(pod.name in published for pod in pods[POOL.bound :]), (
+        "a pod that comes back carries something"
+    )

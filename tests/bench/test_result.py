@@ -11,7 +11,9 @@ from tests.bench.timing import Stopwatch, median, percentile
 
 
 def test_a_line_of_json_has_the_bench_the_case_and_the_figures_side_by_side():
-    result = Result("engine", {"profile": "default", "pods": 1000}, {"vpodsPerSecond": 0.5, "peer": None})
+    result = Result(
+        "engine", {"profile": "default", "pods": 1000}, {"vpodsPerSecond": 0.5, "peer": None}
+    )
     assert json.loads(result.json_line()) == {
         "bench": "engine",
         "profile": "default",
@@ -38,9 +40,9 @@ def test_rows_with_the_same_columns_stand_under_one_heading():
 
 
 def test_options_name_benches_that_there_are(capsys):
-    assert options_from(["--only", "engine", "--short", "--format", "json"], tuple(BENCHES)) == Options(
-        ("engine",), short=True, json_lines=True
-    )
+    assert options_from(
+        ["--only", "engine", "--short", "--format", "json"], tuple(BENCHES)
+    ) == Options(("engine",), short=True, json_lines=True)
     with pytest.raises(SystemExit, match="2"):
         options_from(["--only", "engines"], tuple(BENCHES))
     assert "there is no bench 'engines'" in capsys.readouterr().err

@@ -45,7 +45,13 @@ async def test_a_bind_is_stored_and_the_watches_are_told(api):
     event = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0.05)
     await api.bind(
-        Binding(NAMESPACE, "dispatcher-3", "node-0001", uid="", annotations={PLACEMENTS_ANNOTATION: "{}"})
+        Binding(
+            NAMESPACE,
+            "dispatcher-3",
+            "node-0001",
+            uid="",
+            annotations={PLACEMENTS_ANNOTATION: "{}"},
+        )
     )
     told = (await event).object
     stored = await api.get(PODS, NAMESPACE, "dispatcher-3")

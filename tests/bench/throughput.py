@@ -1,14 +1,18 @@
-"""``throughput``: pods a second that a real kube-scheduler binds, alone, with a no-op extender in Go, and with the service.
+"""``throughput``: pods a second that a real kube-scheduler binds, alone, with a no-op extender in
+Go, and with the service.
 
-Theory of operation. For each variant a StatefulSet's pods are there before kube-scheduler starts; what is measured is from the first
-to the last binding as a watch shows them, while kubelets and controllers stand still (``cluster.halted``). Extenders are registered by
-the shipped configuration, only their URL is another; filter, prioritize and bind are theirs, also the no-op's: it writes the
-Binding and nothing else. Variants take turns, each round begins with another one, and the median counts, so that a machine that
-is busy for a while is so for all of them. kube-scheduler's own client may send as much as the extenders' do: by its default of
-50 requests a second it would be measured against its limit where it binds pods itself.
+Theory of operation. For each variant a StatefulSet's pods are there before kube-scheduler starts;
+what is measured is from the first to the last binding as a watch shows them, while kubelets and
+controllers stand still (``cluster.halted``). Extenders are registered by the shipped configuration,
+only their URL is another; filter, prioritize and bind are theirs, also the no-op's: it writes the
+Binding and nothing else. Variants take turns, each round begins with another one, and the median
+counts, so that a machine that is busy for a while is so for all of them. kube-scheduler's own
+client may send as much as the extenders' do: by its default of 50 requests a second it would be
+measured against its limit where it binds pods itself.
 
-``ours-narrow`` is the service with filter.narrowTo and the registration that goes with it, which has no prioritize verb.
-``plain`` pods belong to no pool: the service is asked about each, passes every node and binds it as kube-scheduler would.
+``ours-narrow`` is the service with filter.narrowTo and the registration that goes with it, which
+has no prioritize verb. ``plain`` pods belong to no pool: the service is asked about each, passes
+every node and binds it as kube-scheduler would.
 """
 
 import asyncio
@@ -35,7 +39,9 @@ NARROW: Final = "ours-narrow"
 NARROW_TO: Final = 16
 """Nodes that filter passes."""
 RUN_SECONDS_MAX: Final = 60.0
-"""A run ends then with the pods that are bound, of which there must be ``PODS_MIN``: a slow machine has a rate too."""
+"""A run ends then with the pods that are bound, of which there must be ``PODS_MIN``: a slow machine
+has a rate too.
+"""
 PODS_MIN: Final = 20
 
 
@@ -77,7 +83,9 @@ SHORT: Final = Scale(200, 300, 1, (WITH_GO, WITH_OURS, WITH_NARROW))
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a variant. ``extender_cpu_ms``: the extender's time on processors for each pod, None without one."""
+    """One run of a variant. ``extender_cpu_ms``: the extender's time on processors for each pod,
+    None without one.
+    """
 
     pods_per_second: float
     extender_cpu_ms: float | None
@@ -140,7 +148,9 @@ async def _measured(scale: Scale, noop: Path) -> AsyncGenerator[Result, None]:
 async def _run(cluster: Cluster, variant: Variant, pods: int, noop: Path) -> Run:
     extender, url = await _extender(cluster, variant, noop)
     namespace = await cluster.pool(pods, stamped=variant.adapters)
-    config = configuration(url, "config-narrow.yaml" if variant.extender == NARROW else "config.yaml")
+    config = configuration(
+        url, "config-narrow.yaml" if variant.extender == NARROW else "config.yaml"
+    )
     try:
         before = cpu_seconds(extender.pid) if extender is not None else None
         with cluster.halted(CONTROLLERS):
@@ -162,7 +172,9 @@ async def _run(cluster: Cluster, variant: Variant, pods: int, noop: Path) -> Run
 
 
 def configuration(url: str, name: str = "config.yaml") -> Obj:
-    """The shipped KubeSchedulerConfiguration with its extender at ``url``, without any where that is empty."""
+    """The shipped KubeSchedulerConfiguration with its extender at ``url``, without any where that
+    is empty.
+    """
     (config,) = load(MANIFESTS / "kube-scheduler" / name)
     config["clientConnection"] |= CLIENT
     if url:

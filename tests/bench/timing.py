@@ -1,11 +1,12 @@
 """How the benches measure, and what they make of several measurements of the same thing.
 
-Work that waits for nothing is measured in seconds of this process's CPU: on a core of its own they are seconds on the
-wall, and what the neighbours on a shared machine take does not count. What they do to caches and clock rates still does,
-so variants that are compared take turns, and ratios are of neighbours in time.
+Work that waits for nothing is measured in seconds of this process's CPU: on a core of its own they
+are seconds on the wall, and what the neighbours on a shared machine take does not count. What they
+do to caches and clock rates still does, so variants that are compared take turns, and ratios are of
+neighbours in time.
 
-The garbage collector runs as it does in the service, which leaves it at Python's defaults. What was made for the
-measurement itself is collected before each stretch, so that it is not billed to it.
+The garbage collector runs as it does in the service, which leaves it at Python's defaults. What was
+made for the measurement itself is collected before each stretch, so that it is not billed to it.
 """
 
 import gc
@@ -21,7 +22,9 @@ YARDSTICK_ROUNDS = 20
 
 
 def yardstick_s() -> float:
-    """CPU seconds of a fixed piece of Python: dictionaries, tuples and calls, as decisions are made of; the best of some rounds."""
+    """CPU seconds of a fixed piece of Python: dictionaries, tuples and calls, as decisions are made
+    of; the best of some rounds.
+    """
     names = [f"dispatcher-{index}" for index in range(64)]
     best = float("inf")
     for _ in range(YARDSTICK_ROUNDS):

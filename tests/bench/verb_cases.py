@@ -1,6 +1,7 @@
 """The rows of ``verbs``: what is asked, about whom, with which lists, and what a row is called.
 
-Every pending pod but the last is bound by one row, once; the last is the one that all other rows ask about.
+Every pending pod but the last is bound by one row, once; the last is the one that all other rows
+ask about.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,16 @@ from typing import Final
 from tests.bench import requests
 from tests.bench.latency import OURS
 from tests.bench.lists import KINDS, REORDERED, SAME, NodeLists
-from tests.bench.population import Obj, Pool, bound_pod, node, node_name, pending_pod, plain_pod, pod_uid
+from tests.bench.population import (
+    Obj,
+    Pool,
+    bound_pod,
+    node,
+    node_name,
+    pending_pod,
+    plain_pod,
+    pod_uid,
+)
 from tests.bench.requests import BIND, FILTER, PREEMPT, PRIORITIZE
 
 PAIR: Final = f"{FILTER}+{PRIORITIZE}"
@@ -26,7 +36,9 @@ REFUSED: Final = (1, 300)
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured: sizes in nodes, ``rounds`` of one request to each peer; more ``nodes`` than any list has names."""
+    """How much is measured: sizes in nodes, ``rounds`` of one request to each peer; more ``nodes``
+    than any list has names.
+    """
 
     names: tuple[int, ...]
     whole_nodes: int
@@ -59,7 +71,9 @@ class Case:
     requests_max: int | None = None
     """Where each may be sent only once."""
     refused: int = 0
-    """Nodes among those asked about that have no slots. Peers, which decide nothing, pass them all the same."""
+    """Nodes among those asked about that have no slots. Peers, which decide nothing, pass them all
+    the same.
+    """
 
     def passed_by(self, name: str) -> int:
         """Nodes that a peer has to pass."""
@@ -115,7 +129,9 @@ def _names(pod: Obj, profile: str, known: Sequence[str], count: int, seed: int) 
             return requests.of_names(pod, lists.of(number))
 
         for verb in (FILTER, PRIORITIZE, PAIR):
-            yield Case(verb, "names", count, profile, body, count, kind=kind, pod=lambda _number: pod)
+            yield Case(
+                verb, "names", count, profile, body, count, kind=kind, pod=lambda _number: pod
+            )
 
 
 def _refusing(pod: Obj, scale: Scale, refused: int, seed: int) -> Iterator[Case]:
@@ -152,7 +168,8 @@ def _preempt(pool: Pool, pod: Obj, count: int, *, whole: bool) -> Case:
     urgent: Obj = {**pod, "spec": {**pod["spec"], "priorityClassName": "high", "priority": 1000}}
     if whole:
         victims = {
-            name: [bound_pod(pool, number, name, {})] for number, name in enumerate(_node_names(count))
+            name: [bound_pod(pool, number, name, {})]
+            for number, name in enumerate(_node_names(count))
         }
         body = requests.of_victims(urgent, victims)
     else:
@@ -163,13 +180,18 @@ def _preempt(pool: Pool, pod: Obj, count: int, *, whole: bool) -> Case:
 
 def _bind(pool: Pool, ordinals: Sequence[int], nodes: int, connections: int) -> Case:
     bodies = [
-        requests.of_binding(pending_pod(pool, ordinal), node_name(ordinal % nodes)) for ordinal in ordinals
+        requests.of_binding(pending_pod(pool, ordinal), node_name(ordinal % nodes))
+        for ordinal in ordinals
     ]
-    return Case(BIND, "binding", 1, "default", bodies.__getitem__, 1, connections, requests_max=len(bodies))
+    return Case(
+        BIND, "binding", 1, "default", bodies.__getitem__, 1, connections, requests_max=len(bodies)
+    )
 
 
 def _cycle(pool: Pool, ordinals: Sequence[int], scale: Scale, seed: int) -> Case:
-    """All verbs about one pod after another, each of which is bound before the next one is asked about."""
+    """All verbs about one pod after another, each of which is bound before the next one is asked
+    about.
+    """
     count = scale.names[-1]
     pods = [pending_pod(pool, ordinal) for ordinal in ordinals]
     lists = NodeLists(_node_names(scale.nodes), count, REORDERED, seed)

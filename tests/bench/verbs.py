@@ -1,19 +1,24 @@
-"""``verbs``: filter, prioritize, preempt and bind over HTTP, each beside a no-op extender in Go and one in aiohttp.
+"""``verbs``: filter, prioritize, preempt and bind over HTTP, each beside a no-op extender in Go and
+one in aiohttp.
 
-Theory of operation. ``vreplica serve`` as shipped reads a settled cluster from a stand-in API server; the peers know nothing and
-decide nothing. The pod that is asked about comes back: it carries vreplicas, so filter and prioritize have all their work, by the
-default profile and by ``ha``, whose zone rule is hard; nodes declare slots, so these are added up too. Bind binds a pod of its
-own each time, against an API server that answers at once. Two peers' bind answers ok without one; a third, ``goBinds``, is the
-one in Go that writes the Binding to such an API server of its own, and nothing else.
+Theory of operation. ``vreplica serve`` as shipped reads a settled cluster from a stand-in API
+server; the peers know nothing and decide nothing. The pod that is asked about comes back: it
+carries vreplicas, so filter and prioritize have all their work, by the default profile and by
+``ha``, whose zone rule is hard; nodes declare slots, so these are added up too. Bind binds a pod of
+its own each time, against an API server that answers at once. Two peers' bind answers ok without
+one; a third, ``goBinds``, is the one in Go that writes the Binding to such an API server of its
+own, and nothing else.
 
-kube-scheduler sends one filter at a time and prioritizes one pod at a time, so those are measured down one connection; several
-connections show what stands in line. Bytes are kube-scheduler's (``requests``), the peers are asked in turn (``latency``).
+kube-scheduler sends one filter at a time and prioritizes one pod at a time, so those are measured
+down one connection; several connections show what stands in line. Bytes are kube-scheduler's
+(``requests``), the peers are asked in turn (``latency``).
 
-With names, each size is measured with three kinds of lists (``lists``), by verb, and as kube-scheduler asks for one pod: filter, then
-prioritize about what filter has passed (``filter+prioritize``); at the largest size also with nodes that are refused. That pair with a
-reordered or another list is what a pod costs kube-scheduler; the same list again, and prioritize about a list that no filter has
-passed, show where that goes. ``filter+prioritize+bind`` is the whole of a pod: each is another one, and the state has changed
-with the one before.
+With names, each size is measured with three kinds of lists (``lists``), by verb, and as
+kube-scheduler asks for one pod: filter, then prioritize about what filter has passed
+(``filter+prioritize``); at the largest size also with nodes that are refused. That pair with a
+reordered or another list is what a pod costs kube-scheduler; the same list again, and prioritize
+about a list that no filter has passed, show where that goes. ``filter+prioritize+bind`` is the
+whole of a pod: each is another one, and the state has changed with the one before.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +70,9 @@ def bench(options: Options) -> Iterator[Result]:
         }
         for case in cases(scale, dispatcher, strict, options.seed):
             asked = {
-                name: peer for name, peer in peers.items() if name != GO_BINDS or case.verb in (BIND, CYCLE)
+                name: peer
+                for name, peer in peers.items()
+                if name != GO_BINDS or case.verb in (BIND, CYCLE)
             }
             yield measured(case, asked, scale.rounds)
 
@@ -122,7 +129,9 @@ def _ask(case: Case, connections: Connections) -> Callable[[], list[float]]:
 def _ask_in_turn(
     case: Case, connections: Connections, parts: list[list[float]], wanted: int
 ) -> Callable[[], list[float]]:
-    """Filter, then prioritize about what it has passed, in its order, then bind in a cycle; ``parts`` gets the seconds of each."""
+    """Filter, then prioritize about what it has passed, in its order, then bind in a cycle;
+    ``parts`` gets the seconds of each.
+    """
     pod_of, position = case.pod, 0
     assert pod_of is not None
 

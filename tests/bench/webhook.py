@@ -1,13 +1,16 @@
-"""``webhook``: the webhook's own server over HTTPS on loopback, beside one that says yes to everything.
+"""``webhook``: the webhook's own server over HTTPS on loopback, beside one that says yes to
+everything.
 
-Both serve in this process on uvloop, as ``vreplica-webhook`` does, with the same certificate; both read the whole body. Clients
-keep their connections, as the API server does, and each sends its next review when the last one is answered. The webhook's
-caches hold a whole placed cluster. ``milliseconds`` are what a client waits, so they include the client, which shares the
-loop: one connection shows what a review takes, eight what the server can do.
+Both serve in this process on uvloop, as ``vreplica-webhook`` does, with the same certificate; both
+read the whole body. Clients keep their connections, as the API server does, and each sends its next
+review when the last one is answered. The webhook's caches hold a whole placed cluster.
+``milliseconds`` are what a client waits, so they include the client, which shares the loop: one
+connection shows what a review takes, eight what the server can do.
 
-Repetitions of both servers take turns. Percentiles are of the reviews of all repetitions together: a slow one is as much a part of
-what a client sees as a quick one. Rates and processor time are of the best repetition, which its neighbours on the machine have hit least;
-``noOpRatio`` is the median of what a review costs in CPU to what one costs that the other server answers, clients included.
+Repetitions of both servers take turns. Percentiles are of the reviews of all repetitions together:
+a slow one is as much a part of what a client sees as a quick one. Rates and processor time are of
+the best repetition, which its neighbours on the machine have hit least; ``noOpRatio`` is the median
+of what a review costs in CPU to what one costs that the other server answers, clients included.
 """
 
 import asyncio
@@ -53,7 +56,9 @@ YES: Final = orjson.dumps(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one repetition came to: ``waits_s`` is of each review, ``cpu_s`` of server and clients together."""
+    """What one repetition came to: ``waits_s`` is of each review, ``cpu_s`` of server and clients
+    together.
+    """
 
     elapsed_s: float
     cpu_s: float
@@ -89,13 +94,20 @@ async def _bench(options: Options) -> AsyncIterator[Result]:
         manager = CertificateManager(DirectoryStore(Path(directory)), (HOST,), now=time.time)
         bundle = await manager.ensure()
         client = ssl.create_default_context(cadata=bundle.ca_pem.decode())
-        async with webhook(filled_caches(pods), manager.context) as ours, no_op(manager.context) as peer:
+        async with (
+            webhook(filled_caches(pods), manager.context) as ours,
+            no_op(manager.context) as peer,
+        ):
             for path, body in reviews(pods).items():
                 for connections in CONNECTIONS:
                     measured = []
                     for _ in range(REPETITIONS_SHORT if options.short else REPETITIONS):
-                        one = await load(client, ours, path, body, connections=connections, reviews=count)
-                        other = await load(client, peer, path, body, connections=connections, reviews=count)
+                        one = await load(
+                            client, ours, path, body, connections=connections, reviews=count
+                        )
+                        other = await load(
+                            client, peer, path, body, connections=connections, reviews=count
+                        )
                         measured.append((one, other))
                     yield result_of(path, connections, pods, measured)
 
@@ -116,7 +128,9 @@ def result_of(path: str, connections: int, pods: int, measured: list[tuple[Load,
             "cpuMicrosecondsPerReview": round(min(one.each_cpu_s for one, _ in measured) * 1e6, 1),
             "noOpReviewsPerSecond": round(peer.per_second, 1),
             "noOpP99Milliseconds": round(percentile(peer_waits_s, 99) * 1e3, 3),
-            "noOpRatio": round(median([one.each_cpu_s / other.each_cpu_s for one, other in measured]), 3),
+            "noOpRatio": round(
+                median([one.each_cpu_s / other.each_cpu_s for one, other in measured]), 3
+            ),
             "repetitions": len(measured),
         },
     )
@@ -164,10 +178,12 @@ def _review(new: Obj, old: Obj | None, group: str, resource: str, account: str) 
         "dryRun": False,
         "options": None,
     }
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    return orjson.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    )
 
 
-# -- servers -----------------------------------------------------------------------------------------------------------
+# -- servers ---------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -201,13 +217,15 @@ async def no_op(tls: ssl.SSLContext | None) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-# -- clients -----------------------------------------------------------------------------------------------------------
+# -- clients ---------------------------------------------------------------------------------------
 
 
 async def load(
     tls: ssl.SSLContext | None, port: int, path: str, body: bytes, *, connections: int, reviews: int
 ) -> Load:
-    """Send ``reviews`` over ``connections``, each one after the answer to the one before. Raises where one is not allowed."""
+    """Send ``reviews`` over ``connections``, each one after the answer to the one before. Raises
+    where one is not allowed.
+    """
     opened = [await Connection.open(port, tls) for _ in range(connections)]
     message = request(f"{path}?timeout=3s", body)
     waits_s: list[float] = []

@@ -1,7 +1,9 @@
-"""A client that costs next to nothing: whole requests down kept connections, whole answers up, one thread, no parsing.
+"""A client that costs next to nothing: whole requests down kept connections, whole answers up, one
+thread, no parsing.
 
-An answer's body is found by Content-Length, or by the last chunk (Go's server sends longer ones in chunks). ``Connections``
-sends one request down each of its connections at once and times each answer, as several binds of a kube-scheduler are.
+An answer's body is found by Content-Length, or by the last chunk (Go's server sends longer ones in
+chunks). ``Connections`` sends one request down each of its connections at once and times each
+answer, as several binds of a kube-scheduler are.
 """
 
 import selectors
@@ -56,12 +58,15 @@ class Connections:
             connection.sock.close()
 
     def exchange(self, request: bytes) -> tuple[bytes, float]:
-        """One request down the first connection: the body of its answer, and how long it took (seconds)."""
+        """One request down the first connection: the body of its answer, and how long it took
+        (seconds).
+        """
         ((body, took_s),) = self.exchange_all([request])
         return body, took_s
 
     def exchange_all(self, requests: Sequence[bytes]) -> list[tuple[bytes, float]]:
-        """One request down each of as many connections, at once; bodies and seconds, each from its own sending.
+        """One request down each of as many connections, at once; bodies and seconds, each from its
+        own sending.
 
         Raises BadAnswer where one is not answered 200 within ``TIMEOUT_S``.
         """

@@ -28,7 +28,9 @@ CLUSTER = str(EXAMPLES / "profiles" / "cluster.yaml")
         pytest.param("--add-vpods", "some", "is not N or NxVREPLICAS", id="no number of vpods"),
     ],
 )
-def test_a_value_that_no_cluster_could_make_right_is_a_wrong_command_line(option, value, says, capsys):
+def test_a_value_that_no_cluster_could_make_right_is_a_wrong_command_line(
+    option, value, says, capsys
+):
     with pytest.raises(SystemExit) as ended:
         main(["plan", "-f", CLUSTER, option, value])
     assert ended.value.code == 2
@@ -42,12 +44,20 @@ def test_a_value_that_the_cluster_does_not_have_is_no_wrong_command_line(value, 
 
 
 @pytest.mark.parametrize("command", ["plan", "explain", "top", "doctor"])
-def test_without_a_cluster_every_command_that_asks_one_ends_alike(command, capsys, monkeypatch, tmp_path):
+def test_without_a_cluster_every_command_that_asks_one_ends_alike(
+    command, capsys, monkeypatch, tmp_path
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     assert (
-        main([command, *(["a"] if command == "explain" else []), *(["--once"] if command == "top" else [])])
+        main(
+            [
+                command,
+                *(["a"] if command == "explain" else []),
+                *(["--once"] if command == "top" else []),
+            ]
+        )
         == 1
     )
     error = capsys.readouterr().err
@@ -97,7 +107,9 @@ def test_a_file_that_cannot_be_read_ends_every_command_alike(command, capsys, tm
 
 @pytest.fixture
 def _as_before() -> Iterator[None]:
-    """``simulate`` silences the log and freezes the collector of what is its own process otherwise."""
+    """``simulate`` silences the log and freezes the collector of what is its own process
+    otherwise.
+    """
     thresholds = gc.get_threshold()
     yield
     logging.disable(logging.NOTSET)
@@ -110,7 +122,8 @@ def _as_before() -> Iterator[None]:
     "arguments",
     [
         pytest.param(
-            ["config", "check", str(EXAMPLES.parent / "base" / "service-config.yaml")], id="config check"
+            ["config", "check", str(EXAMPLES.parent / "base" / "service-config.yaml")],
+            id="config check",
         ),
         pytest.param(["simulate", "--seeds", "1", "--events", "2"], id="simulate"),
     ],

@@ -21,7 +21,8 @@ def a_kubeconfig(folder: Path, server: str) -> str:
     file = folder / "kubeconfig"
     file.write_text(
         f"apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
-        "users: [{name: u, user: {}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n"
+        "users: [{name: u, user: {}}]\ncontexts: [{name: c, context: {cluster: c, user: "
+        "u}}]\ncurrent-context: c\n"
     )
     return str(file)
 
@@ -63,7 +64,10 @@ def test_a_cluster_that_does_not_answer(capsys, tmp_path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))  # taken, and nobody listens: refused
         port = listener.getsockname()[1]
-        assert main(["doctor", "--kubeconfig", a_kubeconfig(tmp_path, f"http://127.0.0.1:{port}")]) == 1
+        assert (
+            main(["doctor", "--kubeconfig", a_kubeconfig(tmp_path, f"http://127.0.0.1:{port}")])
+            == 1
+        )
     assert "The API server cannot be reached" in one_line(capsys)
 
 
@@ -101,7 +105,9 @@ def test_a_kubeconfig_of_the_environment_that_is_not_there(capsys, tmp_path, mon
 
 def test_a_recording_that_is_not_there(capsys, tmp_path):
     assert main(["replay", str(tmp_path / "nothing")]) == 1
-    assert one_line(capsys).startswith(f"vreplica: {tmp_path / 'nothing'}: No such file or directory")
+    assert one_line(capsys).startswith(
+        f"vreplica: {tmp_path / 'nothing'}: No such file or directory"
+    )
 
 
 def test_a_port_that_is_taken(capsys):
@@ -115,12 +121,20 @@ def test_a_port_that_is_taken(capsys):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("kind: VPod\n", "must be VReplicaSchedulerConfiguration, not 'VPod'", id="a VPod"),
-        pytest.param("a: 1\n---\nkind: VPod\n", "expected a single document, found 2 (kind None, VPod)", id="manifests"),
+        pytest.param(
+            "kind: VPod\n", "must be VReplicaSchedulerConfiguration, not 'VPod'", id="a VPod"
+        ),
+        pytest.param(
+            "a: 1\n---\nkind: VPod\n",
+            "expected a single document, found 2 (kind None, VPod)",
+            id="manifests",
+        ),
         pytest.param("\x00", "is not YAML", id="no text"),
-        pytest.param("serve: {}\n", "apiVersion: must be config.vreplica.dev/v1alpha1", id="no kind"),
+        pytest.param(
+            "serve: {}\n", "apiVersion: must be config.vreplica.dev/v1alpha1", id="no kind"
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_file_as_configuration(tmp_path, capsys, text, says):
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
@@ -157,18 +171,36 @@ ROWS = [
     pytest.param(ConnectError("no kubeconfig given, x"), "try `vreplica run`", id="no kubeconfig"),
     pytest.param(ConnectError("kubeconfig x: broken"), "cluster-info", id="a broken kubeconfig"),
     pytest.param(
-        OutcomeUnknown(0, "ConnectionFailed", "certificate verify failed: self-signed"), "is not trusted", id="not trusted"
+        OutcomeUnknown(0, "ConnectionFailed", "certificate verify failed: self-signed"),
+        "is not trusted",
+        id="not trusted",
     ),
-    pytest.param(OutcomeUnknown(0, "Timeout", "GET /x: none within 10 s"), "cannot be reached", id="no answer"),
-    pytest.param(Forbidden(403, "Forbidden", "pods is forbidden"), "kubectl auth can-i --list", id="no permission"),
     pytest.param(
-        NotFound(404, "NotFound", "the server could not find the requested resource"), "kubectl apply -k manifests/crds", id="no CRDs"
+        OutcomeUnknown(0, "Timeout", "GET /x: none within 10 s"),
+        "cannot be reached",
+        id="no answer",
     ),
-    pytest.param(ApiError(401, "Unauthorized", "Unauthorized"), "log in again", id="no longer logged in"),
-    pytest.param(OSError(errno.EADDRINUSE, "in use"), "choose another port", id="a port that is taken"),
-    pytest.param(PermissionError(errno.EACCES, "denied"), "below 1024", id="a port that needs rights"),
+    pytest.param(
+        Forbidden(403, "Forbidden", "pods is forbidden"),
+        "kubectl auth can-i --list",
+        id="no permission",
+    ),
+    pytest.param(
+        NotFound(404, "NotFound", "the server could not find the requested resource"),
+        "kubectl apply -k manifests/crds",
+        id="no CRDs",
+    ),
+    pytest.param(
+        ApiError(401, "Unauthorized", "Unauthorized"), "log in again", id="no longer logged in"
+    ),
+    pytest.param(
+        OSError(errno.EADDRINUSE, "in use"), "choose another port", id="a port that is taken"
+    ),
+    pytest.param(
+        PermissionError(errno.EACCES, "denied"), "below 1024", id="a port that needs rights"
+    ),
     pytest.param(OSError(errno.EADDRNOTAVAIL, "no"), "server.host", id="an address of others"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("error", "says"), ROWS)
@@ -180,12 +212,15 @@ def test_an_error_is_told_with_its_fix(error, says):
 
 def test_every_usual_mistake_has_a_test():
     fixes = {usual.fix for usual in USUAL}
-    assert {fix for fix in fixes for row in ROWS if describe_error(row.values[0]).endswith(fix)} == fixes  # type: ignore[arg-type]
+    assert {
+        fix for fix in fixes for row in ROWS if describe_error(row.values[0]).endswith(fix)
+    } == fixes  # type: ignore[arg-type]
 
 
 def test_an_error_that_is_not_usual_stays_as_it_is():
     assert (
-        describe_error(NotFound(404, "NotFound", 'pods "x" not found')) == '404 NotFound: pods "x" not found'
+        describe_error(NotFound(404, "NotFound", 'pods "x" not found'))
+        == '404 NotFound: pods "x" not found'
     )
     assert (
         describe_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))

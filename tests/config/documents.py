@@ -14,7 +14,26 @@ ABSENT = object()
 PLUGINS = sorted(BUILT_IN_PLUGINS)
 texts = st.sampled_from(["", "a", "127.0.0.1", "0.0.0.0", "localhost", "ü", "kube-scheduler"])
 junk = st.sampled_from(
-    [None, True, False, 0, 1, -1, 15, 15.0, 2.5, 10**7, "", "x", "10", [], ["a"], [""], {}, {"a": 1}]
+    [
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        15,
+        15.0,
+        2.5,
+        10**7,
+        "",
+        "x",
+        "10",
+        [],
+        ["a"],
+        [""],
+        {},
+        {"a": 1},
+    ]
 )
 """What a field may hold by mistake; None stands for a field without a value."""
 NAMES = st.sampled_from(["a", "kube-scheduler", "x-1"])
@@ -43,7 +62,11 @@ def good_value(entry: Entry) -> st.SearchStrategy[Any]:
 
 _plugin = st.fixed_dictionaries(
     {"name": st.sampled_from(PLUGINS) | junk},
-    optional={"weight": st.integers(0, 100) | junk, "args": st.just({"MaxSkew": 1}) | junk, "arg": junk},
+    optional={
+        "weight": st.integers(0, 100) | junk,
+        "args": st.just({"MaxSkew": 1}) | junk,
+        "arg": junk,
+    },
 )
 _plugins = st.lists(_plugin, max_size=2) | junk
 profiles = st.fixed_dictionaries(
@@ -67,7 +90,9 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     document: dict[str, Any] = {"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND}
     if draw(st.integers(0, 9)) == 0:
         document["kind"] = draw(junk)
-    chosen = draw(st.lists(st.sampled_from(SETTINGS), max_size=6, unique_by=lambda entry: entry.path))
+    chosen = draw(
+        st.lists(st.sampled_from(SETTINGS), max_size=6, unique_by=lambda entry: entry.path)
+    )
     for entry in chosen:
         value = draw(good_value(entry) if draw(st.integers(0, 4)) else junk)
         _put(document, entry.path, value)
@@ -97,7 +122,9 @@ def configs(draw: st.DrawFn) -> Config:
 
 def _value_of(entry: Entry) -> st.SearchStrategy[Any]:
     if entry.kind is Kind.MAPPINGS:
-        return st.sampled_from([(), ({"name": "mine"},), ({"name": "a", "scores": []}, {"name": "b"})])
+        return st.sampled_from(
+            [(), ({"name": "mine"},), ({"name": "a", "scores": []}, {"name": "b"})]
+        )
     if entry.kind is Kind.TEXTS:
         some = st.lists(texts.filter(bool), max_size=3).map(entry.type)
         return some.map(lambda value: value or entry.default)
@@ -117,5 +144,7 @@ def _made(instance: Any, values: dict[tuple[str, ...], Any], above: tuple[str, .
     made = {}
     for name in instance.__dataclass_fields__:
         where = (*above, name)
-        made[name] = values[where] if where in values else _made(getattr(instance, name), values, where)
+        made[name] = (
+            values[where] if where in values else _made(getattr(instance, name), values, where)
+        )
     return type(instance)(**made)

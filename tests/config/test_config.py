@@ -43,14 +43,26 @@ def test_every_field_is_read():
     """)
     read = config_from(document)
     assert (read.server.host, read.server.port, read.server.deadline_s) == ("0.0.0.0", 1, 2.5)
-    assert (read.server.shutdown_delay_s, read.server.health_port, read.server.insecure) == (7, 2, True)
+    assert (read.server.shutdown_delay_s, read.server.health_port, read.server.insecure) == (
+        7,
+        2,
+        True,
+    )
     assert read.server.health_host == "0.0.0.0"
     assert read.server.tls == TlsConfig(
         cert_file="c", key_file="k", client_ca_file="ca", allowed_clients=("a", "b")
     )
     election = read.leader_election
-    assert (election.leader_elect, election.resource_namespace, election.resource_name) == (False, "n", "r")
-    assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (30, 20, 4)
+    assert (election.leader_elect, election.resource_namespace, election.resource_name) == (
+        False,
+        "n",
+        "r",
+    )
+    assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (
+        30,
+        20,
+        4,
+    )
     client = read.client_connection
     assert (client.kubeconfig, client.context, client.qps, client.burst) == ("f", "x", 1.5, 3)
     assert (read.mode, read.profiles) == (Mode.SHADOW, ({"name": "nightly"},))
@@ -97,7 +109,9 @@ def test_a_wrong_value_is_refused_by_its_name(path, value):
 @pytest.mark.parametrize(
     ("section", "fields", "named"),
     [
-        pytest.param("server", {"tls": {"certFile": "c"}}, "server.tls", id="a certificate without its key"),
+        pytest.param(
+            "server", {"tls": {"certFile": "c"}}, "server.tls", id="a certificate without its key"
+        ),
         pytest.param(
             "server",
             {"tls": {"clientCAFile": "c"}},
@@ -118,15 +132,28 @@ def test_a_wrong_value_is_refused_by_its_name(path, value):
         ),
         pytest.param(
             "server",
-            {"tls": {"certFile": "c", "keyFile": "k", "clientCAFile": "ca", "allowedClients": ["a", ""]}},
+            {
+                "tls": {
+                    "certFile": "c",
+                    "keyFile": "k",
+                    "clientCAFile": "ca",
+                    "allowedClients": ["a", ""],
+                }
+            },
             "server.tls.allowedClients[1]",
             id="a client without a name",
         ),
         pytest.param(
-            "server", {"host": "0.0.0.0"}, "server.host", id="open to all without client certificates"
+            "server",
+            {"host": "0.0.0.0"},
+            "server.host",
+            id="open to all without client certificates",
         ),
         pytest.param(
-            "server", {"host": "", "tls": {"certFile": "c", "keyFile": "k"}}, "server.host", id="any host"
+            "server",
+            {"host": "", "tls": {"certFile": "c", "keyFile": "k"}},
+            "server.host",
+            id="any host",
         ),
         pytest.param(
             "leaderElection",
@@ -159,7 +186,9 @@ def test_beyond_loopback_without_tls_is_for_those_who_say_that_it_is_insecure():
         pytest.param(b"\xff\xfe\xff", "is not YAML", id="not text"),
         pytest.param(b"a: 2024-13-45", "is not YAML", id="no such day"),
         pytest.param(b"a: " + b"[" * 1000, "is not YAML", id="very deep"),
-        pytest.param(b"a: 1\n---\nb: 2\n", "expected a single document, found 2", id="two documents"),
+        pytest.param(
+            b"a: 1\n---\nb: 2\n", "expected a single document, found 2", id="two documents"
+        ),
         pytest.param(b"", "apiVersion", id="empty"),
         pytest.param(b"- a", "must be a mapping", id="a list"),
         pytest.param(b"a" * 200, "must be a mapping", id="a word"),

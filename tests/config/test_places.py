@@ -26,7 +26,9 @@ def refused(text: str) -> str:
             id="letter case",
         ),
         pytest.param(
-            "serevr: {}\n", "f.yaml: serevr: unknown field, line 3, column 1; did you mean server?", id="a typing error"
+            "serevr: {}\n",
+            "f.yaml: serevr: unknown field, line 3, column 1; did you mean server?",
+            id="a typing error",
         ),
         pytest.param(
             "narrowTo: 3\n",
@@ -35,12 +37,14 @@ def refused(text: str) -> str:
         ),
         pytest.param(
             "leaderElection: {renewDeadline: 10s}\n",
-            "f.yaml: leaderElection.renewDeadline: unknown field, line 3, column 18; did you mean renewDeadlineSeconds?",
+            "f.yaml: leaderElection.renewDeadline: unknown field, line 3, column 18; did you mean "
+            "renewDeadlineSeconds?",
             id="as kube-scheduler calls it",
         ),
         pytest.param(
             "server:\n  port: '80'\n",
-            "f.yaml: server.port: must be a whole number from 0 to 65535, not '80', line 4, column 3; without quotes",
+            "f.yaml: server.port: must be a whole number from 0 to 65535, not '80', line 4, column "
+            "3; without quotes",
             id="a number in quotes",
         ),
         pytest.param(
@@ -55,20 +59,25 @@ def refused(text: str) -> str:
         ),
         pytest.param(
             "leaderElection:\n  leaseDurationSeconds: 5\n",
-            "f.yaml: leaderElection.leaseDurationSeconds: must be greater than renewDeadlineSeconds, line 4, column 3",
+            "f.yaml: leaderElection.leaseDurationSeconds: must be greater than "
+            "renewDeadlineSeconds, line 4, column 3",
             id="what does not go together",
         ),
         pytest.param(
-            "xyzzy: 1\n", "f.yaml: xyzzy: unknown field, line 3, column 1; known are: apiVersion, kind,", id="nothing like it"
+            "xyzzy: 1\n",
+            "f.yaml: xyzzy: unknown field, line 3, column 1; known are: apiVersion, kind,",
+            id="nothing like it",
         ),
     ],
-)  # fmt: skip
+)
 def test_an_error_has_its_line_and_the_nearest_name(text, says):
     assert refused(text).startswith(says)
 
 
 def test_all_that_is_wrong_is_told_in_the_files_order():
-    config, problems = read_config(parse(HEAD + "mode: x\nserver: {port: -1}\nburst: 3\n", "f.yaml"))
+    config, problems = read_config(
+        parse(HEAD + "mode: x\nserver: {port: -1}\nburst: 3\n", "f.yaml")
+    )
     assert config is None
     assert [problem.field for problem in problems] == ["mode", "server.port", "burst"]
 
@@ -76,7 +85,9 @@ def test_all_that_is_wrong_is_told_in_the_files_order():
 @pytest.mark.parametrize(
     ("text", "field", "first"),
     [
-        pytest.param("server: {port: 1}\nmode: active\nserver: {port: 2}\n", "server", 3, id="a section"),
+        pytest.param(
+            "server: {port: 1}\nmode: active\nserver: {port: 2}\n", "server", 3, id="a section"
+        ),
         pytest.param("server:\n  port: 1\n  port: 2\n", "server.port", 4, id="a field"),
         pytest.param('{"a": 1,\n "a": 2}', "a", None, id="in JSON"),
     ],
@@ -100,7 +111,9 @@ def test_json_that_is_indented_by_tabs_reads():
 
 
 def test_aliases_that_stand_for_billions_of_values_take_no_time():
-    text = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
+    text = "a0: &a0 [1, 1]\n" + "".join(
+        f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60)
+    )
     document = parse(text, "f")
     assert document.place("a59").line == 60
     assert document.place("a59[0]").line == 59  # an alias is where its anchor is
@@ -110,14 +123,18 @@ def test_aliases_that_stand_for_billions_of_values_take_no_time():
     ("kind", "says"),
     [
         pytest.param("VPod", "kubectl apply -f", id="VPod"),
-        pytest.param("KubeSchedulerConfiguration", "kube-scheduler's --config", id="kube-scheduler's"),
+        pytest.param(
+            "KubeSchedulerConfiguration", "kube-scheduler's --config", id="kube-scheduler's"
+        ),
         pytest.param("Config", "clientConnection.kubeconfig", id="a kubeconfig"),
     ],
 )
 def test_a_file_of_another_kind_is_told_for_what_it_is(kind, says):
     with pytest.raises(InvalidObject) as caught:
         config_of(parse(f"apiVersion: v1\nkind: {kind}\nspec: {{a: 1}}\n", "f.yaml"))
-    assert f"kind: must be VReplicaSchedulerConfiguration, not '{kind}', line 2" in str(caught.value)
+    assert f"kind: must be VReplicaSchedulerConfiguration, not '{kind}', line 2" in str(
+        caught.value
+    )
     assert says in str(caught.value)
 
 
@@ -131,7 +148,9 @@ def test_an_error_in_a_profile_has_its_line(tmp_path):
 def test_an_error_in_a_config_map_that_a_profile_names_has_the_line_of_both(tmp_path):
     (tmp_path / "s.yaml").write_text("kind: ConfigMap\nkind: ConfigMap\n")
     file = tmp_path / "c.yaml"
-    file.write_text(HEAD + "profiles:\n  - name: mine\n    knativeConfigMaps: {scheduler: s.yaml}\n")
+    file.write_text(
+        HEAD + "profiles:\n  - name: mine\n    knativeConfigMaps: {scheduler: s.yaml}\n"
+    )
     with pytest.raises(InvalidField) as caught:
         open_config(str(file))
     assert caught.value.field == "profiles[0].knativeConfigMaps.scheduler"

@@ -1,4 +1,6 @@
-"""The published schema takes what the loader takes, and refuses what it refuses, as far as a schema can say it."""
+"""The published schema takes what the loader takes, and refuses what it refuses, as far as a schema
+can say it.
+"""
 
 import json
 import re
@@ -25,7 +27,9 @@ BEYOND_A_SCHEMA = re.compile(
     r"|must be a whole number from .* not -?[0-9.]+$"
     r"|\(known: |is listed twice|is taken|: args|\.args|cannot be read"
 )
-"""What the loader refuses and a schema cannot say: comparisons of settings, 15.0 for 15, plugins and files that there are."""
+"""What the loader refuses and a schema cannot say: comparisons of settings, 15.0 for 15, plugins
+and files that there are.
+"""
 
 
 def refused_by_the_loader(document: object) -> list[str]:
@@ -56,7 +60,9 @@ def test_the_published_schema_is_what_the_code_makes():
     )
 
 
-@pytest.mark.parametrize("name", ["base/service-config.yaml", "components/https/service-config.yaml"])
+@pytest.mark.parametrize(
+    "name", ["base/service-config.yaml", "components/https/service-config.yaml"]
+)
 def test_the_files_that_we_ship_conform(name):
     assert list(problems(yaml.safe_load((ROOT / "manifests" / name).read_text()), SCHEMA)) == []
 
@@ -71,7 +77,9 @@ TLS = {"certFile": "c", "keyFile": "k", "clientCAFile": "ca", "allowedClients": 
         pytest.param({"host": "0.0.0.0"}, False, id="open"),
         pytest.param({"host": "0.0.0.0", "insecure": True}, True, id="open on purpose"),
         pytest.param({"host": "0.0.0.0", "tls": TLS}, True, id="closed"),
-        pytest.param({"host": "0.0.0.0", "tls": {**TLS, "allowedClients": []}}, False, id="any client"),
+        pytest.param(
+            {"host": "0.0.0.0", "tls": {**TLS, "allowedClients": []}}, False, id="any client"
+        ),
         pytest.param({"tls": {"certFile": "c"}}, False, id="no key"),
         pytest.param({"tls": {"certFile": "c", "keyFile": ""}}, False, id="an empty key"),
         pytest.param({"tls": {"allowedClients": ["x"]}}, False, id="clients without a CA"),
@@ -92,7 +100,9 @@ def test_what_goes_together_is_said_by_both(server, good):
         pytest.param({"resourceName": "Has_Capitals"}, False, id="no name of an object"),
         pytest.param({"resourceName": "a" * 64}, False, id="a long part"),
         pytest.param({"resourceName": "one\n"}, False, id="a line break"),
-        pytest.param({"resourceName": "scheduler.of-ours", "resourceNamespace": "n-1"}, True, id="names"),
+        pytest.param(
+            {"resourceName": "scheduler.of-ours", "resourceNamespace": "n-1"}, True, id="names"
+        ),
         pytest.param({"resourceName": None}, True, id="nothing said"),
     ],
 )
@@ -106,8 +116,12 @@ def test_the_name_of_the_lease_is_a_name(election, good):
     ("server", "good"),
     [
         pytest.param({"healthPort": 10261}, False, id="the same port"),
-        pytest.param({"healthPort": 10261, "healthHost": "0.0.0.0"}, False, id="the same port everywhere"),
-        pytest.param({"healthPort": 10261, "healthHost": "10.0.0.1"}, True, id="on another address"),
+        pytest.param(
+            {"healthPort": 10261, "healthHost": "0.0.0.0"}, False, id="the same port everywhere"
+        ),
+        pytest.param(
+            {"healthPort": 10261, "healthHost": "10.0.0.1"}, True, id="on another address"
+        ),
         pytest.param({"port": 0, "healthPort": 0}, True, id="any port, and no second one"),
     ],
 )

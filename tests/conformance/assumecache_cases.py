@@ -1,9 +1,10 @@
 """assumecache.json: the scripts of Kubernetes' assume cache tests, step by step on our two caches.
 
-Suite ``util/assumecache`` runs on ``AssumeCache``; ``volumebinding/passive_assume_cache`` and ``pv_assume_cache`` on
-``PassiveAssumeCache`` over an ``InformerStore`` like client-go's (it takes whatever it is given). Objects are told
-apart by ``ref``. A blocking handler does not return before its ``release_handler`` step: it runs the next steps itself
-until then, which is what a blocked handler means in one thread.
+Suite ``util/assumecache`` runs on ``AssumeCache``; ``volumebinding/passive_assume_cache`` and
+``pv_assume_cache`` on ``PassiveAssumeCache`` over an ``InformerStore`` like client-go's (it takes
+whatever it is given). Objects are told apart by ``ref``. A blocking handler does not return before
+its ``release_handler`` step: it runs the next steps itself until then, which is what a blocked
+handler means in one thread.
 """
 
 from collections.abc import Callable, Iterator
@@ -109,11 +110,12 @@ def check(case: Case) -> str | Difference | None:
         return None
     rules = RULES if suite == "util/assumecache" else ()
     return next(
-        (rule for shows_in, holds, rule in rules if mismatch.op in shows_in and holds(case)), str(mismatch)
+        (rule for shows_in, holds, rule in rules if mismatch.op in shows_in and holds(case)),
+        str(mismatch),
     )
 
 
-# -- running a script ---------------------------------------------------------------------------------------------
+# -- running a script ------------------------------------------------------------------------------
 
 
 class _Mismatch(Exception):
@@ -321,7 +323,7 @@ class _PassiveScript(_Script):
         self.caches[step["cache"]] = PassiveAssumeCache(self.store)
 
 
-# -- where we differ on purpose: conditions on the script's own steps ---------------------------------------------
+# -- where we differ on purpose: conditions on the script's own steps ------------------------------
 
 
 @dataclass
@@ -406,7 +408,8 @@ RULES: tuple[tuple[set[str], Callable[[Case], bool], Difference], ...] = (
         {"events"},
         _deletes_unknown,
         Difference(
-            "delete of an unknown key tells nobody", "upstream sends add(nil), which no handler can use"
+            "delete of an unknown key tells nobody",
+            "upstream sends add(nil), which no handler can use",
         ),
     ),
     (
@@ -422,7 +425,8 @@ RULES: tuple[tuple[set[str], Callable[[Case], bool], Difference], ...] = (
         _watch_follows_assumption,
         Difference(
             "the watch is recorded behind an assumption",
-            "upstream drops such events also for the API pointer, so that restore goes back too far",
+            "upstream drops such events also for the API pointer, so that restore goes back too "
+            "far",
         ),
     ),
     (

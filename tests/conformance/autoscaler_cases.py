@@ -1,13 +1,16 @@
-"""autoscaler_v_new*.json, autoscaler_v_old*.json: how many pods Knative's autoscaler asks for, and what it evicts.
+"""autoscaler_v_new*.json, autoscaler_v_old*.json: how many pods Knative's autoscaler asks for, and
+what it evicts.
 
-*The size* is compared twice: as we do it by default, and with the profile that offers Knative's formulas (``knative``;
-up to 1.16 ``knative-maxfillup``, or the case's policies as their ConfigMaps are imported). A case that agrees only with
-the second agrees with the offered behaviour. What neither gives is a named difference, if the rule's condition holds on
-the input and the formula itself, without what the rule is about, gives Knative's number.
+*The size* is compared twice: as we do it by default, and with the profile that offers Knative's
+formulas (``knative``; up to 1.16 ``knative-maxfillup``, or the case's policies as their ConfigMaps
+are imported). A case that agrees only with the second agrees with the offered behaviour. What
+neither gives is a named difference, if the rule's condition holds on the input and the formula
+itself, without what the rule is about, gives Knative's number.
 
-*Evictions*: Knative's newer version evicts what is on ordinals that are gone, in a pass that changes no scale; ours is
-moved by placing, so the case is compared with what that drops there. The older one evicts what is on the last ordinals;
-ours moves what is on the ordinals that the pool can do without, and where those are others, the case is a named difference.
+*Evictions*: Knative's newer version evicts what is on ordinals that are gone, in a pass that
+changes no scale; ours is moved by placing, so the case is compared with what that drops there. The
+older one evicts what is on the last ordinals; ours moves what is on the ordinals that the pool can
+do without, and where those are others, the case is a named difference.
 """
 
 import asyncio
@@ -52,11 +55,13 @@ LEASE = Difference(
 )
 BY_NEED = Difference(
     "a pool is sized by what needs a place",
-    "Knative's formulas count no raised target and no pod that takes no work, or add pods although there is room",
+    "Knative's formulas count no raised target and no pod that takes no work, or add pods although "
+    "there is room",
 )
 EMPTIED_FIRST = Difference(
     "scale-down empties pods first",
-    "Knative removes pods and evicts what stood there afterwards; we remove them once they hold nothing",
+    "Knative removes pods and evicts what stood there afterwards; we remove them once they hold "
+    "nothing",
 )
 NO_POLICY = Difference(
     "no policy at all is MAXFILLUP",
@@ -64,15 +69,18 @@ NO_POLICY = Difference(
 )
 UNREADABLE = Difference(
     "what a policy cannot mean is refused",
-    "Knative passes over a name or an argument that it does not know; the import of its ConfigMap says what is wrong",
+    "Knative passes over a name or an argument that it does not know; the import of its ConfigMap "
+    "says what is wrong",
 )
 NODE_NOT_READY = Difference(
     "a node that is not Ready takes no new work",
-    "Knative 1.16 looks at the taint of unreachable nodes only, and of its effects not at PreferNoSchedule",
+    "Knative 1.16 looks at the taint of unreachable nodes only, and of its effects not at "
+    "PreferNoSchedule",
 )
 NO_NODES = Difference(
     "a factor of no nodes is 1",
-    "Knative divides by the number of zones or nodes that take work, and without any takes pods away",
+    "Knative divides by the number of zones or nodes that take work, and without any takes pods "
+    "away",
 )
 WEIGHT_0 = Difference(
     "a priority of weight 0 is switched off",
@@ -101,18 +109,28 @@ class Pass:
     @property
     def offered(self) -> str:
         """The profile's name, as users know it."""
-        return self.profile.name if self.profile.name in BUILT_IN_PROFILES else "imported from its policies"
+        return (
+            self.profile.name
+            if self.profile.name in BUILT_IN_PROFILES
+            else "imported from its policies"
+        )
 
     def state(self, profile: Profile, world: World | None = None) -> PoolState:
-        """The state of the one pool, of that profile. Knative's minReplicas is both the pool's and the vpod's floor."""
+        """The state of the one pool, of that profile. Knative's minReplicas is both the pool's and
+        the vpod's floor.
+        """
         state = (world or self.world).build()
         assert state.adapter_pool is not None
-        state.set_pool(replace(state.adapter_pool, min_pods=self.world.min_replicas), state.stateful_set)
+        state.set_pool(
+            replace(state.adapter_pool, min_pods=self.world.min_replicas), state.stateful_set
+        )
         state.set_profile(profile)
         return state
 
     def ours(self, profile: Profile) -> int:
-        """What we ask for in one look: pods at once, fewer only where those above are closed and empty."""
+        """What we ask for in one look: pods at once, fewer only where those above are closed and
+        empty.
+        """
         state = self.state(profile)
         wanted = self.formula(profile)
         if wanted >= self.world.replicas or not self.scale_down:
@@ -143,7 +161,9 @@ class Pass:
 
 
 def _size(one: Pass, rules: tuple[tuple[bool, Difference], ...] = ()) -> str | Difference | None:
-    """``rules``: whether one's condition holds, on the input and on what Knative makes of it, and the rule."""
+    """``rules``: whether one's condition holds, on the input and on what Knative makes of it, and
+    the rule.
+    """
     if one.ours(DEFAULT_PROFILE) == one.replicas:
         return None
     found = one.ours(one.profile)
@@ -154,7 +174,10 @@ def _size(one: Pass, rules: tuple[tuple[bool, Difference], ...] = ()) -> str | D
     for holds, rule in rules:
         if holds:
             return rule
-    return f"expected {one.replicas} pods, found {one.ours(DEFAULT_PROFILE)}, with {one.profile.name} {found}"
+    return (
+        f"expected {one.replicas} pods, found {one.ours(DEFAULT_PROFILE)}, with {one.profile.name} "
+        f"{found}"
+    )
 
 
 def _evictions(raw: object) -> Evictions:
@@ -172,10 +195,12 @@ def _evictions(raw: object) -> Evictions:
 
 
 def _compare(expected: Evictions, found: Evictions) -> str | None:
-    return None if expected == found else f"expected evictions {dict(expected)}, found {dict(found)}"
+    return (
+        None if expected == found else f"expected evictions {dict(expected)}, found {dict(found)}"
+    )
 
 
-# -- today's version --------------------------------------------------------------------------------------------------
+# -- today's version -------------------------------------------------------------------------------
 
 
 def _world_new(case: Case) -> World:
@@ -208,11 +233,13 @@ def _compact_new(case: Case) -> str | None:
     return _compare(_evictions(case["expected"]["evictions"]), _dropped(_world_new(case)))
 
 
-# -- up to 1.16 -------------------------------------------------------------------------------------------------------
+# -- up to 1.16 ------------------------------------------------------------------------------------
 
 
 def _policy(case: Case) -> Policy:
-    return Policy(case["scheduler_policy_type"], case["scheduler_policy"], case["descheduler_policy"])
+    return Policy(
+        case["scheduler_policy_type"], case["scheduler_policy"], case["descheduler_policy"]
+    )
 
 
 def _world_old(case: Case) -> World:
@@ -265,7 +292,9 @@ def _autoscale_old(case: Case) -> str | Difference | None:
     if isinstance(size, str):
         return size
     if "error" in expected:
-        return GONE_POD if _on_pods_that_are_gone(world) else f"expected the error {expected['error']}"
+        return (
+            GONE_POD if _on_pods_that_are_gone(world) else f"expected the error {expected['error']}"
+        )
     evictions = _evictions(expected.get("evictions") or [])
     if not evictions:
         return size  # ours has a loop and a period of its own
@@ -274,7 +303,9 @@ def _autoscale_old(case: Case) -> str | Difference | None:
 
 
 def _fails_on_a_node(world: World) -> bool:
-    """Whether one of the StatefulSet's pods stands on a node that is not listed; Knative looks at no others."""
+    """Whether one of the StatefulSet's pods stands on a node that is not listed; Knative looks at
+    no others.
+    """
     members = [pod for pod in world.pods if (ordinal_of(pod["name"]) or 0) < world.replicas]
     return has_unknown_node(replace(world, pods=members))
 
@@ -284,13 +315,16 @@ def _seen(node: Mapping[str, Any]) -> dict[str, Any]:
     taints = [
         taint
         for taint in node.get("taints") or []
-        if taint["key"] == "node.kubernetes.io/unreachable" and taint["effect"] in {"NoExecute", "NoSchedule"}
+        if taint["key"] == "node.kubernetes.io/unreachable"
+        and taint["effect"] in {"NoExecute", "NoSchedule"}
     ]
     return {**node, "taints": taints}
 
 
 def _no_factor(policy: Policy) -> bool:
-    return bool({"AvailabilityZonePriority", "AvailabilityNodePriority"} & policy.placing_weights.keys())
+    return bool(
+        {"AvailabilityZonePriority", "AvailabilityNodePriority"} & policy.placing_weights.keys()
+    )
 
 
 def _has_factor_of_weight_0(policy: Policy) -> bool:
@@ -299,12 +333,18 @@ def _has_factor_of_weight_0(policy: Policy) -> bool:
 
 
 def _by_names(one: Pass, policy: Policy) -> int:
-    """Knative's formula for what the policies name, also with weight 0, also where they name nothing."""
+    """Knative's formula for what the policies name, also with weight 0, also where they name
+    nothing.
+    """
     state = one.state(one.profile)
     assert state.adapter_pool is not None
     scores = {item["name"] for item in (policy.scheduler or {}).get("priorities") or []}
     wanted = pods_by_policy(
-        state, state.adapter_pool, list(state.vpods.values()), filters=policy.predicates, scores=scores
+        state,
+        state.adapter_pool,
+        list(state.vpods.values()),
+        filters=policy.predicates,
+        scores=scores,
     )
     return max(state.adapter_pool.min_pods, wanted)
 
@@ -320,7 +360,9 @@ def _compact_old(case: Case) -> str | Difference | None:
 
 
 def _emptied(state: PoolState, evictions: Evictions, factor: int) -> str | Difference | None:
-    """Whether we would move the same off the pods that the pool can do without. ``factor``: pods that Knative looks at."""
+    """Whether we would move the same off the pods that the pool can do without. ``factor``: pods
+    that Knative looks at.
+    """
     plan = plan_scale(state)
     assert plan is not None
     assert state.stateful_set is not None
@@ -333,7 +375,7 @@ def _emptied(state: PoolState, evictions: Evictions, factor: int) -> str | Diffe
     return ONLY_NEEDLESS if evictions != found and needless != last else _compare(evictions, found)
 
 
-# -- the loop ---------------------------------------------------------------------------------------------------------
+# -- the loop --------------------------------------------------------------------------------------
 
 
 def _loop(case: Case) -> str | None:
@@ -350,7 +392,9 @@ def _loop(case: Case) -> str | None:
         async def is_so() -> bool:
             return bool(await cluster.replicas() == expected["replicas"])
 
-        async with asyncio.timeout(expected["within_seconds"] + expected["stops_within_seconds_of_cancel"]):
+        async with asyncio.timeout(
+            expected["within_seconds"] + expected["stops_within_seconds_of_cancel"]
+        ):
             async with cluster.serving():
                 await until(is_so, timeout_s=expected["within_seconds"])
 

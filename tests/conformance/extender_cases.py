@@ -1,7 +1,8 @@
 """Checks of ``extender.json``: what kube-scheduler does with extenders' configuration and answers.
 
-``http`` cases run the real client over a real socket against a server that answers as the case says. All other kinds run
-the scheduler's own functions with extenders that behave as upstream's FakeExtender.
+``http`` cases run the real client over a real socket against a server that answers as the case
+says. All other kinds run the scheduler's own functions with extenders that behave as upstream's
+FakeExtender.
 """
 
 import asyncio
@@ -72,7 +73,9 @@ async def _schedule_pod(case: Case) -> Outcome:
             if "statuses" in expected
             else None,
             differs(
-                "unschedulable plugins", set(expected["unschedulable_plugins"]), error.diagnosis.refused_by
+                "unschedulable plugins",
+                set(expected["unschedulable_plugins"]),
+                error.diagnosis.refused_by,
             )
             if "unschedulable_plugins" in expected
             else None,
@@ -92,7 +95,10 @@ def _is_interested(case: Case) -> Outcome:
     extender = HTTPExtender(ExtenderConfig(managed_resources=managed), _no_transport)
     spec: dict[str, Any] = {
         key: [
-            {"name": f"c{index}", "resources": {k: v for k, v in c.items() if k in {"requests", "limits"}}}
+            {
+                "name": f"c{index}",
+                "resources": {k: v for k, v in c.items() if k in {"requests", "limits"}},
+            }
             for index, c in enumerate(case["pod"].get(source, ()))
         ]
         for key, source in (
@@ -111,7 +117,9 @@ async def _no_transport(_url: str, _body: bytes, _timeout_s: float) -> tuple[int
 
 def _to_meta_victims(case: Case) -> Outcome:
     victims = {
-        node: Victims(tuple(a_pod(p["name"], uid=p["uid"]) for p in entry["pods"]), entry["numPDBViolations"])
+        node: Victims(
+            tuple(a_pod(p["name"], uid=p["uid"]) for p in entry["pods"]), entry["numPDBViolations"]
+        )
         for node, entry in case["input"].items()
     }
     expected = {
@@ -156,7 +164,9 @@ def _to_victims(case: Case) -> Outcome:
         }
         for node, entry in victims.items()
     }
-    return first(differs("error", expected["error"], False), differs("victims", expected["victims"], got))
+    return first(
+        differs("error", expected["error"], False), differs("victims", expected["victims"], got)
+    )
 
 
 async def _filter_chain(case: Case) -> Outcome:
@@ -230,7 +240,10 @@ async def _preempt_chain(case: Case) -> Outcome:
         result = await call_extenders(fake_extenders(case), a_pod(), candidates, snapshot)
     except ExtenderError as error:
         status = {"code": "Error", "message": str(error)}
-    got = [{"node": node, "victims": [pod.name for pod in entry.pods]} for node, entry in result.items()]
+    got = [
+        {"node": node, "victims": [pod.name for pod in entry.pods]}
+        for node, entry in result.items()
+    ]
     return first(
         differs("status", case["expected"]["status"], status),
         differs("candidates", case["expected"]["candidates"], got),
@@ -265,7 +278,9 @@ async def _preempt(case: Case) -> Outcome:
         )
         if "preempted_pods" in expected
         else None,
-        differs("status", expected["status"], found.status.code.label if found.status else "Success")
+        differs(
+            "status", expected["status"], found.status.code.label if found.status else "Success"
+        )
         if "status" in expected
         else None,
     )

@@ -1,4 +1,6 @@
-"""Objects as the API server serves them, and upstream's FakeExtender and fake plugins, built from a case."""
+"""Objects as the API server serves them, and upstream's FakeExtender and fake plugins, built from a
+case.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +33,9 @@ def first(*outcomes: str | None) -> str | None:
 # Objects
 
 
-def a_pod(name: str = "p", *, namespace: str = "ns", node: str = "", uid: str = "", **spec: Any) -> PodInfo:
+def a_pod(
+    name: str = "p", *, namespace: str = "ns", node: str = "", uid: str = "", **spec: Any
+) -> PodInfo:
     """A pod as the API server serves it."""
     full: dict[str, Any] = {"containers": None, **spec}
     if node:
@@ -46,7 +50,9 @@ def a_pod(name: str = "p", *, namespace: str = "ns", node: str = "", uid: str = 
 
 
 def a_bare_pod(name: str) -> PodInfo:
-    """A pod of a preempt case: it has a name and a UID, and neither namespace nor node of its own."""
+    """A pod of a preempt case: it has a name and a UID, and neither namespace nor node of
+    its own.
+    """
     metadata = {"name": name, "uid": f"uid-{name}"}
     return pod_info({"metadata": metadata, "spec": {"containers": None}, "status": {}})
 
@@ -57,12 +63,20 @@ def a_node(name: str, capacity: Mapping[str, str] | None = None) -> NodeInfo:
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
         "nodeInfo": dict.fromkeys(
             (
-                "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
-                "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID",
+                "architecture",
+                "bootID",
+                "containerRuntimeVersion",
+                "kernelVersion",
+                "kubeProxyVersion",
+                "kubeletVersion",
+                "machineID",
+                "operatingSystem",
+                "osImage",
+                "systemUUID",
             ),
             "",
         ),
-    }  # fmt: skip
+    }
     if capacity is not None:
         status["allocatable"] = {"pods": "110", **capacity}
     return NodeInfo(node_view({"metadata": {"name": name}, "spec": {}, "status": status}))
@@ -117,7 +131,11 @@ class FakeExtender:
         verdicts = {node.name: self._verdict(node.name) for node in nodes}
         return FilterResult(
             [node for node in nodes if verdicts[node.name] == "Success"],
-            {n: f'FakeExtender: node "{n}" failed' for n, v in verdicts.items() if v == "Unschedulable"},
+            {
+                n: f'FakeExtender: node "{n}" failed'
+                for n, v in verdicts.items()
+                if v == "Unschedulable"
+            },
             {
                 n: f'FakeExtender: node "{n}" failed and unresolvable'
                 for n, v in verdicts.items()
@@ -135,8 +153,12 @@ class FakeExtender:
             if prioritizer["function"] == "error":
                 raise ExtenderError("some error")
             for name in totals:
-                totals[name] += (10 if name == prioritizer["function"] else 1) * prioritizer["weight"]
-        return [HostPriority(name, score) for name, score in totals.items()], int(self._raw.get("weight", 0))
+                totals[name] += (10 if name == prioritizer["function"] else 1) * prioritizer[
+                    "weight"
+                ]
+        return [HostPriority(name, score) for name, score in totals.items()], int(
+            self._raw.get("weight", 0)
+        )
 
     async def bind(self, pod: PodInfo, node: str) -> None:
         if self._raw.get("bind_error"):
@@ -183,7 +205,9 @@ class FakeScore:
             return 100 if node.name == "node2" else 10
         return 1
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         return scores
 
 
@@ -194,7 +218,9 @@ def fake_extenders(case: Case) -> list[FakeExtender]:
 
 def fake_filters(case: Case) -> list[FakeFilter]:
     return [
-        FakeFilter(raw, {}) if isinstance(raw, str) else FakeFilter(raw["name"], raw.get("fails", {}))
+        FakeFilter(raw, {})
+        if isinstance(raw, str)
+        else FakeFilter(raw["name"], raw.get("fails", {}))
         for raw in case["filter_plugins"]
     ]
 

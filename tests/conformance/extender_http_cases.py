@@ -1,4 +1,6 @@
-"""The ``http`` cases: the real client over a real socket, against a server that answers as the case says."""
+"""The ``http`` cases: the real client over a real socket, against a server that answers as the case
+says.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -22,12 +24,21 @@ from extender.lab.scheduler.extender_client import (
 from extender.lab.scheduler.extender_transport import AiohttpTransport
 from extender.lab.scheduler.framework import CycleState, NodeStatuses, Profile
 from extender.lab.scheduler.types import NodeInfo
-from tests.conformance.extender_fakes import Outcome, a_bare_pod, a_node, a_pod, a_snapshot, differs, first
+from tests.conformance.extender_fakes import (
+    Outcome,
+    a_bare_pod,
+    a_node,
+    a_pod,
+    a_snapshot,
+    differs,
+    first,
+)
 from tests.conformance.result import Case, Difference
 
 NULL_VICTIMS = Difference(
     "extender-null-victims",
-    "a null entry in NodeNameToMetaVictims crashes kube-scheduler; the embedded one answers with an error",
+    "a null entry in NodeNameToMetaVictims crashes kube-scheduler; the embedded one answers with "
+    "an error",
 )
 
 
@@ -96,7 +107,9 @@ class CannedServer:
             status, answer = self._response["status"], self._response["body"].encode()
             more = self._response.get("headers") or {}
         head = "".join(f"{name}: {value}\r\n" for name, value in more.items())
-        writer.write(f"HTTP/1.1 {status} X\r\n{head}Content-Length: {len(answer)}\r\n\r\n".encode() + answer)
+        writer.write(
+            f"HTTP/1.1 {status} X\r\n{head}Content-Length: {len(answer)}\r\n\r\n".encode() + answer
+        )
         await writer.drain()
         return True
 
@@ -157,7 +170,9 @@ async def check_http(case: Case) -> Outcome:
 
 async def _http_panic(case: Case) -> Outcome:
     answer = orjson.loads(case["response"]["body"])
-    victims = next((v for k, v in answer.items() if k.lower() == "nodenametometavictims"), None) or {}
+    victims = (
+        next((v for k, v in answer.items() if k.lower() == "nodenametometavictims"), None) or {}
+    )
     if None not in victims.values():
         return "kube-scheduler crashes here, for a reason that is not a null entry"
     async with _extender(case) as (extender, _, base):
@@ -177,7 +192,8 @@ async def _http_filter(case: Case, extender: HTTPExtender, base: str) -> str | N
         "nodesNil": result is None or result.nodes is None,
     }
     statuses = NodeStatuses()
-    # With no nodes the cycle would not call at all; the recorded calls are then of the extender alone.
+    # With no nodes the cycle would not call at all; the recorded calls are then of the extender
+    # alone.
     chain = find_nodes_that_pass_extenders([extender], pod, nodes or [], statuses)
     passed, cycle_error = await _tried(chain, base)
     if not nodes:
@@ -197,13 +213,19 @@ async def _http_prioritize(case: Case, extender: HTTPExtender, base: str) -> str
     pod, nodes = a_pod(), [a_node(name) for name in case["nodes"]]
     result, error = await _tried(extender.prioritize(pod, nodes), base)
     priorities, weight = result or (None, 0)
-    listed = None if priorities is None else [{"Host": p.host, "Score": p.score} for p in priorities]
+    listed = (
+        None if priorities is None else [{"Host": p.host, "Score": p.score} for p in priorities]
+    )
     profile = Profile("default-scheduler", [], [])
-    scores = await prioritize_nodes([extender], profile, CycleState(), pod, nodes, a_snapshot(nodes))
+    scores = await prioritize_nodes(
+        [extender], profile, CycleState(), pod, nodes, a_snapshot(nodes)
+    )
     cycle = {"error": None, "totalScores": {score.name: score.total for score in scores}}
     return first(
         differs(
-            "prioritize", case["expected"]["prioritize"], {"error": error, "list": listed, "weight": weight}
+            "prioritize",
+            case["expected"]["prioritize"],
+            {"error": error, "list": listed, "weight": weight},
         ),
         differs("scheduling cycle", case["expected"]["schedulingCycle"], cycle),
     )
@@ -220,7 +242,9 @@ async def _http_bind(case: Case, extender: HTTPExtender, base: str) -> str | Non
 
 
 class _RecordedLister:
-    """Nodes by name; an unknown one is refused in the words of the lister that the cases were recorded with."""
+    """Nodes by name; an unknown one is refused in the words of the lister that the cases were
+    recorded with.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -251,7 +275,10 @@ async def _http_preempt(case: Case, extender: HTTPExtender, base: str) -> str | 
         "error": error,
         "supportsPreemption": extender.supports_preemption,
         "victims": {
-            node: {"numPDBViolations": entry.pdb_violations, "pods": [pod.name for pod in entry.pods]}
+            node: {
+                "numPDBViolations": entry.pdb_violations,
+                "pods": [pod.name for pod in entry.pods],
+            }
             for node, entry in (result or {}).items()
         },
     }

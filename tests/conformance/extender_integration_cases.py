@@ -1,10 +1,13 @@
-"""The ``integration`` cases: several extenders in turn, each behind HTTP, and a pod that they place together.
+"""The ``integration`` cases: several extenders in turn, each behind HTTP, and a pod that they place
+together.
 
-As upstream's ``TestSchedulerExtender`` (test/integration/scheduler/extender): each extender is a server of its own, with or without
-a node cache, and is asked by the real client. The pod goes through filter, prioritize and bind of the scheduler's own cycle.
+As upstream's ``TestSchedulerExtender`` (test/integration/scheduler/extender): each extender is a
+server of its own, with or without a node cache, and is asked by the real client. The pod goes
+through filter, prioritize and bind of the scheduler's own cycle.
 
-A predicate or prioritizer names nodes: as a list, as an object with ``nodes`` or ``node``, or as upstream's functions are called
-(``machine1_2_3Predicate``, ``machine2Prioritizer``). A prioritizer gives its node 10 and each other one 1, times its weight.
+A predicate or prioritizer names nodes: as a list, as an object with ``nodes`` or ``node``, or as
+upstream's functions are called (``machine1_2_3Predicate``, ``machine2Prioritizer``). A prioritizer
+gives its node 10 and each other one 1, times its weight.
 """
 
 import random
@@ -26,7 +29,15 @@ from extender.lab.scheduler.algorithm import (
 from extender.lab.scheduler.extender_client import ExtenderError, build_extenders
 from extender.lab.scheduler.extender_transport import AiohttpTransport
 from extender.lab.scheduler.framework import CycleState, Profile
-from tests.conformance.extender_fakes import Outcome, a_node, a_pod, a_queue, a_snapshot, differs, first
+from tests.conformance.extender_fakes import (
+    Outcome,
+    a_node,
+    a_pod,
+    a_queue,
+    a_snapshot,
+    differs,
+    first,
+)
 from tests.conformance.result import Case
 
 _NAMED_NODES: Final = re.compile(r"([a-z-]+)(\d+(?:_\d+)*)(?:Predicate|Prioritizer)?")
@@ -45,7 +56,9 @@ def nodes_named(raw: object) -> frozenset[str]:
 
 
 class IntegrationExtender:
-    """Upstream's ``Extender`` of that test: its verbs on whole nodes, or on names where it is nodeCacheCapable."""
+    """Upstream's ``Extender`` of that test: its verbs on whole nodes, or on names where it is
+    nodeCacheCapable.
+    """
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.name = str(raw.get("name", "extender"))
@@ -85,7 +98,9 @@ class IntegrationExtender:
         return [
             {
                 "Host": name,
-                "Score": sum((10 if name in nodes else 1) * weight for nodes, weight in self._prefers),
+                "Score": sum(
+                    (10 if name in nodes else 1) * weight for nodes, weight in self._prefers
+                ),
             }
             for name in self._names(args)
         ]
@@ -160,12 +175,19 @@ async def check_integration(case: Case) -> Outcome:
     )
 
 
-async def _placed(case: Case, configs: Sequence[ExtenderConfig], transport: AiohttpTransport) -> str | None:
+async def _placed(
+    case: Case, configs: Sequence[ExtenderConfig], transport: AiohttpTransport
+) -> str | None:
     raw = case.get("pod") or {}
     raw = raw if isinstance(raw, Mapping) else {"name": raw}
-    containers = raw.get("containers") or [{key: raw[key] for key in ("requests", "limits") if key in raw}]
+    containers = raw.get("containers") or [
+        {key: raw[key] for key in ("requests", "limits") if key in raw}
+    ]
     specs = [
-        {"name": f"c{number}", "resources": {k: v for k, v in item.items() if k in ("requests", "limits")}}
+        {
+            "name": f"c{number}",
+            "resources": {k: v for k, v in item.items() if k in ("requests", "limits")},
+        }
         for number, item in enumerate(containers)
     ]
     pod = a_pod(raw.get("name", "extender-test-pod"), containers=specs)

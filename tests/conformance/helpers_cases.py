@@ -1,7 +1,8 @@
 """helpers.json: sums over placements, and the life of an entry of the ScaleCache.
 
-Knative's plugins answer with the status objects of the scheduling framework. They are compared with those of the
-embedded kube-scheduler; our own plugins answer with a text, "" if a pod fits, and raise what is broken.
+Knative's plugins answer with the status objects of the scheduling framework. They are compared with
+those of the embedded kube-scheduler; our own plugins answer with a text, "" if a pod fits, and
+raise what is broken.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ from tests.conformance.result import Case, Check, Difference
 
 NO_MERGE = Difference(
     "the first refusal counts",
-    "Knative can merge the answers of several plugins; a pod that one of our plugins refuses is not shown to the next",
+    "Knative can merge the answers of several plugins; a pod that one of our plugins refuses is "
+    "not shown to the next",
     outside=True,
 )
 NO_WRAPPER = Difference(
@@ -31,7 +33,8 @@ NO_WRAPPER = Difference(
 )
 KEEPS_VERSION = Difference(
     "a scale keeps its resourceVersion",
-    "Knative's cache loses it, and the namespace: its update overwrites what others have written unseen",
+    "Knative's cache loses it, and the namespace: its update overwrites what others have written "
+    "unseen",
 )
 
 
@@ -80,7 +83,7 @@ def _status(case: Case) -> str | None:
     return _equal(case["expected"], found)
 
 
-# -- ScaleCache -----------------------------------------------------------------------------------------------------
+# -- ScaleCache ------------------------------------------------------------------------------------
 
 
 class Client:
@@ -106,7 +109,9 @@ class Client:
         if self.fails:
             raise ApiError(500, "InternalError", "made to fail")
 
-    async def get(self, _resource: Resource, _namespace: str, name: str, *, subresource: str) -> Obj:
+    async def get(
+        self, _resource: Resource, _namespace: str, name: str, *, subresource: str
+    ) -> Obj:
         assert subresource == "scale"
         self.gets += 1
         self._fail()
@@ -123,7 +128,9 @@ class Client:
 
 
 class Life:
-    """The steps of one case, one after the other. ``differs``: where the version or the namespace is kept."""
+    """The steps of one case, one after the other. ``differs``: where the version or the namespace
+    is kept.
+    """
 
     def __init__(self, case: Case) -> None:
         self.client = Client(case["client"])

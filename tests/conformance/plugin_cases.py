@@ -1,8 +1,9 @@
-"""plugins_v_old*.json: every predicate and score of Knative 1.16, one pod at a time, on Knative's own states.
+"""plugins_v_old*.json: every predicate and score of Knative 1.16, one pod at a time, on Knative's
+own states.
 
-A case gives Knative's State (spreads, free list, schedulable pods, nodes); a ``Spread`` is made of it and our plugin, made
-from the case's arguments, must give the same message or score. Scores compare as numbers, without the wrap of the
-weighted ones.
+A case gives Knative's State (spreads, free list, schedulable pods, nodes); a ``Spread`` is made of
+it and our plugin, made from the case's arguments, must give the same message or score. Scores
+compare as numbers, without the wrap of the weighted ones.
 """
 
 from collections import Counter
@@ -50,7 +51,9 @@ def free_in(state: Mapping[str, Any], ordinal: int) -> int:
 
 
 def places_of(state: Mapping[str, Any], pods: list[Mapping[str, Any]], asked: int) -> Places:
-    """The pods that the case lists, those that are schedulable, the one it asks about, and their nodes."""
+    """The pods that the case lists, those that are schedulable, the one it asks about, and their
+    nodes.
+    """
     topology = Topology()
     topology.zone_of = dict(state["nodeToZoneMap"])
     topology.nodes_in = dict(Counter(topology.zone_of.values()))
@@ -67,12 +70,20 @@ def places_of(state: Mapping[str, Any], pods: list[Mapping[str, Any]], asked: in
     return Places(by_ordinal, topology, {}, {}, schedulable, room, 0, stateful_set)
 
 
-def spread_of(state: Mapping[str, Any], pods: list[Mapping[str, Any]], asked: Mapping[str, Any]) -> Spread:
-    """The spread of the vpod asked about, with Knative's entries of no vreplicas, which its plugins can see."""
+def spread_of(
+    state: Mapping[str, Any], pods: list[Mapping[str, Any]], asked: Mapping[str, Any]
+) -> Spread:
+    """The spread of the vpod asked about, with Knative's entries of no vreplicas, which its plugins
+    can see.
+    """
     vpod = asked["vpod"]
-    spread = Spread(places_of(state, pods, asked["pod_id"]), lambda ordinal: free_in(state, ordinal))
+    spread = Spread(
+        places_of(state, pods, asked["pod_id"]), lambda ordinal: free_in(state, ordinal)
+    )
     counts = state["podSpread"].get(vpod) or {}
-    spread.pods = {ordinal: n for name, n in counts.items() if (ordinal := ordinal_of(name)) is not None}
+    spread.pods = {
+        ordinal: n for name, n in counts.items() if (ordinal := ordinal_of(name)) is not None
+    }
     spread.nodes = dict(state["nodeSpread"].get(vpod) or {})
     spread.zones = dict(state["zoneSpread"].get(vpod) or {})
     spread.own = sum(1 << ordinal for ordinal, count in spread.pods.items() if count)
@@ -80,7 +91,9 @@ def spread_of(state: Mapping[str, Any], pods: list[Mapping[str, Any]], asked: Ma
 
 
 def answer(case: Mapping[str, Any], spread: Spread) -> dict[str, str]:
-    """What our plugin says, in the words of a case: code and message, and the score where one is asked for."""
+    """What our plugin says, in the words of a case: code and message, and the score where one is
+    asked for.
+    """
     maker = maker_of(case["plugin"], case["kind"])
     scores = {"score": "0"} if case["kind"] == "score" else {}
     if maker.signature and not isinstance(case["args"], str):
@@ -135,7 +148,9 @@ def check_one(case: Case) -> str | Difference | None:
 
 
 def check_results(case: Case) -> str | Difference | None:
-    """All results of one case of plugins_v_old_observed.json: each plugin, on each schedulable pod."""
+    """All results of one case of plugins_v_old_observed.json: each plugin, on each
+    schedulable pod.
+    """
     if case["kind"] != "plugins":
         return f"unknown kind {case['kind']!r}"
     state = case["expected"]["state"]
@@ -143,7 +158,9 @@ def check_results(case: Case) -> str | Difference | None:
         compare(result, result, spread_of(state, case["pods"], result))
         for result in case["expected"]["results"]
     ]
-    problems += [weighing(result) for result in case["expected"]["results"] if "weighted_score" in result]
+    problems += [
+        weighing(result) for result in case["expected"]["results"] if "weighted_score" in result
+    ]
     return "; ".join(problem for problem in problems if problem) or None
 
 

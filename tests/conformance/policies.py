@@ -11,7 +11,11 @@ from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
 from extender.engine.policy.profile_document import profile_from
 from extender.engine.policy.profiles import KNATIVE_MAXFILLUP_PROFILE
 
-PREDICATES = {"PodFitsResources": None, "NoMaxResourceCount": "numpartitions", "EvenPodSpread": "maxskew"}
+PREDICATES = {
+    "PodFitsResources": None,
+    "NoMaxResourceCount": "numpartitions",
+    "EvenPodSpread": "maxskew",
+}
 """Knative's predicates, and the argument of each in lower case."""
 SCORES = {
     "AvailabilityNodePriority": "maxskew",
@@ -33,7 +37,9 @@ WEIGHTS = range(101)
 
 @dataclass(frozen=True)
 class Policy:
-    """``type`` is MAXFILLUP, or "" where there are policies; ``scheduler`` and ``descheduler`` as in a ConfigMap."""
+    """``type`` is MAXFILLUP, or "" where there are policies; ``scheduler`` and ``descheduler`` as
+    in a ConfigMap.
+    """
 
     type: str
     scheduler: Mapping[str, Any] | None
@@ -66,7 +72,9 @@ class Policy:
 
     @cached_property
     def is_unreadable(self) -> bool:
-        """Whether a name is unknown in its place or listed twice, or a weight or argument is none that we take."""
+        """Whether a name is unknown in its place or listed twice, or a weight or argument is none
+        that we take.
+        """
         lists = (
             (self.scheduler, "predicates", PREDICATES),
             (self.scheduler, "priorities", SCORES),
@@ -82,10 +90,14 @@ class Policy:
 
 
 def profile_of(policy: Policy, *, ignore_unknown: bool = False) -> Profile:
-    """The profile that places as the policy says, by the rules of that version. Raises InvalidObject."""
+    """The profile that places as the policy says, by the rules of that version. Raises
+    InvalidObject.
+    """
     if policy.fills_up:
         return KNATIVE_MAXFILLUP_PROFILE
-    descheduler = None if policy.descheduler is None else _config_map("descheduler", policy.descheduler)
+    descheduler = (
+        None if policy.descheduler is None else _config_map("descheduler", policy.descheduler)
+    )
     scheduler = _config_map("scheduler", policy.scheduler or {})
     document = knative_document("case", scheduler, descheduler, ignore_unknown=ignore_unknown)
     return replace(profile_from(document), rules=KNATIVE_1_16_RULES)

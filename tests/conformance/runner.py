@@ -1,9 +1,10 @@
 """Runs a folder of upstream case files (each a JSON list of cases) against our code.
 
-Which file is checked by what is in ``SUITES``, by file name; any folder with files of those names and shapes will do,
-also with cases never seen before. A case agrees, differs by a named rule, or fails. A suite that raises has failed
-that case: a case that cannot be read must not pass for one that agrees. Named differences are for the few cases that
-have to differ: where they are more than a third of a file, the file fails too.
+Which file is checked by what is in ``SUITES``, by file name; any folder with files of those names
+and shapes will do, also with cases never seen before. A case agrees, differs by a named rule, or
+fails. A suite that raises has failed that case: a case that cannot be read must not pass for one
+that agrees. Named differences are for the few cases that have to differ: where they are more than a
+third of a file, the file fails too.
 """
 
 import json
@@ -50,8 +51,8 @@ FAILURE_CHARS_MAX = 2_000
 class FileReport:
     """The outcomes of one file. ``differences``: rule -> cases; ``reasons``: rule -> why.
 
-    ``agreed`` counts also those that agree with an ``offered`` option (rule and option -> cases); ``differences``
-    also those that are ``outside`` of what we do.
+    ``agreed`` counts also those that agree with an ``offered`` option (rule and option -> cases);
+    ``differences`` also those that are ``outside`` of what we do.
     """
 
     name: str
@@ -134,12 +135,17 @@ def run_file(path: Path, check: Check) -> FileReport:
     except ValueError as error:
         cases = f"not JSON: {error}"
     if not isinstance(cases, list):
-        report.failures.append(("(the file)", f"expected a JSON list of cases, found {str(cases)[:200]}"))
+        report.failures.append(
+            ("(the file)", f"expected a JSON list of cases, found {str(cases)[:200]}")
+        )
         return report
     for number, case in enumerate(cases):
         _count(report, *_outcome(check, number, case))
     if report.comparable >= NAMED_SHARE_CASES_MIN and report.named_share > NAMED_SHARE_MAX:
-        text = f"{report.named_share:.0%} of the cases are named differences, more than a third: offer the old behaviour"
+        text = (
+            f"{report.named_share:.0%} of the cases are named differences, more than a third: "
+            f"offer the old behaviour"
+        )
         report.failures.append(("(the file)", text))
     return report
 
@@ -174,14 +180,19 @@ def _count(report: FileReport, case_id: str, outcome: str | Difference | None) -
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The report as text; the last line is ``N passed, N failed, N skipped`` (skipped: named differences)."""
+    """The report as text; the last line is ``N passed, N failed, N skipped`` (skipped: named
+    differences).
+    """
     if report.reason:
         yield f"nothing to run: {report.reason}"
     for file in report.files:
         share = f" ({file.named_share:.0%})" if file.differed else ""
         if file.outside:
             share = f" ({file.named_share:.0%} without {file.outside} of what we do not do)"
-        yield f"{file.name}: {file.agreed} agree, {file.differed} named difference{share}, {len(file.failures)} fail"
+        yield (
+            f"{file.name}: {file.agreed} agree, {file.differed} named difference{share}, "
+            f"{len(file.failures)} fail"
+        )
         for (rule, option), count in sorted(file.offered.items()):
             yield f"    {count:4} agree with {option}; by default: {rule}"
         for rule, count in sorted(file.differences.items()):

@@ -1,18 +1,21 @@
-"""schedule_v_new.json and schedule_v_new_observed.json: Knative's Schedule(vpod), decision by decision.
+"""schedule_v_new.json and schedule_v_new_observed.json: Knative's Schedule(vpod), decision by
+decision.
 
-Each call is checked by itself, from the reservations that Knative had before it. It is placed up to three times:
+Each call is checked by itself, from the reservations that Knative had before it. It is placed up to
+three times:
 
-- *by default*: the default rules, in the world as the case has it, where a vpod that was scheduled earlier in the
-  case has published its answer. If that is Knative's answer, the case agrees.
-- *with the old behaviour*: profile ``knative`` in the same world. If that is Knative's answer, the case agrees too, and
-  the report says by which rule the default differs.
-- *settled*: profile ``knative``, where every status says what is reserved. If both differ above, a named rule's
-  condition must hold on the input, and this last answer must be Knative's: so a rule excuses what it is about, and
-  nothing besides. Only where Knative's answer is a defect that we do not offer (``unreproducible``) need it not agree.
+- *by default*: the default rules, in the world as the case has it, where a vpod that was scheduled
+  earlier in the case has published its answer. If that is Knative's answer, the case agrees.
+- *with the old behaviour*: profile ``knative`` in the same world. If that is Knative's answer, the
+  case agrees too, and the report says by which rule the default differs.
+- *settled*: profile ``knative``, where every status says what is reserved. If both differ above, a
+  named rule's condition must hold on the input, and this last answer must be Knative's: so a rule
+  excuses what it is about, and nothing besides. Only where Knative's answer is a defect that we do
+  not offer (``unreproducible``) need it not agree.
 
-The state before the calls is compared as far as Schedule can see it: an entry of no vreplicas is none, and an ordinal
-behind the end of the free list has the whole capacity. That "no placements" is sometimes null and sometimes [] in
-Go has no counterpart here.
+The state before the calls is compared as far as Schedule can see it: an entry of no vreplicas is
+none, and an ordinal behind the end of the free list has the whole capacity. That "no placements" is
+sometimes null and sometimes [] in Go has no counterpart here.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +78,9 @@ def check_table(case: Case) -> str | Difference | None:
 
 
 def check_sequence(case: Case) -> str | Difference | None:
-    """One case of schedule_v_new_observed.json: calls one after the other, and the state before them."""
+    """One case of schedule_v_new_observed.json: calls one after the other, and the state before
+    them.
+    """
     if case["kind"] != "schedule_sequence":
         return f"unknown kind {case['kind']!r}"
     expected = case["expected"]
@@ -83,7 +88,9 @@ def check_sequence(case: Case) -> str | Difference | None:
     if [step["key"] for step in steps] != case["schedule"]:
         return f"the steps are not those of the schedule {case['schedule']}"
     before = {**expected["state"], "freeCapacity": expected["free_capacity"]}
-    return _verdict(case, case["vpods"], before, _calls(case, case["vpods"], case["reserved"], steps))
+    return _verdict(
+        case, case["vpods"], before, _calls(case, case["vpods"], case["reserved"], steps)
+    )
 
 
 FILES: dict[str, Check] = {
@@ -93,12 +100,21 @@ FILES: dict[str, Check] = {
 
 
 def _verdict(
-    case: Case, vpods: list[Mapping[str, Any]], before: Mapping[str, Any] | None, calls: Iterator[Call]
+    case: Case,
+    vpods: list[Mapping[str, Any]],
+    before: Mapping[str, Any] | None,
+    calls: Iterator[Call],
 ) -> str | Difference | None:
-    outcomes = [check_state(World.of(case, vpods), before, only_visible=True)] if before is not None else []
+    outcomes = (
+        [check_state(World.of(case, vpods), before, only_visible=True)]
+        if before is not None
+        else []
+    )
     for number, call in enumerate(calls):
         outcome = check_call(call)
-        outcomes.append(f"call {number}, {call.key}: {outcome}" if isinstance(outcome, str) else outcome)
+        outcomes.append(
+            f"call {number}, {call.key}: {outcome}" if isinstance(outcome, str) else outcome
+        )
     return first_of(outcomes)
 
 
@@ -111,7 +127,11 @@ def _calls(
     base = World.of(case, vpods)
     status = {vpod_key(raw): summed(raw) for raw in vpods}
     # No reservations given: those that Knative takes from the statuses when it becomes leader.
-    raw = {vpod_key(item): summed(item, keep_zeros=True) for item in vpods} if reserved is None else reserved
+    raw = (
+        {vpod_key(item): summed(item, keep_zeros=True) for item in vpods}
+        if reserved is None
+        else reserved
+    )
     replicas = case.get("informer_replicas")
     for step in steps:
         now = _without_zeros(raw)
@@ -123,7 +143,9 @@ def _calls(
             informer_replicas=case["replicas"] if replicas is None else replicas,
             placements=step["placements"] or [],
             left=step["left"],
-            zero_entries=frozenset(pod for pod, count in raw.get(step["key"], {}).items() if not count),
+            zero_entries=frozenset(
+                pod for pod, count in raw.get(step["key"], {}).items() if not count
+            ),
         )
         answer = {item["podName"]: item["vreplicas"] for item in step["placements"] or []}
         status = {**status, step["key"]: answer}
@@ -131,7 +153,10 @@ def _calls(
 
 
 def _without_zeros(placements: Placements) -> Placements:
-    return {key: {pod: count for pod, count in counts.items() if count} for key, counts in placements.items()}
+    return {
+        key: {pod: count for pod, count in counts.items() if count}
+        for key, counts in placements.items()
+    }
 
 
 def check_call(call: Call) -> str | Difference | None:
@@ -154,7 +179,9 @@ def check_call(call: Call) -> str | Difference | None:
 
 
 def first_of(outcomes: Sequence[str | Difference | None]) -> str | Difference | None:
-    """The first failure; else the first named difference, one that no profile switches off first; else agreement."""
+    """The first failure; else the first named difference, one that no profile switches off first;
+    else agreement.
+    """
     failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
     differences = [outcome for outcome in outcomes if isinstance(outcome, Difference)]
     differences.sort(key=lambda difference: bool(difference.offered))
@@ -172,14 +199,15 @@ def _compare(call: Call, world: World, rules: Rules) -> str | None:
     return f"expected {call.placements}, left {call.left}; found {found}, left {decision.left}"
 
 
-# -- where we differ on purpose: conditions on a call's input -------------------------------------------------------
+# -- where we differ on purpose: conditions on a call's input --------------------------------------
 
 
 @dataclass(frozen=True)
 class Rule:
     """A named difference.
 
-    ``offered``: profile ``knative`` does it as Knative. ``unreproducible``: Knative's answer cannot be had at all.
+    ``offered``: profile ``knative`` does it as Knative. ``unreproducible``: Knative's answer cannot
+    be had at all.
     """
 
     holds: Callable[[Call], bool]
@@ -195,7 +223,9 @@ def stale_informer(call: Call) -> bool:
 
 def status_differs(call: Call) -> bool:
     """Whether some vpod publishes something else than is reserved for it."""
-    return any(call.status.get(key, {}) != call.reserved.get(key, {}) for key in call.world.vreplicas)
+    return any(
+        call.status.get(key, {}) != call.reserved.get(key, {}) for key in call.world.vreplicas
+    )
 
 
 def wants_nothing(call: Call) -> bool:
@@ -210,7 +240,9 @@ def stands_on_annotated(call: Call) -> bool:
 
 
 def stands_on_unavailable(call: Call) -> bool:
-    """Whether the vpod has vreplicas on a pod of the StatefulSet that does not exist now, or is on no node."""
+    """Whether the vpod has vreplicas on a pod of the StatefulSet that does not exist now, or is on
+    no node.
+    """
     on_node = {pod["name"] for pod in call.world.pods if pod["node"]}
     return any(_is_member(call, name) and name not in on_node for name in call.own)
 
@@ -236,7 +268,8 @@ RULES = (
         stands_on_unavailable,
         Difference(
             "placements outlive a restart of their pod",
-            "Knative drops what is on a pod that is pending or gone for a moment, so every restart moves work",
+            "Knative drops what is on a pod that is pending or gone for a moment, so every restart "
+            "moves work",
         ),
         offered=True,
     ),
@@ -244,7 +277,8 @@ RULES = (
         stands_on_annotated,
         Difference(
             "draining waits for room",
-            "Knative drops what is on an annotated pod at once, also where nothing else can take it",
+            "Knative drops what is on an annotated pod at once, also where nothing else can take "
+            "it",
         ),
         offered=True,
     ),
@@ -252,7 +286,8 @@ RULES = (
         status_differs,
         Difference(
             "the published status counts",
-            "Knative never reads it, so a restart places afresh and work moves; we keep what is published (I4)",
+            "Knative never reads it, so a restart places afresh and work moves; we keep what is "
+            "published (I4)",
         ),
     ),
     Rule(
@@ -267,7 +302,8 @@ RULES = (
         stale_informer,
         Difference(
             "one count of replicas",
-            "Knative mixes the scale and the watch, and gives ordinal 0 what the missing pods should get",
+            "Knative mixes the scale and the watch, and gives ordinal 0 what the missing pods "
+            "should get",
         ),
         unreproducible=True,
     ),

@@ -1,4 +1,6 @@
-"""One call of Knative's Schedule(vpod) up to 1.16: its input, Knative's answer, and what both rules and views ask of it."""
+"""One call of Knative's Schedule(vpod) up to 1.16: its input, Knative's answer, and what both rules
+and views ask of it.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,11 +45,17 @@ class Call:
     @property
     def standing(self) -> dict[str, int]:
         """What is published on schedulable pods, without entries of 0."""
-        return {name: count for name, count in self.published.items() if count and name in self.schedulable}
+        return {
+            name: count
+            for name, count in self.published.items()
+            if count and name in self.schedulable
+        }
 
     @cached_property
     def left_by_others(self) -> dict[str, int]:
-        """Pod name -> slots that no other vpod has, below 0 where they overcommit it; for pods that are published."""
+        """Pod name -> slots that no other vpod has, below 0 where they overcommit it; for pods that
+        are published.
+        """
         pool = self.world.build()
         claims = pool.claims_of(self.key)
         return {
@@ -58,13 +66,19 @@ class Call:
     @cached_property
     def kept(self) -> dict[str, int]:
         """What of that no overcommit trims; 0 where all of it is trimmed."""
-        return {name: max(0, min(count, self.left_by_others[name])) for name, count in self.standing.items()}
+        return {
+            name: max(0, min(count, self.left_by_others[name]))
+            for name, count in self.standing.items()
+        }
 
     @property
     def is_trimmed_by_reservation(self) -> bool:
-        """Whether what is reserved for the vpod makes a difference to what Knative trims of its status."""
+        """Whether what is reserved for the vpod makes a difference to what Knative trims of its
+        status.
+        """
         return any(
-            count != self.published[name] and max(count, self.published[name]) > self.left_by_others[name]
+            count != self.published[name]
+            and max(count, self.published[name]) > self.left_by_others[name]
             for name, count in self.own.items()
             if name in self.standing
         )
@@ -82,7 +96,11 @@ class Call:
     @property
     def is_placed_afresh(self) -> bool:
         """Whether policies place all of it again."""
-        if self.policy.scheduler is None or self.policy.fills_up or sum(self.kept.values()) == self.wanted:
+        if (
+            self.policy.scheduler is None
+            or self.policy.fills_up
+            or sum(self.kept.values()) == self.wanted
+        ):
             return False
         return not self.wants_fewer or self.policy.descheduler is None
 

@@ -1,18 +1,22 @@
-"""schedule_v_old.json and schedule_v_old_observed.json: Schedule(vpod) of Knative up to 1.16, with policies or MAXFILLUP.
+"""schedule_v_old.json and schedule_v_old_observed.json: Schedule(vpod) of Knative up to 1.16, with
+policies or MAXFILLUP.
 
-Each call is checked by itself, from what Knative had reserved before it, and placed by the profile that offers the old
-behaviour: ``knative-maxfillup``, or the case's policies as their ConfigMaps are imported, with the rules of that
-version (``KNATIVE_1_16_RULES``). Where the answer is another one, a named rule's condition must hold on the input, and
-it excuses what it is about, and nothing besides: placed once more
+Each call is checked by itself, from what Knative had reserved before it, and placed by the profile
+that offers the old behaviour: ``knative-maxfillup``, or the case's policies as their ConfigMaps are
+imported, with the rules of that version (``KNATIVE_1_16_RULES``). Where the answer is another one,
+a named rule's condition must hold on the input, and it excuses what it is about, and nothing
+besides: placed once more
 
-- *as Knative takes it*, in the rule's view of the call or in that of all rules that hold, the answer must be Knative's;
-- *repaired*, where no view has all of a rule's defect (``unreproducible``), the answer must be the one that we give: what
-  the rule is about plays no part in ours.
+- *as Knative takes it*, in the rule's view of the call or in that of all rules that hold, the
+  answer must be Knative's;
+- *repaired*, where no view has all of a rule's defect (``unreproducible``), the answer must be the
+  one that we give: what the rule is about plays no part in ours.
 
-In any case ours must be sound: all placed that finds room, no pod overcommitted, nothing moved for nothing.
+In any case ours must be sound: all placed that finds room, no pod overcommitted, nothing moved for
+nothing.
 
-A status of a case is never written again, so what a call has answered is only reserved in the calls after it. The
-state before the calls is compared as far as Schedule can see it.
+A status of a case is never written again, so what a call has answered is only reserved in the calls
+after it. The state before the calls is compared as far as Schedule can see it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -61,7 +65,9 @@ class Script:
         steps: list[dict[str, Any]],
     ) -> "Script":
         """The script of a case with these vpods."""
-        policy = Policy(case["scheduler_policy_type"], case["scheduler_policy"], case["descheduler_policy"])
+        policy = Policy(
+            case["scheduler_policy_type"], case["scheduler_policy"], case["descheduler_policy"]
+        )
         return cls(_world(case, vpods), before, policy, steps)
 
     def calls(self) -> Iterator[Call]:
@@ -90,7 +96,9 @@ def check_table(case: Case) -> str | Difference | None:
 
 
 def check_sequence(case: Case) -> str | Difference | None:
-    """One case of schedule_v_old_observed.json: calls one after the other, or a state that cannot be built."""
+    """One case of schedule_v_old_observed.json: calls one after the other, or a state that cannot
+    be built.
+    """
     if case["kind"] not in {"schedule_sequence", "schedule"}:
         return f"unknown kind {case['kind']!r}"
     expected = case["expected"]
@@ -104,7 +112,9 @@ def check_sequence(case: Case) -> str | Difference | None:
 
 
 def check_reserve(case: Case) -> str | Difference | None:
-    """Reservations on top of others: a pod that is not named keeps what it had; an empty answer ends them all."""
+    """Reservations on top of others: a pod that is not named keeps what it had; an empty answer
+    ends them all.
+    """
     key = vpod_key(case["vpod"])
     world = World("test-ns", "statefulset-name", 0, 10, 0, [], [], {key: 0}, {key: {}})
     pool = world.build()
@@ -115,7 +125,11 @@ def check_reserve(case: Case) -> str | Difference | None:
         else:
             pool.release("case", key)
     claims = pool.claims_of(key)
-    found = {name: claim.reserved.vreplicas for name, claim in claims.items() if claim.reserved is not None}
+    found = {
+        name: claim.reserved.vreplicas
+        for name, claim in claims.items()
+        if claim.reserved is not None
+    }
     expected = case["expected"]["reserved"] or {}
     return None if found == expected else f"expected {expected}, found {found}"
 
@@ -137,7 +151,9 @@ def _world(case: Case, vpods: list[Mapping[str, Any]]) -> World:
 
 
 def check_script(script: Script) -> str | Difference | None:
-    """With the policies as they are or, where they are refused, without the names that Knative ignores."""
+    """With the policies as they are or, where they are refused, without the names that Knative
+    ignores.
+    """
     try:
         return _check_calls(script, profile_of(script.policy))
     except InvalidObject as error:
@@ -154,12 +170,16 @@ def _check_calls(script: Script, profile: Profile) -> str | Difference | None:
     outcomes = [_check_state(script.world, script.before)] if script.before is not None else []
     for number, call in enumerate(script.calls()):
         outcome = check_call(call, profile)
-        outcomes.append(f"call {number}, {call.key}: {outcome}" if isinstance(outcome, str) else outcome)
+        outcomes.append(
+            f"call {number}, {call.key}: {outcome}" if isinstance(outcome, str) else outcome
+        )
     return first_of(outcomes)
 
 
 def _check_state(world: World, before: Mapping[str, Any]) -> str | Difference | None:
-    """The fields of a state that Schedule looks at. Knative's free list is what is placed leaves, also where it shrinks."""
+    """The fields of a state that Schedule looks at. Knative's free list is what is placed leaves,
+    also where it shrinks.
+    """
     pods = world.build().by_ordinal
     free = [
         world.capacity - (pods[ordinal].placed if ordinal in pods else 0)
@@ -175,18 +195,23 @@ def check_call(call: Call, profile: Profile) -> str | Difference | None:
     if _agrees(call, decision):
         return None
     found = (
-        f"expected {call.placements}, left {call.left}; found {dict(decision.target)}, left {decision.left}"
+        f"expected {call.placements}, left {call.left}; found {dict(decision.target)}, left "
+        f"{decision.left}"
     )
     holding = [rule for rule in RULES if rule.holds(call)]
     excused = _excused(call, profile, decision, holding)
     if excused is None:
         names = ", ".join(rule.difference.rule for rule in holding)
-        return f"{found}; " + (f"also as Knative takes it, by {names}" if holding else "no rule holds")
+        return f"{found}; " + (
+            f"also as Knative takes it, by {names}" if holding else "no rule holds"
+        )
     why = unsound(call, decision)
     return excused if why is None else f"{found}, where {why}"
 
 
-def _excused(call: Call, profile: Profile, decision: Decision, holding: list[Rule]) -> Difference | None:
+def _excused(
+    call: Call, profile: Profile, decision: Decision, holding: list[Rule]
+) -> Difference | None:
     """The difference that ours shows, and nothing besides."""
     for rule in holding:
         if _agrees(call, _decide(*rule.seen(call, profile))):
@@ -194,17 +219,23 @@ def _excused(call: Call, profile: Profile, decision: Decision, holding: list[Rul
     if holding and _agrees(call, _decide(*_as_knative_takes_it(call, profile))):
         return holding[0].difference
     for rule in holding:
-        if rule.unreproducible(call) and _same(call, decision, _decide(*rule.repaired(call, profile))):
+        if rule.unreproducible(call) and _same(
+            call, decision, _decide(*rule.repaired(call, profile))
+        ):
             return rule.difference
     totals = sum(item["vreplicas"] for item in call.placements), call.left
     return TIES if has_ties(call) and totals == (decision.scheduled, decision.left) else None
 
 
 def _same(call: Call, decision: Decision, repaired: Decision) -> bool:
-    """Whether both say the same; where not all find room, policies leave as it is what a repaired call may not have."""
+    """Whether both say the same; where not all find room, policies leave as it is what a repaired
+    call may not have.
+    """
     if decision.left != repaired.left:
         return False
-    return dict(decision.target) == dict(repaired.target) or (call.is_placed_afresh and decision.left > 0)
+    return dict(decision.target) == dict(repaired.target) or (
+        call.is_placed_afresh and decision.left > 0
+    )
 
 
 def _as_knative_takes_it(call: Call, profile: Profile) -> Viewed:

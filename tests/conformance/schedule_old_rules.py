@@ -1,4 +1,6 @@
-"""Where scheduling differs on purpose from Knative up to 1.16: conditions on the input of one call."""
+"""Where scheduling differs on purpose from Knative up to 1.16: conditions on the input of
+one call.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +34,9 @@ BLIND = {"PodFitsResources", "LowestOrdinalPriority", "RemoveWithHighestOrdinalP
 
 
 def fills_what_is_not_schedulable(call: Call) -> bool:
-    """Whether MAXFILLUP comes to an ordinal whose pod takes no work, before all that is missing has found room."""
+    """Whether MAXFILLUP comes to an ordinal whose pod takes no work, before all that is missing has
+    found room.
+    """
     if not call.policy.fills_up:
         return False
     missing = call.wanted - sum(call.kept.values())
@@ -47,7 +51,9 @@ def fills_what_is_not_schedulable(call: Call) -> bool:
 
 
 def fills_in_another_order(call: Call) -> bool:
-    """Whether MAXFILLUP adds to a status of several pods that is not in the order of its ordinals."""
+    """Whether MAXFILLUP adds to a status of several pods that is not in the order of its
+    ordinals.
+    """
     ordinals = [ordinal_of(name) or 0 for name in call.standing]
     return call.policy.fills_up and call.changes and ordinals != sorted(ordinals)
 
@@ -71,18 +77,27 @@ def has_no_policy_to_place(call: Call) -> bool:
 
 
 def ignores_room(call: Call) -> bool:
-    """Whether policies place without the predicate that looks at the room, and a pod has not room for all."""
+    """Whether policies place without the predicate that looks at the room, and a pod has not room
+    for all.
+    """
     if not call.is_placed_afresh or "PodFitsResources" in call.policy.predicates:
         return False
     return any(room < call.wanted for room in call.room.values())
 
 
 def may_wrap(call: Call) -> bool:
-    """Whether the highest ordinal's weight can outweigh all others, so that a weighted sum wraps."""
+    """Whether the highest ordinal's weight can outweigh all others, so that a weighted sum
+    wraps.
+    """
     weights = call.policy.removal_weights
     highest = max((ordinal_of(name) or 0 for name in _to_take_from(call)), default=0)
-    others = sum(weight for name, weight in weights.items() if name != "RemoveWithHighestOrdinalPriority")
-    return call.wants_fewer and 0 < others <= weights.get("RemoveWithHighestOrdinalPriority", 0) * highest
+    others = sum(
+        weight for name, weight in weights.items() if name != "RemoveWithHighestOrdinalPriority"
+    )
+    return (
+        call.wants_fewer
+        and 0 < others <= weights.get("RemoveWithHighestOrdinalPriority", 0) * highest
+    )
 
 
 def may_empty_a_pod(call: Call) -> bool:
@@ -104,8 +119,12 @@ def filters_what_is_taken(call: Call) -> bool:
 
 
 def has_entries_of_nothing(call: Call) -> bool:
-    """Whether a status or reservation of 0 vreplicas counts as a pod in use, where policies count pods in use."""
-    nothing = {name for counts in (call.published, call.own) for name, count in counts.items() if not count}
+    """Whether a status or reservation of 0 vreplicas counts as a pod in use, where policies count
+    pods in use.
+    """
+    nothing = {
+        name for counts in (call.published, call.own) for name, count in counts.items() if not count
+    }
     if call.policy.fills_up or not call.changes or not nothing & call.schedulable:
         return False
     if call.is_placed_afresh:
@@ -114,7 +133,9 @@ def has_entries_of_nothing(call: Call) -> bool:
 
 
 def has_own_reservation(call: Call) -> bool:
-    """Whether something else is decided for the vpod than it publishes, on a pod that it may use."""
+    """Whether something else is decided for the vpod than it publishes, on a pod that it
+    may use.
+    """
     other = {name for name, count in call.own.items() if call.published.get(name, 0) != count}
     if call.is_trimmed_by_reservation:
         return True
@@ -126,7 +147,9 @@ def has_own_reservation(call: Call) -> bool:
 
 
 def others_shrink(call: Call) -> bool:
-    """Whether another vpod's reservation on a pod that matters is smaller than what it publishes there."""
+    """Whether another vpod's reservation on a pod that matters is smaller than what it publishes
+    there.
+    """
     return call.changes and any(
         count < call.world.status.get(key, {}).get(name, 0) and _matters(call, name)
         for key, counts in call.world.decided.items()
@@ -136,7 +159,9 @@ def others_shrink(call: Call) -> bool:
 
 
 def others_reserve_without_need(call: Call) -> bool:
-    """Whether a reservation on a pod that matters is of a vpod that is gone, or that publishes all that it wants."""
+    """Whether a reservation on a pod that matters is of a vpod that is gone, or that publishes all
+    that it wants.
+    """
     if call.policy.fills_up or not call.changes:
         return False  # MAXFILLUP fills the room as it was before that
     return any(
@@ -152,7 +177,8 @@ def _matters(call: Call, name: str) -> bool:
 
 
 def is_trimmed(call: Call) -> bool:
-    """Whether policies place afresh what stood on a pod that is trimmed to nothing, or take away from a trimmed pod.
+    """Whether policies place afresh what stood on a pod that is trimmed to nothing, or take away
+    from a trimmed pod.
 
     Only policies that count what stands elsewhere can see it.
     """
@@ -165,7 +191,9 @@ def is_trimmed(call: Call) -> bool:
 
 
 def hides_a_reservation(call: Call) -> bool:
-    """Whether a vpod's own reservation counts as its own in policies, or is smaller than what it publishes."""
+    """Whether a vpod's own reservation counts as its own in policies, or is smaller than what it
+    publishes.
+    """
     return not call.policy.fills_up or any(
         count < call.published.get(name, 0) for name, count in call.own.items()
     )
@@ -194,8 +222,9 @@ def has_ties(call: Call) -> bool:
 class Rule:
     """A named difference.
 
-    ``seen``: the call as Knative takes it; there our answer must be Knative's. ``unreproducible``: whether no such view
-    has all of it; then ours must be the same where the call is ``repaired``: what the rule is about plays no part.
+    ``seen``: the call as Knative takes it; there our answer must be Knative's. ``unreproducible``:
+    whether no such view has all of it; then ours must be the same where the call is ``repaired``:
+    what the rule is about plays no part.
     """
 
     holds: Callable[[Call], bool]
@@ -209,7 +238,8 @@ TIES = Difference("ties go to the lowest ordinal", "Knative takes any of the pod
 """Only the totals are compared."""
 REFUSED = Difference(
     "what a policy cannot mean is refused",
-    "Knative ignores names that it does not know, and places nothing at all where arguments are wrong",
+    "Knative ignores names that it does not know, and places nothing at all where arguments are "
+    "wrong",
 )
 RULES = (
     # The more special ones first: the first that holds gives its name.
@@ -217,7 +247,8 @@ RULES = (
         fills_what_is_not_schedulable,
         Difference(
             "only schedulable pods are filled",
-            "MAXFILLUP gives vreplicas also to pods that are missing, pending, annotated or on a bad node",
+            "MAXFILLUP gives vreplicas also to pods that are missing, pending, annotated or on a "
+            "bad node",
         ),
         seen=all_ordinals_schedulable,
     ),
@@ -258,7 +289,8 @@ RULES = (
         may_wrap,
         Difference(
             "weighted sums never wrap",
-            "Knative's wrap modulo 2^64: a great weight of the highest ordinal makes it the last to be emptied",
+            "Knative's wrap modulo 2^64: a great weight of the highest ordinal makes it the last "
+            "to be emptied",
         ),
         seen=wrapping,
     ),
@@ -266,7 +298,8 @@ RULES = (
         may_empty_a_pod,
         Difference(
             "an empty pod gives nothing away",
-            "Knative takes again and again from a pod that has nothing left, and leaves too many elsewhere",
+            "Knative takes again and again from a pod that has nothing left, and leaves too many "
+            "elsewhere",
         ),
         seen=stops_early,
     ),
@@ -274,7 +307,8 @@ RULES = (
         filters_what_is_taken,
         Difference(
             "too many are always taken away",
-            "Knative ends with too many, and says that all is well, where predicates let no pod pass",
+            "Knative ends with too many, and says that all is well, where predicates let no pod "
+            "pass",
         ),
         seen=stops_early,
     ),
@@ -300,7 +334,8 @@ RULES = (
         others_reserve_without_need,
         Difference(
             "a reservation lasts until it is written",
-            "Knative forgets it, in the middle of the next call, where the status has enough vreplicas already",
+            "Knative forgets it, in the middle of the next call, where the status has enough "
+            "vreplicas already",
         ),
         seen=forgets_needless_reservations,
     ),
@@ -317,7 +352,8 @@ RULES = (
         is_trimmed,
         Difference(
             "what is trimmed away no longer counts",
-            "Knative places it anew, and its policies still count it on the overcommitted pod that it has left",
+            "Knative places it anew, and its policies still count it on the overcommitted pod that "
+            "it has left",
         ),
         seen=trimmed_still_takes_room,
         repaired=trimmed_before,

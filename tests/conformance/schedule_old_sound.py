@@ -1,4 +1,6 @@
-"""What holds of our answer to a call whatever Knative's is: nothing lost, nothing overcommitted, nothing moved for nothing."""
+"""What holds of our answer to a call whatever Knative's is: nothing lost, nothing overcommitted,
+nothing moved for nothing.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -44,8 +46,14 @@ def _failed_attempt(call: Call, decision: Decision) -> Iterator[str]:
 
 
 def _free(call: Call, target: Mapping[str, int]) -> int:
-    """Free slots; under MAXFILLUP a pod that the vpod's own reservation has filled is full, as in Knative."""
+    """Free slots; under MAXFILLUP a pod that the vpod's own reservation has filled is full, as in
+    Knative.
+    """
     full = {
-        name for name, room in call.room.items() if call.policy.fills_up and room <= call.own.get(name, 0)
+        name
+        for name, room in call.room.items()
+        if call.policy.fills_up and room <= call.own.get(name, 0)
     }
-    return sum(max(0, room - target.get(name, 0)) for name, room in call.room.items() if name not in full)
+    return sum(
+        max(0, room - target.get(name, 0)) for name, room in call.room.items() if name not in full
+    )

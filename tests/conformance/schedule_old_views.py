@@ -1,7 +1,8 @@
 """A call of Knative's Schedule up to 1.16 as Knative takes it, for rules of ``schedule_old_rules``.
 
-Most views change the input in what their rule is about, so that our answer there has to be Knative's answer. Views of
-several rules go one after the other. The last four take away from the input what a rule is about: ours has to stay the same.
+Most views change the input in what their rule is about, so that our answer there has to be
+Knative's answer. Views of several rules go one after the other. The last four take away from the
+input what a rule is about: ours has to stay the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +30,9 @@ def as_it_is(call: Call, profile: Profile) -> Viewed:
 
 
 def all_ordinals_schedulable(call: Call, profile: Profile) -> Viewed:
-    """Every ordinal has a pod that takes work. What the vpod has on others is dropped, and still takes its room."""
+    """Every ordinal has a pod that takes work. What the vpod has on others is dropped, and still
+    takes its room.
+    """
     lost = {name: count for name, count in call.published.items() if name not in call.schedulable}
     own = {name: count for name, count in call.published.items() if name in call.schedulable}
     call = _holding(call, lost)
@@ -43,7 +46,8 @@ def all_ordinals_schedulable(call: Call, profile: Profile) -> Viewed:
 def only_unreachable_nodes_are_bad(call: Call, profile: Profile) -> Viewed:
     """Without the taints that Knative does not look at."""
     nodes = [
-        {**node, "taints": [t for t in node.get("taints") or [] if _counts(t)]} for node in call.world.nodes
+        {**node, "taints": [t for t in node.get("taints") or [] if _counts(t)]}
+        for node in call.world.nodes
     ]
     return _in_world(call, nodes=nodes), profile
 
@@ -71,7 +75,9 @@ def wrapping(call: Call, profile: Profile) -> Viewed:
 
 
 def own_reservations_are_taken(call: Call, profile: Profile) -> Viewed:
-    """What is reserved for the vpod beyond its status takes room, and nothing else is known of it."""
+    """What is reserved for the vpod beyond its status takes room, and nothing else is known
+    of it.
+    """
     more = {name: count - call.published.get(name, 0) for name, count in call.own.items()}
     decided = {key: counts for key, counts in call.world.decided.items() if key != call.key}
     taken = {name: count for name, count in more.items() if count > 0}
@@ -81,7 +87,9 @@ def own_reservations_are_taken(call: Call, profile: Profile) -> Viewed:
 def forgets_needless_reservations(call: Call, profile: Profile) -> Viewed:
     """Without reservations of vpods that are gone, or that publish all that they want."""
     decided = {
-        key: counts for key, counts in call.world.decided.items() if key == call.key or is_pending(call, key)
+        key: counts
+        for key, counts in call.world.decided.items()
+        if key == call.key or is_pending(call, key)
     }
     return _in_world(call, decided=decided), profile
 
@@ -106,7 +114,9 @@ def trimmed_still_takes_room(call: Call, profile: Profile) -> Viewed:
 
 
 def without_own_reservations(call: Call, profile: Profile) -> Viewed:
-    """Nothing is reserved for the vpod. Under MAXFILLUP no change: a pod that it has filled counts as full, as in Knative."""
+    """Nothing is reserved for the vpod. Under MAXFILLUP no change: a pod that it has filled counts
+    as full, as in Knative.
+    """
     if call.policy.fills_up:
         return call, profile
     decided = {key: counts for key, counts in call.world.decided.items() if key != call.key}
@@ -128,7 +138,9 @@ def in_order(call: Call, profile: Profile) -> Viewed:
 
 def trimmed_before(call: Call, profile: Profile) -> Viewed:
     """It publishes what is left of its status."""
-    return _in_world(call, status={**call.world.status, call.key: _without_zeros(call.kept)}), profile
+    return _in_world(
+        call, status={**call.world.status, call.key: _without_zeros(call.kept)}
+    ), profile
 
 
 def is_pending(call: Call, key: str) -> bool:
@@ -147,7 +159,10 @@ class Wrapping:
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
         """Modulo 2^64."""
-        return sum(item.weight * item.plugin.deschedule(candidate, spread) for item in self.scored) % 2**64
+        return (
+            sum(item.weight * item.plugin.deschedule(candidate, spread) for item in self.scored)
+            % 2**64
+        )
 
 
 def _in_world(call: Call, **fields: Any) -> Call:

@@ -1,11 +1,14 @@
-"""state_v_new.json, state_v_old.json: what Knative's state builder derives from vpods, pods, nodes and the scale.
+"""state_v_new.json, state_v_old.json: what Knative's state builder derives from vpods, pods, nodes
+and the scale.
 
-``World`` is the part that the schedule cases share: a case's StatefulSet, pods, nodes, vpods and reservations, as the
-API objects that we would read, taken through our own decoders into a ``State``. A placement is the vpod's status. A
-reservation of the newer version, which is the whole last answer, is a pod's ledger (only a bound pod has one); one of the
-older version, which is what has been decided and not been committed yet, is what our placer reserves.
+``World`` is the part that the schedule cases share: a case's StatefulSet, pods, nodes, vpods and
+reservations, as the API objects that we would read, taken through our own decoders into a
+``State``. A placement is the vpod's status. A reservation of the newer version, which is the whole
+last answer, is a pod's ledger (only a bound pod has one); one of the older version, which is what
+has been decided and not been committed yet, is what our placer reserves.
 
-What we derive is what the state collector says, all fields that upstream has, entries of 0 vreplicas with them.
+What we derive is what the state collector says, all fields that upstream has, entries of 0
+vreplicas with them.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,7 +67,9 @@ class World:
     """Reserved and not yet seen committed; also for vpods that do not exist."""
     policy_type: str = ""
     nodes_are_listed: bool = False
-    """Whether there are no nodes but ``nodes``: the newer version does not look at nodes, so its cases leave them out."""
+    """Whether there are no nodes but ``nodes``: the newer version does not look at nodes, so its
+    cases leave them out.
+    """
 
     @classmethod
     def of(cls, case: Case, vpods: list[Mapping[str, Any]]) -> "World":
@@ -130,7 +135,9 @@ class World:
         if raw.get("unschedulable"):
             annotations[KNATIVE_UNSCHEDULABLE_ANNOTATION] = "true"
         ledger = {
-            key: Share(counts[raw["name"]]) for key, counts in self.reserved.items() if raw["name"] in counts
+            key: Share(counts[raw["name"]])
+            for key, counts in self.reserved.items()
+            if raw["name"] in counts
         }
         if ledger:
             annotations[PLACEMENTS_ANNOTATION] = encode_ledger(ledger)
@@ -142,14 +149,18 @@ class World:
                 "labels": {POOL_LABEL: self.stateful_set},
                 "annotations": annotations,
                 # The cases' pods have no owner: Knative goes by their names.
-                "ownerReferences": [{"kind": "StatefulSet", "name": self.stateful_set, "controller": True}],
+                "ownerReferences": [
+                    {"kind": "StatefulSet", "name": self.stateful_set, "controller": True}
+                ],
             },
             "spec": {"nodeName": raw["node"]},
         }
 
     def _vpod(self, key: str) -> dict[str, Any]:
         namespace, _, name = key.partition("/")
-        placements = [{"podName": pod, "vreplicas": count} for pod, count in self.status[key].items()]
+        placements = [
+            {"podName": pod, "vreplicas": count} for pod, count in self.status[key].items()
+        ]
         return {
             "metadata": {"namespace": namespace, "name": name},
             "spec": {
@@ -188,7 +199,9 @@ def derived(world: World) -> dict[str, Any]:
 
 
 def visible(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state as far as placing can see it: without entries of no vreplicas, and without whole ordinals at the end."""
+    """A state as far as placing can see it: without entries of no vreplicas, and without whole
+    ordinals at the end.
+    """
     free = [*state["freeCap"]]
     while free and free[-1] == state["capacity"]:
         free.pop()
@@ -205,7 +218,9 @@ def check_state(
     *,
     only_visible: bool = False,
 ) -> str | Difference | None:
-    """Whether our state agrees with ``expected`` (Knative's State; ``freeCapacity`` where it is given)."""
+    """Whether our state agrees with ``expected`` (Knative's State; ``freeCapacity`` where it is
+    given).
+    """
     wanted, found = dict(expected), derived(world)
     if only_visible:
         wanted, found = visible(wanted), visible(found)
@@ -217,18 +232,24 @@ def check_state(
     holding = [(fields, rule) for fields, holds, rule in STATE_RULES if holds(world)]
     if set(unequal) <= {name for fields, _ in holding for name in fields}:
         return next(rule for fields, rule in holding if fields & set(unequal))
-    return "; ".join(f"{name}: expected {wanted[name]}, found {found.get(name)}" for name in unequal)
+    return "; ".join(
+        f"{name}: expected {wanted[name]}, found {found.get(name)}" for name in unequal
+    )
 
 
 def check(case: Case) -> str | Difference | None:
-    """One case of state_v_new.json. Its ``reserved`` plays no part in Knative's state, and none in ours here."""
+    """One case of state_v_new.json. Its ``reserved`` plays no part in Knative's state, and none in
+    ours here.
+    """
     if "kind" in case:
         return f"unknown kind {case['kind']!r}"
     return check_state(_with_zeros(World.of(case, case["vpods"]), case), case["expected"])
 
 
 def check_old(case: Case) -> str | Difference | None:
-    """One case of state_v_old.json: with nodes, and with reservations that the building of the state may end."""
+    """One case of state_v_old.json: with nodes, and with reservations that the building of the
+    state may end.
+    """
     if "kind" in case:
         return f"unknown kind {case['kind']!r}"
     world = replace(
@@ -244,10 +265,12 @@ def check_old(case: Case) -> str | Difference | None:
 
 
 def _with_zeros(world: World, case: Case) -> World:
-    return replace(world, status={vpod_key(raw): summed(raw, keep_zeros=True) for raw in case["vpods"]})
+    return replace(
+        world, status={vpod_key(raw): summed(raw, keep_zeros=True) for raw in case["vpods"]}
+    )
 
 
-# -- where we differ on purpose -----------------------------------------------------------------------------------
+# -- where we differ on purpose --------------------------------------------------------------------
 
 
 def has_bad_node(world: World) -> bool:
@@ -257,10 +280,15 @@ def has_bad_node(world: World) -> bool:
 
 
 def has_unready_node(world: World) -> bool:
-    """Whether a node is tainted as not Ready, or as unreachable in a way that Knative does not look at."""
+    """Whether a node is tainted as not Ready, or as unreachable in a way that Knative does not look
+    at.
+    """
     return any(
         taint["key"] == NOT_READY_TAINT
-        or (taint["key"] == UNREACHABLE_TAINT and taint.get("effect") not in {"NoExecute", "NoSchedule"})
+        or (
+            taint["key"] == UNREACHABLE_TAINT
+            and taint.get("effect") not in {"NoExecute", "NoSchedule"}
+        )
         for node in world.nodes
         for taint in node.get("taints") or []
     )
@@ -288,7 +316,8 @@ def reserves_nothing(world: World) -> bool:
 
 UNKNOWN_NODE = Difference(
     "an unknown node stops only its own pod",
-    "Knative cannot build any state, and so schedules and scales nothing, while one pod's node is not listed",
+    "Knative cannot build any state, and so schedules and scales nothing, while one pod's node is "
+    "not listed",
 )
 STATE_RULES: tuple[tuple[set[str], Callable[[World], bool], Difference], ...] = (
     # The fields in which the difference shows, the condition on the input, the rule.
@@ -308,7 +337,8 @@ STATE_RULES: tuple[tuple[set[str], Callable[[World], bool], Difference], ...] = 
         lambda world: world.nodes_are_listed and has_unready_node(world),
         Difference(
             "a node that is not Ready takes no new work",
-            "Knative 1.16 looks at the taint of unreachable nodes only, and of its effects not at PreferNoSchedule",
+            "Knative 1.16 looks at the taint of unreachable nodes only, and of its effects not at "
+            "PreferNoSchedule",
         ),
     ),
     (
@@ -324,7 +354,8 @@ STATE_RULES: tuple[tuple[set[str], Callable[[World], bool], Difference], ...] = 
         reserves_nothing,
         Difference(
             "a reservation of no vreplicas ends once nothing is published",
-            "Knative keeps an entry of 0, and an empty list of entries, until the vpod is scheduled again",
+            "Knative keeps an entry of 0, and an empty list of entries, until the vpod is "
+            "scheduled again",
         ),
     ),
 )

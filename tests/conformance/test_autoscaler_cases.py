@@ -1,4 +1,6 @@
-"""The autoscaler's and the helpers' suites on made-up cases: agreeing, differing by a rule, and failing."""
+"""The autoscaler's and the helpers' suites on made-up cases: agreeing, differing by a rule, and
+failing.
+"""
 
 from typing import Any
 
@@ -10,7 +12,9 @@ from tests.conformance.result import Case, Difference
 
 
 def a_case(*statuses: dict[str, int], wanted: int = 2, pods: int = 2, **fields: Any) -> Case:
-    """A pass over ``pods`` pods of 10 slots on node n; for every status, a vpod that wants ``wanted``."""
+    """A pass over ``pods`` pods of 10 slots on node n; for every status, a vpod that wants
+    ``wanted``.
+    """
     return {
         "id": "made up",
         "kind": "autoscale",
@@ -25,7 +29,9 @@ def a_case(*statuses: dict[str, int], wanted: int = 2, pods: int = 2, **fields: 
                 "namespace": "t",
                 "name": f"v{number}",
                 "vreplicas": wanted,
-                "placements": [{"podName": pod, "vreplicas": count} for pod, count in status.items()],
+                "placements": [
+                    {"podName": pod, "vreplicas": count} for pod, count in status.items()
+                ],
             }
             for number, status in enumerate(statuses)
         ],
@@ -34,8 +40,17 @@ def a_case(*statuses: dict[str, int], wanted: int = 2, pods: int = 2, **fields: 
 
 
 def an_old_case(*statuses: dict[str, int], **fields: Any) -> Case:
-    node = {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}, "unschedulable": False, "taints": []}
-    policy = {"scheduler_policy_type": "MAXFILLUP", "scheduler_policy": None, "descheduler_policy": None}
+    node = {
+        "name": "n",
+        "labels": {"topology.kubernetes.io/zone": "z"},
+        "unschedulable": False,
+        "taints": [],
+    }
+    policy = {
+        "scheduler_policy_type": "MAXFILLUP",
+        "scheduler_policy": None,
+        "descheduler_policy": None,
+    }
     return a_case(*statuses, **{"nodes": [node], **policy, **fields})
 
 
@@ -50,7 +65,9 @@ def by_policy(
     args = '{"MaxSkew": 1}'
     scheduler = {
         "predicates": [{"name": name, "args": None} for name in predicates],
-        "priorities": [{"name": name, "weight": weight, "args": args} for name, weight in priorities],
+        "priorities": [
+            {"name": name, "weight": weight, "args": args} for name, weight in priorities
+        ],
     }
     return {"scheduler_policy_type": "", "scheduler_policy": scheduler}
 
@@ -67,7 +84,12 @@ UNREADY = {
     "taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}],
 }
 
-READY = {"name": "m", "labels": {"topology.kubernetes.io/zone": "z"}, "unschedulable": False, "taints": []}
+READY = {
+    "name": "m",
+    "labels": {"topology.kubernetes.io/zone": "z"},
+    "unschedulable": False,
+    "taints": [],
+}
 N = {**READY, "name": "n"}
 CORDONED = {**N, "unschedulable": True}
 SWITCHED_OFF = by_policy(("AvailabilityNodePriority", 0), ("LowestOrdinalPriority", 1))
@@ -76,28 +98,38 @@ SWITCHED_OFF = by_policy(("AvailabilityNodePriority", 0), ("LowestOrdinalPriorit
 @pytest.mark.parametrize(
     ("case", "rule"),
     [
-        pytest.param(expecting(a_case({"s-0": 2}), 1), None, id="one pod is enough, and the other empty"),
+        pytest.param(
+            expecting(a_case({"s-0": 2}), 1), None, id="one pod is enough, and the other empty"
+        ),
         pytest.param(
             expecting(a_case({}, {}, {}, wanted=1, capacity=2, min_replicas=3, pods=3), 3),
             "a pool is sized by what needs a place",
             id="raised targets are not counted",
         ),
         pytest.param(
-            expecting(a_case({"s-1": 2}), 1), "scale-down empties pods first", id="over what is placed"
+            expecting(a_case({"s-1": 2}), 1),
+            "scale-down empties pods first",
+            id="over what is placed",
         ),
         pytest.param(
             expecting(a_case({"s-0": 5, "s-3": 4}, wanted=9, pods=1), 1, ("t/v0", "s-3", 4)),
             None,
             id="what is on an ordinal that is gone",
         ),
-        pytest.param({"kind": "constant", "expected": {}}, "a Lease decides who leads", id="constant"),
+        pytest.param(
+            {"kind": "constant", "expected": {}}, "a Lease decides who leads", id="constant"
+        ),
         pytest.param(
             {
                 "kind": "loop",
                 "capacity": 10,
                 "replicas": 3,
                 "refresh_period_seconds": 2,
-                "expected": {"replicas": 0, "within_seconds": 4, "stops_within_seconds_of_cancel": 1},
+                "expected": {
+                    "replicas": 0,
+                    "within_seconds": 4,
+                    "stops_within_seconds_of_cancel": 1,
+                },
             },
             None,
             id="the loop",
@@ -118,7 +150,10 @@ def test_passes_of_today_agree_or_differ_by_rule(case: Case, rule: str | None) -
             id="pods for what is pending",
         ),
         pytest.param(
-            {**an_old_case({"s-1": 2}) | {"nodes": []}, "expected": {"state_error": "node not found"}},
+            {
+                **an_old_case({"s-1": 2}) | {"nodes": []},
+                "expected": {"state_error": "node not found"},
+            },
             "an unknown node stops only its own pod",
             id="unknown node",
         ),
@@ -160,7 +195,12 @@ def test_passes_up_to_1_16_agree_or_differ_by_rule(case: Case, rule: str | None)
 
 def compaction(case: Case, factor: int, *evictions: tuple[str, str, int]) -> Case:
     by_vpod = {vpod: [{"podName": pod, "vreplicas": count}] for vpod, pod, count in evictions}
-    return {**case, "kind": "compact", "scale_up_factor": factor, "expected": {"evictions": by_vpod}}
+    return {
+        **case,
+        "kind": "compact",
+        "scale_up_factor": factor,
+        "expected": {"evictions": by_vpod},
+    }
 
 
 def test_pods_that_are_not_needed_are_emptied_and_others_are_a_difference() -> None:
@@ -173,9 +213,13 @@ def test_pods_that_are_not_needed_are_emptied_and_others_are_a_difference() -> N
 @pytest.mark.parametrize(
     ("outcome", "told"),
     [
-        pytest.param(lambda: check_new(expecting(a_case({"s-0": 2}), 9)), "expected 9 pods", id="size"),
         pytest.param(
-            lambda: check_old(expecting(an_old_case({"s-0": 2}), 9)), "expected 9 pods", id="old size"
+            lambda: check_new(expecting(a_case({"s-0": 2}), 9)), "expected 9 pods", id="size"
+        ),
+        pytest.param(
+            lambda: check_old(expecting(an_old_case({"s-0": 2}), 9)),
+            "expected 9 pods",
+            id="old size",
         ),
         pytest.param(
             lambda: check_new(expecting(a_case({"s-0": 2}, pods=1), 1, ("t/v0", "s-0", 2))),
@@ -200,14 +244,20 @@ def test_pods_that_are_not_needed_are_emptied_and_others_are_a_difference() -> N
             id="weight 0, and another size",
         ),
         pytest.param(
-            lambda: check_old(expecting(an_old_case({}, pods=1, wanted=2, nodes=[CORDONED], **ZONES), 9)),
+            lambda: check_old(
+                expecting(an_old_case({}, pods=1, wanted=2, nodes=[CORDONED], **ZONES), 9)
+            ),
             "expected 9 pods",
             id="no node takes work, and more pods",
         ),
         pytest.param(lambda: check_new({"kind": "dance"}), "unknown kind", id="kind"),
-        pytest.param(lambda: check_helper({"function": "dance"}), "unknown function", id="function"),
         pytest.param(
-            lambda: check_helper({"function": "total_vreplicas", "placements": None, "expected": 1}),
+            lambda: check_helper({"function": "dance"}), "unknown function", id="function"
+        ),
+        pytest.param(
+            lambda: check_helper(
+                {"function": "total_vreplicas", "placements": None, "expected": 1}
+            ),
             "expected 1, found 0",
             id="sum",
         ),

@@ -1,4 +1,6 @@
-"""docs/knative.md says what the code does: every named difference, every rule of every profile, and files that read."""
+"""docs/knative.md says what the code does: every named difference, every rule of every profile, and
+files that read.
+"""
 
 import ast
 import re
@@ -40,7 +42,9 @@ def differences_in_code() -> list[str]:
         for path in sorted(HERE.glob("*.py"))
         if not path.name.startswith("test_")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Difference"
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Difference"
     ]
 
 
@@ -65,7 +69,9 @@ def test_every_row_fills_every_column():
 def test_the_table_of_rules_is_what_the_profiles_have(column: int, profile: Profile):
     rows = [cells(line) for line in TEXT.splitlines() if re.match(r"\| `[a-z]+[A-Z]", line)]
     shown = {row[0].strip("`"): row[column] for row in rows}
-    assert shown == {camel(name): "on" if on else "off" for name, on in asdict(profile.rules).items()}
+    assert shown == {
+        camel(name): "on" if on else "off" for name, on in asdict(profile.rules).items()
+    }
 
 
 def camel(name: str) -> str:
@@ -86,5 +92,7 @@ def test_the_configurations_on_the_page_read_and_mean_what_they_say(tmp_path):
         assert main(["config", "check", str(config)]) == 0
         found.update(load_profiles(load_config(str(config)), str(config)))
     assert found["as-before"].rules == Rules()
-    to_the_letter = asdict(found["to-the-letter"].rules) | {"round_robin": False}  # plugins choose there
+    to_the_letter = asdict(found["to-the-letter"].rules) | {
+        "round_robin": False
+    }  # plugins choose there
     assert to_the_letter == asdict(KNATIVE_1_16_RULES)

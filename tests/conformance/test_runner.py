@@ -25,7 +25,9 @@ def folder(path: Path, **files: object) -> Path:
 
 
 def cases(*answers: str) -> list[Case]:
-    return [{"id": f"{answer} #{number}", "answer": answer} for number, answer in enumerate(answers)]
+    return [
+        {"id": f"{answer} #{number}", "answer": answer} for number, answer in enumerate(answers)
+    ]
 
 
 def printed(path: Path | None) -> list[str]:
@@ -73,13 +75,20 @@ def test_a_file_that_is_no_json_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_nothing_to_run_says_why_and_passes(tmp_path: Path) -> None:
-    for path, reason in ((None, "no folder"), (tmp_path, "no case files"), (tmp_path / "x", "not a folder")):
+    for path, reason in (
+        (None, "no folder"),
+        (tmp_path, "no case files"),
+        (tmp_path / "x", "not a folder"),
+    ):
         output = printed(path)
         assert reason in output[0]
         assert output[1:] == ["0 passed, 0 failed, 0 skipped"]
     written: list[str] = []
     assert (
-        main([], written.append) == main([""], written.append) == main([str(tmp_path)], written.append) == 0
+        main([], written.append)
+        == main([""], written.append)
+        == main([str(tmp_path)], written.append)
+        == 0
     )
 
 
@@ -99,14 +108,16 @@ def test_every_suite_is_found() -> None:
     } <= (suites().keys())
 
 
-# -- assumecache ------------------------------------------------------------------------------------------------------
+# -- assumecache -----------------------------------------------------------------------------------
 
 
 def item(ref: str, version: int, **fields: object) -> dict[str, Any]:
     return {"ref": ref, "name": "x", "namespace": "ns", "resourceVersion": str(version), **fields}
 
 
-def script(*steps: dict[str, Any], suite: str = "util/assumecache", index: str | None = None) -> Case:
+def script(
+    *steps: dict[str, Any], suite: str = "util/assumecache", index: str | None = None
+) -> Case:
     return {"id": "made up", "suite": suite, "index": index, "steps": list(steps)}
 
 
@@ -133,7 +144,11 @@ PASSIVE = "volumebinding/passive_assume_cache"
         pytest.param(script(ADD, get("o")), None, id="agrees"),
         pytest.param(script(ADD, get("o"), suite=PASSIVE), None, id="agrees, passive"),
         pytest.param(
-            script(HANDLER, {"op": "delete", "object": item("o", 5)}, events({"what": "add", "obj": None})),
+            script(
+                HANDLER,
+                {"op": "delete", "object": item("o", 5)},
+                events({"what": "add", "obj": None}),
+            ),
             "delete of an unknown key tells nobody",
             id="delete of unknown",
         ),
@@ -157,7 +172,9 @@ PASSIVE = "volumebinding/passive_assume_cache"
             id="late delete",
         ),
         pytest.param(
-            script(suite="volumebinding/binder"), "not ours: volumebinding/binder", id="outside this project"
+            script(suite="volumebinding/binder"),
+            "not ours: volumebinding/binder",
+            id="outside this project",
         ),
     ],
 )
@@ -171,15 +188,23 @@ def test_assume_cache_scripts_agree_or_differ_by_rule(case: Case, rule: str | No
     [
         pytest.param(script(ADD, get("other")), "expected {'ref': 'other'}", id="wrong object"),
         pytest.param(script({"op": "jump"}), "unknown op 'jump'", id="unknown op"),
-        pytest.param(script({"op": "jump"}, suite=PASSIVE), "unknown op 'jump'", id="unknown op, passive"),
+        pytest.param(
+            script({"op": "jump"}, suite=PASSIVE), "unknown op 'jump'", id="unknown op, passive"
+        ),
         pytest.param(script(suite="util/other"), "unknown suite", id="unknown suite"),
         pytest.param(
-            script({**ASSUME_7, "expect": {"error": "any"}}, ADD, {**ASSUME_7, "expect": {"error": "any"}}),
+            script(
+                {**ASSUME_7, "expect": {"error": "any"}},
+                ADD,
+                {**ASSUME_7, "expect": {"error": "any"}},
+            ),
             "expected error any, found None",
             id="no error",
         ),
         pytest.param(
-            script(ADD, ASSUME_7, UPDATE_6, {"op": "jump"}), "unknown op", id="unknown op where a rule holds"
+            script(ADD, ASSUME_7, UPDATE_6, {"op": "jump"}),
+            "unknown op",
+            id="unknown op where a rule holds",
         ),
     ],
 )
@@ -189,11 +214,13 @@ def test_assume_cache_scripts_fail(case: Case, told: str) -> None:
     assert told in outcome
 
 
-# -- state and schedule -----------------------------------------------------------------------------------------------
+# -- state and schedule ----------------------------------------------------------------------------
 
 
 def world(*statuses: dict[str, int], wanted: int = 2, pods: int = 2, **fields: Any) -> Case:
-    """A case of ``pods`` pods of 10 slots and, for every status, a vpod v0, v1, ... that wants ``wanted``."""
+    """A case of ``pods`` pods of 10 slots and, for every status, a vpod v0, v1, ... that wants
+    ``wanted``.
+    """
     return {
         "id": "made up",
         "statefulset": {"namespace": "ns", "name": "s"},
@@ -206,7 +233,9 @@ def world(*statuses: dict[str, int], wanted: int = 2, pods: int = 2, **fields: A
                 "namespace": "t",
                 "name": f"v{number}",
                 "vreplicas": wanted,
-                "placements": [{"podName": pod, "vreplicas": count} for pod, count in status.items()],
+                "placements": [
+                    {"podName": pod, "vreplicas": count} for pod, count in status.items()
+                ],
             }
             for number, status in enumerate(statuses)
         ],
@@ -245,7 +274,9 @@ ANNOTATED = [{"name": "s-0", "node": "n", "unschedulable": True}]
     ("case", "rule"),
     [
         pytest.param(
-            expecting(world({}, {}), ("v0", {"s-0": 1, "s-1": 1}, 0), ("v1", {"s-0": 1, "s-1": 1}, 0)),
+            expecting(
+                world({}, {}), ("v0", {"s-0": 1, "s-1": 1}, 0), ("v1", {"s-0": 1, "s-1": 1}, 0)
+            ),
             None,
             id="agrees",
         ),
@@ -319,14 +350,18 @@ def test_a_difference_says_which_profile_has_the_old_behaviour(case: Case, offer
 @pytest.mark.parametrize(
     ("case", "told"),
     [
-        pytest.param(expecting(world({}), ("v0", {"s-0": 2}, 0)), "without any rule", id="no rule holds"),
+        pytest.param(
+            expecting(world({}), ("v0", {"s-0": 2}, 0)), "without any rule", id="no rule holds"
+        ),
         pytest.param(
             expecting(world({"s-1": 2}, reserved={}), ("v0", {"s-0": 2}, 0)),
             "without the published status counts: expected",
             id="a rule holds but does not explain it",
         ),
         pytest.param({**expecting(world({})), "kind": "dance"}, "unknown kind", id="unknown kind"),
-        pytest.param({**expecting(world({})), "schedule": ["t/v0"]}, "not those of the schedule", id="steps"),
+        pytest.param(
+            {**expecting(world({})), "schedule": ["t/v0"]}, "not those of the schedule", id="steps"
+        ),
     ],
 )
 def test_schedule_cases_fail(case: Case, told: str) -> None:
@@ -397,8 +432,15 @@ OLD_STATE = {
 
 
 def old_world(**fields: Any) -> Case:
-    """The world of OLD_STATE: vpod v0 has 3 vreplicas on s-0, both pods stand on node n in zone z."""
-    node = {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}, "unschedulable": False, "taints": []}
+    """The world of OLD_STATE: vpod v0 has 3 vreplicas on s-0, both pods stand on node n in
+    zone z.
+    """
+    node = {
+        "name": "n",
+        "labels": {"topology.kubernetes.io/zone": "z"},
+        "unschedulable": False,
+        "taints": [],
+    }
     return {**world({"s-0": 3}), "nodes": [node], "scheduler_policy_type": "MAXFILLUP", **fields}
 
 
@@ -475,14 +517,21 @@ def test_state_cases_fail(changed: dict[str, object], told: str) -> None:
     assert told in outcome
 
 
-# -- extenders in turn ------------------------------------------------------------------------------------------------
+# -- extenders in turn -----------------------------------------------------------------------------
 
 
 def an_integration(node: str, **fields: object) -> Case:
-    """Upstream's TestSchedulerExtender: three extenders, of which the second binds and the third has a node cache."""
+    """Upstream's TestSchedulerExtender: three extenders, of which the second binds and the third
+    has a node cache.
+    """
     first, second = "machine1_2_3Predicate", "machine2_3_5Predicate"
     extenders = [
-        {"name": "extender1", "predicates": [first], "prioritizers": [_prefer("machine2", 1)], "weight": 3},
+        {
+            "name": "extender1",
+            "predicates": [first],
+            "prioritizers": [_prefer("machine2", 1)],
+            "weight": 3,
+        },
         {
             "name": "extender2",
             "predicates": [second],
@@ -533,9 +582,15 @@ def test_extenders_that_leave_no_node_place_nothing():
 
 
 @pytest.mark.parametrize("cached", [True, False], ids=["names", "whole pods"])
-def test_a_preempt_request_has_the_pods_as_they_are_with_neither_namespace_nor_node_added(cached: bool):
+def test_a_preempt_request_has_the_pods_as_they_are_with_neither_namespace_nor_node_added(
+    cached: bool,
+):
     def bare(name: str) -> dict[str, Any]:
-        return {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"containers": None}, "status": {}}
+        return {
+            "metadata": {"name": name, "uid": f"uid-{name}"},
+            "spec": {"containers": None},
+            "status": {},
+        }
 
     pod = bare("p")
     pod["metadata"]["namespace"] = "ns"
@@ -551,28 +606,46 @@ def test_a_preempt_request_has_the_pods_as_they_are_with_neither_namespace_nor_n
         "kind": "http",
         "call": "preempt",
         "config": {
-            "urlSuffix": "/sched", "filterVerb": "", "prioritizeVerb": "", "bindVerb": "", "preemptVerb": "preempt",
-            "weight": 1, "nodeCacheCapable": cached, "ignorable": False, "timeoutMs": 0,
+            "urlSuffix": "/sched",
+            "filterVerb": "",
+            "prioritizeVerb": "",
+            "bindVerb": "",
+            "preemptVerb": "preempt",
+            "weight": 1,
+            "nodeCacheCapable": cached,
+            "ignorable": False,
+            "timeoutMs": 0,
         },
         "nodes": ["n1"],
         "node_pods": {"n1": ["a", "b"]},
         "candidate_victims": {"n1": ["a"]},
-        "response": {"status": 200, "body": '{"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "c"}]}}}'},
-        "request": {"method": "POST", "path": "/sched/preempt", "contentType": "application/json", "body": sent},
+        "response": {
+            "status": 200,
+            "body": '{"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "c"}]}}}',
+        },
+        "request": {
+            "method": "POST",
+            "path": "/sched/preempt",
+            "contentType": "application/json",
+            "body": sent,
+        },
         "request_count": 1,
         "expected": {
             "preempt": {
-                "error": "extender: http://EXT/sched claims to preempt pod (UID: &{c}) on node: n1, "
+                "error": "extender: http://EXT/sched claims to preempt pod (UID: &{c}) on node: "
+                "n1, "
                 "but the pod is not found on that node",
                 "supportsPreemption": True,
                 "victims": {},
             }
         },
-    }  # fmt: skip
+    }
     assert suites()["extender.json"](case) is None
 
 
 def test_what_is_put_into_a_store_past_its_watch_is_listed_and_told_to_nobody():
     put = {"op": "store_add", "object": item("o", 5)}
     late = {"op": "assume", "object": item("n", 5), "expect": {"error": None}}
-    assert suites()["assumecache.json"](script(put, get("o"), late, get("n"), suite=PASSIVE)) is None
+    assert (
+        suites()["assumecache.json"](script(put, get("o"), late, get("n"), suite=PASSIVE)) is None
+    )

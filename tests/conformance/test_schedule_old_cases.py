@@ -1,4 +1,6 @@
-"""The suite of Knative's scheduling up to 1.16 on small made-up cases: what agrees, what is excused, what fails."""
+"""The suite of Knative's scheduling up to 1.16 on small made-up cases: what agrees, what is
+excused, what fails.
+"""
 
 from typing import Any
 
@@ -33,7 +35,9 @@ def a_case(status: dict[int, int], wanted: int, **fields: Any) -> Case:
         "replicas": 2,
         "pods": [{"name": f"s-{ordinal}", "node": "n"} for ordinal in range(2)],
         "nodes": NODES,
-        "vpods": [{"namespace": "t", "name": "v", "vreplicas": wanted, "placements": entries(status)}],
+        "vpods": [
+            {"namespace": "t", "name": "v", "vreplicas": wanted, "placements": entries(status)}
+        ],
         "reserved": None,
         "scheduler_policy_type": "MAXFILLUP",
         "scheduler_policy": None,
@@ -43,10 +47,14 @@ def a_case(status: dict[int, int], wanted: int, **fields: Any) -> Case:
 
 
 def entries(placements: dict[int, int]) -> list[dict[str, Any]]:
-    return [{"podName": f"s-{ordinal}", "vreplicas": count} for ordinal, count in placements.items()]
+    return [
+        {"podName": f"s-{ordinal}", "vreplicas": count} for ordinal, count in placements.items()
+    ]
 
 
-def with_policies(scheduler: dict[str, Any] | None, descheduler: dict[str, Any] | None = None) -> Case:
+def with_policies(
+    scheduler: dict[str, Any] | None, descheduler: dict[str, Any] | None = None
+) -> Case:
     return {
         "scheduler_policy_type": "",
         "scheduler_policy": scheduler,
@@ -54,13 +62,17 @@ def with_policies(scheduler: dict[str, Any] | None, descheduler: dict[str, Any] 
     }
 
 
-def outcome_of(case: Case, *answers: Answer, state: dict[str, Any] | None = None) -> str | Difference | None:
+def outcome_of(
+    case: Case, *answers: Answer, state: dict[str, Any] | None = None
+) -> str | Difference | None:
     steps = [
         {"key": "t/v", "placements": entries(placements), "left": left, "reserved_after": {}}
         for placements, left in answers
     ]
     expected = {"state": state or {"freeCap": [], "capacity": 5}, "steps": steps}
-    return schedule_old_cases.check_sequence({**case, "schedule": ["t/v"] * len(steps), "expected": expected})
+    return schedule_old_cases.check_sequence(
+        {**case, "schedule": ["t/v"] * len(steps), "expected": expected}
+    )
 
 
 def predicates(*items: tuple[str, str | None]) -> dict[str, Any]:
@@ -75,19 +87,25 @@ def predicates(*items: tuple[str, str | None]) -> dict[str, Any]:
             a_case({1: 3}, 4, **with_policies(POLICY)), ({0: 4}, 0), id="policies place afresh"
         ),
         pytest.param(
-            a_case({1: 3}, 11, **with_policies(POLICY)), ({1: 3}, 1), id="a failed attempt changes nothing"
+            a_case({1: 3}, 11, **with_policies(POLICY)),
+            ({1: 3}, 1),
+            id="a failed attempt changes nothing",
         ),
         pytest.param(
-            a_case({0: 3, 1: 3}, 4, **with_policies(POLICY, DESCHEDULER)), ({0: 3, 1: 1}, 0), id="descheduler"
+            a_case({0: 3, 1: 3}, 4, **with_policies(POLICY, DESCHEDULER)),
+            ({0: 3, 1: 1}, 0),
+            id="descheduler",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_old_behaviour_is_offered(case: Case, answer: Answer) -> None:
     assert outcome_of(case, answer) is None
 
 
 PENDING = {"pods": [{"name": "s-0", "node": ""}, {"name": "s-1", "node": "n"}]}
-NOT_READY = [{**NODES[0], "taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}]
+NOT_READY = [
+    {**NODES[0], "taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}
+]
 EVEN_REMOVAL = [{"name": "RemoveWithEvenPodSpreadPriority", "weight": 1, "args": '{"MaxSkew": 1}'}]
 OTHERS = [
     {"namespace": "t", "name": "v", "vreplicas": 5, "placements": []},
@@ -102,14 +120,19 @@ TRIMMED = {
 }
 EVEN = {
     **POLICY,
-    "priorities": [*POLICY["priorities"], {"name": "EvenPodSpread", "weight": 5, "args": '{"MaxSkew": 1}'}],
+    "priorities": [
+        *POLICY["priorities"],
+        {"name": "EvenPodSpread", "weight": 5, "args": '{"MaxSkew": 1}'},
+    ],
 }
 
 
 @pytest.mark.parametrize(
     ("case", "answer", "rule"),
     [
-        pytest.param(a_case({}, 3, **PENDING), ({0: 3}, 0), "only schedulable pods are filled", id="pending"),
+        pytest.param(
+            a_case({}, 3, **PENDING), ({0: 3}, 0), "only schedulable pods are filled", id="pending"
+        ),
         pytest.param(
             a_case({1: 1, 0: 1}, 6),
             ({0: 1, 1: 5}, 0),
@@ -158,7 +181,8 @@ EVEN = {
                 {0: 5},
                 2,
                 **with_policies(
-                    POLICY, {**DESCHEDULER, "predicates": [{"name": "PodFitsResources", "args": None}]}
+                    POLICY,
+                    {**DESCHEDULER, "predicates": [{"name": "PodFitsResources", "args": None}]},
                 ),
             ),
             ({0: 5}, 0),
@@ -178,7 +202,13 @@ EVEN = {
             id="another shrinks",
         ),
         pytest.param(
-            a_case({}, 6, vpods=OTHERS_OF_6, reserved={"t/w": {"s-0": 3, "s-1": 2}}, **with_policies(POLICY)),
+            a_case(
+                {},
+                6,
+                vpods=OTHERS_OF_6,
+                reserved={"t/w": {"s-0": 3, "s-1": 2}},
+                **with_policies(POLICY),
+            ),
             ({0: 2, 1: 4}, 0),
             "a reservation lasts until it is written",
             id="another reserves",
@@ -207,7 +237,10 @@ def test_an_unknown_name_is_refused_and_left_out_where_that_is_asked_for() -> No
     policy = predicates(("PodFitsResources", None), ("Nope", None))
     outcome = outcome_of(a_case({}, 3, **with_policies(policy)), ({0: 3}, 0))
     assert isinstance(outcome, Difference)
-    assert (outcome.rule, outcome.offered) == ("what a policy cannot mean is refused", "ignoreUnknown")
+    assert (outcome.rule, outcome.offered) == (
+        "what a policy cannot mean is refused",
+        "ignoreUnknown",
+    )
 
 
 def test_a_state_that_knative_cannot_build_is_named_where_a_node_is_unknown() -> None:
@@ -253,7 +286,9 @@ def test_another_state_fails() -> None:
 @pytest.mark.parametrize(
     ("status", "then", "reserved", "agrees"),
     [
-        pytest.param({0: 8, 1: 7}, {0: 1}, {"s-0": 1, "s-1": 7}, True, id="another pod keeps its own"),
+        pytest.param(
+            {0: 8, 1: 7}, {0: 1}, {"s-0": 1, "s-1": 7}, True, id="another pod keeps its own"
+        ),
         pytest.param({0: 8, 1: 7}, {}, {}, True, id="nothing ends all"),
         pytest.param({0: 8}, {0: 1}, {"s-0": 8}, False, id="another count"),
     ],
@@ -335,7 +370,10 @@ def test_what_no_view_has_is_not_excused_where_it_plays_a_part_in_ours(
 ) -> None:
     def counting_what_is_reserved(pool: PoolState, vpod: VPod) -> Decision:
         decision = place(pool, vpod)
-        fewer = {name: count - len(reserved_of(pool, vpod.key)) for name, count in decision.target.items()}
+        fewer = {
+            name: count - len(reserved_of(pool, vpod.key))
+            for name, count in decision.target.items()
+        }
         return decision._replace(target=fewer)
 
     case = a_case({1: 1}, 5, reserved={"t/v": {"s-0": 3}}, **with_policies(POLICY))
@@ -350,7 +388,9 @@ def test_what_no_view_has_is_not_excused_where_it_plays_a_part_in_ours(
         pytest.param({1: 5}, 1, "6 are placed or left of 7", id="lost"),
         pytest.param({0: 1, 1: 5}, 1, "s-0 takes no work", id="on a pod that takes no work"),
         pytest.param({1: 6}, 1, "s-1 has room for 5, not 6", id="overcommitted"),
-        pytest.param({1: 4}, 3, "3 are left and 1 slots are free", id="left although there is room"),
+        pytest.param(
+            {1: 4}, 3, "3 are left and 1 slots are free", id="left although there is room"
+        ),
         pytest.param({}, 7, "s-1 loses 1 of 1", id="moved for nothing"),
     ],
 )

@@ -20,7 +20,9 @@ ANSWERS: dict[str, str | Difference | None] = {
 
 
 def report_of(folder: Path, **answers: int) -> Report:
-    cases: list[Case] = [{"answer": answer} for answer, count in answers.items() for _ in range(count)]
+    cases: list[Case] = [
+        {"answer": answer} for answer, count in answers.items() for _ in range(count)
+    ]
     (folder / "a.json").write_text(json.dumps(cases))
     return run_folder(folder, {"a.json": lambda case: ANSWERS[case["answer"]]})
 
@@ -30,11 +32,19 @@ def report_of(folder: Path, **answers: int) -> Report:
     [
         pytest.param({"agrees": 6, "differs": 3}, 0, id="a third"),
         pytest.param({"agrees": 6, "differs": 4}, 1, id="more than a third"),
-        pytest.param({"agrees": 2, "differs": 6}, 0, id="a few cases, of which a share says nothing"),
+        pytest.param(
+            {"agrees": 2, "differs": 6}, 0, id="a few cases, of which a share says nothing"
+        ),
         pytest.param({"agrees": 5, "differs": 3, "offered": 2}, 0, id="some agree with an option"),
-        pytest.param({"agrees": 6, "differs": 3, "outside": 20}, 0, id="others are not about what we do"),
-        pytest.param({"agrees": 4, "differs": 4, "outside": 20}, 0, id="too few are about what we do"),
-        pytest.param({"agrees": 5, "differs": 3, "fails": 1}, 1, id="a failure is no named difference"),
+        pytest.param(
+            {"agrees": 6, "differs": 3, "outside": 20}, 0, id="others are not about what we do"
+        ),
+        pytest.param(
+            {"agrees": 4, "differs": 4, "outside": 20}, 0, id="too few are about what we do"
+        ),
+        pytest.param(
+            {"agrees": 5, "differs": 3, "fails": 1}, 1, id="a failure is no named difference"
+        ),
     ],
 )
 def test_a_file_fails_where_more_than_a_third_of_it_is_named(tmp_path: Path, answers, failed):

@@ -1,4 +1,6 @@
-"""The shipped HTTPS installation: the component for the extender and config-https.yaml for kube-scheduler fit together."""
+"""The shipped HTTPS installation: the component for the extender and config-https.yaml for
+kube-scheduler fit together.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -42,12 +44,18 @@ def test_certificates_are_where_the_secret_is_mounted():
     [mount] = EXTENDER["volumeMounts"]
     [volume] = [each for each in DEPLOYMENT["volumes"] if each["name"] == mount["name"]]
     assert mount["readOnly"] is True
-    files = (CONFIG.server.tls.cert_file, CONFIG.server.tls.key_file, CONFIG.server.tls.client_ca_file)
+    files = (
+        CONFIG.server.tls.cert_file,
+        CONFIG.server.tls.key_file,
+        CONFIG.server.tls.client_ca_file,
+    )
     assert {str(Path(name).parent) for name in files} == {mount["mountPath"]}
     told = (COMPONENT / "kustomization.yaml").read_text()
     assert volume["secret"]["secretName"] in told
     assert all(f"--from-file={Path(name).name}" in told for name in files)
-    assert {item["path"] for item in volume["secret"]["items"]} == {Path(name).name for name in files}
+    assert {item["path"] for item in volume["secret"]["items"]} == {
+        Path(name).name for name in files
+    }
 
 
 def test_kube_scheduler_calls_the_name_and_port_that_the_service_has():
@@ -66,7 +74,10 @@ def test_kube_scheduler_calls_the_name_and_port_that_the_service_has():
 
 def test_the_client_that_config_https_tells_of_is_the_one_on_the_list():
     [allowed] = CONFIG.server.tls.allowed_clients
-    assert f"(common name {allowed}," in (MANIFESTS / "kube-scheduler" / "config-https.yaml").read_text()
+    assert (
+        f"(common name {allowed},"
+        in (MANIFESTS / "kube-scheduler" / "config-https.yaml").read_text()
+    )
 
 
 def test_probes_ask_where_no_client_certificate_is_needed():

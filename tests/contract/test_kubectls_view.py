@@ -1,4 +1,6 @@
-"""What kubectl makes of our kinds: columns, ``explain``, conditions to wait for, and server-side apply, by their definitions."""
+"""What kubectl makes of our kinds: columns, ``explain``, conditions to wait for, and server-side
+apply, by their definitions.
+"""
 
 import re
 from collections.abc import Iterator
@@ -43,11 +45,16 @@ def fields_of(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dic
 
 
 @pytest.mark.parametrize(
-    ("plural", "singular", "short"), [("adapterpools", "adapterpool", "apool"), ("vpods", "vpod", "vpod")]
+    ("plural", "singular", "short"),
+    [("adapterpools", "adapterpool", "apool"), ("vpods", "vpod", "vpod")],
 )
 def test_each_kind_has_a_short_name_and_is_in_the_category(plural: str, singular: str, short: str):
     names = definition(plural)["names"]
-    assert (names["singular"], names["shortNames"], names["categories"]) == (singular, [short], ["vreplica"])
+    assert (names["singular"], names["shortNames"], names["categories"]) == (
+        singular,
+        [short],
+        ["vreplica"],
+    )
 
 
 @pytest.mark.parametrize("plural", PLURALS)
@@ -60,7 +67,9 @@ def test_kubectl_explain_has_a_sentence_for_every_field(plural: str):
 
 @pytest.mark.parametrize("plural", PLURALS)
 def test_a_column_shows_one_value_that_the_schema_has_and_says_what_it_is(plural: str):
-    """The API server prints the first of several values and no more: a column over a list would mislead."""
+    """The API server prints the first of several values and no more: a column over a list would
+    mislead.
+    """
     fields = {re.sub(r"\[\]", "", path) for path, _ in fields_of(schema_of(plural))}
     for column in columns_of(plural):
         path = column["jsonPath"]
@@ -124,7 +133,9 @@ def test_a_row_of_get_adapterpools_tells_whether_all_is_served_beside_whether_it
         ("adapterpools", ".status.conditions", ["type"]),
     ],
 )
-def test_an_entry_of_a_list_that_several_write_is_owned_by_itself(plural: str, path: str, keys: list[str]):
+def test_an_entry_of_a_list_that_several_write_is_owned_by_itself(
+    plural: str, path: str, keys: list[str]
+):
     field = dict(fields_of(schema_of(plural)))[path]
     assert (field["x-kubernetes-list-type"], field["x-kubernetes-list-map-keys"]) == ("map", keys)
 
@@ -132,5 +143,7 @@ def test_an_entry_of_a_list_that_several_write_is_owned_by_itself(plural: str, p
 @pytest.mark.parametrize("plural", PLURALS)
 def test_no_list_is_left_without_a_type(plural: str):
     """Without one the whole list is a new owner's at each apply, silently."""
-    lists = {path: field for path, field in fields_of(schema_of(plural)) if field.get("type") == "array"}
+    lists = {
+        path: field for path, field in fields_of(schema_of(plural)) if field.get("type") == "array"
+    }
     assert [path for path, field in lists.items() if "x-kubernetes-list-type" not in field] == []

@@ -1,4 +1,6 @@
-"""The shipped manifests agree with the code, with each other, and with what kube-scheduler and its traps demand."""
+"""The shipped manifests agree with the code, with each other, and with what kube-scheduler and its
+traps demand.
+"""
 
 import json
 from pathlib import Path
@@ -67,7 +69,10 @@ def defaulted(schema: Any, value: Any) -> Any:
 
 class TestStructure:
     def test_every_object_is_named_once(self):
-        ids = [(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in OBJECTS]
+        ids = [
+            (obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"])
+            for obj in OBJECTS
+        ]
         assert len(ids) == len(set(ids)) > 20
 
     @pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=lambda path: path.parent.name)
@@ -75,7 +80,9 @@ class TestStructure:
         [kustomization] = documents(path)
         listed = [*kustomization.get("resources", ())]
         listed += [
-            file for generator in kustomization.get("configMapGenerator", ()) for file in generator["files"]
+            file
+            for generator in kustomization.get("configMapGenerator", ())
+            for file in generator["files"]
         ]
         assert all((path.parent / name).exists() for name in listed)
 
@@ -87,7 +94,9 @@ class TestStructure:
 
     def test_namespaced_objects_say_their_namespace(self):
         # kube-system: only the reader of the authentication configuration is bound there.
-        for obj in of_kind("ServiceAccount", "Role", "RoleBinding", "Deployment", "Service", "Secret"):
+        for obj in of_kind(
+            "ServiceAccount", "Role", "RoleBinding", "Deployment", "Service", "Secret"
+        ):
             assert obj["metadata"]["namespace"] in {NAMESPACE, "kube-system"}
 
 
@@ -112,7 +121,9 @@ class TestCustomResourceDefinitions:
     def test_the_schemas_defaults_are_the_codes_defaults(self, plural, minimal, decode):
         metadata = {"namespace": "ns", "name": "n"}
         full = defaulted(spec_schema(f"{plural}.{names.GROUP}"), minimal)
-        assert decode({"metadata": metadata, "spec": full}) == decode({"metadata": metadata, "spec": minimal})
+        assert decode({"metadata": metadata, "spec": full}) == decode(
+            {"metadata": metadata, "spec": minimal}
+        )
 
     def test_a_pools_spec_has_the_fields_and_defaults_of_the_design(self):
         assert defaulted(
@@ -167,7 +178,10 @@ class TestAdmission:
     def test_it_is_called_where_it_serves(self, webhook):
         service = webhook["clientConfig"]["service"]
         found = find("Service", service["name"])
-        assert (service["namespace"], service["port"]) == (NAMESPACE, found["spec"]["ports"][0]["port"])
+        assert (service["namespace"], service["port"]) == (
+            NAMESPACE,
+            found["spec"]["ports"][0]["port"],
+        )
         app = WebhookServer(caches(), DEFAULT_RULES, tls=None).application()
         assert service["path"] in {resource.canonical for resource in app.router.resources()}
 
@@ -179,7 +193,9 @@ class TestAdmission:
             assert webhook["objectSelector"] == {
                 "matchExpressions": [{"key": names.POOL_LABEL, "operator": "Exists"}]
             }
-        elif resources == {"statefulsets/scale"}:  # by us alone: a person's is none of ours to hold up
+        elif resources == {
+            "statefulsets/scale"
+        }:  # by us alone: a person's is none of ours to hold up
             [condition] = webhook["matchConditions"]
             [writer] = DEFAULT_WRITERS
             assert condition["expression"] == f"request.userInfo.username == '{writer}'"
@@ -222,12 +238,16 @@ class TestDeployments:
         command = container(deployment, name)["command"]
         file = str(MANIFESTS / "base" / "service-config.yaml")
         return settings_from(
-            parser().parse_args([a.replace("/etc/vreplica/service-config.yaml", file) for a in command[1:]])
+            parser().parse_args(
+                [a.replace("/etc/vreplica/service-config.yaml", file) for a in command[1:]]
+            )
         )
 
     def test_the_webhooks_options_fit_the_other_manifests(self):
         settings = self.webhook_settings()
-        assert settings.port == container("vreplica-webhook", "webhook")["ports"][0]["containerPort"]
+        assert (
+            settings.port == container("vreplica-webhook", "webhook")["ports"][0]["containerPort"]
+        )
         assert find("Service", settings.service[1])["metadata"]["namespace"] == settings.service[0]
         assert settings.rules.writers == DEFAULT_WRITERS
         service, _ = self.tokens()
@@ -272,7 +292,9 @@ class TestDeployments:
     def test_certificates_are_looked_after_more_often_than_they_need(self):
         assert SERVING_RENEWED_BEFORE_END.total_seconds() > 100 * UPKEEP_PERIOD_S
 
-    @pytest.mark.parametrize("deployment", of_kind("Deployment"), ids=lambda obj: obj["metadata"]["name"])
+    @pytest.mark.parametrize(
+        "deployment", of_kind("Deployment"), ids=lambda obj: obj["metadata"]["name"]
+    )
     def test_pods_meet_the_restricted_standard(self, deployment):
         pod = deployment["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -303,7 +325,9 @@ class TestDeployments:
         assert budget["minAvailable"] == 1
         assert budget["selector"] == deployment["spec"]["selector"]
 
-    @pytest.mark.parametrize("deployment", of_kind("Deployment"), ids=lambda obj: obj["metadata"]["name"])
+    @pytest.mark.parametrize(
+        "deployment", of_kind("Deployment"), ids=lambda obj: obj["metadata"]["name"]
+    )
     def test_mounted_volumes_and_the_account_exist(self, deployment):
         pod = deployment["spec"]["template"]["spec"]
         volumes = {volume["name"] for volume in pod["volumes"]}
@@ -313,7 +337,9 @@ class TestDeployments:
 
     @staticmethod
     def tokens() -> tuple[Target, Target]:
-        """Whose tokens the third process of the scheduler's pod makes, and where it puts them: the service's, kube-scheduler's."""
+        """Whose tokens the third process of the scheduler's pod makes, and where it puts them: the
+        service's, kube-scheduler's.
+        """
         command = container("vreplica-scheduler", "tokens")["command"]
         assert command[:4] == ["python3", "-I", "-m", tokens.__name__]
         service, kube_scheduler = tokens.parser().parse_args(command[4:]).token
@@ -341,7 +367,9 @@ class TestDeployments:
 
     def test_tokens_are_made_where_they_are_looked_for_before_anybody_looks(self):
         maker = container("vreplica-scheduler", "tokens")
-        assert maker["restartPolicy"] == "Always", "a sidecar: it runs on, and the others wait for its probe"
+        assert maker["restartPolicy"] == "Always", (
+            "a sidecar: it runs on, and the others wait for its probe"
+        )
         mounts = {mount["mountPath"]: mount["name"] for mount in maker["volumeMounts"]}
         service, kube_scheduler = self.tokens()
         assert mounts[str(service.folder)] == "service-token"
@@ -375,7 +403,9 @@ class TestDeployments:
         ]
 
     def test_no_token_lives_for_ever(self):
-        assert [obj for obj in of_kind("Secret") if "service-account-token" in obj.get("type", "")] == []
+        assert [
+            obj for obj in of_kind("Secret") if "service-account-token" in obj.get("type", "")
+        ] == []
         assert tokens.LIFETIME_S <= 3607
         for deployment in of_kind("Deployment"):
             for volume in deployment["spec"]["template"]["spec"]["volumes"]:
@@ -387,7 +417,9 @@ class TestDeployments:
 class TestRoles:
     ROLES = of_kind("ClusterRole", "Role")
 
-    @pytest.mark.parametrize("role", ROLES, ids=lambda obj: f"{obj['kind']}-{obj['metadata']['name']}")
+    @pytest.mark.parametrize(
+        "role", ROLES, ids=lambda obj: f"{obj['kind']}-{obj['metadata']['name']}"
+    )
     def test_no_wildcards_and_no_listing_of_secrets(self, role):
         for rule in role.get("rules", ()):  # an aggregated one's are Kubernetes' to write
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
@@ -405,14 +437,17 @@ class TestRoles:
         ):
             assert find("Role", role)["rules"][0]["resourceNames"] == [lease]
         assert (
-            service.resource_namespace == kube_scheduler["leaderElection"]["resourceNamespace"] == NAMESPACE
+            service.resource_namespace
+            == kube_scheduler["leaderElection"]["resourceNamespace"]
+            == NAMESPACE
         )
 
     def test_every_binding_binds_an_account_that_exists(self):
         for binding in of_kind("ClusterRoleBinding", "RoleBinding"):
             for subject in binding["subjects"]:
                 assert (
-                    find("ServiceAccount", subject["name"])["metadata"]["namespace"] == subject["namespace"]
+                    find("ServiceAccount", subject["name"])["metadata"]["namespace"]
+                    == subject["namespace"]
                 )
 
 
@@ -433,7 +468,11 @@ SHARED = ("config-https.yaml", "policy.json")
 class TestKubeScheduler:
     @pytest.mark.parametrize("extender", scheduler_extenders())
     def test_every_form_registers_the_same_extender(self, extender, request):
-        verbs = {key.removesuffix("Verb"): value for key, value in extender.items() if key.endswith("Verb")}
+        verbs = {
+            key.removesuffix("Verb"): value
+            for key, value in extender.items()
+            if key.endswith("Verb")
+        }
         assert {verb: verb for verb in verbs} == verbs
         assert {"filter", "bind", "preempt"} <= verbs.keys()
         assert ("prioritize" in verbs) == ("weight" in extender), "config-narrow.yaml has neither"
@@ -474,7 +513,8 @@ class TestKubeScheduler:
         policy = json.loads((MANIFESTS / "kube-scheduler" / "policy.json").read_text())
         assert (policy["apiVersion"], policy["kind"]) == ("v1", "Policy")
         assert policy["predicates"]
-        # 1.22 cannot read the arguments of its own NodeResourcesLeastAllocated, and does not start with it.
+        # 1.22 cannot read the arguments of its own NodeResourcesLeastAllocated, and does not start
+        # with it.
         assert not {"LeastRequestedPriority", "MostRequestedPriority"} & {
             p["name"] for p in policy["priorities"]
         }

@@ -1,7 +1,8 @@
-"""Reviews as a real API server sent them (see tests/contract/recordings), posted to the running webhook byte by byte.
+"""Reviews as a real API server sent them (see tests/contract/recordings), posted to the running
+webhook byte by byte.
 
-They were recorded with an earlier name of the label, so as they are they belong to no pool; each is also sent with
-the label that pods have now.
+They were recorded with an earlier name of the label, so as they are they belong to no pool; each is
+also sent with the label that pods have now.
 """
 
 import base64
@@ -47,7 +48,9 @@ async def answer():
 
     async def send(headers: Mapping[str, str], review: Obj, path: str = "/mutate") -> Obj:
         # Host and length are the connection's own; the rest goes as it was recorded.
-        sent = {name: value for name, value in headers.items() if name not in {"Host", "Content-Length"}}
+        sent = {
+            name: value for name, value in headers.items() if name not in {"Host", "Content-Length"}
+        }
         async with (
             aiohttp.ClientSession() as client,
             client.post(

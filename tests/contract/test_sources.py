@@ -1,4 +1,6 @@
-"""The presets agree with Knative's definitions, with the rights that the manifests give, and with the pool's schema."""
+"""The presets agree with Knative's definitions, with the rights that the manifests give, and with
+the pool's schema.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,10 @@ class TestPresets:
             if rule["apiGroups"] == [source.group]
             for resource in rule["resources"]
         }
-        assert rights == {source.resource: ["list", "watch"], f"{source.resource}/status": ["patch"]}
+        assert rights == {
+            source.resource: ["list", "watch"],
+            f"{source.resource}/status": ["patch"],
+        }
 
     def test_the_pools_schema_names_it(self, preset):
         assert preset in item_schema()["items"]["properties"]["preset"]["description"]

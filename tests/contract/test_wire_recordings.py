@@ -1,4 +1,6 @@
-"""What real kube-schedulers (1.36, and 1.22 by a Policy file) have sent is read whole, and the reply they took is ours."""
+"""What real kube-schedulers (1.36, and 1.22 by a Policy file) have sent is read whole, and the
+reply they took is ours.
+"""
 
 import json
 from pathlib import Path

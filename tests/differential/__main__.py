@@ -1,14 +1,19 @@
-"""``python -m tests.differential PART ...``: the embedded cluster beside real Kubernetes, on generated inputs.
+"""``python -m tests.differential PART ...``: the embedded cluster beside real Kubernetes, on
+generated inputs.
 
-``api``: the embedded API server against kube-apiserver. ``scheduler``: its scheduler loop against kube-scheduler.
-Each part has its own options (``PART --help``); the exit code is 0 when every difference found is a listed one.
+``api``: the embedded API server against kube-apiserver. ``scheduler``: its scheduler loop against
+kube-scheduler. Each part has its own options (``PART --help``); the exit code is 0 when every
+difference found is a listed one.
 """
 
 import sys
 from importlib import import_module
 from typing import Final
 
-PARTS: Final = {"api": "tests.differential.api_run", "scheduler": "tests.differential.scheduler_run"}
+PARTS: Final = {
+    "api": "tests.differential.api_run",
+    "scheduler": "tests.differential.scheduler_run",
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,8 +1,9 @@
 """Outcomes made comparable, and the differences between two of them.
 
-What a server makes up itself is replaced by the order in which it appeared: uids become ``uid-1``, times ``<time>`` (or
-``<microtime>``), random suffixes ``*``. A resourceVersion becomes ``v3 above 2``: the third that was seen, newer than two of
-those seen before; so both sides must give new versions in the same order and keep the old one where nothing changed.
+What a server makes up itself is replaced by the order in which it appeared: uids become ``uid-1``,
+times ``<time>`` (or ``<microtime>``), random suffixes ``*``. A resourceVersion becomes ``v3 above
+2``: the third that was seen, newer than two of those seen before; so both sides must give new
+versions in the same order and keep the old one where nothing changed.
 """
 
 import re
@@ -52,7 +53,9 @@ def _short(value: Any) -> str:
 
 @dataclass(slots=True)
 class Normaliser:
-    """Of one side and one sequence; ``namespace`` is how both sides' names differ from run to run."""
+    """Of one side and one sequence; ``namespace`` is how both sides' names differ from run
+    to run.
+    """
 
     namespace: str
     start_s: float
@@ -61,7 +64,8 @@ class Normaliser:
 
     def outcome(self, outcome: Outcome, operation: Operation) -> dict[str, Any]:
         """Everything of an outcome that must be equal."""
-        # The gist comes first: some refusals quote the whole object, with names that are then counted as seen.
+        # The gist comes first: some refusals quote the whole object, with names that are then
+        # counted as seen.
         refused = outcome.error.startswith(("422", "400"))
         message = self._text(gist(outcome.message) if refused else outcome.message)
         shown = self.value(outcome.shown)
@@ -93,14 +97,18 @@ class Normaliser:
         return self.versions[version]
 
     def _text(self, text: str) -> str:
-        text = _UUID.sub(lambda found: self.uids.setdefault(found[0], f"uid-{len(self.uids) + 1}"), text)
+        text = _UUID.sub(
+            lambda found: self.uids.setdefault(found[0], f"uid-{len(self.uids) + 1}"), text
+        )
         text = _TIME.sub(lambda found: "<microtime>" if found[1] else "<time>", text)
         text = _STATED_VERSION.sub(lambda found: f"{found[1]}N", text)
         return _GENERATED.sub(r"\1*", text.replace(self.namespace, "NAMESPACE"))
 
 
 def gist(message: str) -> str:
-    """Of a refusal of the content: which fields are wrong and how, without the words; whether it could not be read at all."""
+    """Of a refusal of the content: which fields are wrong and how, without the words; whether it
+    could not be read at all.
+    """
     if message.startswith("found '"):  # another of the label selector parser's complaints
         return "unable to parse requirement"
     for known in _KNOWN:

@@ -1,7 +1,9 @@
-"""Where the embedded API server differs from kube-apiserver 1.37 on purpose, or is known to: one named row each.
+"""Where the embedded API server differs from kube-apiserver 1.37 on purpose, or is known to: one
+named row each.
 
-The comparison excuses exactly what a row describes and nothing else. After a row that is ``parting`` (one side wrote what
-the other refused) the two are no longer in the same state, so the sequence is compared no further.
+The comparison excuses exactly what a row describes and nothing else. After a row that is
+``parting`` (one side wrote what the other refused) the two are no longer in the same state, so the
+sequence is compared no further.
 """
 
 from collections.abc import Callable
@@ -33,9 +35,11 @@ class Difference:
 
 
 def _new_managers_only(context: Context) -> bool:
-    """Nothing is different but that there is a new version, where who manages which field may have changed.
+    """Nothing is different but that there is a new version, where who manages which field may have
+    changed.
 
-    That is so with a Scale, and with an object on its way out, whose deletion time a write sends back.
+    That is so with a Scale, and with an object on its way out, whose deletion time a write sends
+    back.
     """
     wrote = (context.embedded.wrote, context.real.wrote) == (False, True)
     if not wrote or context.leaf.path not in {"wrote", "shown.metadata.resourceVersion"}:
@@ -54,26 +58,33 @@ def _ends_namespace(operation: Operation) -> bool:
 DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         "field managers",
-        "managedFields are not kept by the embedded server; the real one writes them, and so a new version, when a write changes nothing "
-        "but who manages a field: replicas through the scale subresource, the deletion time of an object on its way out",
+        "managedFields are not kept by the embedded server; the real one writes them, and so a new "
+        "version, when a write changes nothing "
+        "but who manages a field: replicas through the scale subresource, the deletion time of an "
+        "object on its way out",
         _new_managers_only,
         parting=True,
     ),
     Difference(
         "no bookmark",
-        "a short watch of a kind that nothing is written to may end without a bookmark on the real server; the embedded one always sends one",
+        "a short watch of a kind that nothing is written to may end without a bookmark on the real "
+        "server; the embedded one always sends one",
         lambda context: context.operation.verb == "bookmark" and context.real.shown == {},
     ),
     Difference(
         "born deleted",
-        "a PUT that creates (Lease, Event) keeps the deletionTimestamp and grace of its body on the real server; the embedded one drops them, "
+        "a PUT that creates (Lease, Event) keeps the deletionTimestamp and grace of its body on "
+        "the real server; the embedded one drops them, "
         "as both do in a POST",
-        lambda context: context.operation.verb == "update" and "'deletion" in str(context.operation.body),
+        lambda context: (
+            context.operation.verb == "update" and "'deletion" in str(context.operation.body)
+        ),
         parting=True,
     ),
     Difference(
         "end of a namespace",
-        "there is no finalize subresource in the embedded server: its controllers end a namespace by taking spec.finalizers away "
+        "there is no finalize subresource in the embedded server: its controllers end a namespace "
+        "by taking spec.finalizers away "
         "with an ordinary write, which the real one ignores",
         lambda context: _ends_namespace(context.operation.between or context.operation),
         parting=True,

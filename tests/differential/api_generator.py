@@ -1,4 +1,6 @@
-"""Seeded sequences of operations: a few kinds, a few names of each, and everything that can be done to them."""
+"""Seeded sequences of operations: a few kinds, a few names of each, and everything that can be done
+to them.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -47,8 +49,16 @@ SELECTORS: Final = (
 )
 BAD_SELECTORS: Final = ("tier in one", "tier==", "not a selector!", "a=b=c")
 KIND_WEIGHTS: Final = {
-    "Pod": 5, "VPod": 4, "StatefulSet": 3, "AdapterPool": 2, "Lease": 2, "Event": 1.5, "Node": 2, "Namespace": 1, "ConfigMap": 1.5,
-}  # fmt: skip
+    "Pod": 5,
+    "VPod": 4,
+    "StatefulSet": 3,
+    "AdapterPool": 2,
+    "Lease": 2,
+    "Event": 1.5,
+    "Node": 2,
+    "Namespace": 1,
+    "ConfigMap": 1.5,
+}
 
 
 def merged(base: Any, change: Any) -> Any:
@@ -113,7 +123,9 @@ class Generator:
         shapes, random = SHAPES[kind], self.random
         name = self.name()
         body = merged(shapes.base, {"metadata": {"name": name}})
-        choice = random.choice(shapes.bad_creates if self.bad() and shapes.bad_creates else shapes.creates)
+        choice = random.choice(
+            shapes.bad_creates if self.bad() and shapes.bad_creates else shapes.creates
+        )
         body = merged(body, choice)
         if random.random() < 0.15:
             body = merged(body, {"metadata": random.choice(METADATA)})
@@ -138,14 +150,21 @@ class Generator:
             between = random.choice((self.create, self.merge, self.delete))(kind)
         labels, fields = self.selectors(kind)
         return Operation(
-            "list", kind, labels=labels, fields=fields, limit=random.choice((0, 1, 2)), between=between
+            "list",
+            kind,
+            labels=labels,
+            fields=fields,
+            limit=random.choice((0, 1, 2)),
+            between=between,
         )
 
     def selectors(self, kind: str, *, bad: float = 0.1) -> tuple[str, str]:
         """Label and field selectors."""
         random, shapes = self.random, SHAPES[kind]
         labels = random.choice(BAD_SELECTORS if random.random() < bad else SELECTORS)
-        fields = random.choice(shapes.bad_fields if random.random() < bad else ("", "", *shapes.fields))
+        fields = random.choice(
+            shapes.bad_fields if random.random() < bad else ("", "", *shapes.fields)
+        )
         return labels, fields
 
     def watch(self, kind: str) -> Operation:
@@ -201,7 +220,9 @@ class Generator:
         random, statuses = self.random, SHAPES[kind].statuses
         if statuses and random.random() < 0.4:
             body = random.choice(statuses)
-            return Operation("patch", kind, self.name(), body, subresource="status", patch_type="strategic")
+            return Operation(
+                "patch", kind, self.name(), body, subresource="status", patch_type="strategic"
+            )
         return Operation("patch", kind, self.name(), self.change(kind), patch_type="strategic")
 
     def status(self, kind: str) -> Operation:
@@ -211,15 +232,23 @@ class Generator:
         body = random.choice(options or ({"status": {"nothing": 1}},))
         if random.random() < 0.3:
             version = random.choice(PUT_VERSIONS)
-            return Operation("update", kind, self.name(), body, subresource="status", version=version)
+            return Operation(
+                "update", kind, self.name(), body, subresource="status", version=version
+            )
         if random.random() < 0.25:
             body = merged(body, {"metadata": {"resourceVersion": random.choice(PUT_VERSIONS)}})
         elif random.random() < 0.2:
             operations = [
-                {"op": "test", "path": "/metadata/resourceVersion", "value": random.choice(PUT_VERSIONS)},
+                {
+                    "op": "test",
+                    "path": "/metadata/resourceVersion",
+                    "value": random.choice(PUT_VERSIONS),
+                },
                 {"op": "add", "path": "/status", "value": body.get("status") or {}},
             ]
-            return Operation("patch", kind, self.name(), operations, subresource="status", patch_type="json")
+            return Operation(
+                "patch", kind, self.name(), operations, subresource="status", patch_type="json"
+            )
         return Operation("patch", kind, self.name(), body, subresource="status", patch_type="merge")
 
     def scale(self, kind: str) -> Operation:
@@ -228,27 +257,44 @@ class Generator:
         body = random.choice(BAD_SCALES if self.bad() else SCALES)
         if random.random() < 0.4:
             version = random.choice(PUT_VERSIONS)
-            return Operation("update", kind, self.name(), body, subresource="scale", version=version)
+            return Operation(
+                "update", kind, self.name(), body, subresource="scale", version=version
+            )
         if random.random() < 0.3:
             body = random.choice(SCALE_JSON)
-            return Operation("patch", kind, self.name(), body, subresource="scale", patch_type="json")
+            return Operation(
+                "patch", kind, self.name(), body, subresource="scale", patch_type="json"
+            )
         return Operation("patch", kind, self.name(), body, subresource="scale", patch_type="merge")
 
     def bind(self, kind: str) -> Operation:
         """pods/binding, with and without preconditions and annotations.
 
-        Never to a node whose name is none: kube-apiserver takes it and from then on refuses every write of that pod.
+        Never to a node whose name is none: kube-apiserver takes it and from then on refuses every
+        write of that pod.
         """
         random = self.random
         body: dict[str, Any] = {
-            "node": random.choice(("$namespace-a", "$namespace-b", "$namespace-a", "$namespace-b", ""))
+            "node": random.choice(
+                ("$namespace-a", "$namespace-b", "$namespace-a", "$namespace-b", "")
+            )
         }
         if random.random() < 0.6:
             body["annotations"] = random.choice(
-                ({"vreplica.dev/placements": '{"t/v":2}'}, {"example.dev/a": "9"}, {"not a key!": "x"}, {})
+                (
+                    {"vreplica.dev/placements": '{"t/v":2}'},
+                    {"example.dev/a": "9"},
+                    {"not a key!": "x"},
+                    {},
+                )
             )
         return Operation(
-            "bind", kind, self.name(), body, uid=random.choice(UIDS), version=random.choice(VERSIONS)
+            "bind",
+            kind,
+            self.name(),
+            body,
+            uid=random.choice(UIDS),
+            version=random.choice(VERSIONS),
         )
 
     def delete(self, kind: str) -> Operation:

@@ -1,8 +1,10 @@
-"""What generated operations write: objects of each kind, changes of them, and input that must be refused.
+"""What generated operations write: objects of each kind, changes of them, and input that must be
+refused.
 
-Every entry is a merge patch: on an empty object for a create, on what is stored for an update. ``bad`` ones are those
-that a schema, a validation or the decoder refuses; a few of them are accepted after all, which is then the same on both sides.
-All times are of the year 2020, so that they can be told from those that a server sets.
+Every entry is a merge patch: on an empty object for a create, on what is stored for an update.
+``bad`` ones are those that a schema, a validation or the decoder refuses; a few of them are
+accepted after all, which is then the same on both sides. All times are of the year 2020, so that
+they can be told from those that a server sets.
 """
 
 from dataclasses import dataclass
@@ -48,7 +50,11 @@ METADATA: Final[tuple[Any, ...]] = (
     {"finalizers": ["example.dev/hold", "example.dev/other"]},
     {"finalizers": None},
     {"finalizers": []},
-    {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "$old-uid"}]},
+    {
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "$old-uid"}
+        ]
+    },
     {"ownerReferences": None},
     {"generation": 77},
     {"creationTimestamp": WHEN},
@@ -136,7 +142,11 @@ _POD_SPEC: Final = {"containers": [_CONTAINER]}
 
 
 def _with_resources(requests: Any, limits: Any) -> Obj:
-    return {"spec": {"containers": [{**_CONTAINER, "resources": {"requests": requests, "limits": limits}}]}}
+    return {
+        "spec": {
+            "containers": [{**_CONTAINER, "resources": {"requests": requests, "limits": limits}}]
+        }
+    }
 
 
 POD: Final = Shapes(
@@ -148,13 +158,22 @@ POD: Final = Shapes(
         {"spec": {"nodeName": "$namespace-a"}},
         {"spec": {"terminationGracePeriodSeconds": 100}},
         {"spec": {"terminationGracePeriodSeconds": 0}},
-        {"spec": {"schedulerName": "vreplica-scheduler", "priorityClassName": "system-node-critical"}},
+        {
+            "spec": {
+                "schedulerName": "vreplica-scheduler",
+                "priorityClassName": "system-node-critical",
+            }
+        },
         {"spec": {"schedulingGates": [{"name": "example.dev/wait"}]}},
         {"spec": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"a": "b"}}},
         {
             "spec": {
                 "tolerations": [
-                    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+                    {
+                        "key": "node.kubernetes.io/not-ready",
+                        "operator": "Exists",
+                        "effect": "NoExecute",
+                    }
                 ]
             }
         },
@@ -220,7 +239,9 @@ POD: Final = Shapes(
         {"status": {"conditions": [_condition("Ready", "True")]}},
         {
             "status": {
-                "conditions": [_condition("PodScheduled", "False", reason="Unschedulable", message="none")]
+                "conditions": [
+                    _condition("PodScheduled", "False", reason="Unschedulable", message="none")
+                ]
             }
         },
         {"status": {"nominatedNodeName": "$namespace-a"}},
@@ -367,7 +388,14 @@ NODE: Final = Shapes(
     bad_creates=(
         {"spec": {"taints": [{"key": "not a key", "effect": "NoSchedule"}]}},
         {"spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}},
-        {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]}},
+        {
+            "spec": {
+                "taints": [
+                    {"key": "a", "effect": "NoSchedule"},
+                    {"key": "a", "effect": "NoSchedule"},
+                ]
+            }
+        },
         {"spec": {"unschedulable": "yes"}},
         {"status": {"allocatable": {"cpu": "lots"}}},
     ),
@@ -386,7 +414,12 @@ NODE: Final = Shapes(
     statuses=(
         {"status": {"conditions": [_condition("Ready", "True", lastHeartbeatTime=WHEN)]}},
         {"status": {"conditions": [_condition("Ready", "Unknown", reason="NodeStatusUnknown")]}},
-        {"status": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4", "vreplica.dev/slots": "40"}}},
+        {
+            "status": {
+                "capacity": {"cpu": "4"},
+                "allocatable": {"cpu": "4", "vreplica.dev/slots": "40"},
+            }
+        },
         {"metadata": {"labels": {"by": "status"}}, "spec": {"unschedulable": True}},
     ),
     bad_statuses=({"status": {"capacity": {"cpu": "lots"}}}, {"status": {"conditions": {}}}),
@@ -419,7 +452,10 @@ CONFIG_MAP: Final = Shapes(
     changes=({"data": {"k": "3"}}, {"data": {"k": None}}, {"data": None}, {"immutable": True}),
     bad_changes=({"immutable": None}, {"data": {"k": ["list"]}}),
     json=(
-        [{"op": "test", "path": "/data/k", "value": "1"}, {"op": "replace", "path": "/data/k", "value": "2"}],
+        [
+            {"op": "test", "path": "/data/k", "value": "1"},
+            {"op": "replace", "path": "/data/k", "value": "2"},
+        ],
     ),
 )
 LEASE: Final = Shapes(
@@ -485,7 +521,12 @@ EVENT: Final = Shapes(
         {"series": {"count": 3, "lastObservedTime": WHEN_EXACTLY}},
         {"series": {"count": 4, "lastObservedTime": WHEN_EXACTLY}},
     ),
-    bad_changes=({"note": "other"}, {"reason": "Other"}, {"eventTime": None}, {"series": {"count": "x"}}),
+    bad_changes=(
+        {"note": "other"},
+        {"reason": "Other"},
+        {"eventTime": None},
+        {"series": {"count": "x"}},
+    ),
     fields=("metadata.name!=a", "reason=AllPlaced", "regarding.name=a,type=Normal"),
 )
 VPOD: Final = Shapes(
@@ -523,7 +564,11 @@ VPOD: Final = Shapes(
         {"status": {"scheduledVReplicas": 9}},
         {"spec": {"unknown": 2}},
     ),
-    bad_changes=({"spec": {"vreplicas": -3}}, {"spec": None}, {"spec": {"poolRef": {"name": None}}}),
+    bad_changes=(
+        {"spec": {"vreplicas": -3}},
+        {"spec": None},
+        {"spec": {"poolRef": {"name": None}}},
+    ),
     statuses=(
         {
             "status": {
@@ -532,7 +577,11 @@ VPOD: Final = Shapes(
                 "observedGeneration": 1,
             }
         },
-        {"status": {"conditions": [_condition("Scheduled", "True", reason="AllPlaced", message="")]}},
+        {
+            "status": {
+                "conditions": [_condition("Scheduled", "True", reason="AllPlaced", message="")]
+            }
+        },
         {"status": {"placements": None}},
         {"status": None},
         {"metadata": {"labels": {"by": "status"}}, "status": {"scheduledVReplicas": 0}},
@@ -540,11 +589,22 @@ VPOD: Final = Shapes(
         {"status": {"unknown": True, "scheduledVReplicas": 4}},
     ),
     bad_statuses=(
-        {"status": {"placements": [{"podName": "d-0", "vreplicas": 1}, {"podName": "d-0", "vreplicas": 2}]}},
+        {
+            "status": {
+                "placements": [
+                    {"podName": "d-0", "vreplicas": 1},
+                    {"podName": "d-0", "vreplicas": 2},
+                ]
+            }
+        },
         {"status": {"placements": [{"podName": "d-0", "vreplicas": 0}]}},
         {"status": {"placements": [{"vreplicas": 1}]}},
         {"status": {"conditions": [{"type": "Scheduled", "status": "Maybe"}]}},
-        {"status": {"conditions": [_condition("Scheduled", "True", reason="not one word", message="")]}},
+        {
+            "status": {
+                "conditions": [_condition("Scheduled", "True", reason="not one word", message="")]
+            }
+        },
         {"status": {"scheduledVReplicas": -1}},
         {"status": "text"},
     ),

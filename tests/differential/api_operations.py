@@ -1,11 +1,13 @@
 """One API operation as data, and how it is performed on either side.
 
-Operations are generated before anything runs, so they name what they cannot know yet by words: ``$uid`` and ``$version``
-(those that the object has now), ``$old-uid`` and ``$old-version`` (the first that were seen of that name), ``$namespace``
-(the sequence's own), anywhere in a body, a precondition or a selector. ``Side`` keeps what one side has shown so far.
+Operations are generated before anything runs, so they name what they cannot know yet by words:
+``$uid`` and ``$version`` (those that the object has now), ``$old-uid`` and ``$old-version`` (the
+first that were seen of that name), ``$namespace`` (the sequence's own), anywhere in a body, a
+precondition or a selector. ``Side`` keeps what one side has shown so far.
 
-A watch is an operation too: it opens at a version from before, creates an object of its own behind all the others (the
-marker) and reads until it sees it, so that it needs no waiting and misses nothing.
+A watch is an operation too: it opens at a version from before, creates an object of its own behind
+all the others (the marker) and reads until it sees it, so that it needs no waiting and misses
+nothing.
 """
 
 import asyncio
@@ -65,18 +67,26 @@ class Strategic(StrEnum):
     MERGE = "application/strategic-merge-patch+json"
 
 
-PATCH_TYPES: Final = {"json": PatchType.JSON, "merge": PatchType.MERGE, "strategic": Strategic.MERGE}
+PATCH_TYPES: Final = {
+    "json": PatchType.JSON,
+    "merge": PatchType.MERGE,
+    "strategic": Strategic.MERGE,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One request, or a list or watch with all that belongs to it. What a verb has no use for is left empty."""
+    """One request, or a list or watch with all that belongs to it. What a verb has no use for is
+    left empty.
+    """
 
     verb: str
     kind: str
     name: str = ""
     body: Any = None
-    """create: the object. patch: the patch. update: a merge patch on what is stored. bind: node and annotations."""
+    """create: the object. patch: the patch. update: a merge patch on what is stored. bind: node and
+    annotations.
+    """
     subresource: str = ""
     patch_type: str = ""
     uid: str = ""
@@ -112,7 +122,9 @@ class Operation:
 
 @dataclass(slots=True)
 class Outcome:
-    """What an operation showed: ``error`` "" for success; ``shown`` is objects, events and pages as they came."""
+    """What an operation showed: ``error`` "" for success; ``shown`` is objects, events and pages as
+    they came.
+    """
 
     error: str = ""
     message: str = ""
@@ -138,11 +150,15 @@ class Side:
     async def prepare(self, kinds: Iterable[str]) -> None:
         """Notes the versions that ``start`` means."""
         for kind in kinds:
-            page = await self.api.list_page(KINDS[kind], self.options(Operation("list", kind)), limit=1)
+            page = await self.api.list_page(
+                KINDS[kind], self.options(Operation("list", kind)), limit=1
+            )
             self.start[kind] = self.listed[kind] = page.resource_version
 
     def options(self, operation: Operation) -> ListOptions:
-        """Never more than the sequence's own objects, which cluster-scoped ones are by their label."""
+        """Never more than the sequence's own objects, which cluster-scoped ones are by
+        their label.
+        """
         resource = KINDS[operation.kind]
         labels, fields = (self.filled(text) for text in (operation.labels, operation.fields))
         if resource.namespaced:
@@ -161,7 +177,9 @@ class Side:
         """``value`` with the words replaced, at any depth."""
         words = {"$namespace": self.namespace, **(known or {})}
         if isinstance(value, dict):
-            return {self.filled(key, known): self.filled(item, known) for key, item in value.items()}
+            return {
+                self.filled(key, known): self.filled(item, known) for key, item in value.items()
+            }
         if isinstance(value, list):
             return [self.filled(item, known) for item in value]
         if isinstance(value, str) and "$" in value:
@@ -175,8 +193,12 @@ class Side:
         seen = (str(metadata.get("uid", "")), str(metadata.get("resourceVersion", "")))
         self.first.setdefault((kind, str(metadata.get("name", ""))), seen)
 
-    async def known(self, operation: Operation, *, always: bool = False) -> tuple[dict[str, str], Obj | None]:
-        """What the words mean now, and the object as it is; without ``always`` only where an operation uses one."""
+    async def known(
+        self, operation: Operation, *, always: bool = False
+    ) -> tuple[dict[str, str], Obj | None]:
+        """What the words mean now, and the object as it is; without ``always`` only where an
+        operation uses one.
+        """
         if not always and not operation.speaks:
             return {}, None
         resource, namespace, name = self.place(operation)
@@ -208,7 +230,9 @@ class Side:
             return Outcome(error=f"broken: {error!r}"[:200])
         if operation.verb not in {"update", "patch"}:
             return Outcome(shown=shown)
-        return Outcome(shown=shown, wrote=shown["metadata"]["resourceVersion"] != self.version_before)
+        return Outcome(
+            shown=shown, wrote=shown["metadata"]["resourceVersion"] != self.version_before
+        )
 
 
 async def _create(side: Side, operation: Operation) -> Obj:
@@ -218,7 +242,9 @@ async def _create(side: Side, operation: Operation) -> Obj:
         metadata = obj.setdefault("metadata", {})
         metadata["name"] = name
         labels = metadata.get("labels") or {}
-        metadata["labels"] = {"sequence": side.namespace, **labels} if isinstance(labels, dict) else labels
+        metadata["labels"] = (
+            {"sequence": side.namespace, **labels} if isinstance(labels, dict) else labels
+        )
     stored = await side.api.create(resource, namespace, obj)
     side.note(operation.kind, stored)
     return stored
@@ -235,7 +261,9 @@ async def _list(side: Side, operation: Operation) -> Obj:
     between = await side.perform(operation.between) if operation.between else None
     while pages[-1].continue_token and len(pages) < PAGES_MAX:
         token = pages[-1].continue_token
-        pages.append(await side.api.list_page(resource, options, limit=operation.limit, continue_token=token))
+        pages.append(
+            await side.api.list_page(resource, options, limit=operation.limit, continue_token=token)
+        )
     side.listed[operation.kind] = pages[0].resource_version
     items = [item for page in pages for item in page.items]
     newest = max((int(item["metadata"]["resourceVersion"]) for item in items), default=0)
@@ -251,7 +279,9 @@ async def _list(side: Side, operation: Operation) -> Obj:
 async def _watch(side: Side, operation: Operation) -> Obj:
     resource, options = KINDS[operation.kind], side.options(operation)
     side.markers += 1
-    marker = Operation("create", operation.kind, f"zz-marker-{side.markers}", side.filled(operation.body))
+    marker = Operation(
+        "create", operation.kind, f"zz-marker-{side.markers}", side.filled(operation.body)
+    )
     words, _ = await side.known(operation)
     named = {"start": side.start[operation.kind], "list": side.listed[operation.kind]}
     since = named.get(operation.since, side.filled(operation.since, words))
@@ -295,7 +325,9 @@ async def _update(side: Side, operation: Operation) -> Obj:
         wanted["metadata"].pop("resourceVersion", None)
         if operation.version:
             wanted["metadata"]["resourceVersion"] = side.filled(operation.version, words)
-    return await side.api.update(resource, namespace, name, wanted, subresource=operation.subresource)
+    return await side.api.update(
+        resource, namespace, name, wanted, subresource=operation.subresource
+    )
 
 
 async def _patch(side: Side, operation: Operation) -> Obj:
@@ -314,7 +346,9 @@ async def _patch(side: Side, operation: Operation) -> Obj:
 async def _delete(side: Side, operation: Operation) -> None:
     resource, namespace, name = side.place(operation)
     words, _ = await side.known(operation)
-    preconditions = Preconditions(side.filled(operation.uid, words), side.filled(operation.version, words))
+    preconditions = Preconditions(
+        side.filled(operation.uid, words), side.filled(operation.version, words)
+    )
     await side.api.delete(
         resource, namespace, name, preconditions=preconditions, grace_period_s=operation.grace_s
     )

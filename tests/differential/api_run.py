@@ -1,10 +1,12 @@
-"""``python -m tests.differential api``: generated operations on the embedded API server and on a real one.
+"""``python -m tests.differential api``: generated operations on the embedded API server and on a
+real one.
 
-Theory of operation. A sequence is a list of operations (``api_operations``) made from its seed alone (``api_generator``). It runs
-on a fresh namespace of the real server and on a fresh embedded cluster, both through ``Api``, operation by operation; each
-pair of outcomes is normalised and compared (``api_compare``). A difference that no row of ``api_differences`` describes
-fails the sequence. A failing sequence is made shorter by leaving out operations as long as the same place differs; what
-is left is printed with the line that runs it again.
+Theory of operation. A sequence is a list of operations (``api_operations``) made from its seed
+alone (``api_generator``). It runs on a fresh namespace of the real server and on a fresh embedded
+cluster, both through ``Api``, operation by operation; each pair of outcomes is normalised and
+compared (``api_compare``). A difference that no row of ``api_differences`` describes fails the
+sequence. A failing sequence is made shorter by leaving out operations as long as the same place
+differs; what is left is printed with the line that runs it again.
 """
 
 import argparse
@@ -62,13 +64,16 @@ class Verdict:
         shown += [f"  DIFFERS at {place}: {leaf}" for place, _, leaf in self.problems[:8]]
         only = ",".join(map(str, self.kept))
         shown.append(
-            f"  replay: python -m tests.differential api --seed {self.seed} --sequences 1 --only {only}"
+            f"  replay: python -m tests.differential api --seed {self.seed} --sequences 1 --only "
+            f"{only}"
         )
         return shown
 
 
 async def compare(real: Api, seed: int, kept: Sequence[int], length: int) -> Verdict:
-    """Runs the operations of a seed that ``kept`` names on both sides; ends at the first difference."""
+    """Runs the operations of a seed that ``kept`` names on both sides; ends at the first
+    difference.
+    """
     operations = sequence(seed, length)
     verdict = Verdict(seed, list(kept))
     namespace = f"d{_RUN}-{next(_numbers)}"
@@ -138,7 +143,9 @@ class Totals:
             self.failed.append(verdict)
 
 
-async def compare_all(real: Api, seeds: Sequence[int], *, length: int = LENGTH, workers: int = 4) -> Totals:
+async def compare_all(
+    real: Api, seeds: Sequence[int], *, length: int = LENGTH, workers: int = 4
+) -> Totals:
     """Every seed's whole sequence, ``workers`` at a time."""
     totals, waiting = Totals(), iter(seeds)
 
@@ -168,7 +175,9 @@ async def run(options: argparse.Namespace) -> int:
                 totals.add(await compare(real, options.seed, kept, max(kept) + 1))
             else:
                 seeds = range(options.seed, options.seed + options.sequences)
-                totals = await compare_all(real, seeds, length=options.length, workers=options.workers)
+                totals = await compare_all(
+                    real, seeds, length=options.length, workers=options.workers
+                )
             took_s = time.monotonic() - began_s
             signatures: set[tuple[str, str, str]] = set()
             for failed in totals.failed:
@@ -177,7 +186,9 @@ async def run(options: argparse.Namespace) -> int:
                 signatures.add(failed.signature)
                 say(f"seed {failed.seed} {failed.signature}")
                 shorter = (
-                    failed if options.only or options.whole else await shrunk(real, failed, options.length)
+                    failed
+                    if options.only or options.whole
+                    else await shrunk(real, failed, options.length)
                 )
                 say("\n".join(shorter.lines()))
     report(totals, took_s)
@@ -190,7 +201,8 @@ def report(totals: Totals, took_s: float) -> None:
         if times := totals.excused[row.name]:
             say(f"listed: {row.name} ({times} operations): {row.reason}")
     say(
-        f"{totals.sequences} sequences, {totals.compared} operations ({totals.succeeded} succeeded) in {took_s:.1f} s: "
+        f"{totals.sequences} sequences, {totals.compared} operations ({totals.succeeded} "
+        f"succeeded) in {took_s:.1f} s: "
         f"{len(totals.failed)} sequences with an unexplained difference"
     )
 
@@ -202,13 +214,19 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--sequences", type=int, default=300, metavar="N", help="how many")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the first seed")
-    parser.add_argument("--length", type=int, default=LENGTH, metavar="N", help="operations in a sequence")
+    parser.add_argument(
+        "--length", type=int, default=LENGTH, metavar="N", help="operations in a sequence"
+    )
     parser.add_argument(
         "--only", default="", metavar="I,J", help="only these operations of the seed's sequence"
     )
     parser.add_argument("--workers", type=int, default=4, metavar="N", help="sequences at a time")
-    parser.add_argument("--all", action="store_true", help="show each failing sequence, not one of each sort")
-    parser.add_argument("--whole", action="store_true", help="do not make failing sequences shorter")
+    parser.add_argument(
+        "--all", action="store_true", help="show each failing sequence, not one of each sort"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="do not make failing sequences shorter"
+    )
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     try:

@@ -1,6 +1,8 @@
-"""The two sides: a kube-apiserver with etcd and nothing else, and embedded clusters without controllers.
+"""The two sides: a kube-apiserver with etcd and nothing else, and embedded clusters without
+controllers.
 
-No controller runs on either: what a sequence sees is what it did itself, and what the API server adds on its own.
+No controller runs on either: what a sequence sees is what it did itself, and what the API server
+adds on its own.
 """
 
 import random
@@ -23,7 +25,9 @@ REQUESTS_A_SECOND_MAX = 100_000
 
 
 class ApiServerAlone(ControlPlane):
-    """etcd and kube-apiserver, without controllers: they would write between two operations of a sequence."""
+    """etcd and kube-apiserver, without controllers: they would write between two operations of a
+    sequence.
+    """
 
     def __init__(self, binaries: Binaries, work_dir: Path) -> None:
         super().__init__(binaries, work_dir, Settings(audit=False))
@@ -51,7 +55,9 @@ async def real_api(binaries: Binaries, work_dir: Path) -> AsyncIterator[KubeApi]
     await server.start()
     try:
         async with await KubeApi.connect(
-            kubeconfig=str(server.kubeconfig), qps=REQUESTS_A_SECOND_MAX, burst=REQUESTS_A_SECOND_MAX
+            kubeconfig=str(server.kubeconfig),
+            qps=REQUESTS_A_SECOND_MAX,
+            burst=REQUESTS_A_SECOND_MAX,
         ) as api:
             await apply_objects(api, definitions(), ())
             yield api

@@ -1,9 +1,11 @@
 """Generated clusters for the scheduler comparison: a seed is a cluster, the same on every machine.
 
-Theory of operation. A ``SchedulerCase`` is a list of API objects by the part that they play: what is looked up (volumes, claims, classes,
-Services, ReplicaSets), nodes, the pods that run on them, and the pods that wait. Few label keys and few values are drawn, so that selectors
-meet pods and nodes often; nodes are small, so that resources run out. Everything that is drawn is valid for kube-apiserver: an object that
-it refuses ends the run. Namespaces are the same for all cases (``NAMESPACE_LABELS``): deleting them needs controllers.
+Theory of operation. A ``SchedulerCase`` is a list of API objects by the part that they play: what
+is looked up (volumes, claims, classes, Services, ReplicaSets), nodes, the pods that run on them,
+and the pods that wait. Few label keys and few values are drawn, so that selectors meet pods and
+nodes often; nodes are small, so that resources run out. Everything that is drawn is valid for
+kube-apiserver: an object that it refuses ends the run. Namespaces are the same for all cases
+(``NAMESPACE_LABELS``): deleting them needs controllers.
 """
 
 import random
@@ -38,7 +40,9 @@ PORTS: Final = (7000, 7001)
 
 @dataclass(frozen=True, slots=True)
 class SchedulerCase:
-    """One cluster. ``terminating``: running pods (namespace/name) that are being deleted when the others are scheduled."""
+    """One cluster. ``terminating``: running pods (namespace/name) that are being deleted when the
+    others are scheduled.
+    """
 
     name: str
     lookups: tuple[Obj, ...]
@@ -297,7 +301,10 @@ _RUNTIME_CLASS: Final[Obj] = {
 
 
 def _replica_set(namespace: str, labels: Mapping[str, str]) -> Obj:
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "x"}]},
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

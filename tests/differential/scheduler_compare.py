@@ -1,4 +1,6 @@
-"""Two verdicts beside each other, as mismatches with a kind: what a shrunk case must keep, and what a listed difference names."""
+"""Two verdicts beside each other, as mismatches with a kind: what a shrunk case must keep, and what
+a listed difference names.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ SCORE: Final = "score"
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One difference on one pod. ``kind`` is FEASIBLE, TEXT, or SCORE with the plugin; ``theirs`` is kube-scheduler's."""
+    """One difference on one pod. ``kind`` is FEASIBLE, TEXT, or SCORE with the plugin; ``theirs``
+    is kube-scheduler's.
+    """
 
     pod: str
     kind: str
@@ -36,7 +40,9 @@ def _of_pod(pod: str, theirs: Verdict, ours: Verdict) -> Iterator[Mismatch]:
         yield Mismatch(pod, TEXT, theirs.text, ours.text)
     if theirs.feasible != ours.feasible:
         return
-    plugins = {name for verdict in (theirs, ours) for scores in verdict.scores.values() for name in scores}
+    plugins = {
+        name for verdict in (theirs, ours) for scores in verdict.scores.values() for name in scores
+    }
     for plugin in sorted(plugins):
         one, other = _of_plugin(theirs, plugin), _of_plugin(ours, plugin)
         if one != other:

@@ -1,4 +1,6 @@
-"""What the embedded kube-scheduler does otherwise on purpose, or cannot do: named rows with a reason."""
+"""What the embedded kube-scheduler does otherwise on purpose, or cannot do: named rows with a
+reason.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,14 +27,16 @@ def _names_a_waiting_claim(case: SchedulerCase, mismatch: Mismatch) -> bool:
 DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         "WaitForFirstConsumer",
-        "Nothing provisions volumes in the embedded cluster: a claim that waits for its first consumer would wait for ever, "
+        "Nothing provisions volumes in the embedded cluster: a claim that waits for its first "
+        "consumer would wait for ever, "
         "so its pod fits nowhere there (node(s) didn't find available persistent volumes to bind).",
         _names_a_waiting_claim,
     ),
 )
 
 NOT_DRAWN: Final = (
-    "disks named in the pod itself (gcePersistentDisk, awsElasticBlockStore, iscsi, rbd) and generic ephemeral volumes",
+    "disks named in the pod itself (gcePersistentDisk, awsElasticBlockStore, iscsi, rbd) and "
+    "generic ephemeral volumes",
     "CSI drivers' volume limits (NodeVolumeLimits), storage capacity",
     "ResourceClaims (DynamicResources), declared node features, pod groups",
     "ReplicationControllers as owners from which default spreading comes",

@@ -1,6 +1,8 @@
-"""What the embedded kube-scheduler makes of a case: the same objects through its informers' handlers, its algorithm and its preemption.
+"""What the embedded kube-scheduler makes of a case: the same objects through its informers'
+handlers, its algorithm and its preemption.
 
-The objects are those that kube-apiserver stored, so that only scheduling is compared: defaults and admission are another part's.
+The objects are those that kube-apiserver stored, so that only scheduling is compared: defaults and
+admission are another part's.
 """
 
 import random
@@ -8,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from extender.kube.api import NAMESPACES as NAMESPACE_KIND, Obj
-from extender.lab.scheduler.algorithm import FitError, SchedulingAlgorithm, SchedulingError, prioritize_nodes
+from extender.lab.scheduler.algorithm import (
+    FitError,
+    SchedulingAlgorithm,
+    SchedulingError,
+    prioritize_nodes,
+)
 from extender.lab.scheduler.cache import SchedulerCache
 from extender.lab.scheduler.extender_client import FilterResult, HostPriority, NodeLister, Victims
 from extender.lab.scheduler.framework import CycleState
@@ -74,7 +81,10 @@ class EmbeddedScheduler:
         watcher = ClusterWatcher(self._cache, self._queue, self._listers, lambda _: True)
         for name, labels in NAMESPACE_LABELS.items():
             namespace = {
-                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name, **labels}}
+                "metadata": {
+                    "name": name,
+                    "labels": {"kubernetes.io/metadata.name": name, **labels},
+                }
             }
             self._listers.stores[NAMESPACE_KIND][name] = namespace
         stores = {resource.kind: store for resource, store in self._listers.stores.items()}
@@ -97,7 +107,9 @@ class EmbeddedScheduler:
             return Verdict(frozenset(), str(error), {})
         except FitError as error:
             preemptor = Preemptor([extender], self._queue, self._listers, self._rng)
-            found = await preemptor.run_post_filters(self._profile, state, info, error.diagnosis, snapshot)
+            found = await preemptor.run_post_filters(
+                self._profile, state, info, error.diagnosis, snapshot
+            )
             error.diagnosis.post_filter_message = found.message
             text = str(error)
         else:

@@ -1,17 +1,22 @@
-"""What kube-scheduler 1.37 makes of a case: the nodes that fit, why the others do not, and every plugin's scores.
+"""What kube-scheduler 1.37 makes of a case: the nodes that fit, why the others do not, and every
+plugin's scores.
 
-Theory of operation. kube-apiserver, etcd and kube-scheduler run alone: no controller, no kubelet, and no admission that changes what is
-compared (``_ADMISSION_OFF``). Running pods are created on their nodes, pending ones one after the other; each is seen and deleted, so that
-every pod meets the same cluster. What is seen:
+Theory of operation. kube-apiserver, etcd and kube-scheduler run alone: no controller, no kubelet,
+and no admission that changes what is compared (``_ADMISSION_OFF``). Running pods are created on
+their nodes, pending ones one after the other; each is seen and deleted, so that every pod meets the
+same cluster. What is seen:
 
-- *Which nodes fit.* An extender with filter for all pods is asked with exactly the nodes that all plugins left.
-- *Why the others do not.* That extender refuses every node with the reason ``SEEN``, so kube-scheduler writes its whole verdict, preemption
-  included, as the pod's FailedScheduling text.
-- *Scores.* The same pod again, and the extender lets all nodes pass: ``schedule_one.go`` logs each plugin's weighted, normalized score at
-  verbosity 10. The extender's bind then refuses, so nothing changes; its refusal is logged after the pod was forgotten.
+- *Which nodes fit.* An extender with filter for all pods is asked with exactly the nodes that all
+  plugins left.
+- *Why the others do not.* That extender refuses every node with the reason ``SEEN``, so
+  kube-scheduler writes its whole verdict, preemption included, as the pod's FailedScheduling text.
+- *Scores.* The same pod again, and the extender lets all nodes pass: ``schedule_one.go`` logs each
+  plugin's weighted, normalized score at verbosity 10. The extender's bind then refuses, so nothing
+  changes; its refusal is logged after the pod was forgotten.
 
-Informers are behind the writes. What the next cycle must know of is awaited in the same log: ``eventhandlers.go`` tells of every node
-and running pod that came, changed or went. Volumes and owners have no such line; they are written first, and a difference is looked at again.
+Informers are behind the writes. What the next cycle must know of is awaited in the same log:
+``eventhandlers.go`` tells of every node and running pod that came, changed or went. Volumes and
+owners have no such line; they are written first, and a difference is looked at again.
 """
 
 import asyncio
@@ -47,12 +52,14 @@ SCORED: Final = "-scored"
 """Suffix of the pods that the extender lets pass."""
 WAIT_S: Final = 20.0
 POLL_S: Final = 0.003
-_ADMISSION_OFF: Final = (
-    "TaintNodesByCondition,DefaultTolerationSeconds,StorageObjectInUseProtection,DefaultStorageClass"
-)
+_ADMISSION_OFF: Final = "TaintNodesByCondition,DefaultTolerationSeconds,StorageObjectInUseProtection,DefaultStorageClass"
 _COLLECTIONS: Final = (
     "/api/v1/nodes",
-    *(f"/api/v1/namespaces/{namespace}/{kind}" for namespace in NAMESPACES for kind in ("pods", "services")),
+    *(
+        f"/api/v1/namespaces/{namespace}/{kind}"
+        for namespace in NAMESPACES
+        for kind in ("pods", "services")
+    ),
     *(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims" for namespace in NAMESPACES),
     *(f"/apis/apps/v1/namespaces/{namespace}/replicasets" for namespace in NAMESPACES),
     "/api/v1/persistentvolumes",
@@ -66,7 +73,9 @@ Scores = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a scheduler made of one pod. ``text``: why it does not fit where the extender refuses all; ``scores`` from two nodes on."""
+    """What a scheduler made of one pod. ``text``: why it does not fit where the extender refuses
+    all; ``scores`` from two nodes on.
+    """
 
     feasible: frozenset[str]
     text: str
@@ -102,7 +111,9 @@ class SchedulerOnly(ControlPlane):
         return await self._start_scheduler("kube-scheduler", arguments, "readyz")
 
 
-_LINE: Final = re.compile(r'^[IWE]\d{4} \S+ +\d+ \S+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<fields>.*)$')
+_LINE: Final = re.compile(
+    r'^[IWE]\d{4} \S+ +\d+ \S+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<fields>.*)$'
+)
 _FIELD: Final = re.compile(r' ([A-Za-z]+)=("(?:[^"\\]|\\.)*"|\S+)')
 _NO_FIT: Final = "Unable to schedule pod; no fit; waiting"
 _FAILED: Final = "Error scheduling pod; retrying"
@@ -115,7 +126,9 @@ _EVENTS: Final = frozenset(
 
 
 class SchedulerLog:
-    """kube-scheduler's log, read as it grows. ``events`` counts (message, object); the rest is by pod."""
+    """kube-scheduler's log, read as it grows. ``events`` counts (message, object); the rest is by
+    pod.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -230,18 +243,26 @@ class RealScheduler:
             async with self._extender.serving(), RawHttp(self._plane.kubeconfig) as self._raw:
                 for namespace, labels in NAMESPACE_LABELS.items():
                     await self._namespace(namespace, labels)
-                process = await self._plane.start_verbose_scheduler(_configuration(self._extender.url))
+                process = await self._plane.start_verbose_scheduler(
+                    _configuration(self._extender.url)
+                )
                 self._log = SchedulerLog(process.log)
                 yield self
         finally:
             self._plane.stop()
 
     async def _namespace(self, name: str, labels: Mapping[str, str]) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": dict(labels)},
+        }
         await self._raw.post("/api/v1/namespaces", body)
 
     async def verdicts(self, case: SchedulerCase) -> tuple[SchedulerCase, dict[str, Verdict]]:
-        """The case as the API server stores it, and the verdict of each pending pod. Raises RefusedObject."""
+        """The case as the API server stores it, and the verdict of each pending pod. Raises
+        RefusedObject.
+        """
         self._runs += 1
         try:
             stored = await self._set_up(case)
@@ -267,20 +288,26 @@ class RealScheduler:
         answer = await self._raw.post(path, obj)
         if answer.status != 201:
             raise RefusedObject(
-                f"{resource.kind} {obj['metadata']['name']}: {answer.status} {answer.message}: {obj}"
+                f"{resource.kind} {obj['metadata']['name']}: {answer.status} {answer.message}: "
+                f"{obj}"
             )
         return dict(answer.body)
 
     async def _create_all(self, objects: Iterable[Obj]) -> tuple[Obj, ...]:
         return tuple(await asyncio.gather(*(self._create(obj) for obj in objects)))
 
-    async def _set_up(self, case: SchedulerCase) -> tuple[tuple[Obj, ...], tuple[Obj, ...], tuple[Obj, ...]]:
+    async def _set_up(
+        self, case: SchedulerCase
+    ) -> tuple[tuple[Obj, ...], tuple[Obj, ...], tuple[Obj, ...]]:
         self._log.read()
         self._log.events.clear()
         lookups = await self._create_all(case.lookups)
         nodes = await self._create_all(case.nodes)
         running = await self._create_all(case.running)
-        stored = [await self._terminated(pod) if pod_key(pod) in case.terminating else pod for pod in running]
+        stored = [
+            await self._terminated(pod) if pod_key(pod) in case.terminating else pod
+            for pod in running
+        ]
         await self._seen("Add event for node", (node["metadata"]["name"] for node in nodes))
         await self._seen("Add event for scheduled pod", map(pod_key, running))
         await self._seen(
@@ -302,7 +329,9 @@ class RealScheduler:
         await self._gone(case)
 
     async def _gone(self, case: SchedulerCase) -> None:
-        """Waits for the deletions of what was seen to come: a case that was refused half way is gone half way."""
+        """Waits for the deletions of what was seen to come: a case that was refused half way is
+        gone half way.
+        """
         self._log.read()
         for message, key in list(self._log.events):
             if message.startswith("Add event"):
@@ -328,7 +357,9 @@ class RealScheduler:
         stored = await self._create({**pod, "metadata": {**pod["metadata"], "name": name}})
         key = f"{namespace}/{name}"
         await self._until(lambda: key in self._log.outcomes, f"a verdict on {key}")
-        await self._raw.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
+        await self._raw.delete(
+            f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0}
+        )
         stored["metadata"]["name"] = pod["metadata"]["name"]
         return stored, key
 

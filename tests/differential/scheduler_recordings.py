@@ -1,4 +1,6 @@
-"""Clusters as kube-apiserver stored them with what kube-scheduler made of them, as one JSON file: the comparison without a control plane."""
+"""Clusters as kube-apiserver stored them with what kube-scheduler made of them, as one JSON file:
+the comparison without a control plane.
+"""
 
 import json
 from collections.abc import Iterable, Mapping

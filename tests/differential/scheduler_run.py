@@ -1,8 +1,10 @@
-"""``python -m tests.differential scheduler``: the embedded kube-scheduler beside kube-scheduler 1.37 on generated clusters.
+"""``python -m tests.differential scheduler``: the embedded kube-scheduler beside kube-scheduler
+1.37 on generated clusters.
 
-Each seed is a cluster (``scheduler_cases``). For every pending pod both say which nodes fit, why the others do not, and what each plugin
-gives the ones that do; all three must be equal. What differs is looked at a second time (informers may lag), then shrunk: objects and
-fields are taken away as long as the same kind of difference stays. A seed that fails prints a line that replays it.
+Each seed is a cluster (``scheduler_cases``). For every pending pod both say which nodes fit, why
+the others do not, and what each plugin gives the ones that do; all three must be equal. What
+differs is looked at a second time (informers may lag), then shrunk: objects and fields are taken
+away as long as the same kind of difference stays. A seed that fails prints a line that replays it.
 
 Exit code 0: no difference, or only those of ``scheduler_differences``.
 """
@@ -54,12 +56,16 @@ class Tally:
     def line(self, seconds: float) -> str:
         """One line for people."""
         return (
-            f"{self.cases} clusters, {self.pods} pods ({self.scored} scored on several nodes, {self.feasible} feasible nodes, "
-            f"{self.scores} scores) in {seconds:.0f} s: {len(self.failing)} clusters differ, listed {dict(self.listed)}"
+            f"{self.cases} clusters, {self.pods} pods ({self.scored} scored on several nodes, "
+            f"{self.feasible} feasible nodes, "
+            f"{self.scores} scores) in {seconds:.0f} s: {len(self.failing)} clusters differ, "
+            f"listed {dict(self.listed)}"
         )
 
 
-async def differences(real: RealScheduler, case: SchedulerCase, tally: Tally | None = None) -> list[Mismatch]:
+async def differences(
+    real: RealScheduler, case: SchedulerCase, tally: Tally | None = None
+) -> list[Mismatch]:
     """What differs in a case and is not listed."""
     stored, theirs = await real.verdicts(case)
     ours = await embedded_verdicts(stored)
@@ -80,7 +86,9 @@ async def differences(real: RealScheduler, case: SchedulerCase, tally: Tally | N
 
 
 async def record(seeds: range, path: Path) -> None:
-    """Write what kube-scheduler makes of these seeds to a file. Raises ControlPlaneUnavailable, BuildFailed."""
+    """Write what kube-scheduler makes of these seeds to a file. Raises ControlPlaneUnavailable,
+    BuildFailed.
+    """
     with tempfile.TemporaryDirectory(prefix="differential-scheduler-") as folder:
         async with RealScheduler(Path(folder)).running() as real:
             save(path, [await real.verdicts(scheduler_case(seed)) for seed in seeds])
@@ -104,9 +112,12 @@ async def run(seeds: range, *, shrink: bool) -> Tally:
     return tally
 
 
-async def _report(real: RealScheduler, case: SchedulerCase, found: list[Mismatch], *, shrink: bool) -> None:
+async def _report(
+    real: RealScheduler, case: SchedulerCase, found: list[Mismatch], *, shrink: bool
+) -> None:
     _say(
-        f"\n{case.name} differs; replay: python -m tests.differential scheduler --seed {case.name.split()[-1]}"
+        f"\n{case.name} differs; replay: python -m tests.differential scheduler --seed "
+        f"{case.name.split()[-1]}"
     )
     for mismatch in found:
         _say(f"  {mismatch}")
@@ -114,7 +125,9 @@ async def _report(real: RealScheduler, case: SchedulerCase, found: list[Mismatch
         return
 
     async def fails(candidate: SchedulerCase) -> bool:
-        return any(mismatch.kind == found[0].kind for mismatch in await differences(real, candidate))
+        return any(
+            mismatch.kind == found[0].kind for mismatch in await differences(real, candidate)
+        )
 
     first = found[0]
     narrowed = case.only_pending(first.pod)
@@ -137,8 +150,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=CASES, help="clusters (default %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="first seed (default %(default)s)")
     parser.add_argument("--seed", type=int, help="only this seed")
-    parser.add_argument("--no-shrink", action="store_true", help="print failing clusters as they are")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="only write what kube-scheduler decides")
+    parser.add_argument(
+        "--no-shrink", action="store_true", help="print failing clusters as they are"
+    )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="only write what kube-scheduler decides"
+    )
     options = parser.parse_args(arguments)
     seeds = range(options.first, options.first + options.cases)
     if options.seed is not None:

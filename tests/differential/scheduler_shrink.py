@@ -1,4 +1,6 @@
-"""Makes a failing case small: objects go, then parts of what is left, as long as it still fails. Bounded by tries."""
+"""Makes a failing case small: objects go, then parts of what is left, as long as it still fails.
+Bounded by tries.
+"""
 
 import copy
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,7 +14,15 @@ from tests.differential.scheduler_real import RefusedObject
 TRIES_MAX: Final = 250
 _PARTS: Final = ("running", "pending", "lookups", "nodes")
 _KEPT: Final = frozenset(
-    {"name", "namespace", "apiVersion", "kind", "nodeName", "containers", "terminationGracePeriodSeconds"}
+    {
+        "name",
+        "namespace",
+        "apiVersion",
+        "kind",
+        "nodeName",
+        "containers",
+        "terminationGracePeriodSeconds",
+    }
 )
 
 Fails = Callable[[SchedulerCase], Awaitable[bool]]
@@ -67,11 +77,19 @@ def _without_a_field(obj: Obj) -> Iterator[Obj]:
 
 def _paths(value: Any, prefix: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every field and list item, outer ones first, less what an object cannot be without."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     steps = [step for step, _ in items if step not in _KEPT]
     for step in steps:
         if len(prefix) or step not in {"metadata", "spec", "status"}:
             yield (*prefix, step)
-    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
     for step in keys:
         yield from _paths(value[step], (*prefix, step))

@@ -1,4 +1,6 @@
-"""Draws of what pods say about nodes and about each other: labels, taints, tolerations, selectors, affinities, spread constraints."""
+"""Draws of what pods say about nodes and about each other: labels, taints, tolerations, selectors,
+affinities, spread constraints.
+"""
 
 import random
 from collections.abc import Sequence
@@ -8,10 +10,20 @@ from extender.kube.api import Obj
 from extender.lab.scheduler.types import HOSTNAME_LABEL
 from extender.model.names import ZONE_LABEL
 
-_TOPOLOGY_KEYS: Final = (HOSTNAME_LABEL, ZONE_LABEL, ZONE_LABEL, "disk", "topology.kubernetes.io/region")
+_TOPOLOGY_KEYS: Final = (
+    HOSTNAME_LABEL,
+    ZONE_LABEL,
+    ZONE_LABEL,
+    "disk",
+    "topology.kubernetes.io/region",
+)
 _TAINT_KEYS: Final = ("dedicated", "maintenance")
 _TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "PreferNoSchedule", "NoExecute")
-_POD_LABELS: Final = {"app": ("web", "db", "cache"), "tier": ("front", "back"), "version": ("1", "2")}
+_POD_LABELS: Final = {
+    "app": ("web", "db", "cache"),
+    "tier": ("front", "back"),
+    "version": ("1", "2"),
+}
 _NODE_LABELS: Final = {
     "disk": ("ssd", "hdd"),
     ZONE_LABEL: ("z0", "z1", "z2"),
@@ -21,7 +33,9 @@ _NAMESPACES: Final = ("default", "team-a", "team-b")
 
 
 class Terms:
-    """All draws of a case, from its random. While ``hard`` is False they only prefer: then many nodes fit, and are scored."""
+    """All draws of a case, from its random. While ``hard`` is False they only prefer: then many
+    nodes fit, and are scored.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -32,7 +46,11 @@ class Terms:
 
     def labels(self) -> dict[str, str]:
         """Labels of a pod."""
-        return {key: self._rng.choice(values) for key, values in _POD_LABELS.items() if self._maybe(0.65)}
+        return {
+            key: self._rng.choice(values)
+            for key, values in _POD_LABELS.items()
+            if self._maybe(0.65)
+        }
 
     def node_labels(self) -> dict[str, str]:
         """A nodeSelector of one label."""
@@ -53,12 +71,16 @@ class Terms:
     def tolerations(self) -> list[Obj]:
         """Tolerations of a pod."""
         if not self.hard and self._maybe(0.5):
-            return [{"operator": "Exists", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+            return [
+                {"operator": "Exists", "effect": effect} for effect in ("NoSchedule", "NoExecute")
+            ]
         found: list[Obj] = []
         for _ in range(self._rng.randint(1, 3)):
             toleration: dict[str, Any] = {}
             if self._maybe(0.85):
-                toleration["key"] = self._rng.choice((*_TAINT_KEYS, "node.kubernetes.io/unschedulable"))
+                toleration["key"] = self._rng.choice(
+                    (*_TAINT_KEYS, "node.kubernetes.io/unschedulable")
+                )
             if "key" not in toleration or self._maybe(0.5):
                 toleration["operator"] = "Exists"
             elif self._maybe(0.8):
@@ -98,7 +120,11 @@ class Terms:
     def _node_requirement(self) -> Obj:
         if self._maybe(0.25):
             operator = self._rng.choice(("Gt", "Lt"))
-            return {"key": "size", "operator": operator, "values": [self._rng.choice(("1", "2", "0", "9"))]}
+            return {
+                "key": "size",
+                "operator": operator,
+                "values": [self._rng.choice(("1", "2", "0", "9"))],
+            }
         key = self._rng.choice(tuple(_NODE_LABELS))
         return self._requirement(key, _NODE_LABELS[key])
 
@@ -106,7 +132,9 @@ class Terms:
         """A NodeSelectorTerm, sometimes with a field, sometimes empty."""
         term: Obj = {}
         if self._maybe(0.9):
-            term["matchExpressions"] = [self._node_requirement() for _ in range(self._rng.choice((1, 1, 2)))]
+            term["matchExpressions"] = [
+                self._node_requirement() for _ in range(self._rng.choice((1, 1, 2)))
+            ]
         if self._maybe(0.15):
             operator = self._rng.choice(("In", "NotIn"))
             name = self._rng.choice((*nodes, "node-gone"))
@@ -182,11 +210,17 @@ class Terms:
             term["mismatchLabelKeys"] = ["version"]
 
     def spread(self, labels: dict[str, str]) -> list[Obj]:
-        """Topology spread constraints of a pod with these labels; key and action are unique in a pod."""
+        """Topology spread constraints of a pod with these labels; key and action are unique in a
+        pod.
+        """
         found: dict[tuple[str, str], Obj] = {}
         for _ in range(self._rng.choice((1, 1, 2, 3))):
             key = self._rng.choice(_TOPOLOGY_KEYS)
-            action = self._rng.choice(("DoNotSchedule", "ScheduleAnyway")) if self.hard else "ScheduleAnyway"
+            action = (
+                self._rng.choice(("DoNotSchedule", "ScheduleAnyway"))
+                if self.hard
+                else "ScheduleAnyway"
+            )
             constraint: Obj = {
                 "maxSkew": self._rng.choice((1, 1, 1, 2, 5)),
                 "topologyKey": key,

@@ -1,4 +1,6 @@
-"""Draws of volumes: persistent volumes bound to zones or nodes, their claims, and claims that something is wrong with."""
+"""Draws of volumes: persistent volumes bound to zones or nodes, their claims, and claims that
+something is wrong with.
+"""
 
 import random
 from collections.abc import Sequence
@@ -37,12 +39,17 @@ class VolumeDraw:
         if self._rng.random() < 0.3:
             namespace = self._rng.choice(_NAMESPACES)
             unbound = self._claim(namespace, "claim-unbound", "")
-            unbound["spec"]["storageClassName"] = self._rng.choice((IMMEDIATE, WAITING, "class-gone", ""))
+            unbound["spec"]["storageClassName"] = self._rng.choice(
+                (IMMEDIATE, WAITING, "class-gone", "")
+            )
             self._claims[namespace].append(unbound)
 
     def objects(self) -> list[Obj]:
         """Class, volumes and claims."""
-        classes = [_storage_class(IMMEDIATE, "Immediate"), _storage_class(WAITING, "WaitForFirstConsumer")]
+        classes = [
+            _storage_class(IMMEDIATE, "Immediate"),
+            _storage_class(WAITING, "WaitForFirstConsumer"),
+        ]
         claims = [claim for claims in self._claims.values() for claim in claims]
         return [*classes, *self._volumes, *claims]
 
@@ -106,7 +113,11 @@ class VolumeDraw:
         return {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": namespace, "annotations": _BOUND if volume else {}},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "annotations": _BOUND if volume else {},
+            },
             "spec": spec,
         }
 

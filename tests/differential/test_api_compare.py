@@ -34,7 +34,9 @@ def test_versions_compare_by_their_order_alone():
 def test_null_is_not_the_same_as_nothing():
     assert [leaf.path for leaf in leaves({"a": None}, {})] == ["a"]
     assert not list(leaves({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}))
-    assert [leaf.path for leaf in leaves({"a": [1, {"b": 2}]}, {"a": [1, {"b": True}]})] == ["a[1].b"]
+    assert [leaf.path for leaf in leaves({"a": [1, {"b": 2}]}, {"a": [1, {"b": True}]})] == [
+        "a[1].b"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,9 @@ def test_a_server_is_like_itself():
 def test_a_server_that_loses_annotations_is_found_out_and_the_sequence_made_short():
     totals = asyncio.run(_compared(broken=True))
     assert totals.failed
-    assert all(".annotations" in leaf.path for failed in totals.failed for _, _, leaf in failed.problems)
+    assert all(
+        ".annotations" in leaf.path for failed in totals.failed for _, _, leaf in failed.problems
+    )
 
     async def shorter() -> api_run.Verdict:
         return await api_run.shrunk(await _other(broken=True), totals.failed[0], api_run.LENGTH)
@@ -91,7 +95,10 @@ def test_a_server_that_loses_annotations_is_found_out_and_the_sequence_made_shor
     short = asyncio.run(shorter())
     assert short.signature == totals.failed[0].signature
     assert len(short.kept) <= 4
-    assert f"--seed {short.seed} --sequences 1 --only {','.join(map(str, short.kept))}" in short.lines()[-1]
+    assert (
+        f"--seed {short.seed} --sequences 1 --only {','.join(map(str, short.kept))}"
+        in short.lines()[-1]
+    )
 
 
 async def _compared(*, broken: bool) -> api_run.Totals:

@@ -1,4 +1,6 @@
-"""The parts of the scheduler comparison that need no control plane: draws, kube-scheduler's log, mismatches, shrinking."""
+"""The parts of the scheduler comparison that need no control plane: draws, kube-scheduler's log,
+mismatches, shrinking.
+"""
 
 from pathlib import Path
 
@@ -9,10 +11,12 @@ from tests.differential.scheduler_shrink import shrunk
 
 LOG = (
     'I1121 22:58:01.100001   21 eventhandlers.go:63] "Add event for node" node="node-00"\n'
-    'I1121 22:58:01.100002   21 eventhandlers.go:374] "Add event for scheduled pod" pod="default/running-00"\n'
+    'I1121 22:58:01.100002   21 eventhandlers.go:374] "Add event for scheduled pod" '
+    'pod="default/running-00"\n'
     'I1121 22:58:01.100003   21 schedule_one.go:982] "Plugin scored node for pod" pod="default/p" '
     'plugin="NodeResourcesFit" node="node-00" score=87\n'
-    'I1121 22:58:01.100004   21 schedule_one.go:1239] "Unable to schedule pod; no fit; waiting" pod="default/p" '
+    'I1121 22:58:01.100004   21 schedule_one.go:1239] "Unable to schedule pod; no fit; waiting" '
+    'pod="default/p" '
     'err="0/1 nodes are available: 1 node(s) didn\'t match \\"it\\"."\n'
 )
 
@@ -39,7 +43,7 @@ def test_the_log_is_read_as_it_grows_also_when_a_line_is_half_written(tmp_path: 
     assert log.outcomes == {"default/p": '0/1 nodes are available: 1 node(s) didn\'t match "it".'}
 
 
-def test_scores_are_compared_only_where_the_same_nodes_fit_and_a_skipped_plugin_gave_nothing():
+def test_scores_are_compared_where_the_same_nodes_fit_and_a_skipped_plugin_gave_nothing():
     theirs = Verdict(frozenset({"a", "b"}), "text", {"a": {"Fit": 1, "Other": 0}, "b": {"Fit": 2}})
     same = Verdict(frozenset({"a", "b"}), "text", {"a": {"Fit": 1}, "b": {"Fit": 2}})
     worse = Verdict(frozenset({"a", "b"}), "text", {"a": {"Fit": 1}, "b": {"Fit": 3}})
@@ -61,7 +65,12 @@ async def test_shrinking_leaves_only_what_the_failure_needs():
 
     assert await fails(case)
     small = await shrunk(case, fails, tries_max=2000)
-    assert (len(small.nodes), len(small.running), len(small.pending), small.lookups) == (1, 1, 1, ())
+    assert (len(small.nodes), len(small.running), len(small.pending), small.lookups) == (
+        1,
+        1,
+        1,
+        (),
+    )
     assert list(small.nodes[0]["metadata"]["labels"]) == [zone]
     assert small.nodes[0]["status"] == {} or "images" not in small.nodes[0]["status"]
 

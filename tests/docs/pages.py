@@ -1,15 +1,19 @@
 """The commands in README.md and docs/, as the pages show them.
 
-Theory of operation. Commands stand in ``console`` blocks: lines that begin with ``$ `` (continued by a backslash, or as a
-here-document), each followed by the output that it shows, which may be left out. What a test does with them is said by comments that
-readers do not see:
+Theory of operation. Commands stand in ``console`` blocks: lines that begin with ``$ `` (continued
+by a backslash, or as a here-document), each followed by the output that it shows, which may be left
+out. What a test does with them is said by comments that readers do not see:
 
-- ``<!-- scene: NAME -->`` near the top of a page: its blocks are run one after the other, in one shell (``scenes``);
-- ``<!-- not run: WHY -->`` before a block: it is not; ``<!-- made by TEST -->``: that test makes it from what the commands print;
-- ``<!-- another terminal -->`` before a block: it runs beside those that follow, until the page ends.
+- ``<!-- scene: NAME -->`` near the top of a page: its blocks are run one after the other, in one
+  shell (``scenes``);
+- ``<!-- not run: WHY -->`` before a block: it is not; ``<!-- made by TEST -->``: that test makes it
+  from what the commands print;
+- ``<!-- another terminal -->`` before a block: it runs beside those that follow, until the page
+  ends.
 
-Output is compared word by word: ``...`` stands for any words up to the end of a line, alone on a line for any lines, and a time such
-as ``5s`` or ``2m10s`` for any other. A command must end with 0, unless the next one asks ``echo $?``.
+Output is compared word by word: ``...`` stands for any words up to the end of a line, alone on a
+line for any lines, and a time such as ``5s`` or ``2m10s`` for any other. A command must end with 0,
+unless the next one asks ``echo $?``.
 """
 
 import re
@@ -26,7 +30,9 @@ _TIME: Final = re.compile(r"^(\d+(\.\d+)?(ms|[smhd]))+$")
 
 @dataclass(frozen=True)
 class Command:
-    """One command as it is typed; ``output``: the lines shown under it, none where nothing is shown."""
+    """One command as it is typed; ``output``: the lines shown under it, none where nothing is
+    shown.
+    """
 
     text: str
     line: int

@@ -1,9 +1,10 @@
 """Running a page: its commands one after the other in one shell, as a reader would type them.
 
-Theory of operation. The page becomes one bash script, so that an ``export`` or a ``cd`` holds for what follows. It runs in a folder of its
-own that looks like the repository (links to what is there), so that what the commands write is gone afterwards. Each command's
-output and exit status go to files. ``PATH`` begins with the environment's programs and, for scenes with ``kubectl``, those of the
-real control plane that the end-to-end tests are run on.
+Theory of operation. The page becomes one bash script, so that an ``export`` or a ``cd`` holds for
+what follows. It runs in a folder of its own that looks like the repository (links to what is
+there), so that what the commands write is gone afterwards. Each command's output and exit status go
+to files. ``PATH`` begins with the environment's programs and, for scenes with ``kubectl``, those of
+the real control plane that the end-to-end tests are run on.
 """
 
 import os
@@ -34,7 +35,9 @@ class Ran:
 
 
 def run_page(page: Page, folder: Path, programs: list[Path]) -> list[str]:
-    """What is wrong with the page, nothing if it holds. ``folder``: an empty one; ``programs``: before the PATH."""
+    """What is wrong with the page, nothing if it holds. ``folder``: an empty one; ``programs``:
+    before the PATH.
+    """
     links = [entry for entry in ROOT.iterdir() if entry.name not in {".git", "build", "dist"}]
     work, results = folder / "repository", folder / "results"
     work.mkdir()
@@ -110,7 +113,11 @@ def _problems(page: Page, blocks: list[Block], results: Path) -> list[str]:
             followed = command is not block.commands[-1] and _next_asks(block, command)
             if (code := status.read_text().strip()) != "0" and not followed:
                 return [*found, f"{where}\nended with {code}:\n{real}"]
-            if command.output and not block.beside and (differs := difference(command.output, real)):
+            if (
+                command.output
+                and not block.beside
+                and (differs := difference(command.output, real))
+            ):
                 found.append(f"{where}\n{differs}")
     return found
 

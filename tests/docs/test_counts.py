@@ -1,6 +1,7 @@
 """Numbers on the pages that grow with the code: whoever adds one of something corrects them.
 
-The number of deliberate breaks is held by ``tests/mutants/test_mutants.py``, that of kills by ``tests/simulation/test_kill.py``.
+The number of deliberate breaks is held by ``tests/mutants/test_mutants.py``, that of kills by
+``tests/simulation/test_kill.py``.
 """
 
 import re
@@ -21,13 +22,19 @@ RELIABILITY = "docs/reliability.md"
 @pytest.mark.parametrize(
     ("page", "sentence", "number"),
     [
-        pytest.param(README, r"runs the shipped code under (\d+) kinds", len(ALL_KINDS), id="README: faults"),
+        pytest.param(
+            README, r"runs the shipped code under (\d+) kinds", len(ALL_KINDS), id="README: faults"
+        ),
         pytest.param(RELIABILITY, r"There are (\d+) kinds", len(ALL_KINDS), id="faults"),
         pytest.param(RELIABILITY, r"in (\d+)\s+situations", len(SITUATIONS), id="situations"),
-        pytest.param(RELIABILITY, r"every `await` of (\d+) modules", len(CHECKED), id="modules with awaits"),
-        pytest.param(RELIABILITY, r"the reason why not \((\d+) of them", len(UNREACHED), id="reasons why not"),
+        pytest.param(
+            RELIABILITY, r"every `await` of (\d+) modules", len(CHECKED), id="modules with awaits"
+        ),
+        pytest.param(
+            RELIABILITY, r"the reason why not \((\d+) of them", len(UNREACHED), id="reasons why not"
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_page_says_how_many_there_are(page: str, sentence: str, number: int):
     told = re.findall(sentence, (ROOT / page).read_text())
     assert told == [str(number)]
@@ -36,7 +43,9 @@ def test_the_page_says_how_many_there_are(page: str, sentence: str, number: int)
 def test_the_table_of_versions_has_each_that_there_is_a_module_for_and_none_has_failed():
     """``make e2e-matrix`` writes it; a module for a new version comes with its row."""
     rows = re.findall(
-        r"^\| (1\.\d+\.\d+) \| \d+ \| (\d+) \|", (ROOT / "docs/install.md").read_text(), re.MULTILINE
+        r"^\| (1\.\d+\.\d+) \| \d+ \| (\d+) \|",
+        (ROOT / "docs/install.md").read_text(),
+        re.MULTILINE,
     )
     known = [Module(version, ()).kubernetes.removeprefix("v") for version in reversed(VERSIONS)]
     assert rows == [(version, "0") for version in known]

@@ -1,4 +1,5 @@
-"""docs/events.md is made of the closed set of reasons: its table is made here, and compared with the page.
+"""docs/events.md is made of the closed set of reasons: its table is made here, and compared with
+the page.
 
 ``python -m tests.docs.test_events_page`` writes it anew.
 """
@@ -13,11 +14,16 @@ BEGIN = "<!-- made by tests/docs/test_events_page.py -->"
 
 
 def table() -> str:
-    rows = ["| reason | type | on | action | what it says | what to do |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| reason | type | on | action | what it says | what to do |",
+        "|---|---|---|---|---|---|",
+    ]
     for reason in EventReason:
         kind = EVENTS[reason]
         on = ", ".join(kind.regarding)
-        rows.append(f"| `{reason}` | {kind.type} | {on} | {kind.action} | {kind.meaning} | {kind.remedy} |")
+        rows.append(
+            f"| `{reason}` | {kind.type} | {on} | {kind.action} | {kind.meaning} | {kind.remedy} |"
+        )
     return "\n".join(rows)
 
 

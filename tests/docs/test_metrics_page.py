@@ -1,4 +1,5 @@
-"""docs/metrics.md is made of what the code declares: its tables are made here, and compared with the page.
+"""docs/metrics.md is made of what the code declares: its tables are made here, and compared with
+the page.
 
 ``python -m tests.docs.test_metrics_page`` writes them anew.
 """
@@ -42,7 +43,8 @@ def _row(family: Family) -> str:
         text += f"; {len(family.buckets)} buckets, {family.buckets[0]:g} to {family.buckets[-1]:g}"
     like = f"`{family.like}`" if family.like else ""
     return (
-        f"| `{exported(family)}` | {family.kind} | {family.stability} | {text} | {_labels(family)} | {like} |"
+        f"| `{exported(family)}` | {family.kind} | {family.stability} | {text} | {_labels(family)} "
+        f"| {like} |"
     )
 
 
@@ -73,7 +75,9 @@ async def test_the_page_has_what_the_code_declares():
 async def test_a_name_says_its_unit_and_never_its_type():
     for family in [*await all_families(), *webhook_families()]:
         assert re.fullmatch(r"vreplica_(scheduler|webhook)(_[a-z]+)+", family.name), family.name
-        assert not family.name.endswith(("_total", "_count", "_sum", "_bucket", "_gauge")), family.name
+        assert not family.name.endswith(("_total", "_count", "_sum", "_bucket", "_gauge")), (
+            family.name
+        )
         if re.search(r"[Ss]econds|Time |how long|by how much a timer|When ", family.documentation):
             # A status of 1 has no unit, and neither has a count of times.
             assert family.name.endswith(UNITS) or family.kind is Kind.COUNTER, family.name
@@ -109,7 +113,11 @@ async def test_what_is_scraped_is_what_is_declared_in_both_formats():
 @pytest.mark.looptime
 async def test_what_is_modelled_on_kube_scheduler_is_as_stable_as_there():
     families = {family.name.removeprefix(f"{PREFIX}_"): family for family in await all_families()}
-    for name in ("schedule_attempts", "pending_vpods", "framework_extension_point_duration_seconds"):
+    for name in (
+        "schedule_attempts",
+        "pending_vpods",
+        "framework_extension_point_duration_seconds",
+    ):
         assert families[name].stability is Stability.STABLE
     assert families["scheduling_attempt_duration_seconds"].buckets[0] == 0.001
     assert families["framework_extension_point_duration_seconds"].buckets[-1] == 0.0001 * 2**11

@@ -19,7 +19,9 @@ def test_every_command_is_run_or_says_why_not(page: Page):
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("page", [page for page in ALL if page.scene == PLAIN], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in ALL if page.scene == PLAIN], ids=lambda page: page.name
+)
 def test_the_page_does_what_it_shows(page: Page, tmp_path):
     assert run_page(page, tmp_path, []) == []
 
@@ -73,7 +75,9 @@ def test_a_page_that_holds_has_no_problems(a_page, tmp_path):
     [
         pytest.param("$ false", "$ true", "real:\n0", id="another status"),
         pytest.param("one two\n", "one four\n", "real:\none two\nthree", id="another output"),
-        pytest.param("$ echo $?\n1\n", "$ true\n", "ended with 1", id="a failure that nobody asks for"),
+        pytest.param(
+            "$ echo $?\n1\n", "$ true\n", "ended with 1", id="a failure that nobody asks for"
+        ),
         pytest.param("$ false", "$ exit 0", "was not reached", id="an end before the end"),
     ],
 )
@@ -84,7 +88,10 @@ def test_a_page_that_does_not_hold_is_told_with_its_line(a_page, tmp_path, old, 
 
 
 def test_what_runs_beside_is_ended_with_the_page(a_page, tmp_path):
-    text = "<!-- scene: plain -->\n<!-- another terminal -->\n```console\n$ sleep 1000\n```\n```console\n$ true\n```\n"
+    text = (
+        "<!-- scene: plain -->\n<!-- another terminal -->\n```console\n$ sleep "
+        "1000\n```\n```console\n$ true\n```\n"
+    )
     assert run_page(a_page(text), _empty(tmp_path), []) == []
 
 
@@ -122,7 +129,9 @@ REFERENCES = [
 def test_what_a_page_names_is_there(page: str, path: str, name: str):
     assert (ROOT / path).exists(), path
     if name:
-        assert re.search(rf"^(class|def|async def) {name}\b", (ROOT / path).read_text(), re.MULTILINE), name
+        assert re.search(
+            rf"^(class|def|async def) {name}\b", (ROOT / path).read_text(), re.MULTILINE
+        ), name
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -148,6 +157,8 @@ def _tree() -> list[str]:
 
 
 def test_the_tree_lists_each_folder_of_the_packages_once_and_none_that_is_gone():
-    packages = [path.parent for top in ("extender", "webhook") for path in (ROOT / top).rglob("__init__.py")]
+    packages = [
+        path.parent for top in ("extender", "webhook") for path in (ROOT / top).rglob("__init__.py")
+    ]
     folders = {f"{path.relative_to(ROOT)}/" for path in packages} | {"extender/ui/"}
     assert sorted(_tree()) == sorted(folders)

@@ -1,4 +1,5 @@
-"""docs/profiles.md shows what the profiles really do: its tables are made here, and compared with the page.
+"""docs/profiles.md shows what the profiles really do: its tables are made here, and compared with
+the page.
 
 ``python -m tests.docs.test_profiles_page`` writes them anew.
 """
@@ -63,7 +64,9 @@ def table(profile: str) -> str:
         cells = [str(target.get(pod, "")) for pod in pods]
         waits = vpod.vreplicas - sum(target.values())
         lost = lost_with_a_zone(pool, target, vpod.vreplicas)
-        lines.append(f"| {name} | {vpod.vreplicas} | {' | '.join(cells)} | {waits or ''} | {lost} % |")
+        lines.append(
+            f"| {name} | {vpod.vreplicas} | {' | '.join(cells)} | {waits or ''} | {lost} % |"
+        )
     return "\n".join(lines)
 
 
@@ -104,7 +107,9 @@ def test_every_built_in_profile_is_on_the_page():
 
 
 def test_the_command_on_the_page_plans_that_cluster(capsys):
-    assert run_plan([str(CLUSTER)], output="json", autoscale=False, compact=False, profile="ha") == 0
+    assert (
+        run_plan([str(CLUSTER)], output="json", autoscale=False, compact=False, profile="ha") == 0
+    )
     assert '"name": "video"' in capsys.readouterr().out
 
 

@@ -1,4 +1,5 @@
-"""Every command of docs/questions.md is run, and what the page shows of an answer is what it prints.
+"""Every command of docs/questions.md is run, and what the page shows of an answer is what it
+prints.
 
 ``python -m tests.docs.test_questions_page`` writes the answers anew.
 """
@@ -27,7 +28,9 @@ PAGE = ROOT / "docs" / "questions.md"
 SERVER = "http://127.0.0.1:10261"
 COLUMNS = "120"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
-KINDS: dict[str, Resource] = {one.kind: one for one in (NAMESPACES, ADAPTERPOOLS, STATEFULSETS, VPODS)}
+KINDS: dict[str, Resource] = {
+    one.kind: one for one in (NAMESPACES, ADAPTERPOOLS, STATEFULSETS, VPODS)
+}
 
 
 def commands() -> list[str]:
@@ -114,7 +117,8 @@ async def _apply_examples(running: LocalSystem) -> None:
         running.local.check()
         vpods = (await api.list_page(VPODS)).items
         return all(
-            vpod.get("status", {}).get("scheduledVReplicas") == vpod["spec"]["vreplicas"] for vpod in vpods
+            vpod.get("status", {}).get("scheduledVReplicas") == vpod["spec"]["vreplicas"]
+            for vpod in vpods
         )
 
     await until(placed, timeout_s=40)
@@ -123,7 +127,9 @@ async def _apply_examples(running: LocalSystem) -> None:
 async def _curl(command: str) -> None:
     if shutil.which("curl") is None:
         return
-    process = await asyncio.create_subprocess_exec(*shlex.split(command), stdout=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *shlex.split(command), stdout=asyncio.subprocess.PIPE
+    )
     out, _ = await process.communicate()
     answer = json.loads(out)
     assert "error" not in answer, answer

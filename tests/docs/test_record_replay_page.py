@@ -1,4 +1,6 @@
-"""docs/record-replay.md: the commands in it are ours, and the format in it is the one that is written."""
+"""docs/record-replay.md: the commands in it are ours, and the format in it is the one that is
+written.
+"""
 
 import re
 import shlex
@@ -30,7 +32,8 @@ def test_there_are_commands():
 
 
 @pytest.mark.parametrize(
-    "kind", sorted({*READERS, *KINDS, *map(str, Cause), FORMAT, f'"formatVersion": {FORMAT_VERSION}'})
+    "kind",
+    sorted({*READERS, *KINDS, *map(str, Cause), FORMAT, f'"formatVersion": {FORMAT_VERSION}'}),
 )
 def test_the_page_names_all_that_a_line_may_say(kind: str):
     assert kind in PAGE.read_text()

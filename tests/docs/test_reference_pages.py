@@ -1,4 +1,5 @@
-"""The tables of docs/configuration.md and docs/doctor.md are made from the code, and compared with the pages.
+"""The tables of docs/configuration.md and docs/doctor.md are made from the code, and compared with
+the pages.
 
 ``python -m tests.docs.test_reference_pages`` writes them anew.
 """
@@ -29,7 +30,9 @@ BLOCK = re.compile(
 def rows(heads: str, lines: Iterable[tuple[str, ...]]) -> str:
     names = heads.split("|")
     table = [names, ["---"] * len(names), *lines]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in table)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in table
+    )
 
 
 def settings() -> str:
@@ -61,12 +64,17 @@ def findings() -> str:
 
 
 def checks() -> str:
-    return rows("check|answers|reads", [(f"`{one.name}`", one.asks, ", ".join(one.needs)) for one in CHECKS])
+    return rows(
+        "check|answers|reads", [(f"`{one.name}`", one.asks, ", ".join(one.needs)) for one in CHECKS]
+    )
 
 
 def mistakes() -> str:
     usual = [(one.mistake, one.fix) for one in USUAL]
-    wrong = [(f"a {kind} as configuration file", f"This {kind} is {what}") for kind, what in READ_BY.items()]
+    wrong = [
+        (f"a {kind} as configuration file", f"This {kind} is {what}")
+        for kind, what in READ_BY.items()
+    ]
     old = ("a Python that is too old", python_problem((3, 10, 1), "PYTHON"))
     return rows("mistake|what is told", [*usual, *wrong, old])
 

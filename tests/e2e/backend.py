@@ -1,16 +1,29 @@
-"""``Backend``: a cluster that scenarios run on, the real control plane or the embedded one, by the same calls.
+"""``Backend``: a cluster that scenarios run on, the real control plane or the embedded one, by the
+same calls.
 
-Theory of operation. A scenario says what a user would: apply manifests, add nodes, start a kube-scheduler, run the service. It
-never asks which back end it is on (``name`` is for the few facts that only one of both has). The order of calls is that of an
-installation: ``start_scheduler`` first, because the embedded cluster takes its schedulers when it starts; then nodes, manifests,
-namespaces. What a scenario starts ends with it, and what it created is gone before the next one begins.
+Theory of operation. A scenario says what a user would: apply manifests, add nodes, start a
+kube-scheduler, run the service. It never asks which back end it is on (``name`` is for the few
+facts that only one of both has). The order of calls is that of an installation: ``start_scheduler``
+first, because the embedded cluster takes its schedulers when it starts; then nodes, manifests,
+namespaces. What a scenario starts ends with it, and what it created is gone before the next one
+begins.
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from extender.kube.api import CRDS, NODES, PODS, STATEFULSETS, Api, ListOptions, NotFound, Obj, PatchType
+from extender.kube.api import (
+    CRDS,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    Api,
+    ListOptions,
+    NotFound,
+    Obj,
+    PatchType,
+)
 from extender.model.names import UNREACHABLE_TAINT
 from tests.e2e.objects import Source, Substitution, resource_of, substituted
 from tests.e2e.processes import Process, Processes
@@ -46,27 +59,39 @@ class Backend(Protocol):
         """For the scenario's own programs (service, webhook); they end with the scenario."""
         ...
 
-    async def start_scheduler(self, config: Source, *, kubeconfig: Path | None = None) -> Process | None:
-        """kube-scheduler with a KubeSchedulerConfiguration, ready. None where it is no process of its own.
+    async def start_scheduler(
+        self, config: Source, *, kubeconfig: Path | None = None
+    ) -> Process | None:
+        """kube-scheduler with a KubeSchedulerConfiguration, ready. None where it is no process of
+        its own.
 
-        Call it before anything else. ``kubeconfig`` (another identity than system:kube-scheduler) matters on the real one only.
+        Call it before anything else. ``kubeconfig`` (another identity than system:kube-scheduler)
+        matters on the real one only.
         """
         ...
 
     async def start_legacy_scheduler(self, policy: Source) -> Process | None:
-        """kube-scheduler 1.22 with a v1 Policy; it serves ``default-scheduler``. Call it before anything else."""
+        """kube-scheduler 1.22 with a v1 Policy; it serves ``default-scheduler``. Call it before
+        anything else.
+        """
         ...
 
-    async def add_nodes(self, n: int, zones: int = 3, cpu: int = 8, slots: int | None = None) -> list[str]:
+    async def add_nodes(
+        self, n: int, zones: int = 3, cpu: int = 8, slots: int | None = None
+    ) -> list[str]:
         """``n`` more Ready nodes, round robin over zone-0 to zone-(zones-1); their names."""
         ...
 
     async def fail_node(self, name: str) -> None:
-        """The node goes silent: it becomes NotReady within seconds (``node_failed`` waits), its pods stay as they are."""
+        """The node goes silent: it becomes NotReady within seconds (``node_failed`` waits), its
+        pods stay as they are.
+        """
         ...
 
     async def recover_node(self, name: str) -> None:
-        """A node that failed is heard of again: Ready and without taints within seconds (``nodes_ready`` waits)."""
+        """A node that failed is heard of again: Ready and without taints within seconds
+        (``nodes_ready`` waits).
+        """
         ...
 
     async def remove_node(self, name: str) -> None:
@@ -78,7 +103,9 @@ class Backend(Protocol):
         ...
 
     async def apply(self, sources: Iterable[Source], *substitutions: Substitution) -> list[Obj]:
-        """Creates or updates all objects (namespaces and CRDs first; CRDs are served when it returns); as stored."""
+        """Creates or updates all objects (namespaces and CRDs first; CRDs are served when it
+        returns); as stored.
+        """
         ...
 
     async def token_for(self, service_account: str) -> Path:
@@ -89,9 +116,13 @@ class Backend(Protocol):
 async def apply_objects(
     api: Api, sources: Iterable[Source], substitutions: Sequence[Substitution]
 ) -> list[Obj]:
-    """``Backend.apply``: a merge patch over what exists, so that fields of others are left alone."""
+    """``Backend.apply``: a merge patch over what exists, so that fields of others are left
+    alone.
+    """
     objects = substituted(sources, substitutions)
-    objects.sort(key=lambda obj: _FIRST.index(obj["kind"]) if obj["kind"] in _FIRST else len(_FIRST))
+    objects.sort(
+        key=lambda obj: _FIRST.index(obj["kind"]) if obj["kind"] in _FIRST else len(_FIRST)
+    )
     return [await _create_or_patch(api, obj) for obj in objects]
 
 
@@ -128,7 +159,9 @@ def condition(obj: Obj, kind: str) -> str:
     return ""
 
 
-async def nodes_ready(api: Api, names: Iterable[str], timeout_s: float = NODES_READY_TIMEOUT_S) -> None:
+async def nodes_ready(
+    api: Api, names: Iterable[str], timeout_s: float = NODES_READY_TIMEOUT_S
+) -> None:
     """Returns when all ``names`` are Ready and untainted."""
     wanted = set(names)
 
@@ -149,10 +182,11 @@ async def nodes_ready(api: Api, names: Iterable[str], timeout_s: float = NODES_R
 
 
 async def node_failed(api: Api, name: str, timeout_s: float = NODE_FAILED_TIMEOUT_S) -> None:
-    """Returns when the node lifecycle controller has marked the node: not Ready, both unreachable taints.
+    """Returns when the node lifecycle controller has marked the node: not Ready, both unreachable
+    taints.
 
-    NoExecute and NoSchedule are written one after the other. Every pod tolerates NoExecute for 300 s, so until NoSchedule
-    stands as well kube-scheduler still binds pods to the node.
+    NoExecute and NoSchedule are written one after the other. Every pod tolerates NoExecute for 300
+    s, so until NoSchedule stands as well kube-scheduler still binds pods to the node.
     """
 
     async def look() -> bool:

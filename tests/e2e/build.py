@@ -1,14 +1,18 @@
-"""Builds the programs that the end-to-end suite runs on: ``python -m tests.e2e.build [--only-control-plane] [MODULE ...]``.
+"""Builds the programs that the end-to-end suite runs on: ``python -m tests.e2e.build
+[--only-control-plane] [MODULE ...]``.
 
-Theory of operation. Each folder below ``controlplane/`` is a Go module without a line of Go of ours: ``1.34`` to the newest
-version of Kubernetes, ``kwok`` (plays the kubelets), ``legacy`` (the last kube-scheduler that reads a Policy file),
-``karpenter`` (a node autoscaler). Its go.mod names the programs by ``tool`` directives. What ``go build`` makes of a module goes to
-``${XDG_CACHE_HOME:-~/.cache}/vreplica-scheduler/controlplane/MODULE-KEY/``. KEY is a hash of go.mod, go.sum, the flags and
-the platform: equal inputs are never built twice, and changed ones are never served stale. A build happens in a sibling
-folder that is renamed at the end, so that the folder is complete or absent, also when two builds race or one is killed.
+Theory of operation. Each folder below ``controlplane/`` is a Go module without a line of Go of
+ours: ``1.34`` to the newest version of Kubernetes, ``kwok`` (plays the kubelets), ``legacy`` (the
+last kube-scheduler that reads a Policy file), ``karpenter`` (a node autoscaler). Its go.mod names
+the programs by ``tool`` directives. What ``go build`` makes of a module goes to
+``${XDG_CACHE_HOME:-~/.cache}/vreplica-scheduler/controlplane/MODULE-KEY/``. KEY is a hash of
+go.mod, go.sum, the flags and the platform: equal inputs are never built twice, and changed ones are
+never served stale. A build happens in a sibling folder that is renamed at the end, so that the
+folder is complete or absent, also when two builds race or one is killed.
 
-``KUBERNETES=1.36`` chooses the version, the newest by default. ``VREPLICA_CONTROLPLANE_BIN=DIR`` points at ready programs
-instead. Where there is neither that nor Go, the command says so and ends with 0, and the tests skip with the same words.
+``KUBERNETES=1.36`` chooses the version, the newest by default. ``VREPLICA_CONTROLPLANE_BIN=DIR``
+points at ready programs instead. Where there is neither that nor Go, the command says so and ends
+with 0, and the tests skip with the same words.
 """
 
 import hashlib
@@ -68,14 +72,18 @@ class Module:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Of ``go build``. A Kubernetes program tells clients the version that the linker gives it."""
+        """Of ``go build``. A Kubernetes program tells clients the version that the linker
+        gives it.
+        """
         version = self.kubernetes
         told = f" -X k8s.io/component-base/version.gitVersion={version}" if version else ""
         return ("-trimpath", f"-ldflags=-s -w{told}")
 
     def key(self) -> str:
         """Hash of all that decides what comes out, 16 hex digits."""
-        inputs = f"{platform.system()} {platform.machine()} {self.flags} {self.packages} {self.files}"
+        inputs = (
+            f"{platform.system()} {platform.machine()} {self.flags} {self.packages} {self.files}"
+        )
         digest = hashlib.sha256(inputs.encode())
         for name in ("go.mod", "go.sum"):
             digest.update((MODULES_DIR / self.folder / name).read_bytes())
@@ -104,7 +112,9 @@ VERSIONS: Final = tuple(
 KWOK: Final = Module("kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),))
 LEGACY: Final = Module("legacy", (("legacy-kube-scheduler", f"{_COMMANDS}/kube-scheduler"),))
 KUBELET: Final = Module(VERSIONS[-1], (("kubelet", f"{_COMMANDS}/kubelet"),), name="kubelet")
-"""Of the newest version, for real nodes. A module by its name: the suite without real nodes does not wait for it."""
+"""Of the newest version, for real nodes. A module by its name: the suite without real nodes does
+not wait for it.
+"""
 _KARPENTER: Final = "sigs.k8s.io/karpenter"
 KARPENTER: Final = Module(
     "karpenter",
@@ -136,10 +146,14 @@ class Binaries:
 
 
 def kubernetes_module() -> Module:
-    """The module of the version that ``KUBERNETES`` names, else of the newest. Raises BuildFailed for an unknown one."""
+    """The module of the version that ``KUBERNETES`` names, else of the newest. Raises BuildFailed
+    for an unknown one.
+    """
     version = os.environ.get(VERSION_VARIABLE, "") or VERSIONS[-1]
     if version not in VERSIONS:
-        raise BuildFailed(f"{VERSION_VARIABLE}={version}: there are modules for {', '.join(VERSIONS)}")
+        raise BuildFailed(
+            f"{VERSION_VARIABLE}={version}: there are modules for {', '.join(VERSIONS)}"
+        )
     return Module(version, _KUBERNETES)
 
 
@@ -157,8 +171,8 @@ def cache_dir() -> Path:
 def ready_binaries(*extra: Module) -> Binaries:
     """The programs of a control plane and of ``extra``, without building any.
 
-    Raises ControlPlaneUnavailable (skip) where there are none, BuildFailed where ``VREPLICA_CONTROLPLANE_BIN`` names a
-    folder that lacks one: who sets it wants the tests to run.
+    Raises ControlPlaneUnavailable (skip) where there are none, BuildFailed where
+    ``VREPLICA_CONTROLPLANE_BIN`` names a folder that lacks one: who sets it wants the tests to run.
     """
     modules = (*control_plane_modules(), *extra)
     if named := os.environ.get(BIN_VARIABLE, ""):
@@ -221,7 +235,14 @@ def _build_module(module: Module, say: Callable[[str], None]) -> None:
 
 
 def _go_build(module: Module, out: Path) -> None:
-    _go(module, "build", *module.flags, "-o", f"{out}/", *(package for _, package in module.packages))
+    _go(
+        module,
+        "build",
+        *module.flags,
+        "-o",
+        f"{out}/",
+        *(package for _, package in module.packages),
+    )
     for program, package in module.packages:
         # go build names a program by its package's last element: etcd's is "server".
         made = out / _MAJOR_SUFFIX.sub("", package).rsplit("/", 1)[1]
@@ -243,7 +264,9 @@ def _go(module: Module, command: str, *arguments: str) -> str:
     )
     if done.returncode != 0:
         where = f"controlplane/{module.folder}"
-        raise BuildFailed(f"go {command} in {where} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+        raise BuildFailed(
+            f"go {command} in {where} ended with {done.returncode}:\n{done.stderr[-4000:]}"
+        )
     return done.stdout
 
 

@@ -1,11 +1,13 @@
 """Fixtures of the end-to-end suite: one control plane a worker, one back end a test.
 
-Theory of operation. A scenario waits for most of its time (for a lease to run out, a node to be missed, a back-off), so several workers
-(pytest-xdist) run side by side, and nothing is shared between them: each has a control plane of its own and ports of its own.
-``control_plane`` is started by the first test that needs the real one and skips, with the reason, where it cannot run; tests on the
-embedded cluster run everywhere. ``backend`` gives every test that names it two runs. Fixtures that start processes are synchronous at
-session scope (nothing of a control plane is bound to an event loop) and asynchronous at function scope. When a test fails, the end of
-every log and the folder they are in are part of its report.
+Theory of operation. A scenario waits for most of its time (for a lease to run out, a node to be
+missed, a back-off), so several workers (pytest-xdist) run side by side, and nothing is shared
+between them: each has a control plane of its own and ports of its own. ``control_plane`` is started
+by the first test that needs the real one and skips, with the reason, where it cannot run; tests on
+the embedded cluster run everywhere. ``backend`` gives every test that names it two runs. Fixtures
+that start processes are synchronous at session scope (nothing of a control plane is bound to an
+event loop) and asynchronous at function scope. When a test fails, the end of every log and the
+folder they are in are part of its report.
 """
 
 import asyncio
@@ -30,7 +32,8 @@ TEST_TIMEOUT_S: Final = 180
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of this folder are ``e2e``, with a time limit of their own; the ``long`` ones come first.
+    """All tests of this folder are ``e2e``, with a time limit of their own; the ``long`` ones come
+    first.
 
     Workers take tests in this order: what takes longest must not be begun when the others are done.
     """
@@ -134,8 +137,11 @@ def backend_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def _control_plane_if_real(backend_name: str, request: pytest.FixtureRequest) -> ControlPlane | None:
-    # Synchronous: the control plane is started by a loop of its own, which cannot be within a running one.
+def _control_plane_if_real(
+    backend_name: str, request: pytest.FixtureRequest
+) -> ControlPlane | None:
+    # Synchronous: the control plane is started by a loop of its own, which cannot be within a
+    # running one.
     if backend_name != "real":
         return None
     running: ControlPlane = request.getfixturevalue("control_plane")
@@ -143,7 +149,9 @@ def _control_plane_if_real(backend_name: str, request: pytest.FixtureRequest) ->
 
 
 @pytest.fixture
-async def backend(_control_plane_if_real: ControlPlane | None, tmp_path: Path) -> AsyncIterator[Backend]:
+async def backend(
+    _control_plane_if_real: ControlPlane | None, tmp_path: Path
+) -> AsyncIterator[Backend]:
     """Each back end in turn."""
     if _control_plane_if_real is not None:
         async with RealBackend(_control_plane_if_real, tmp_path) as real_backend:

@@ -1,9 +1,11 @@
-"""Runs the steps of a Containerfile without an engine: the same commands, in folders of their own, on this machine's Python.
+"""Runs the steps of a Containerfile without an engine: the same commands, in folders of their own,
+on this machine's Python.
 
-Theory of operation. There is no engine where the tests run, but what a stage does is COPY and RUN, and those can be done anywhere:
-``Build`` reads the file, keeps an empty root folder a stage, copies what COPY names, and runs each RUN with ``/bin/sh`` in the working
-folder, the absolute paths below ``MOVED`` moved into that root. What an engine adds (the base image, layers, labels, the user) is not
-seen: the compiler is this machine's. An instruction that is not known is an error.
+Theory of operation. There is no engine where the tests run, but what a stage does is COPY and RUN,
+and those can be done anywhere: ``Build`` reads the file, keeps an empty root folder a stage, copies
+what COPY names, and runs each RUN with ``/bin/sh`` in the working folder, the absolute paths below
+``MOVED`` moved into that root. What an engine adds (the base image, layers, labels, the user) is
+not seen: the compiler is this machine's. An instruction that is not known is an error.
 """
 
 import os
@@ -28,7 +30,9 @@ class StepFailed(Exception):
 
 @dataclass(slots=True)
 class Stage:
-    """What a stage has come to: its root folder, its working folder in it, and what later instructions see."""
+    """What a stage has come to: its root folder, its working folder in it, and what later
+    instructions see.
+    """
 
     root: Path
     folder: str = "/"
@@ -40,7 +44,9 @@ class Stage:
 
     def path(self, inside: str) -> Path:
         """Where a path of the stage is on this machine."""
-        return self.root / (inside if inside.startswith("/") else f"{self.folder}/{inside}").lstrip("/")
+        return self.root / (inside if inside.startswith("/") else f"{self.folder}/{inside}").lstrip(
+            "/"
+        )
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
@@ -53,7 +59,9 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Build:
-    """One build of ``file`` from ``context`` in ``directory``; ``python``: what the base image would have."""
+    """One build of ``file`` from ``context`` in ``directory``; ``python``: what the base image
+    would have.
+    """
 
     def __init__(
         self, file: Path, context: Path, directory: Path, python: Path, args: Mapping[str, str]
@@ -76,7 +84,9 @@ class Build:
         stage = self._stage
         if keyword == "FROM":
             name = rest.partition(" AS ")[2]
-            stage = self._stage = self.stages[name] = Stage(self._directory / f"root-{name or 'last'}")
+            stage = self._stage = self.stages[name] = Stage(
+                self._directory / f"root-{name or 'last'}"
+            )
             self._begin(stage)
         if keyword in _ONLY_TOLD:
             stage.told.append((keyword, rest))
@@ -102,7 +112,9 @@ class Build:
 
     def _copy(self, *words: str) -> None:
         source = self._context
-        left_out: Callable[[Any, list[str]], set[str]] | None = shutil.ignore_patterns("__pycache__")
+        left_out: Callable[[Any, list[str]], set[str]] | None = shutil.ignore_patterns(
+            "__pycache__"
+        )
         # Of the context, as .dockerignore has it; a stage is copied as it is.
         if words[0].startswith("--from="):
             source = self.stages[words[0].partition("=")[2]].root
@@ -120,11 +132,19 @@ class Build:
     def _run(self, command: str) -> None:
         stage = self._stage
         for prefix in MOVED:
-            command = re.sub(rf"(?<![\w./-]){prefix}(?=/)", str(stage.root / prefix.lstrip("/")), command)
+            command = re.sub(
+                rf"(?<![\w./-]){prefix}(?=/)", str(stage.root / prefix.lstrip("/")), command
+            )
         done = subprocess.run(
             ["/bin/sh", "-e", "-c", command],
             cwd=stage.path("."),
-            env={"PATH": self._path, "HOME": str(self._directory), **_network(), **stage.args, **stage.env},
+            env={
+                "PATH": self._path,
+                "HOME": str(self._directory),
+                **_network(),
+                **stage.args,
+                **stage.env,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,14 +1,18 @@
-"""The real control plane: etcd, kube-apiserver, kube-controller-manager, kwok, and kube-schedulers on request.
+"""The real control plane: etcd, kube-apiserver, kube-controller-manager, kwok, and kube-schedulers
+on request.
 
-Theory of operation. All of it runs on free ports of loopback from a folder of programs (``build.py``), with verified TLS
-(``pki.py``), RBAC on and anonymous requests off. kube-controller-manager and kwok act as administrator, a kube-scheduler as
-``system:kube-scheduler`` unless a scenario gives it another kubeconfig: what runs beside us in a cluster has the rights it has
-there. kwok plays the kubelets of every node that carries ``KWOK_LABEL`` and renews their leases each quarter of
-``node_lease_s``; a node that loses the label stops renewing, and after ``node_grace_s`` the node lifecycle controller marks it
-as it would a dead machine (Ready Unknown, unreachable taints, pods not Ready, eviction after their toleration).
+Theory of operation. All of it runs on free ports of loopback from a folder of programs
+(``build.py``), with verified TLS (``pki.py``), RBAC on and anonymous requests off.
+kube-controller-manager and kwok act as administrator, a kube-scheduler as ``system:kube-scheduler``
+unless a scenario gives it another kubeconfig: what runs beside us in a cluster has the rights it
+has there. kwok plays the kubelets of every node that carries ``KWOK_LABEL`` and renews their leases
+each quarter of ``node_lease_s``; a node that loses the label stops renewing, and after
+``node_grace_s`` the node lifecycle controller marks it as it would a dead machine (Ready Unknown,
+unreachable taints, pods not Ready, eviction after their toleration).
 
-Requests of ServiceAccounts are written to an audit log, so that a scenario can show that our roles suffice: none was answered
-with 403. Nothing here is bound to an event loop: it can be started in one and used in another.
+Requests of ServiceAccounts are written to an audit log, so that a scenario can show that our roles
+suffice: none was answered with 403. Nothing here is bound to an event loop: it can be started in
+one and used in another.
 """
 
 import asyncio
@@ -32,7 +36,9 @@ from tests.e2e.waiting import NotYet, eventually
 
 STAGES: Final = Path(__file__).parent / "controlplane" / "kwok-stages.yaml"
 START_TIMEOUT_S: Final = 120.0
-"""Of one program: as many control planes as there are workers start at the same time, and each would do with some seconds alone."""
+"""Of one program: as many control planes as there are workers start at the same time, and each
+would do with some seconds alone.
+"""
 STOP_TIMEOUT_S: Final = 1.0
 
 ADMIN: Final = "admin"
@@ -54,10 +60,11 @@ _AUDIT_POLICY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``node_lease_s``: kwok renews a quarter of it; ``node_grace_s``: silence after which a node is NotReady.
+    """``node_lease_s``: kwok renews a quarter of it; ``node_grace_s``: silence after which a node
+    is NotReady.
 
-    A machine that is busy keeps kwok from renewing for seconds: a node and its pods that are marked for that are Ready again soon, but
-    a scenario that counts moves would see it.
+    A machine that is busy keeps kwok from renewing for seconds: a node and its pods that are marked
+    for that are Ready again soon, but a scenario that counts moves would see it.
     """
 
     node_lease_s: int = 8
@@ -66,7 +73,9 @@ class Settings:
     feature_gates: tuple[str, ...] = ()
     """What every program of the control plane turns on, by name."""
     kwok: bool = True
-    """False: the nodes are real (``tests/nodes``). Then pods get ServiceAccount tokens, and webhooks are called at their endpoints."""
+    """False: the nodes are real (``tests/nodes``). Then pods get ServiceAccount tokens, and
+    webhooks are called at their endpoints.
+    """
     runtime_config: str = ""
     """API versions that are off by default, as kube-apiserver's flag takes them."""
     start_timeout_s: float = START_TIMEOUT_S
@@ -75,7 +84,9 @@ class Settings:
 class ControlPlane:
     """One control plane in ``work_dir``. ``await start()`` once, ``stop()`` at the end."""
 
-    def __init__(self, binaries: Binaries, work_dir: Path, settings: Settings | None = None) -> None:
+    def __init__(
+        self, binaries: Binaries, work_dir: Path, settings: Settings | None = None
+    ) -> None:
         self.binaries = binaries
         self.work_dir = work_dir
         self.settings = settings or Settings()
@@ -83,8 +94,9 @@ class ControlPlane:
         self.pki = certificates.create(work_dir / "pki", now=datetime.datetime.now(datetime.UTC))
         self.url = ""
         self.audit_log = work_dir / "audit.log"
-        # No node's name is used twice: kwok 0.8.0 may queue a node that is deleted and made again under the same name twice, and then
-        # renews no other node's lease any more (its heap looks entries up by name, and cannot remove the older one).
+        # No node's name is used twice: kwok 0.8.0 may queue a node that is deleted and made again
+        # under the same name twice, and then renews no other node's lease any more (its heap looks
+        # entries up by name, and cannot remove the older one).
         self.node_numbers = itertools.count()
         self._etcd_url = ""
         self._etcd_command: list[str | Path] = []
@@ -117,7 +129,9 @@ class ControlPlane:
         return write_json(path, content)
 
     async def start(self) -> None:
-        """Returns when the API server is ready, controllers run and kwok serves. Raises ProcessFailed with the log's end."""
+        """Returns when the API server is ready, controllers run and kwok serves. Raises
+        ProcessFailed with the log's end.
+        """
         try:
             await self._start_etcd()
             await self._start_apiserver()
@@ -136,7 +150,9 @@ class ControlPlane:
     async def start_scheduler(
         self, config: Source, *, kubeconfig: Path | None = None, leader_elect: bool = False
     ) -> Process:
-        """kube-scheduler with a KubeSchedulerConfiguration (file or object), ready (its caches synced)."""
+        """kube-scheduler with a KubeSchedulerConfiguration (file or object), ready (its caches
+        synced).
+        """
         content = scheduler_configuration(
             config, kubeconfig=kubeconfig or self.scheduler_kubeconfig, leader_elect=leader_elect
         )
@@ -147,11 +163,14 @@ class ControlPlane:
             name, [program, f"--config={file}", *self._gates(), "-v=2"], "readyz"
         )
 
-    async def start_legacy_scheduler(self, policy: Source, *, kubeconfig: Path | None = None) -> Process:
+    async def start_legacy_scheduler(
+        self, policy: Source, *, kubeconfig: Path | None = None
+    ) -> Process:
         """kube-scheduler 1.22 with a v1 Policy (file or object), ready.
 
-        A Policy makes one profile, always named ``default-scheduler``: a pod with another schedulerName is not its own. Its
-        priorities LeastRequestedPriority and MostRequestedPriority fail to load (their arguments are not in v1beta2).
+        A Policy makes one profile, always named ``default-scheduler``: a pod with another
+        schedulerName is not its own. Its priorities LeastRequestedPriority and
+        MostRequestedPriority fail to load (their arguments are not in v1beta2).
         """
         name = self._next("kube-scheduler-legacy")
         if isinstance(policy, Path):
@@ -176,9 +195,11 @@ class ControlPlane:
         return len(self._audited(0))
 
     def audit_events(self, user: str = "", *, since: int = 0) -> list[dict[str, Any]]:
-        """What ServiceAccounts asked for so far, oldest first; ``user`` narrows to system:serviceaccount:NS:NAME.
+        """What ServiceAccounts asked for so far, oldest first; ``user`` narrows to
+        system:serviceaccount:NS:NAME.
 
-        ``since``: an ``audit_end``. The log is that of all scenarios so far, long before the last one.
+        ``since``: an ``audit_end``. The log is that of all scenarios so far, long before the last
+        one.
         """
         events = [json.loads(line) for line in self._audited(since).splitlines()]
         return [event for event in events if user in {"", event["user"]["username"]}]
@@ -236,7 +257,9 @@ class ControlPlane:
         await self.etcd.ready(Probe(f"{self._etcd_url}/health"), self.settings.start_timeout_s)
 
     async def kill_etcd(self, away_s: float) -> None:
-        """SIGKILL; ``away_s`` later it is started again with its data and addresses. Returns when it serves."""
+        """SIGKILL; ``away_s`` later it is started again with its data and addresses. Returns when
+        it serves.
+        """
         await self.etcd.kill()
         await asyncio.sleep(away_s)
         await self._run_etcd()
@@ -246,7 +269,9 @@ class ControlPlane:
         tokens.touch(mode=0o600)
         with tokens.open("w", newline="") as out:
             for user, group in _IDENTITIES.items():
-                csv.writer(out).writerow([self._tokens[user], user, user, group][: 4 if group else 3])
+                csv.writer(out).writerow(
+                    [self._tokens[user], user, user, group][: 4 if group else 3]
+                )
         port = free_port()
         self.url = f"https://127.0.0.1:{port}"
         self.write_kubeconfig(self.kubeconfig, self._tokens[ADMIN])
@@ -263,9 +288,11 @@ class ControlPlane:
             f"--service-account-signing-key-file={self.pki.sa_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24",
-            # 1.37 refuses to publish a loopback address as the Service "kubernetes"; nothing here uses it.
+            # 1.37 refuses to publish a loopback address as the Service "kubernetes"; nothing here
+            # uses it.
             "--endpoint-reconciler-type=none",
-            # kwok's pods need no token, and need not wait for their namespace's ServiceAccount; no kube-proxy serves real ones.
+            # kwok's pods need no token, and need not wait for their namespace's ServiceAccount; no
+            # kube-proxy serves real ones.
             "--disable-admission-plugins=ServiceAccount"
             if self.settings.kwok
             else "--enable-aggregator-routing=true",
@@ -285,13 +312,17 @@ class ControlPlane:
         await self.apiserver.ready(probe, self.settings.start_timeout_s)
 
     async def kill_apiserver(self, away_s: float) -> None:
-        """SIGKILL to kube-apiserver, and the same again after ``away_s``. Returns when it is ready."""
+        """SIGKILL to kube-apiserver, and the same again after ``away_s``. Returns when it
+        is ready.
+        """
         await self.apiserver.kill()
         await asyncio.sleep(away_s)
         await self._run_apiserver()
 
     async def kill_all(self, away_s: float) -> None:
-        """SIGKILL to etcd, kube-apiserver and kube-controller-manager; all again after ``away_s``. Returns when they work."""
+        """SIGKILL to etcd, kube-apiserver and kube-controller-manager; all again after ``away_s``.
+        Returns when they work.
+        """
         for process in (self.etcd, self.apiserver, self.controller_manager):
             await process.kill()
         await asyncio.sleep(away_s)
@@ -340,7 +371,8 @@ class ControlPlane:
         )
         probe = Probe(f"https://127.0.0.1:{port}/healthz", self.pki.ssl_context())
         await process.ready(probe, self.settings.start_timeout_s)
-        # Healthy comes before working: a namespace's ServiceAccount is made by a running controller.
+        # Healthy comes before working: a namespace's ServiceAccount is made by a running
+        # controller.
         async with RawHttp(self.kubeconfig) as raw:
 
             async def controllers_run() -> bool:

@@ -1,8 +1,11 @@
-"""``EmbeddedBackend``: ``Backend`` over ``vreplica cluster``, the embedded cluster as a process of its own.
+"""``EmbeddedBackend``: ``Backend`` over ``vreplica cluster``, the embedded cluster as a process of
+its own.
 
-Theory of operation. One process a scenario, so nothing needs cleaning up. It takes the schedulers' configurations when it starts, and
-therefore starts with the first call that needs it; ``start_scheduler`` comes before. Its API is plain HTTP on loopback; a bearer token
-is the name of the user. It stores RBAC objects and Deployments without acting on them, so the same manifests apply to both.
+Theory of operation. One process a scenario, so nothing needs cleaning up. It takes the schedulers'
+configurations when it starts, and therefore starts with the first call that needs it;
+``start_scheduler`` comes before. Its API is plain HTTP on loopback; a bearer token is the name of
+the user. It stores RBAC objects and Deployments without acting on them, so the same manifests apply
+to both.
 """
 
 import secrets
@@ -26,7 +29,9 @@ from tests.e2e.objects import (
 from tests.e2e.processes import VENV_BIN, Probe, Process, Processes, free_port
 
 HEARTBEAT_ANNOTATION: Final = "vreplica.dev/heartbeat"
-"""On a node of the embedded cluster, value ``stopped``: its kubelet stand-in is silent until the annotation goes."""
+"""On a node of the embedded cluster, value ``stopped``: its kubelet stand-in is silent until the
+annotation goes.
+"""
 
 CLUSTER: Final = (VENV_BIN / "vreplica", "cluster")
 
@@ -93,8 +98,12 @@ class EmbeddedBackend:
 
     def _add_config(self, content: Obj) -> None:
         if self.cluster is not None:
-            raise RuntimeError("the embedded cluster takes its schedulers at its start: start them first")
-        self._configs.append(write_json(self._dir / f"scheduler-{len(self._configs)}.json", content))
+            raise RuntimeError(
+                "the embedded cluster takes its schedulers at its start: start them first"
+            )
+        self._configs.append(
+            write_json(self._dir / f"scheduler-{len(self._configs)}.json", content)
+        )
 
     async def start(self) -> Api:
         """Starts the cluster unless it runs. Raises ProcessFailed."""
@@ -110,7 +119,9 @@ class EmbeddedBackend:
         self._api = await KubeApi.connect(kubeconfig=str(self.kubeconfig), qps=1000.0, burst=2000)
         return self._api
 
-    async def add_nodes(self, n: int, zones: int = 3, cpu: int = 8, slots: int | None = None) -> list[str]:
+    async def add_nodes(
+        self, n: int, zones: int = 3, cpu: int = 8, slots: int | None = None
+    ) -> list[str]:
         """As ``Backend``."""
         api = await self.start()
         names = []
@@ -143,7 +154,9 @@ class EmbeddedBackend:
         api = await self.start()
         name = f"{prefix}-{secrets.token_hex(3)}"
         metadata = {"name": name, "labels": labels or {}}
-        await api.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        await api.create(
+            NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        )
         return name
 
     async def apply(self, sources: Iterable[Source], *substitutions: Substitution) -> list[Obj]:

@@ -1,4 +1,6 @@
-"""``Proxy``: between kube-scheduler and the extender, for what happens between two verbs and for what was said on the wire."""
+"""``Proxy``: between kube-scheduler and the extender, for what happens between two verbs and for
+what was said on the wire.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -55,12 +57,16 @@ class Proxy:
         async with (
             aiohttp.ClientSession() as session,
             session.post(
-                self.target + request.path, data=body, headers={"Content-Type": request.content_type}
+                self.target + request.path,
+                data=body,
+                headers={"Content-Type": request.content_type},
             ) as reply,
         ):
             content = await reply.read()
             if is_bind:
-                self.answers.append((orjson.loads(body)["PodName"], orjson.loads(content).get("Error", "")))
+                self.answers.append(
+                    (orjson.loads(body)["PodName"], orjson.loads(content).get("Error", ""))
+                )
             if request.path.endswith("/filter") and reply.status == web.HTTPOk.status_code:
                 self.filters.append(_filtered(orjson.loads(body), orjson.loads(content)))
             return web.Response(status=reply.status, body=content, content_type=reply.content_type)

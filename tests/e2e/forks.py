@@ -1,14 +1,17 @@
-"""``Forks``: our own programs as forks of one process that has imported them, instead of an interpreter and its imports each.
+"""``Forks``: our own programs as forks of one process that has imported them, instead of an
+interpreter and its imports each.
 
-Theory of operation. A scenario starts three of our programs, and of what that costs almost all is the same imports again, a second or two
-of processor time each. So one child, run as a program, imports them once and forks for every start::
+Theory of operation. A scenario starts three of our programs, and of what that costs almost all is
+the same imports again, a second or two of processor time each. So one child, run as a program,
+imports them once and forks for every start::
 
     suite --{"program", "arguments", "log", "environment"}--> forks.py --fork--> session of its own, log file, main(), exit
     suite <--------{"pid"}, later {"pid", "code"}-------------'  (it is the parent, so it sees how they end)
 
-The forks run the entry points of the installed scripts, with nothing imported meanwhile that was started: no event loop, no thread,
-no open file. ``Fork`` has of ``subprocess.Popen`` what ``Process`` needs. When the suite dies, ``forks.py`` ends at the end of
-its input, and the suite's reaper kills what it had started. Not for measurements of memory: forks share what was imported.
+The forks run the entry points of the installed scripts, with nothing imported meanwhile that was
+started: no event loop, no thread, no open file. ``Fork`` has of ``subprocess.Popen`` what
+``Process`` needs. When the suite dies, ``forks.py`` ends at the end of its input, and the suite's
+reaper kills what it had started. Not for measurements of memory: forks share what was imported.
 """
 
 import gc
@@ -86,7 +89,9 @@ class Forks:
             os.set_blocking(self._child.stdout.fileno(), False)
         return self._child
 
-    def start(self, program: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> Fork:
+    def start(
+        self, program: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> Fork:
         """Forks ``program``, one of ``PROGRAMS``. Raises OSError where that cannot be done."""
         child = self._started()
         assert child.stdin is not None

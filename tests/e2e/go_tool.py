@@ -1,9 +1,11 @@
-"""Go programs that single tests need, beside the control plane: a module each, built once and cached as ``build`` does.
+"""Go programs that single tests need, beside the control plane: a module each, built once and
+cached as ``build`` does.
 
 ``promtool/go.mod`` names Prometheus' promtool by a ``tool`` directive. It goes to
-``${XDG_CACHE_HOME:-~/.cache}/vreplica-scheduler/tools/KEY/``, where KEY is a hash of go.mod, go.sum and the platform. A build
-happens in a sibling folder that is renamed at the end. ``python -m tests.e2e.build`` builds it too; without Go, and before
-that, tests skip with the reason. The variable (``VREPLICA_PROMTOOL=FILE``) points at a ready program instead.
+``${XDG_CACHE_HOME:-~/.cache}/vreplica-scheduler/tools/KEY/``, where KEY is a hash of go.mod, go.sum
+and the platform. A build happens in a sibling folder that is renamed at the end. ``python -m
+tests.e2e.build`` builds it too; without Go, and before that, tests skip with the reason. The
+variable (``VREPLICA_PROMTOOL=FILE``) points at a ready program instead.
 """
 
 import hashlib
@@ -41,10 +43,14 @@ class GoTool:
             raise ControlPlaneUnavailable(
                 f"no {self.program}: Go is not installed and {self.variable} is not set"
             )
-        raise ControlPlaneUnavailable(f"no {self.program}: not built yet, run `python -m tests.e2e.build`")
+        raise ControlPlaneUnavailable(
+            f"no {self.program}: not built yet, run `python -m tests.e2e.build`"
+        )
 
     def build(self, say: Callable[[str], None]) -> Path:
-        """The program, built unless it is there. Raises ControlPlaneUnavailable without Go, BuildFailed."""
+        """The program, built unless it is there. Raises ControlPlaneUnavailable without Go,
+        BuildFailed.
+        """
         try:
             return self.ready()
         except ControlPlaneUnavailable:
@@ -70,7 +76,16 @@ class GoTool:
 
     def _compile(self, out: Path) -> None:
         done = subprocess.run(
-            ["go", "build", "-trimpath", f"-tags={self.tags}", "-ldflags=-s -w", "-o", f"{out}/", "tool"],
+            [
+                "go",
+                "build",
+                "-trimpath",
+                f"-tags={self.tags}",
+                "-ldflags=-s -w",
+                "-o",
+                f"{out}/",
+                "tool",
+            ],
             cwd=self._module(),
             env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
             stdout=subprocess.PIPE,

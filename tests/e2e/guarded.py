@@ -1,4 +1,6 @@
-"""``Guarded``: a real control plane with the shipped ValidatingAdmissionPolicies in force, and who asks it for things."""
+"""``Guarded``: a real control plane with the shipped ValidatingAdmissionPolicies in force, and who
+asks it for things.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,7 +29,9 @@ BYSTANDER: Final = "bystander"
 PROBE: Final = "probe"
 """A pool whose status nobody may write once its policy is in force."""
 POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-NO_WEBHOOK: Final = without("Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+NO_WEBHOOK: Final = without(
+    "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,9 @@ class Guarded:
 
 @asynccontextmanager
 async def a_guarded_cluster(real: RealBackend) -> AsyncIterator[Guarded]:
-    """All that the manifests bring but the webhook, with a bound adapter pod and a pod that is none of ours."""
+    """All that the manifests bring but the webhook, with a bound adapter pod and a pod that is none
+    of ours.
+    """
     await real.apply([MANIFESTS / "base"], NO_WEBHOOK)
     namespace = await real.namespace("adapters")
     (node,) = await real.add_nodes(1)
@@ -79,7 +85,9 @@ async def a_guarded_cluster(real: RealBackend) -> AsyncIterator[Guarded]:
 
 
 async def _in_force(there: Guarded) -> bool:
-    """The API server takes up new policies once a second, and what it takes may be some of them: each is asked for."""
+    """The API server takes up new policies once a second, and what it takes may be some of them:
+    each is asked for.
+    """
     forged = adapter(there, "probe", {PLACEMENTS_ANNOTATION: LEDGER}, nodeName=there.node)
     status = f"{there.pools}/{PROBE}/status"
     strange = binding(there, "probe")
@@ -88,11 +96,25 @@ async def _in_force(there: Guarded) -> bool:
         (there.service, "PATCH", there.url(BYSTANDER), annotated(probe="x"), MERGE),
         (there.service, "POST", there.url("probe", "binding"), strange, "application/json"),
         (there.admin, "POST", there.pods, forged, "application/json"),
-        (there.admin, "POST", there.url("probe", "binding"), binding(there, "probe", LEDGER), "application/json"),
+        (
+            there.admin,
+            "POST",
+            there.url("probe", "binding"),
+            binding(there, "probe", LEDGER),
+            "application/json",
+        ),
         (there.admin, "PATCH", status, {"status": {"observedGeneration": 1}}, MERGE),
-        (there.tenant, "POST", there.pools, adapter_pool(there.namespace, "claims", sources=SOURCES), "application/json"),
-    ):  # fmt: skip
-        answer = await who.request(method, url, body, content_type=content_type, query={"dryRun": "All"})
+        (
+            there.tenant,
+            "POST",
+            there.pools,
+            adapter_pool(there.namespace, "claims", sources=SOURCES),
+            "application/json",
+        ),
+    ):
+        answer = await who.request(
+            method, url, body, content_type=content_type, query={"dryRun": "All"}
+        )
         if "ValidatingAdmissionPolicy" not in answer.message:
             raise NotYet(f"{method} {url}: {answer.status} {answer.message}")
     for policy in (await there.admin.get(POLICIES)).body["items"]:
@@ -119,7 +141,11 @@ def _role_binding(namespace: str) -> Obj:
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
         "metadata": {"name": "team", "namespace": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "admin",
+        },
         "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
     }
 

@@ -1,10 +1,13 @@
-"""``ChartSystem``: an installation by ``helm``, whose programs run as the chart says, and what a scenario changes of that.
+"""``ChartSystem``: an installation by ``helm``, whose programs run as the chart says, and what a
+scenario changes of that.
 
-Theory of operation. ``helm upgrade --install`` puts the chart's objects on the real control plane, Deployments too: nobody starts their
-pods (no kube-scheduler serves them), the suite runs their containers' commands itself. Everything a process is given comes from the
-API server: its arguments from the Deployment, its files from the ConfigMaps, its credentials from the ServiceAccount that the Deployment
-names or from the Secret that it mounts. What differs, because there is no pod around it: paths of files, ports, the address of the
-API server, and the address in place of a Service's name (its certificate is checked for that name all the same).
+Theory of operation. ``helm upgrade --install`` puts the chart's objects on the real control plane,
+Deployments too: nobody starts their pods (no kube-scheduler serves them), the suite runs their
+containers' commands itself. Everything a process is given comes from the API server: its arguments
+from the Deployment, its files from the ConfigMaps, its credentials from the ServiceAccount that the
+Deployment names or from the Secret that it mounts. What differs, because there is no pod around it:
+paths of files, ports, the address of the API server, and the address in place of a Service's name
+(its certificate is checked for that name all the same).
 """
 
 import asyncio
@@ -39,11 +42,15 @@ CLIENT_NAME: Final = "vreplica-kube-scheduler"
 HELM_TIMEOUT_S: Final = 60.0
 
 OWN: Final = ("--take-ownership",)
-"""Scenarios before this one have applied some of the same objects by hand on the same control plane."""
+"""Scenarios before this one have applied some of the same objects by hand on the same control
+plane.
+"""
 
 
 class ChartSystem(System):
-    """The chart with ``values`` in ``namespace``, installed with helm's ``options``; on the real back end only."""
+    """The chart with ``values`` in ``namespace``, installed with helm's ``options``; on the real
+    back end only.
+    """
 
     def __init__(
         self,
@@ -75,7 +82,9 @@ class ChartSystem(System):
         return self.mode != "sidecar"
 
     def _make_secrets(self, directory: Path) -> None:
-        """What the chart's user makes, or cert-manager: the files of both Secrets, each in a folder of its own."""
+        """What the chart's user makes, or cert-manager: the files of both Secrets, each in a folder
+        of its own.
+        """
         authority = Authority(directory, "extender-ca")
         name = f"vreplica-scheduler.{self.system_namespace}.svc"
         served, client = authority.issue("serving", name), authority.issue(CLIENT_NAME)
@@ -91,7 +100,7 @@ class ChartSystem(System):
                 (folder / file).write_bytes(Path(source).read_bytes())
         self._tls = client_context(authority, client)
 
-    # -- helm -----------------------------------------------------------------------------------------------------
+    # -- helm --------------------------------------------------------------------------------------
 
     async def helm(self, *arguments: str | Path) -> str:
         """A helm command on this cluster, in the release's namespace."""
@@ -99,7 +108,9 @@ class ChartSystem(System):
         return await asyncio.to_thread(run_helm, *arguments, *place, timeout_s=HELM_TIMEOUT_S)
 
     async def upgrade(self, *options: str, **values: Any) -> str:
-        """``helm upgrade --install`` with these values besides those that it has; what it said (the NOTES)."""
+        """``helm upgrade --install`` with these values besides those that it has; what it said (the
+        NOTES).
+        """
         self.values |= values
         file = write_json(self._directory / "values.json", self.values)
         said = await self.helm(
@@ -125,7 +136,7 @@ class ChartSystem(System):
         await self.helm("uninstall", RELEASE)
         self._installed = False
 
-    # -- what a process is given ----------------------------------------------------------------------------------
+    # -- what a process is given -------------------------------------------------------------------
 
     async def install_manifests(self) -> None:
         if not self._installed:
@@ -174,7 +185,9 @@ class ChartSystem(System):
 
     async def scheduler_config(self) -> Obj:
         await self.install_manifests()
-        return extender_at(await self.file("vreplica-kube-scheduler-config", "config.yaml"), self.service_url)
+        return extender_at(
+            await self.file("vreplica-kube-scheduler-config", "config.yaml"), self.service_url
+        )
 
     async def webhook_arguments(self) -> Sequence[str]:
         command: list[str] = (await self.container("vreplica-webhook", "webhook"))["command"]
@@ -187,7 +200,9 @@ class ChartSystem(System):
         return command[1:]
 
     async def scheduler_kubeconfig(self) -> Path:
-        """In the extender's pod with a token that is made there, in its own with its ServiceAccount's."""
+        """In the extender's pod with a token that is made there, in its own with its
+        ServiceAccount's.
+        """
         return (
             await self.kubeconfig_for(SCHEDULER_ACCOUNT)
             if self.https

@@ -1,8 +1,10 @@
-"""Karpenter on a control plane: the real program, with the provider that makes Node objects for kwok to play.
+"""Karpenter on a control plane: the real program, with the provider that makes Node objects for
+kwok to play.
 
-Theory of operation. The program is Karpenter's own provider for kwok, built from its Go module. It reads pending pods,
-simulates where they would fit, and makes a NodeClaim and a Node for what does not. Its nodes carry the label by which our
-kwok takes nodes, so their kubelets are played as those of all others. One instance type is offered, in three zones.
+Theory of operation. The program is Karpenter's own provider for kwok, built from its Go module. It
+reads pending pods, simulates where they would fit, and makes a NodeClaim and a Node for what does
+not. Its nodes carry the label by which our kwok takes nodes, so their kubelets are played as those
+of all others. One instance type is offered, in three zones.
 """
 
 import json
@@ -25,7 +27,9 @@ _CRDS: Final = "karpenter*.yaml"
 
 
 async def start_karpenter(backend: RealBackend, binaries: Binaries, directory: Path) -> Process:
-    """Installs its CRDs and one NodePool, and starts it. Raises ProcessFailed with its log's end."""
+    """Installs its CRDs and one NodePool, and starts it. Raises ProcessFailed with its
+    log's end.
+    """
     program = binaries.program("karpenter")
     await backend.apply([*sorted(program.parent.glob(_CRDS))])
     await backend.apply([_node_class(), _node_pool()])
@@ -67,7 +71,12 @@ def _instance_type() -> Obj:
         "offerings": offerings,
         "architecture": "amd64",
         "operatingSystems": ["linux"],
-        "resources": {"cpu": str(NODE_CPUS), "memory": "16Gi", "ephemeral-storage": "20Gi", "pods": "110"},
+        "resources": {
+            "cpu": str(NODE_CPUS),
+            "memory": "16Gi",
+            "ephemeral-storage": "20Gi",
+            "pods": "110",
+        },
     }
 
 

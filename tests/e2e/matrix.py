@@ -1,7 +1,9 @@
-"""``python -m tests.e2e.matrix [VERSION ...]``: the end-to-end suite on each version of Kubernetes, and the table of docs/install.md.
+"""``python -m tests.e2e.matrix [VERSION ...]``: the end-to-end suite on each version of Kubernetes,
+and the table of docs/install.md.
 
-Each version has its own run of ``make e2e``, one after another. A version that is not named keeps its row. The table stands
-between two comments of the page. The command ends with 1 when a scenario failed anywhere.
+Each version has its own run of ``make e2e``, one after another. A version that is not named keeps
+its row. The table stands between two comments of the page. The command ends with 1 when a scenario
+failed anywhere.
 """
 
 import os
@@ -63,7 +65,9 @@ def read_report(version: str, report: bytes) -> Outcome:
 
 
 def with_rows(page: str, outcomes: list[Outcome]) -> str:
-    """The page with these rows in its table, newest version first; other versions' rows stay. Raises NoTable."""
+    """The page with these rows in its table, newest version first; other versions' rows stay.
+    Raises NoTable.
+    """
     before, start, rest = page.partition(START)
     table, end, after = rest.partition(END)
     if not start or not end:
@@ -91,7 +95,9 @@ def run(version: str) -> Outcome:
 def main(versions: list[str]) -> int:
     """Runs the suite on these versions, all without a name."""
     if unknown := sorted(set(versions) - set(VERSIONS)):
-        sys.stderr.write(f"e2e-matrix: no module for {', '.join(unknown)}; there are {', '.join(VERSIONS)}\n")
+        sys.stderr.write(
+            f"e2e-matrix: no module for {', '.join(unknown)}; there are {', '.join(VERSIONS)}\n"
+        )
         return 2
     failed = False
     for version in versions or reversed(VERSIONS):

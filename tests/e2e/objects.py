@@ -1,8 +1,10 @@
-"""API objects of the suite: read from the shipped manifests, changed by named substitutions, or built here.
+"""API objects of the suite: read from the shipped manifests, changed by named substitutions, or
+built here.
 
-Theory of operation. Scenarios apply the files in ``manifests/`` themselves, so that what users install is what is tested.
-Where the suite must differ (it has no cluster network, so a webhook is reached by URL and not by Service) the difference
-is a ``Substitution``: a named function from object to object, visible in the scenario.
+Theory of operation. Scenarios apply the files in ``manifests/`` themselves, so that what users
+install is what is tested. Where the suite must differ (it has no cluster network, so a webhook is
+reached by URL and not by Service) the difference is a ``Substitution``: a named function from
+object to object, visible in the scenario.
 """
 
 import base64
@@ -25,7 +27,9 @@ Substitution = Callable[[Obj], Obj | None]
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 KWOK_LABEL: Final = "vreplica.dev/e2e-kwok"
-"""Nodes with it are played by kwok; a node that loses it fails: no lease, no status, its pods run on unseen."""
+"""Nodes with it are played by kwok; a node that loses it fails: no lease, no status, its pods run
+on unseen.
+"""
 NODE_NAME: Final = "node-{:03d}"
 
 _CLUSTER_SCOPED: Final = frozenset(
@@ -49,7 +53,8 @@ _CLUSTER_SCOPED: Final = frozenset(
 def load(source: Source) -> list[Obj]:
     """Objects of a manifest (several documents, or a List), of a folder, or the object itself.
 
-    Of a folder with a kustomization, its ``resources`` in their order; what it would generate or relabel is left out.
+    Of a folder with a kustomization, its ``resources`` in their order; what it would generate or
+    relabel is left out.
     """
     if not isinstance(source, Path):
         return [copy.deepcopy(source)]
@@ -86,7 +91,9 @@ def substituted(sources: Iterable[Source], substitutions: Sequence[Substitution]
 
 
 def resource_of(obj: Obj) -> Resource:
-    """The resource of an object by its apiVersion and kind, the plural by the rules that Kubernetes' own kinds follow."""
+    """The resource of an object by its apiVersion and kind, the plural by the rules that
+    Kubernetes' own kinds follow.
+    """
     group, _, version = str(obj["apiVersion"]).rpartition("/")
     kind = str(obj["kind"])
     lower = kind.lower()
@@ -100,7 +107,9 @@ def resource_of(obj: Obj) -> Resource:
 
 
 def webhook_at(url: str, ca_pem: bytes) -> Substitution:
-    """Webhook configurations call ``url`` (+ their Service's path), verified against ``ca_pem``, instead of a Service."""
+    """Webhook configurations call ``url`` (+ their Service's path), verified against ``ca_pem``,
+    instead of a Service.
+    """
     bundle = base64.b64encode(ca_pem).decode()
 
     def substitute(obj: Obj) -> Obj | None:
@@ -115,15 +124,21 @@ def webhook_at(url: str, ca_pem: bytes) -> Substitution:
 
 
 def without(*kinds: str) -> Substitution:
-    """Drops kinds, such as Deployment: kwok would play their pods, and the suite runs the programs itself."""
+    """Drops kinds, such as Deployment: kwok would play their pods, and the suite runs the programs
+    itself.
+    """
     return lambda obj: None if obj["kind"] in kinds else obj
 
 
 def scheduler_configuration(source: Source, *, kubeconfig: Path, leader_elect: bool = False) -> Obj:
-    """A KubeSchedulerConfiguration for ``kubeconfig``; without leader election unless a scenario is about it."""
+    """A KubeSchedulerConfiguration for ``kubeconfig``; without leader election unless a scenario is
+    about it.
+    """
     (config,) = load(source)
     if config["kind"] == "ConfigMap":
-        (text,) = (value for value in config["data"].values() if "KubeSchedulerConfiguration" in value)
+        (text,) = (
+            value for value in config["data"].values() if "KubeSchedulerConfiguration" in value
+        )
         config = yaml.safe_load(text)
     config.setdefault("clientConnection", {})["kubeconfig"] = str(kubeconfig)
     config.setdefault("leaderElection", {})["leaderElect"] = leader_elect
@@ -131,7 +146,9 @@ def scheduler_configuration(source: Source, *, kubeconfig: Path, leader_elect: b
 
 
 def extender_at(config: Obj, url: str, **fields: Any) -> Obj:
-    """A KubeSchedulerConfiguration or Policy whose extenders are at ``url`` (without path), with other fields replaced."""
+    """A KubeSchedulerConfiguration or Policy whose extenders are at ``url`` (without path), with
+    other fields replaced.
+    """
     config = copy.deepcopy(config)
     for extender in config["extenders"]:
         path = str(extender["urlPrefix"]).split("://", 1)[-1].partition("/")[2]
@@ -147,9 +164,16 @@ def write_json(path: Path, content: Any) -> Path:
 
 
 def node(number: int, *, zone: int, cpu: int, slots: int | None) -> Obj:
-    """Node ``node-NNN`` in ``zone-(zone)`` with ``cpu`` cores; ``slots``: allocatable vreplica.dev/slots."""
+    """Node ``node-NNN`` in ``zone-(zone)`` with ``cpu`` cores; ``slots``: allocatable
+    vreplica.dev/slots.
+    """
     name = NODE_NAME.format(number)
-    room: dict[str, str] = {"cpu": str(cpu), "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+    room: dict[str, str] = {
+        "cpu": str(cpu),
+        "memory": "64Gi",
+        "ephemeral-storage": "100Gi",
+        "pods": "110",
+    }
     if slots is not None:
         room[SLOTS_RESOURCE] = str(slots)
     return {
@@ -182,7 +206,9 @@ def pod(namespace: str, name: str, **spec: Any) -> Obj:
 def stateful_set(
     namespace: str, name: str, replicas: int, *, pool: str = "", cpu: str = "100m", **spec: Any
 ) -> Obj:
-    """A StatefulSet, its pods created in parallel; ``pool`` sets the opt-in label; ``spec`` is merged into its spec."""
+    """A StatefulSet, its pods created in parallel; ``pool`` sets the opt-in label; ``spec`` is
+    merged into its spec.
+    """
     labels = {"app": name} | ({POOL_LABEL: pool} if pool else {})
     return {
         "apiVersion": "apps/v1",

@@ -1,7 +1,9 @@
-"""What people, controllers and failing machines do to an installation: one call each, by the API that they use.
+"""What people, controllers and failing machines do to an installation: one call each, by the API
+that they use.
 
-Theory of operation. A scenario tells its story with these and with ``Backend``; each returns when the API server has taken it, or
-where that is said, when what follows from it can be seen. Nothing here looks at what our programs make of it.
+Theory of operation. A scenario tells its story with these and with ``Backend``; each returns when
+the API server has taken it, or where that is said, when what follows from it can be seen. Nothing
+here looks at what our programs make of it.
 """
 
 import asyncio
@@ -22,12 +24,14 @@ ROLL_TIMEOUT_S: Final = 60.0
 DRAIN_TIMEOUT_S: Final = 30
 
 
-# -- pods -------------------------------------------------------------------------------------------------------
+# -- pods ------------------------------------------------------------------------------------------
 
 
 async def mark_unschedulable(system: System, pod: str, *, unschedulable: bool = True) -> None:
     """Our annotation, by a person who drains the pod, or takes that back."""
-    patch = {"metadata": {"annotations": {UNSCHEDULABLE_ANNOTATION: "true" if unschedulable else None}}}
+    patch = {
+        "metadata": {"annotations": {UNSCHEDULABLE_ANNOTATION: "true" if unschedulable else None}}
+    }
     await system.backend.api.patch(PODS, system.namespace, pod, patch, patch_type=PatchType.MERGE)
 
 
@@ -38,7 +42,9 @@ async def evict(system: System, pod: str) -> None:
         "kind": "Eviction",
         "metadata": {"name": pod, "namespace": system.namespace},
     }
-    answer = await system.raw.post(f"/api/v1/namespaces/{system.namespace}/pods/{pod}/eviction", body)
+    answer = await system.raw.post(
+        f"/api/v1/namespaces/{system.namespace}/pods/{pod}/eviction", body
+    )
     assert answer.status == 201, f"{pod} was not evicted: {answer.status} {answer.message}"
 
 
@@ -56,7 +62,9 @@ async def delete_pod(system: System, pod: str, *, grace_s: int | None = None) ->
 
 
 async def terminating(system: System, pods: Iterable[str]) -> None:
-    """Returns when the deletion of these pods was asked for: they stay until their kubelet, or force, ends them."""
+    """Returns when the deletion of these pods was asked for: they stay until their kubelet, or
+    force, ends them.
+    """
     names = set(pods)
 
     async def look() -> bool:
@@ -72,7 +80,7 @@ async def terminating(system: System, pods: Iterable[str]) -> None:
     await system.eventually(look, 30.0, f"{sorted(names)} are being deleted")
 
 
-# -- nodes ------------------------------------------------------------------------------------------------------
+# -- nodes -----------------------------------------------------------------------------------------
 
 
 async def cordon(system: System, node: str, *, unschedulable: bool = True) -> None:
@@ -82,7 +90,9 @@ async def cordon(system: System, node: str, *, unschedulable: bool = True) -> No
 
 
 async def drain_node(system: System, node: str) -> None:
-    """kubectl drain, where there is a kubectl beside the control plane's programs; else the calls that it makes."""
+    """kubectl drain, where there is a kubectl beside the control plane's programs; else the calls
+    that it makes.
+    """
     try:
         program = ready_binaries().program("kubectl")
     except (ControlPlaneUnavailable, BuildFailed):
@@ -104,10 +114,16 @@ async def fail_nodes(system: System, nodes: Iterable[str]) -> None:
 
 
 async def out_of_service(system: System, node: str) -> None:
-    """kubectl taint: somebody has seen that the machine is off. The pod garbage collector removes its Terminating pods."""
+    """kubectl taint: somebody has seen that the machine is off. The pod garbage collector removes
+    its Terminating pods.
+    """
     api = system.backend.api
     stored = await api.get(NODES, "", node)
-    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    taint = {
+        "key": "node.kubernetes.io/out-of-service",
+        "value": "nodeshutdown",
+        "effect": "NoExecute",
+    }
     patch = {
         "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
         "spec": {"taints": [*stored["spec"].get("taints", []), taint]},
@@ -121,13 +137,15 @@ def on_nodes(adapters: Iterable[AdapterPod], nodes: Iterable[str]) -> set[str]:
     return {adapter.name for adapter in adapters if adapter.node in names}
 
 
-# -- workloads --------------------------------------------------------------------------------------------------
+# -- workloads -------------------------------------------------------------------------------------
 
 
 async def upgrade(system: System, image: str) -> None:
     """A new image in the StatefulSet's template."""
     patch = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]
-    await system.backend.api.patch(STATEFULSETS, system.namespace, POOL, patch, patch_type=PatchType.JSON)
+    await system.backend.api.patch(
+        STATEFULSETS, system.namespace, POOL, patch, patch_type=PatchType.JSON
+    )
 
 
 async def rolled(system: System, image: str, pods: int) -> list[Obj]:
@@ -154,7 +172,7 @@ async def without_pods(system: System) -> None:
     await system.eventually(look, 30.0, "the StatefulSet's pods are gone")
 
 
-# -- tenants ----------------------------------------------------------------------------------------------------
+# -- tenants ---------------------------------------------------------------------------------------
 
 
 async def remove_vpods(system: System, tenant: str, names: Iterable[str]) -> None:
@@ -184,7 +202,9 @@ async def placed(system: System, tenant: str, timeout_s: float = 30.0) -> None:
 async def told(
     system: System, tenant: str, status: str, reason: str, timeout_s: float = 15.0, *, of: str = ""
 ) -> None:
-    """Returns when the Scheduled condition of all vpods of a namespace (``of``: whose names begin so) is that."""
+    """Returns when the Scheduled condition of all vpods of a namespace (``of``: whose names begin
+    so) is that.
+    """
 
     async def look() -> bool:
         seen: dict[str, str] = {}
@@ -221,11 +241,13 @@ async def seen(look: Callable[[], bool], what: str, timeout_s: float = 30.0) -> 
     await eventually(check, timeout_s, what, interval_s=0.01)
 
 
-# -- what stands ------------------------------------------------------------------------------------------------
+# -- what stands -----------------------------------------------------------------------------------
 
 
 def published(system: System, tenant: str = "") -> dict[str, int]:
-    """VPod -> number of the version in which its placements last changed, as far as the watcher has seen."""
+    """VPod -> number of the version in which its placements last changed, as far as the watcher has
+    seen.
+    """
     last: dict[str, tuple[int, object]] = {}
     for version in system.watcher.of(VPODS):
         if tenant and not version.key.startswith(f"{tenant}/"):

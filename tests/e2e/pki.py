@@ -1,9 +1,11 @@
-"""Keys and certificates of a throw-away cluster: one authority, one serving certificate for loopback, one signing key.
+"""Keys and certificates of a throw-away cluster: one authority, one serving certificate for
+loopback, one signing key.
 
-Theory of operation. Everything that serves TLS in the suite (kube-apiserver, the schedulers' health ports) presents the
-same certificate, valid for 127.0.0.1 and localhost, and everything that connects verifies it against the authority in
-its kubeconfig: no test runs with verification off, so a client that forgot to verify or to pass a CA is found here. The
-extensions are those that OpenSSL's strict mode (Python 3.13's default) asks for.
+Theory of operation. Everything that serves TLS in the suite (kube-apiserver, the schedulers' health
+ports) presents the same certificate, valid for 127.0.0.1 and localhost, and everything that
+connects verifies it against the authority in its kubeconfig: no test runs with verification off, so
+a client that forgot to verify or to pass a CA is found here. The extensions are those that
+OpenSSL's strict mode (Python 3.13's default) asks for.
 """
 
 import datetime
@@ -20,7 +22,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_DAYS: Final = 2
 SERVING_ADDRESSES: Final = ("127.0.0.1", "10.0.0.1")
-"""Loopback, and the address that pods are told: the Service ``kubernetes`` has the first of its range."""
+"""Loopback, and the address that pods are told: the Service ``kubernetes`` has the first of its
+range.
+"""
 SERVING_NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 

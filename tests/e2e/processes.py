@@ -1,9 +1,10 @@
 """Processes of the suite: started, logged, watched, killed, and never left behind.
 
-Theory of operation. Every program runs in a session of its own (so a signal for it reaches its children, and Ctrl-C at the
-terminal does not), with stdout and stderr in one log file. ``Processes`` owns a set of them and a reaper (``reaper.py``)
-that kills them when this process dies in whatever way. Readiness is polled through what the program serves, never slept
-for; a program that ends while it is waited for fails the wait at once, with the end of its log.
+Theory of operation. Every program runs in a session of its own (so a signal for it reaches its
+children, and Ctrl-C at the terminal does not), with stdout and stderr in one log file.
+``Processes`` owns a set of them and a reaper (``reaper.py``) that kills them when this process dies
+in whatever way. Readiness is polled through what the program serves, never slept for; a program
+that ends while it is waited for fails the wait at once, with the end of its log.
 
 ``Processes`` itself never blocks: it starts, signals and polls. What waits is ``async``.
 """
@@ -51,8 +52,8 @@ def own_ports() -> range:
 def free_port() -> int:
     """A TCP port of loopback that was free a moment ago and was not handed out before.
 
-    Below the ports that systems give to outgoing connections, so that none of those takes it before its program listens, or
-    between two starts of one.
+    Below the ports that systems give to outgoing connections, so that none of those takes it before
+    its program listens, or between two starts of one.
     """
     ports = own_ports()
     for _ in range(PORT_TRIES_MAX):
@@ -120,7 +121,9 @@ class Process:
         return data[-LOG_TAIL_BYTES_MAX:].decode(errors="replace")
 
     async def ready(self, probe: Probe, timeout_s: float = 30.0) -> None:
-        """Returns when ``probe`` answers 200. Raises ProcessFailed when it ends or is not ready in time."""
+        """Returns when ``probe`` answers 200. Raises ProcessFailed when it ends or is not ready in
+        time.
+        """
 
         async def look() -> bool:
             if self.returncode is not None:
@@ -161,7 +164,9 @@ class Process:
         return code
 
     async def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM and wait; SIGKILL after ``timeout_s``. Returns the exit code, so a test can tell which it was."""
+        """SIGTERM and wait; SIGKILL after ``timeout_s``. Returns the exit code, so a test can tell
+        which it was.
+        """
         self.signal(signal.SIGTERM)
         self.resume()
         try:
@@ -175,7 +180,9 @@ class Process:
         return await self.wait()
 
     def peak_memory_bytes(self) -> int:
-        """Most resident memory so far (VmHWM); 0 where the system does not tell, or after its end."""
+        """Most resident memory so far (VmHWM); 0 where the system does not tell, or after
+        its end.
+        """
         try:
             status = Path(f"/proc/{self.pid}/status").read_text()
         except OSError:
@@ -187,10 +194,13 @@ class Process:
 
 
 class Processes:
-    """A set of programs that end together; logs as ``log_dir/NAME.log`` (``NAME.2.log`` for its second start)."""
+    """A set of programs that end together; logs as ``log_dir/NAME.log`` (``NAME.2.log`` for its
+    second start).
+    """
 
     forks: ClassVar[Forks | None] = None
-    """Where the programs that it knows come from, if anywhere: conftest.py sets it for the suite."""
+    """Where the programs that it knows come from, if anywhere: conftest.py sets it for the suite.
+    """
 
     def __init__(self, log_dir: Path) -> None:
         self.log_dir = log_dir
@@ -243,7 +253,9 @@ class Processes:
             self._tell_reaper(f"-{process.pid}")
 
     def stop_all(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM from the last started to the first, all in ``timeout_s`` together, then SIGKILL. Blocks; never raises."""
+        """SIGTERM from the last started to the first, all in ``timeout_s`` together, then SIGKILL.
+        Blocks; never raises.
+        """
         deadline = time.monotonic() + timeout_s
         for process in reversed(self.running):
             process.signal(signal.SIGTERM)
@@ -295,8 +307,12 @@ async def start_service(
     extra: Sequence[str] = (),
     timeout_s: float = 30.0,
 ) -> Process:
-    """``vreplica serve --config CONFIG``, ready (caches synced) at ``url``/readyz. Raises ProcessFailed."""
-    process = processes.start("service", [VENV_BIN / "vreplica", "serve", "--config", config, *extra])
+    """``vreplica serve --config CONFIG``, ready (caches synced) at ``url``/readyz. Raises
+    ProcessFailed.
+    """
+    process = processes.start(
+        "service", [VENV_BIN / "vreplica", "serve", "--config", config, *extra]
+    )
     await process.ready(Probe(f"{url}/readyz"), timeout_s)
     return process
 

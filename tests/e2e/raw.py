@@ -1,7 +1,9 @@
-"""Plain HTTP to the API server, with nothing of ours between: the facts that our client relies on are checked with it.
+"""Plain HTTP to the API server, with nothing of ours between: the facts that our client relies on
+are checked with it.
 
-Theory of operation. ``RawHttp`` keeps one aiohttp session to one server with one identity, verifies TLS by the authority in
-the kubeconfig, and hands back status and decoded body, whatever they are: a test asserts on 409 as well as on 200.
+Theory of operation. ``RawHttp`` keeps one aiohttp session to one server with one identity, verifies
+TLS by the authority in the kubeconfig, and hands back status and decoded body, whatever they are: a
+test asserts on 409 as well as on 200.
 """
 
 import base64
@@ -66,7 +68,9 @@ class RawHttp:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One request with a JSON body, never retried. Raises what aiohttp raises when there is no answer."""
+        """One request with a JSON body, never retried. Raises what aiohttp raises when there is no
+        answer.
+        """
         assert self._session is not None, "enter it first"
         data = None if body is None else orjson.dumps(body)
         headers = {} if data is None else {"Content-Type": content_type}

@@ -1,8 +1,10 @@
-"""``RealBackend``: ``Backend`` over ``ControlPlane``, which outlives it: one control plane serves all scenarios of a session.
+"""``RealBackend``: ``Backend`` over ``ControlPlane``, which outlives it: one control plane serves
+all scenarios of a session.
 
-Theory of operation. What makes scenarios independent is the cleanup: stop what the scenario started, take away the webhooks
-first (a dead webhook would slow or refuse the deletes), then the owners before what they own, again until nothing is left.
-CRDs, RBAC and the namespaces of the manifests stay: applying them again changes nothing, and deleting them costs seconds. Namespaces of
+Theory of operation. What makes scenarios independent is the cleanup: stop what the scenario
+started, take away the webhooks first (a dead webhook would slow or refuse the deletes), then the
+owners before what they own, again until nothing is left. CRDs, RBAC and the namespaces of the
+manifests stay: applying them again changes nothing, and deleting them costs seconds. Namespaces of
 scenarios have names of their own and end in the background.
 """
 
@@ -62,7 +64,8 @@ class RealBackend:
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            # How they end by themselves is for scenarios about it: the lease and all the rest are deleted here.
+            # How they end by themselves is for scenarios about it: the lease and all the rest are
+            # deleted here.
             self._processes.stop_all(timeout_s=0.0)
             for scheduler in self._schedulers:
                 if scheduler.returncode is None:
@@ -114,11 +117,18 @@ class RealBackend:
         self._schedulers.append(process)
         return process
 
-    async def add_nodes(self, n: int, zones: int = 3, cpu: int = 8, slots: int | None = None) -> list[str]:
+    async def add_nodes(
+        self, n: int, zones: int = 3, cpu: int = 8, slots: int | None = None
+    ) -> list[str]:
         """As ``Backend``."""
         names = []
         for _ in range(n):
-            obj = node(next(self.control_plane.node_numbers), zone=self._nodes % zones, cpu=cpu, slots=slots)
+            obj = node(
+                next(self.control_plane.node_numbers),
+                zone=self._nodes % zones,
+                cpu=cpu,
+                slots=slots,
+            )
             self._nodes += 1
             await self.api.create(NODES, "", obj)
             names.append(str(obj["metadata"]["name"]))
@@ -131,14 +141,20 @@ class RealBackend:
         await self.api.patch(NODES, "", name, patch, patch_type=PatchType.MERGE)
 
     async def recover_node(self, name: str) -> None:
-        """As ``Backend``: kwok takes the node again, and without a phase it reports the node Ready as on the first day."""
+        """As ``Backend``: kwok takes the node again, and without a phase it reports the node Ready
+        as on the first day.
+        """
         patch: Obj = {"metadata": {"labels": {KWOK_LABEL: "managed"}}, "status": {"phase": None}}
         await self.api.patch(NODES, "", name, patch, patch_type=PatchType.MERGE)
-        await self.api.patch(NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status")
+        await self.api.patch(
+            NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status"
+        )
         await self._recover_pods(name)
 
     async def _recover_pods(self, node: str) -> None:
-        """A kubelet reports its pods Ready again, which the controllers had marked; kwok does so for a pod without address."""
+        """A kubelet reports its pods Ready again, which the controllers had marked; kwok does so
+        for a pod without address.
+        """
         page = await self.api.list_page(PODS, ListOptions(field_selector=f"spec.nodeName={node}"))
         unreported: Obj = {"status": {"podIP": None, "podIPs": None}}
         for obj in page.items:
@@ -174,18 +190,24 @@ class RealBackend:
         return await apply_objects(self.api, sources, substitutions)
 
     async def token_for(self, service_account: str) -> Path:
-        """As ``Backend``: by a TokenRequest, valid for an hour. Raises AssertionError with the server's words."""
+        """As ``Backend``: by a TokenRequest, valid for an hour. Raises AssertionError with the
+        server's words.
+        """
         namespace, _, name = service_account.partition("/")
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         answer = await self.raw.post(path, {"spec": {"expirationSeconds": 3600}})
-        assert answer.status == 201, f"no token for {service_account}: {answer.status} {answer.message}"
+        assert answer.status == 201, (
+            f"no token for {service_account}: {answer.status} {answer.message}"
+        )
         file = self._dir / f"{namespace}-{name}.kubeconfig"
         return self.control_plane.write_kubeconfig(file, answer.body["status"]["token"])
 
     async def _clean(self) -> None:
         for path in _CLUSTER_SCOPED:
             await self.raw.delete(path)
-        await eventually(self._emptied, CLEANUP_TIMEOUT_S, "the scenario's objects are gone", interval_s=0.1)
+        await eventually(
+            self._emptied, CLEANUP_TIMEOUT_S, "the scenario's objects are gone", interval_s=0.1
+        )
         await self.raw.delete("/api/v1/nodes")
         await eventually(
             self._no_policy, CLEANUP_TIMEOUT_S, "no admission policy is in force", interval_s=0.1
@@ -200,7 +222,9 @@ class RealBackend:
             await self.raw.delete(f"/api/v1/namespaces/{name}")
 
     async def _emptied(self) -> bool:
-        """Deletes all that is left, and tells what that was: a controller may have made more meanwhile."""
+        """Deletes all that is left, and tells what that was: a controller may have made more
+        meanwhile.
+        """
         left: list[str] = []
         listed = await self.raw.get("/api/v1/namespaces")
         namespaces = {str(item["metadata"]["name"]) for item in listed.body["items"]}
@@ -215,7 +239,9 @@ class RealBackend:
         return True
 
     async def _no_policy(self) -> bool:
-        """The API server forgets policies once a second, maybe not all at once: the next scenario may be about facts of Kubernetes."""
+        """The API server forgets policies once a second, maybe not all at once: the next scenario
+        may be about facts of Kubernetes.
+        """
         forged = pod("default", "probe", nodeName="nowhere")
         binding: Obj = {
             "apiVersion": "v1",
@@ -242,4 +268,6 @@ class RealBackend:
         now = {"gracePeriodSeconds": 0}
         for namespace in {item["metadata"]["namespace"] for item in items}:
             await self.raw.delete(f"{prefix}/namespaces/{namespace}/{plural}", now)
-        return [f"{plural} {item['metadata']['namespace']}/{item['metadata']['name']}" for item in items]
+        return [
+            f"{plural} {item['metadata']['namespace']}/{item['metadata']['name']}" for item in items
+        ]

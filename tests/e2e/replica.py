@@ -12,7 +12,9 @@ from tests.e2e.waiting import NotYet, eventually
 
 
 class Replica:
-    """One ``vreplica serve`` process, on a port that it keeps when it is started again; ``tls``: how its pages are asked for by https."""
+    """One ``vreplica serve`` process, on a port that it keeps when it is started again; ``tls``:
+    how its pages are asked for by https.
+    """
 
     def __init__(self, config: Path, url: str, tls: ssl.SSLContext | None = None) -> None:
         self.config = config
@@ -28,7 +30,10 @@ class Replica:
     async def state(self) -> dict[str, Any]:
         """/state.json. Raises NotYet where it does not answer."""
         try:
-            async with aiohttp.ClientSession() as session, self._asked(session, "/state.json") as reply:
+            async with (
+                aiohttp.ClientSession() as session,
+                self._asked(session, "/state.json") as reply,
+            ):
                 state: dict[str, Any] = await reply.json()
                 return state
         except (aiohttp.ClientError, OSError) as error:

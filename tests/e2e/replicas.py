@@ -1,11 +1,13 @@
-"""``Pair``: an installation with two replicas behind one address, and what is asked of them all the time.
+"""``Pair``: an installation with two replicas behind one address, and what is asked of them all the
+time.
 
     kube-scheduler --front--> first or second           Prober --20 times a second--> first
                                                         Prober --20 times a second--> second
 
-Theory of operation. As deployed, each replica has a kube-scheduler of its own beside it. Here one kube-scheduler calls whichever replica takes
-the connection, so that a scenario sees the service's failover and not the time that kube-scheduler's own needs. A ``Prober``
-asks for what has no effect on anything that is stored: filter and prioritize, of a pod that does not exist.
+Theory of operation. As deployed, each replica has a kube-scheduler of its own beside it. Here one
+kube-scheduler calls whichever replica takes the connection, so that a scenario sees the service's
+failover and not the time that kube-scheduler's own needs. A ``Prober`` asks for what has no effect
+on anything that is stored: filter and prioritize, of a pod that does not exist.
 """
 
 import asyncio
@@ -43,7 +45,9 @@ class Probes:
 
 
 class Pair(System):
-    """``System`` with a second replica, which does not lead yet, and kube-scheduler in front of both."""
+    """``System`` with a second replica, which does not lead yet, and kube-scheduler in front of
+    both.
+    """
 
     def __init__(self, backend: Backend, directory: Path, **setup: Any) -> None:
         self.front = TcpProxy(("127.0.0.1", free_port()), [])
@@ -144,6 +148,10 @@ async def _asked(session: aiohttp.ClientSession, url: str, body: dict[str, Any])
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         return repr(error)
     if not isinstance(answer, dict):
-        fits = isinstance(answer, list) and {entry["Host"] for entry in answer} == set(body["NodeNames"])
+        fits = isinstance(answer, list) and {entry["Host"] for entry in answer} == set(
+            body["NodeNames"]
+        )
         return "" if fits else str(answer)
-    return "" if answer["NodeNames"] == body["NodeNames"] and not answer.get("Error") else str(answer)
+    return (
+        "" if answer["NodeNames"] == body["NodeNames"] and not answer.get("Error") else str(answer)
+    )

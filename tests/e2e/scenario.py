@@ -1,10 +1,13 @@
-"""``System``: the shipped manifests, our two programs and a kube-scheduler on a back end, and what scenarios do with them.
+"""``System``: the shipped manifests, our two programs and a kube-scheduler on a back end, and what
+scenarios do with them.
 
-Theory of operation. ``async with System(backend, tmp_path, Setup(...))`` is an installation as a user makes it, in an order that
-both back ends allow: kube-scheduler with the shipped configuration (only the extender's URL and the kubeconfig replaced), the
-manifests of ``manifests/base``, the webhook with the arguments of its Deployment, the service with its shipped configuration;
-and what looks after the webhook's certificate, each as the ServiceAccounts of the manifests, so RBAC decides. A ``Watcher`` records everything, and a
-scenario that ends well is held to the invariants over its whole history and to having been refused nothing by RBAC.
+Theory of operation. ``async with System(backend, tmp_path, Setup(...))`` is an installation as a
+user makes it, in an order that both back ends allow: kube-scheduler with the shipped configuration
+(only the extender's URL and the kubeconfig replaced), the manifests of ``manifests/base``, the
+webhook with the arguments of its Deployment, the service with its shipped configuration; and what
+looks after the webhook's certificate, each as the ServiceAccounts of the manifests, so RBAC
+decides. A ``Watcher`` records everything, and a scenario that ends well is held to the invariants
+over its whole history and to having been refused nothing by RBAC.
 """
 
 import asyncio
@@ -76,19 +79,29 @@ class Setup:
     extender_url: str = ""
     """What kube-scheduler calls instead of the service itself."""
     slots_resource: bool = False
-    """Pods request vreplica.dev/slots and the extender manages it, as for a kube-scheduler that others share; always with ``legacy``."""
+    """Pods request vreplica.dev/slots and the extender manages it, as for a kube-scheduler that
+    others share; always with ``legacy``.
+    """
     slots_counted: bool = False
-    """``ignoredByScheduler: false``: kube-scheduler counts vreplica.dev/slots too, for clusters whose nodes all declare it."""
+    """``ignoredByScheduler: false``: kube-scheduler counts vreplica.dev/slots too, for clusters
+    whose nodes all declare it.
+    """
     scheduler_account: bool = False
-    """kube-scheduler as its own ServiceAccount and with its lease, as deployed; on the real back end only."""
+    """kube-scheduler as its own ServiceAccount and with its lease, as deployed; on the real back
+    end only.
+    """
     election: Mapping[str, float] = field(default_factory=dict)
     """Replaces fields of leaderElection."""
     watch_timeout_s: float = 300.0
-    """How long one watch of the watcher lasts: as long as the scenario, where the history is compacted in between."""
+    """How long one watch of the watcher lasts: as long as the scenario, where the history is
+    compacted in between.
+    """
 
 
 class System:
-    """An installation on ``backend``; an async context manager that checks the whole history at its end."""
+    """An installation on ``backend``; an async context manager that checks the whole history at its
+    end.
+    """
 
     def __init__(self, backend: Backend, directory: Path, setup: Setup | None = None) -> None:
         self.backend = backend
@@ -129,7 +142,8 @@ class System:
         self.forget_audit()
         scheduling = asyncio.create_task(self._start_schedulers(), name="schedulers")
         try:
-            # The embedded cluster takes them before it starts; an account of their own is in the manifests, applied once.
+            # The embedded cluster takes them before it starts; an account of their own is in the
+            # manifests, applied once.
             if self.backend.name == "embedded" or self.setup.scheduler_account:
                 await scheduling
             await self._start_ours()
@@ -162,14 +176,17 @@ class System:
         for obj in await self.adapters():
             status = obj.get("status", {})
             log.info(
-                "%s on %s: %s", obj["metadata"]["name"], obj["spec"].get("nodeName"), status.get("conditions")
+                "%s on %s: %s",
+                obj["metadata"]["name"],
+                obj["spec"].get("nodeName"),
+                status.get("conditions"),
             )
             for event in await self.events(obj["metadata"]["namespace"], obj["metadata"]["name"]):
                 log.info("  %s %s: %s", event.get("reason"), event.get("type"), event.get("note"))
         for vpod in (await self.all_vpods()).values():
             log.info("%s wants %d: %s", vpod.key, vpod.vreplicas, dict(vpod.placements))
 
-    # -- what is installed: the kustomize base, and its files ---------------------------------------------------
+    # -- what is installed: the kustomize base, and its files --------------------------------------
 
     async def install_manifests(self) -> None:
         """All but what would run: the suite runs the programs itself."""
@@ -197,7 +214,7 @@ class System:
     def _slots_resource(self) -> bool:
         return self.setup.slots_resource or self.setup.slots_counted or self.setup.legacy
 
-    # -- programs -----------------------------------------------------------------------------------------------
+    # -- programs ----------------------------------------------------------------------------------
 
     async def _start_schedulers(self) -> None:
         url = self.setup.extender_url or self.service_url
@@ -228,14 +245,21 @@ class System:
             await self.backend.start_scheduler(DEFAULT_SCHEDULER)
 
     async def kubeconfig_for(self, account: str) -> Path:
-        """With what a new process of ours reaches the API server. ``account``: as in the base's namespace."""
+        """With what a new process of ours reaches the API server. ``account``: as in the base's
+        namespace.
+        """
         return await self.backend.token_for(f"{self.system_namespace}/{account.partition('/')[2]}")
 
     async def scheduler_kubeconfig(self) -> Path:
-        """With what the second kube-scheduler reaches it: beside the extender, a token that the pod's third process makes."""
+        """With what the second kube-scheduler reaches it: beside the extender, a token that the
+        pod's third process makes.
+        """
         assert isinstance(self.backend, RealBackend)
         # A new pod has new memory.
-        mounted, folder = "/run/tokens", Path(tempfile.mkdtemp(prefix="tokens-", dir=self._directory))
+        mounted, folder = (
+            "/run/tokens",
+            Path(tempfile.mkdtemp(prefix="tokens-", dir=self._directory)),
+        )
         for name in ("service", "kube-scheduler"):
             (folder / name).mkdir()
         arguments = [word.replace(mounted, str(folder)) for word in await self.tokens_command()]
@@ -288,7 +312,9 @@ class System:
         await self.start(self.service)
 
     async def start_webhook(self) -> None:
-        """Starts the webhook, and its upkeep anew, with their Deployments' arguments; waits until the API server calls it."""
+        """Starts the webhook, and its upkeep anew, with their Deployments' arguments; waits until
+        the API server calls it.
+        """
         await self._start_upkeep()
         authority = await eventually(self._registered, 20.0, "the webhook is registered")
         arguments = await self.webhook_arguments()
@@ -297,19 +323,27 @@ class System:
         kept = [argument for argument in arguments if argument.partition("=")[0] not in replaced]
         kept += [f"{name}={value}" for name, value in replaced.items() if value is not None]
         kubeconfig = await self.kubeconfig_for(WEBHOOK_ACCOUNT)
-        kept += [f"--host={self.setup.host}", f"--url={self.webhook_url}", f"--kubeconfig={kubeconfig}"]
+        kept += [
+            f"--host={self.setup.host}",
+            f"--url={self.webhook_url}",
+            f"--kubeconfig={kubeconfig}",
+        ]
         if self._slots_resource:
             kept.append("--slots-resource")
         if self.setup.legacy:
             kept.append("--scheduler-name=default-scheduler")
-        self.webhook = self.backend.processes.start("webhook", [VENV_BIN / "vreplica-webhook", *kept])
+        self.webhook = self.backend.processes.start(
+            "webhook", [VENV_BIN / "vreplica-webhook", *kept]
+        )
         self.webhook_tls = ssl.create_default_context(cadata=authority)
         await self.webhook.ready(Probe(f"{self.webhook_url}/readyz", self.webhook_tls))
 
     async def _start_upkeep(self) -> None:
         if self.upkeep is not None and self.upkeep.returncode is None:
             await self.upkeep.terminate()
-        kept = [each for each in await self.upkeep_arguments() if each.partition("=")[0] != "--config"]
+        kept = [
+            each for each in await self.upkeep_arguments() if each.partition("=")[0] != "--config"
+        ]
         kubeconfig = await self.kubeconfig_for(UPKEEP_ACCOUNT)
         kept += [f"--url={self.webhook_url}", f"--kubeconfig={kubeconfig}"]
         self.upkeep = self.backend.processes.start("upkeep", [VENV_BIN / "vreplica-webhook", *kept])
@@ -323,12 +357,13 @@ class System:
             raise NotYet(str(client)[:200])
         return base64.b64decode(client["caBundle"]).decode()
 
-    # -- objects ------------------------------------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
     async def pool(
         self, name: str = POOL, *, cpu: str = "100m", pod_spec: Obj | None = None, **spec: Any
     ) -> str:
-        """An AdapterPool and its StatefulSet, in the namespace that all pools of the scenario share; the namespace.
+        """An AdapterPool and its StatefulSet, in the namespace that all pools of the scenario
+        share; the namespace.
 
         ``spec``: the pool's.
         """
@@ -344,7 +379,9 @@ class System:
         return self.namespace
 
     async def stamps(self, pool: str) -> bool:
-        """Whether pods of that pool pass through the webhook, which knows the pool: both get around within a moment."""
+        """Whether pods of that pool pass through the webhook, which knows the pool: both get around
+        within a moment.
+        """
         probe = pod(self.namespace, f"{pool}-999")  # an ordinal that no scenario has
         probe["metadata"]["labels"] = {POOL_LABEL: pool}
         answer = await self.raw.request(
@@ -355,15 +392,25 @@ class System:
         return True
 
     async def vpods(
-        self, count: int, vreplicas: int, *, tenant: str = "", prefix: str = "source", pool: str = POOL
+        self,
+        count: int,
+        vreplicas: int,
+        *,
+        tenant: str = "",
+        prefix: str = "source",
+        pool: str = POOL,
     ) -> str:
         """``count`` VPods in the namespace ``tenant`` (a new one); the namespace."""
         tenant = tenant or await self.backend.namespace("tenant")
-        objects = [self.vpod(tenant, f"{prefix}-{index}", vreplicas, pool) for index in range(count)]
+        objects = [
+            self.vpod(tenant, f"{prefix}-{index}", vreplicas, pool) for index in range(count)
+        ]
         await asyncio.gather(*(self.backend.api.create(VPODS, tenant, obj) for obj in objects))
         return tenant
 
-    def vpod(self, namespace: str, name: str, vreplicas: int, pool_name: str = POOL, **spec: Any) -> Obj:
+    def vpod(
+        self, namespace: str, name: str, vreplicas: int, pool_name: str = POOL, **spec: Any
+    ) -> Obj:
         """A VPod of a pool of the scenario."""
         pool = {"namespace": self.namespace, "name": pool_name}
         return {
@@ -378,7 +425,7 @@ class System:
         patch = {"spec": {"vreplicas": vreplicas}}
         await self.backend.api.patch(VPODS, namespace, name, patch, patch_type=PatchType.MERGE)
 
-    # -- what is there ------------------------------------------------------------------------------------------
+    # -- what is there -----------------------------------------------------------------------------
 
     async def adapters(self, pool: str = "") -> list[Obj]:
         """The adapter pods of one pool, or of all, by ordinal."""
@@ -399,8 +446,12 @@ class System:
         return await self.eventually(look, timeout_s, f"a new pod {before.key}")
 
     async def eventually(self, look: Callable[[], Awaitable[T]], timeout_s: float, what: str) -> T:
-        """``waiting.eventually`` for what VPods, adapter pods and StatefulSets become: it looks when one of them has changed."""
-        return await eventually(look, timeout_s, what, interval_s=LOOK_INTERVAL_S, news=self.watcher.news)
+        """``waiting.eventually`` for what VPods, adapter pods and StatefulSets become: it looks
+        when one of them has changed.
+        """
+        return await eventually(
+            look, timeout_s, what, interval_s=LOOK_INTERVAL_S, news=self.watcher.news
+        )
 
     async def all_vpods(self) -> dict[str, VPod]:
         """The VPods by key."""
@@ -414,10 +465,11 @@ class System:
         down: Collection[str] = (),
         timeout_s: float = SETTLE_TIMEOUT_S,
     ) -> list[AdapterPod]:
-        """I3: everything placed and told to be served, ledgers equal statuses, all pods bound and Ready (``pods``: so many); the pods.
+        """I3: everything placed and told to be served, ledgers equal statuses, all pods bound and
+        Ready (``pods``: so many); the pods.
 
-        ``down``: names of pods that are not Ready as long as their node has failed; whom they serve is not looked at then.
-        The watcher has seen all that when it returns.
+        ``down``: names of pods that are not Ready as long as their node has failed; whom they serve
+        is not looked at then. The watcher has seen all that when it returns.
         """
         adapters = await self.eventually(lambda: self._settled(pods, down), timeout_s, "settled")
         await self.watcher.catch_up()
@@ -427,7 +479,9 @@ class System:
         objects = await self.adapters()
         vpods = await self.all_vpods()
         missing = {
-            vpod.key: (vpod.placements, vpod.vreplicas) for vpod in vpods.values() if not is_placed(vpod)
+            vpod.key: (vpod.placements, vpod.vreplicas)
+            for vpod in vpods.values()
+            if not is_placed(vpod)
         }
         if missing:
             raise NotYet(f"{len(missing)} vpods not placed: {list(missing.items())[:3]}")
@@ -438,7 +492,8 @@ class System:
         ]
         if waiting or (pods is not None and len(objects) != pods):
             raise NotYet(f"{len(objects)} pods, not Ready (or Ready and should not): {waiting}")
-        # Told a moment after the last pod is Ready: a write that a scenario would otherwise take for one of its own.
+        # Told a moment after the last pod is Ready: a write that a scenario would otherwise take
+        # for one of its own.
         not_told = [vpod.key for vpod in vpods.values() if vpod.ready_vreplicas != vpod.vreplicas]
         if not_told and not down:
             raise NotYet(f"not told yet that they are served: {not_told}")
@@ -449,7 +504,9 @@ class System:
             for key, share in adapter.ledger.items()
         }
         status = {
-            (vpod.key, name): count for vpod in vpods.values() for name, count in vpod.placements.items()
+            (vpod.key, name): count
+            for vpod in vpods.values()
+            for name, count in vpod.placements.items()
         }
         if ledger != status:
             raise NotYet(f"ledger and status differ: {set(ledger.items()) ^ set(status.items())}")
@@ -478,7 +535,11 @@ class System:
     def binds(self) -> int:
         """Adapter pods that the watcher has seen bound so far."""
         return len(
-            {v.object["metadata"]["uid"] for v in self.watcher.of(PODS) if v.object["spec"].get("nodeName")}
+            {
+                v.object["metadata"]["uid"]
+                for v in self.watcher.of(PODS)
+                if v.object["spec"].get("nodeName")
+            }
         )
 
     async def requests(self) -> dict[str, int]:
@@ -486,7 +547,7 @@ class System:
         counted: dict[str, int] = (await self.service.state())["requests"]
         return counted
 
-    # -- rights -------------------------------------------------------------------------------------------------
+    # -- rights ------------------------------------------------------------------------------------
 
     def audit(self) -> list[dict[str, Any]]:
         """What ServiceAccounts asked of the real API server in this scenario."""
@@ -505,7 +566,9 @@ class System:
             (event["user"]["username"], event["verb"], event["requestURI"])
             for event in self.audit()
             if event.get("responseStatus", {}).get("code") == 403
-            and event["user"]["username"].startswith(f"system:serviceaccount:{self.system_namespace}:")
+            and event["user"]["username"].startswith(
+                f"system:serviceaccount:{self.system_namespace}:"
+            )
         ]
         assert not refused, refused
 
@@ -517,13 +580,17 @@ def _deployed(manifest: str) -> Sequence[str]:
 
 
 def _pod_of(manifest: str) -> Obj:
-    (deployment,) = (obj for obj in load(MANIFESTS / "base" / manifest) if obj["kind"] == "Deployment")
+    (deployment,) = (
+        obj for obj in load(MANIFESTS / "base" / manifest) if obj["kind"] == "Deployment"
+    )
     pod: Obj = deployment["spec"]["template"]["spec"]
     return pod
 
 
 def python_of(container: Obj) -> Sequence[str]:
-    """A container's command, which is the image's Python's, by ours. Not isolated: the checkout is not installed."""
+    """A container's command, which is the image's Python's, by ours. Not isolated: the checkout is
+    not installed.
+    """
     program, isolated, *rest = container["command"]
     assert (program, isolated) == ("python3", "-I")
     return [str(VENV_BIN / "python"), *rest]

@@ -1,8 +1,10 @@
-"""``TcpProxy``: a wire between two programs that can be cut, held, and cut in the middle of an answer.
+"""``TcpProxy``: a wire between two programs that can be cut, held, and cut in the middle of an
+answer.
 
-Theory of operation. It forwards bytes and knows nothing of what they mean, so TLS passes through it. Each new connection goes to the
-first upstream that takes it, beginning with another one each time. ``hold`` stops all bytes both ways (a route that is gone:
-nobody is told), ``reset`` ends all connections with RST, whatever is under way on them.
+Theory of operation. It forwards bytes and knows nothing of what they mean, so TLS passes through
+it. Each new connection goes to the first upstream that takes it, beginning with another one each
+time. ``hold`` stops all bytes both ways (a route that is gone: nobody is told), ``reset`` ends all
+connections with RST, whatever is under way on them.
 """
 
 import asyncio
@@ -22,7 +24,9 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class TcpProxy:
-    """Listens on ``address`` between ``start`` and ``stop``; ``upstreams`` may be replaced at any time."""
+    """Listens on ``address`` between ``start`` and ``stop``; ``upstreams`` may be replaced at any
+    time.
+    """
 
     def __init__(self, address: Address, upstreams: Sequence[Address]) -> None:
         self.address = address

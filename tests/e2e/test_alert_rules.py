@@ -1,7 +1,9 @@
-"""The alerts in Prometheus itself: ``promtool check rules``, and for each alert when it fires and when it does not.
+"""The alerts in Prometheus itself: ``promtool check rules``, and for each alert when it fires and
+when it does not.
 
-promtool evaluates the rules over series that the tests give it, so an expression that parses and never fires is found here.
-A row is an alert, what its series are, and the labels with which it is to fire after two hours, or that it must not.
+promtool evaluates the rules over series that the tests give it, so an expression that parses and
+never fires is found here. A row is an alert, what its series are, and the labels with which it is
+to fire after two hours, or that it must not.
 """
 
 import asyncio
@@ -67,12 +69,18 @@ ROWS = [
         {"name": "vreplica-scheduler"},
     ),
     Row("VReplicaNoLeader", {next(iter(LED)): None}, {}, "nobody has ever led"),
-    Row("VReplicaNoLeader", {next(iter(UP)): None, next(iter(LED)): None}, None, "there is no replica"),
+    Row(
+        "VReplicaNoLeader",
+        {next(iter(UP)): None, next(iter(LED)): None},
+        None,
+        "there is no replica",
+    ),
     Row(
         "VReplicaNoLeader",
         {
             next(iter(LED)): "0x150",
-            f'{S}_leader_election_master_status{{instance="b", name="vreplica-scheduler"}}': "1x150",
+            f'{S}_leader_election_master_status{{instance="b", '
+            f'name="vreplica-scheduler"}}': "1x150",
         },
         None,
         "another leads",
@@ -85,7 +93,10 @@ ROWS = [
     ),
     Row(
         "VReplicaTwoLeaders",
-        {f'{S}_leader_election_master_status{{instance="b", name="vreplica-scheduler.01-of-02"}}': "1x150"},
+        {
+            f'{S}_leader_election_master_status{{instance="b", '
+            f'name="vreplica-scheduler.01-of-02"}}': "1x150"
+        },
         None,
         "each leads a bucket",
     ),
@@ -113,7 +124,9 @@ ROWS = [
         {"extension_point": "filter"},
     ),
     Row("VReplicaVerbSlow", _buckets(VERB, "0.0064", 'extension_point="filter"'), None, "in 6 ms"),
-    Row("VReplicaVerbSlow", _buckets(VERB, "0.2048", 'extension_point="bind"'), None, "bind writes"),
+    Row(
+        "VReplicaVerbSlow", _buckets(VERB, "0.2048", 'extension_point="bind"'), None, "bind writes"
+    ),
     Row(
         "VReplicaEventLoopBlocked",
         _buckets(f"{S}_event_loop_lag_seconds", "1.0", 'instance="a"'),
@@ -136,8 +149,15 @@ ROWS = [
         None,
         "bookmarks come",
     ),
-    Row("VReplicaApiLaneFull", {f'{S}_api_waiting{{lane="writes"}}': "500x150"}, {"lane": "writes"}),
-    Row("VReplicaApiLaneFull", {f'{S}_api_waiting{{lane="writes"}}': "500x115 0 500x30"}, None, "in waves"),
+    Row(
+        "VReplicaApiLaneFull", {f'{S}_api_waiting{{lane="writes"}}': "500x150"}, {"lane": "writes"}
+    ),
+    Row(
+        "VReplicaApiLaneFull",
+        {f'{S}_api_waiting{{lane="writes"}}': "500x115 0 500x30"},
+        None,
+        "in waves",
+    ),
     Row(
         "VReplicaCertificateExpires",
         {f'{S}_certificate_expiry_timestamp_seconds{{certificate="serving"}}': f"{13 * DAY}x150"},
@@ -145,7 +165,9 @@ ROWS = [
     ),
     Row(
         "VReplicaCertificateExpires",
-        {f'{S}_client_certificate_expiry_timestamp_seconds{{client="kube-scheduler"}}': f"{13 * DAY}x150"},
+        {
+            f'{S}_client_certificate_expiry_timestamp_seconds{{client="kube-scheduler"}}': f"{13 * DAY}x150"
+        },
         {"client": "kube-scheduler"},
         "the client's",
     ),
@@ -158,13 +180,27 @@ ROWS = [
     Row("VReplicaConfigRefused", {f"{S}_config_last_reload_successful": "0x150"}),
     Row("VReplicaConfigRefused", {f"{S}_config_last_reload_successful": "1x150"}, None, "good"),
     Row("VReplicaVPodsWait", {f"{S}_pending_vpods_oldest_seconds": "0+60x150"}),
-    Row("VReplicaVPodsWait", {f"{S}_pending_vpods_oldest_seconds": "300x150"}, None, "five minutes"),
-    Row("VReplicaPoolShort", {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x150"}, {"pool": "ns/p"}),
-    Row("VReplicaPoolShort", {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x110 0x40"}, None, "placed"),
+    Row(
+        "VReplicaVPodsWait", {f"{S}_pending_vpods_oldest_seconds": "300x150"}, None, "five minutes"
+    ),
+    Row(
+        "VReplicaPoolShort",
+        {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x150"},
+        {"pool": "ns/p"},
+    ),
+    Row(
+        "VReplicaPoolShort",
+        {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x110 0x40"},
+        None,
+        "placed",
+    ),
     Row("VReplicaUnserved", _served("6x150", "94x150"), {"pool": "ns/p"}, "a pod of sixteen"),
     Row("VReplicaUnserved", _served("6x112 0x40", "94x112 100x40"), None, "served again"),
     Row(
-        "VReplicaUnserved", _served("2x150", "98x150"), None, "a large pool's rollout, a pod after the other"
+        "VReplicaUnserved",
+        _served("2x150", "98x150"),
+        None,
+        "a large pool's rollout, a pod after the other",
     ),
     Row(
         "VReplicaUnserved",
@@ -174,10 +210,23 @@ ROWS = [
     ),
     Row("VReplicaUnserved", _served("0x150", "0x150"), None, "a pool with nothing"),
     Row(
-        "VReplicaUnservedForLong", _served("2x150", "98x150"), {"pool": "ns/p"}, "one pod of fifty, for hours"
+        "VReplicaUnservedForLong",
+        _served("2x150", "98x150"),
+        {"pool": "ns/p"},
+        "one pod of fifty, for hours",
     ),
-    Row("VReplicaUnservedForLong", _served("2x70 0x80", "98x70 100x80"), None, "a rollout that has ended"),
-    Row("VReplicaPoolUnserved", _served("60x150", "40x150"), {"pool": "ns/p"}, "more than half of the pool"),
+    Row(
+        "VReplicaUnservedForLong",
+        _served("2x70 0x80", "98x70 100x80"),
+        None,
+        "a rollout that has ended",
+    ),
+    Row(
+        "VReplicaPoolUnserved",
+        _served("60x150", "40x150"),
+        {"pool": "ns/p"},
+        "more than half of the pool",
+    ),
     Row(
         "VReplicaPoolUnserved",
         _served("9x150", "0x150", "missing"),
@@ -196,7 +245,12 @@ ROWS = [
         {f'{S}_pool_pods{{pool="ns/p", state="pending"}}': "1x150"},
         {"pool": "ns/p"},
     ),
-    Row("VReplicaPodsPending", {f'{S}_pool_pods{{pool="ns/p", state="expected"}}': "1x150"}, None, "to come"),
+    Row(
+        "VReplicaPodsPending",
+        {f'{S}_pool_pods{{pool="ns/p", state="expected"}}': "1x150"},
+        None,
+        "to come",
+    ),
     Row(
         "VReplicaPlacingFails",
         {
@@ -214,7 +268,8 @@ ROWS = [
         "no room is no error",
     ),
     Row(
-        "VReplicaPlacingSlow", _buckets(f"{S}_vpod_scheduling_sli_duration_seconds", "10.24", 'attempts="1"')
+        "VReplicaPlacingSlow",
+        _buckets(f"{S}_vpod_scheduling_sli_duration_seconds", "10.24", 'attempts="1"'),
     ),
     Row(
         "VReplicaPlacingSlow",
@@ -230,20 +285,31 @@ ROWS = [
     Row("VReplicaPodsOvercommitted", {f"{S}_overcommitted_pods": "1x150"}),
     Row("VReplicaPodsOvercommitted", {f"{S}_overcommitted_pods": "0x150"}, None, "none"),
     Row("VReplicaWritesRefused", {f'{S}_refusals_total{{reason="WriteRefused"}}': "0x115 1x35"}),
-    Row("VReplicaWritesRefused", {f'{S}_refusals_total{{reason="LedgerChanged"}}': "0+9x150"}, None, "races"),
+    Row(
+        "VReplicaWritesRefused",
+        {f'{S}_refusals_total{{reason="LedgerChanged"}}': "0+9x150"},
+        None,
+        "races",
+    ),
     Row(
         "VReplicaLedgersForged",
         {f'{S}_repairs_total{{kind="ForeignWrite"}}': "0x110 1x40"},
         {"kind": "ForeignWrite"},
     ),
     Row(
-        "VReplicaLedgersForged", {f'{S}_repairs_total{{kind="PodReactivated"}}': "0+9x150"}, None, "everyday"
+        "VReplicaLedgersForged",
+        {f'{S}_repairs_total{{kind="PodReactivated"}}': "0+9x150"},
+        None,
+        "everyday",
     ),
     Row("VReplicaWebhookBypassed", {f'{S}_repairs_total{{kind="WebhookBypassed"}}': "0x110 1x40"}),
     Row("VReplicaWebhookDown", {next(iter(WEBHOOK_UP)): None}),
     Row("VReplicaWebhookDown", {next(iter(WEBHOOK_UP)): "0x150"}, {}, "not ready"),
     Row("VReplicaWebhookDown", {}, None, "ready"),
-    Row("VReplicaWebhookRefuses", {f'{W}_requests_total{{path="/mutate", result="refused"}}': "0+1x150"}),
+    Row(
+        "VReplicaWebhookRefuses",
+        {f'{W}_requests_total{{path="/mutate", result="refused"}}': "0+1x150"},
+    ),
     Row(
         "VReplicaWebhookRefuses",
         {f'{W}_requests_total{{path="/mutate", result="patched"}}': "0+1x150"},
@@ -256,7 +322,9 @@ ROWS = [
     ),
     Row(
         "VReplicaWebhookCertificateExpires",
-        {f'{W}_certificate_expiry_timestamp_seconds{{certificate="authority"}}': f"{149 * DAY}x150"},
+        {
+            f'{W}_certificate_expiry_timestamp_seconds{{certificate="authority"}}': f"{149 * DAY}x150"
+        },
         {},
         "the authority",
     ),
@@ -282,7 +350,10 @@ def promtool() -> Path:
 
 async def _run(program: Path, *arguments: object) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        program, *map(str, arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        program,
+        *map(str, arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     async with asyncio.timeout(60.0):
         out, _ = await process.communicate()
@@ -309,7 +380,9 @@ def _test_of(row: Row) -> dict[str, Any]:
         "name": f"{row.alert}: {row.id}",
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "alert_rule_test": [{"eval_time": AT, "alertname": row.alert, "exp_alerts": _expected(row)}],
+        "alert_rule_test": [
+            {"eval_time": AT, "alertname": row.alert, "exp_alerts": _expected(row)}
+        ],
     }
 
 
@@ -320,7 +393,9 @@ async def test_prometheus_takes_the_rules(promtool: Path):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.alert} {row.id}")
-async def test_an_alert_fires_when_it_should_and_only_then(row: Row, promtool: Path, tmp_path: Path):
+async def test_an_alert_fires_when_it_should_and_only_then(
+    row: Row, promtool: Path, tmp_path: Path
+):
     file = tmp_path / "rules_test.yaml"
     tests = {"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [_test_of(row)]}
     file.write_text(yaml.safe_dump(tests, sort_keys=False))
@@ -337,7 +412,10 @@ async def test_prometheus_parses_every_query_of_the_dashboards(promtool: Path, t
     """As rules that record: Grafana's variables are replaced as Grafana would."""
     expressions = [q.expr for d in DASHBOARDS.values() for p in d.panels() for q in p.queries]
     rules = [
-        {"record": f"panel:{index}", "expr": re.sub(r"\$\w+", ".*", expr.replace("$__rate_interval", "5m"))}
+        {
+            "record": f"panel:{index}",
+            "expr": re.sub(r"\$\w+", ".*", expr.replace("$__rate_interval", "5m")),
+        }
         for index, expr in enumerate(expressions)
     ]
     file = tmp_path / "panels.yaml"

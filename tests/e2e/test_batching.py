@@ -1,11 +1,12 @@
 """Adapter pods spread over zones also with what kube-scheduler turns on next.
 
-Theory of operation. Kubernetes 1.37 with OpportunisticBatching and GenericWorkload on. With the first, a pod that equals the
-one before gets the next best node of that one's list as a hint: filter would be asked about that node alone, and prioritize
-not be called. kube-scheduler gives no hints while an extender is configured (computeBatchablePlugins, 1.35 to 1.37), and
-this suite notices if that changes. A profile under which the pods of a StatefulSet count as equal is among the rows: by
-default their labels and the default spread constraints keep them from that. With the second feature all pods of a PodGroup
-are decided in one cycle, before any of them is bound.
+Theory of operation. Kubernetes 1.37 with OpportunisticBatching and GenericWorkload on. With the
+first, a pod that equals the one before gets the next best node of that one's list as a hint: filter
+would be asked about that node alone, and prioritize not be called. kube-scheduler gives no hints
+while an extender is configured (computeBatchablePlugins, 1.35 to 1.37), and this suite notices if
+that changes. A profile under which the pods of a StatefulSet count as equal is among the rows: by
+default their labels and the default spread constraints keep them from that. With the second feature
+all pods of a PodGroup are decided in one cycle, before any of them is bound.
 """
 
 from collections import Counter
@@ -28,7 +29,8 @@ SETTINGS: Final = Settings(
     runtime_config="scheduling.k8s.io/v1beta1=true",
 )
 pytestmark = pytest.mark.skipif(
-    kubernetes_module().folder != VERSIONS[-1], reason=f"the features are those of Kubernetes {VERSIONS[-1]}"
+    kubernetes_module().folder != VERSIONS[-1],
+    reason=f"the features are those of Kubernetes {VERSIONS[-1]}",
 )
 GROUPS: Final = "/apis/scheduling.k8s.io/v1beta1/namespaces/{}/podgroups"
 _ARGS: Final = {"apiVersion": "kubescheduler.config.k8s.io/v1"}
@@ -76,7 +78,10 @@ async def pods_by_zone(system: System) -> list[int]:
 async def test_twelve_pods_at_once_spread_over_zones(
     own_control_plane: ControlPlane, tmp_path: Path, kind: type[System]
 ):
-    async with RealBackend(own_control_plane, tmp_path) as backend, kind(backend, tmp_path) as system:
+    async with (
+        RealBackend(own_control_plane, tmp_path) as backend,
+        kind(backend, tmp_path) as system,
+    ):
         await backend.add_nodes(2 * ZONES, zones=ZONES)
         await system.pool(minPods=PODS)
         assert await pods_by_zone(system) == [PODS // ZONES] * ZONES
@@ -84,10 +89,18 @@ async def test_twelve_pods_at_once_spread_over_zones(
         assert asked["prioritize"] >= PODS, f"kube-scheduler reuses scores: {asked}"
 
 
-async def test_twelve_pods_of_one_gang_spread_over_zones(own_control_plane: ControlPlane, tmp_path: Path):
-    async with RealBackend(own_control_plane, tmp_path) as backend, System(backend, tmp_path) as system:
+async def test_twelve_pods_of_one_gang_spread_over_zones(
+    own_control_plane: ControlPlane, tmp_path: Path
+):
+    async with (
+        RealBackend(own_control_plane, tmp_path) as backend,
+        System(backend, tmp_path) as system,
+    ):
         await backend.add_nodes(2 * ZONES, zones=ZONES)
-        group = {"metadata": {"name": "gang"}, "spec": {"schedulingPolicy": {"gang": {"minCount": PODS}}}}
+        group = {
+            "metadata": {"name": "gang"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": PODS}}},
+        }
         system.namespace = await backend.namespace("adapters")
         answer = await system.raw.post(GROUPS.format(system.namespace), group)
         assert answer.status == 201, answer

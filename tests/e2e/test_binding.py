@@ -1,4 +1,6 @@
-"""What changes between filter and bind: the bind is refused, tried again, and nothing is overcommitted."""
+"""What changes between filter and bind: the bind is refused, tried again, and nothing is
+overcommitted.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,9 @@ async def test_a_ledger_that_changes_between_filter_and_bind_has_the_bind_refuse
             if bind["PodUID"] not in edited:
                 edited.append(bind["PodUID"])
                 patch = {"metadata": {"annotations": {PLACEMENTS_ANNOTATION: foreign}}}
-                await other.patch(PODS, namespace, bind["PodName"], patch, patch_type=PatchType.MERGE)
+                await other.patch(
+                    PODS, namespace, bind["PodName"], patch, patch_type=PatchType.MERGE
+                )
 
         proxy.before_bind = write_first
         try:

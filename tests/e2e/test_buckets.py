@@ -1,4 +1,6 @@
-"""Two replicas share pools, in four buckets with a Lease each; one of them is killed, and nothing moves."""
+"""Two replicas share pools, in four buckets with a Lease each; one of them is killed, and nothing
+moves.
+"""
 
 import asyncio
 import logging
@@ -33,7 +35,9 @@ async def led(replica: Replica) -> set[int]:
 def shared(*replicas: Replica) -> Callable[[], Awaitable[list[set[int]]]]:
     async def look() -> list[set[int]]:
         shares = [await led(replica) for replica in replicas]
-        if sum(map(len, shares)) != BUCKETS or {len(share) for share in shares} != {BUCKETS // len(replicas)}:
+        if sum(map(len, shares)) != BUCKETS or {len(share) for share in shares} != {
+            BUCKETS // len(replicas)
+        }:
             raise NotYet(f"shared as {shares}")
         return shares
 
@@ -41,12 +45,14 @@ def shared(*replicas: Replica) -> Callable[[], Awaitable[list[set[int]]]]:
 
 
 def one_pool_a_bucket(namespace: str) -> list[str]:
-    names = {bucket_of(f"{namespace}/pool-{number}", BUCKETS): f"pool-{number}" for number in range(60)}
+    names = {
+        bucket_of(f"{namespace}/pool-{number}", BUCKETS): f"pool-{number}" for number in range(60)
+    }
     return [names[index] for index in range(BUCKETS)]
 
 
 @pytest.mark.parametrize("backend_name", ["real"])
-async def test_two_replicas_share_four_pools_and_one_of_them_takes_over_all_when_the_other_is_killed(
+async def test_two_replicas_share_four_pools_and_one_takes_over_all_when_the_other_is_killed(
     backend: Backend, tmp_path: Path
 ):
     async with Pair(backend, tmp_path, election=ELECTION) as pair:
@@ -58,9 +64,12 @@ async def test_two_replicas_share_four_pools_and_one_of_them_takes_over_all_when
             await pair.pool(pool)
         tenants = [await pair.vpods(2, 6, pool=pool, prefix=pool) for pool in pools]
         before, standing = ledgers(await pair.settled()), published(pair)
-        pair.forget_audit()  # until the component was applied, the other buckets' Leases were refused
+        # Until the component was applied, the other buckets' Leases were refused.
+        pair.forget_audit()
         assert len(standing) == 2 * BUCKETS
-        shares = await eventually(shared(pair.service, pair.second), SHARED_WITHIN_S, "both lead two buckets")
+        shares = await eventually(
+            shared(pair.service, pair.second), SHARED_WITHIN_S, "both lead two buckets"
+        )
         log.info("shared as %s", shares)
         assert ledgers(await pair.settled()) == before
         # Each of them places in its own pools.

@@ -1,7 +1,9 @@
-"""Authorities change while the API server calls the webhook, which may not fail: every pod that is created is stamped.
+"""Authorities change while the API server calls the webhook, which may not fail: every pod that is
+created is stamped.
 
-Two replicas of the webhook and its upkeep run in this process, with times that are minutes as shipped cut to a second; everything else is as
-installed: the API server verifies them against the caBundle that they publish, and RBAC decides what they may read and write.
+Two replicas of the webhook and its upkeep run in this process, with times that are minutes as
+shipped cut to a second; everything else is as installed: the API server verifies them against the
+caBundle that they publish, and RBAC decides what they may read and write.
 """
 
 import asyncio
@@ -50,7 +52,9 @@ async def a_program(
     api = await KubeApi.connect(
         kubeconfig=str(kubeconfig), context="", user_agent="vreplica-webhook", qps=50.0, burst=100
     )
-    settings = Settings(host="127.0.0.1", port=port, secret=(SYSTEM_NAMESPACE, SECRET), url=url, upkeep=mode)
+    settings = Settings(
+        host="127.0.0.1", port=port, secret=(SYSTEM_NAMESPACE, SECRET), url=url, upkeep=mode
+    )
     program: Webhook | Keeper = Keeper(settings, api) if keeps else Webhook(settings, api)
     stop = asyncio.Event()
     running = asyncio.create_task(program.run(stop), name=f"webhook {port}")
@@ -81,7 +85,11 @@ async def changed(system: System, replicas: list[Webhook | Keeper], before: byte
         if not {"ca.crt", "tls.crt"} <= data.keys():
             raise NotYet("nothing is stored yet")
         signing = fingerprint(certificates_in(data["ca.crt"])[0])
-        if signing == before or "next-ca.key" not in data or await published(system) != data["ca.crt"]:
+        if (
+            signing == before
+            or "next-ca.key" not in data
+            or await published(system) != data["ca.crt"]
+        ):
             raise NotYet("not changed, or not published")
         served = {each._certificates.served_pem for each in replicas if isinstance(each, Webhook)}
         if served != {data["tls.crt"]}:
@@ -112,7 +120,8 @@ async def test_no_call_is_lost_while_authorities_change(
     monkeypatch.setattr(upkeep, "FOLLOW_PERIOD_S", 0.3)
     monkeypatch.setattr(upkeep, "RETRY_PERIOD_S", 0.3)
     monkeypatch.setattr(registration, "PUBLISHED_BEFORE_USE_S", 1.0)
-    # All of it shares this process: on a busy machine a connection may wait, and must not be given up for that.
+    # All of it shares this process: on a busy machine a connection may wait, and must not be given
+    # up for that.
     monkeypatch.setattr(tcp_proxy, "CONNECT_TIMEOUT_S", 15.0)
     ports = [free_port() for _ in range(REPLICAS)]
     front = free_port()
@@ -132,13 +141,19 @@ async def test_no_call_is_lost_while_authorities_change(
             {"op": "replace", "path": f"/webhooks/0/{name}", "value": value}
             for name, value in (("failurePolicy", "Fail"), ("timeoutSeconds", 15))
         ]
-        await backend.api.patch(MUTATING_WEBHOOKS, "", CONFIGURATION, must, patch_type=PatchType.JSON)
+        await backend.api.patch(
+            MUTATING_WEBHOOKS, "", CONFIGURATION, must, patch_type=PatchType.JSON
+        )
         stop, signed = asyncio.Event(), {signing}
         async with asyncio.TaskGroup() as tasks:
-            creating = [tasks.create_task(keep_creating(system, stop, caller)) for caller in range(CALLERS)]
+            creating = [
+                tasks.create_task(keep_creating(system, stop, caller)) for caller in range(CALLERS)
+            ]
             for _ in range(CHANGES):
                 lost = [{"op": "remove", "path": "/data/ca.key"}]
-                await backend.api.patch(SECRETS, SYSTEM_NAMESPACE, SECRET, lost, patch_type=PatchType.JSON)
+                await backend.api.patch(
+                    SECRETS, SYSTEM_NAMESPACE, SECRET, lost, patch_type=PatchType.JSON
+                )
                 signing = await changed(system, replicas, signing)
                 signed.add(signing)
             stop.set()

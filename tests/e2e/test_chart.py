@@ -1,4 +1,6 @@
-"""The Helm chart: what it renders, what it refuses, and that the API server takes it; kustomize's base and components are the same."""
+"""The Helm chart: what it renders, what it refuses, and that the API server takes it; kustomize's
+base and components are the same.
+"""
 
 import asyncio
 import json
@@ -90,7 +92,9 @@ class TestGenerated:
             pytest.param(("cert-manager",), CERT_MANAGER, id="cert-manager"),
             pytest.param(("https", "knative"), _merged(EXISTING, KNATIVE), id="two"),
             pytest.param(
-                ("https", "cert-manager", "cert-manager-https"), _merged(EXISTING, CERT_MANAGER), id="three"
+                ("https", "cert-manager", "cert-manager-https"),
+                _merged(EXISTING, CERT_MANAGER),
+                id="three",
             ),
             pytest.param(
                 ("kube-scheduler", "cert-manager", "cert-manager-https"),
@@ -109,7 +113,9 @@ class TestGenerated:
 
 
 class TestImages:
-    """Ours is the user's to name; kube-scheduler's tag is named with the digest that is known of it."""
+    """Ours is the user's to name; kube-scheduler's tag is named with the digest that is known of
+    it.
+    """
 
     NAME = "registry.k8s.io/kube-scheduler"
     KNOWN = yaml.safe_load((CHART / "values.yaml").read_text())["kubeScheduler"]["image"]["digests"]
@@ -121,14 +127,21 @@ class TestImages:
             pytest.param({}, f"{NAME}:v1.36.3@{KNOWN['v1.36.3']}", id="the cluster's"),
             pytest.param({"tag": "v1.36.5"}, f"{NAME}:v1.36.5@{KNOWN['v1.36.5']}", id="another"),
             pytest.param({"tag": "v1.30.1"}, f"{NAME}:v1.30.1", id="unknown"),
-            pytest.param({"tag": "v1", "digests": {"v1": DIGEST}}, f"{NAME}:v1@{DIGEST}", id="added"),
+            pytest.param(
+                {"tag": "v1", "digests": {"v1": DIGEST}}, f"{NAME}:v1@{DIGEST}", id="added"
+            ),
             pytest.param({"digests": None}, f"{NAME}:v1.36.3", id="none"),
             pytest.param({"digest": DIGEST}, f"{NAME}@{DIGEST}", id="chosen"),
-            pytest.param({"repository": "r.example/s"}, "r.example/s:v1.36.3", id="another registry's"),
+            pytest.param(
+                {"repository": "r.example/s"}, "r.example/s:v1.36.3", id="another registry's"
+            ),
         ],
     )
     def test_kube_scheduler(self, image: Values, expected: str):
-        assert self.images({"kubeScheduler": {"image": image}}) == {"vreplica-scheduler:0.1.0", expected}
+        assert self.images({"kubeScheduler": {"image": image}}) == {
+            "vreplica-scheduler:0.1.0",
+            expected,
+        }
 
     def test_ours(self):
         image = {"repository": "r.example/v", "digest": self.DIGEST}
@@ -150,12 +163,18 @@ class TestValues:
         [
             pytest.param({"bogus": 1}, "bogus", id="unknown"),
             pytest.param({"extender": {"replica": 3}}, "replica", id="unknown in the depth"),
-            pytest.param({"config": {"leaderElection": {"bucket": 4}}}, "bucket", id="unknown setting"),
             pytest.param(
-                {"config": {"server": {"host": "0.0.0.0"}}}, "host", id="a setting that follows from others"
+                {"config": {"leaderElection": {"bucket": 4}}}, "bucket", id="unknown setting"
+            ),
+            pytest.param(
+                {"config": {"server": {"host": "0.0.0.0"}}},
+                "host",
+                id="a setting that follows from others",
             ),
             pytest.param({"config": {"mode": "shadwo"}}, "mode", id="no such mode"),
-            pytest.param({"kubeScheduler": {"mode": "side"}}, "kubeScheduler/mode", id="no such place"),
+            pytest.param(
+                {"kubeScheduler": {"mode": "side"}}, "kubeScheduler/mode", id="no such place"
+            ),
             pytest.param({"extender": {"replicas": 0}}, "extender/replicas", id="none"),
             pytest.param({"image": {"digest": "latest"}}, "image/digest", id="no digest"),
             pytest.param(
@@ -165,13 +184,20 @@ class TestValues:
             ),
             pytest.param({"image": {"digests": {}}}, "digests", id="our tags have no digests"),
             pytest.param(
-                {"metrics": {"serviceMonitor": {"enabled": True}}}, "metrics/enabled", id="nothing to scrape"
+                {"metrics": {"serviceMonitor": {"enabled": True}}},
+                "metrics/enabled",
+                id="nothing to scrape",
             ),
             pytest.param(
-                {"metrics": {"prometheusRule": {"enabled": True}}}, "metrics/enabled", id="rules on nothing"
+                {"metrics": {"prometheusRule": {"enabled": True}}},
+                "metrics/enabled",
+                id="rules on nothing",
             ),
             pytest.param(
-                {"kubeScheduler": {"schedulerName": "mine"}, "config": {"schedulerNames": ["yours"]}},
+                {
+                    "kubeScheduler": {"schedulerName": "mine"},
+                    "config": {"schedulerNames": ["yours"]},
+                },
                 "config.schedulerNames: add mine",
                 id="pods that nobody would bind",
             ),
@@ -205,10 +231,14 @@ class TestValues:
                 _merged(OWN, {"kubeScheduler": {"schedulerName": "mine"}}), id="another, of its own"
             ),
             pytest.param({"config": {"server": {"deadlineSeconds": 5.5}}}, id="slow verbs"),
-            pytest.param({"kubeScheduler": {"schedulerName": "default-scheduler"}}, id="default-scheduler"),
+            pytest.param(
+                {"kubeScheduler": {"schedulerName": "default-scheduler"}}, id="default-scheduler"
+            ),
         ],
     )
-    def test_our_own_linter_finds_no_error_in_what_is_rendered(self, values: Values, tmp_path: Path, capsys):
+    def test_our_own_linter_finds_no_error_in_what_is_rendered(
+        self, values: Values, tmp_path: Path, capsys
+    ):
         files = []
         for obj in objects(render(values)):
             if obj["kind"] == "ConfigMap" and obj["metadata"]["name"].endswith("-config"):
@@ -239,7 +269,9 @@ class TestValues:
         for obj in objects(render({where: {"env": [variable]}})):
             if obj["kind"] == "Deployment":
                 first, *others = obj["spec"]["template"]["spec"]["containers"]
-                assert first.get("env") == ([variable] if obj["metadata"]["name"] == names[where] else None)
+                assert first.get("env") == (
+                    [variable] if obj["metadata"]["name"] == names[where] else None
+                )
                 assert not any("env" in container for container in others)
 
     @pytest.mark.parametrize("where", ["extender", "webhook"])
@@ -250,10 +282,13 @@ class TestValues:
                 name = obj["metadata"]["name"]
                 on_node = name == names[where]
                 pod, update = obj["spec"]["template"]["spec"], obj["spec"].get("strategy", {})
-                # Where pods have no network, what looks after the webhook's certificate needs the node's, and no port of it.
+                # Where pods have no network, what looks after the webhook's certificate needs the
+                # node's, and no port of it.
                 without_port = where == "extender" and name == "vreplica-webhook-upkeep"
                 assert pod.get("hostNetwork", False) is (on_node or without_port)
-                assert (update.get("rollingUpdate") == {"maxUnavailable": 1, "maxSurge": 0}) is on_node
+                assert (
+                    update.get("rollingUpdate") == {"maxUnavailable": 1, "maxSurge": 0}
+                ) is on_node
 
     def test_the_pod_of_helm_test_goes_where_the_extender_goes(self):
         placed = {"nodeSelector": {"pool": "system"}, "tolerations": [{"operator": "Exists"}]}
@@ -272,7 +307,9 @@ class TestValues:
         assert not any("runbook" in alert["annotations"] for alert in alerts)
 
     def test_the_second_kube_scheduler_is_as_old_as_the_cluster(self):
-        (found,) = [line for line in render({})["scheduler.yaml"].splitlines() if "/kube-scheduler:" in line]
+        (found,) = [
+            line for line in render({})["scheduler.yaml"].splitlines() if "/kube-scheduler:" in line
+        ]
         assert found.partition("@")[0].endswith(":v1.36.3")
 
     def test_alerts_and_dashboards_are_those_of_the_monitoring_folder(self):
@@ -284,7 +321,9 @@ class TestValues:
         assert all(obj["metadata"]["labels"]["grafana_dashboard"] == "1" for obj in maps)
         assert all(obj["metadata"]["annotations"]["grafana_folder"] == "adapters" for obj in maps)
         shown = {name: json.loads(text) for obj in maps for name, text in obj["data"].items()}
-        assert shown == {f"{name}.json": dashboard.to_json() for name, dashboard in DASHBOARDS.items()}
+        assert shown == {
+            f"{name}.json": dashboard.to_json() for name, dashboard in DASHBOARDS.items()
+        }
 
     def test_another_namespace_is_meant_everywhere(self):
         text = "".join(render({}, namespace="elsewhere", hooks=True).values())
@@ -324,18 +363,24 @@ class TestValues:
             file.write_text(text)
             command = webhook["spec"]["template"]["spec"]["containers"][0]["command"]
             given = [
-                str(word).replace("/etc/vreplica/service-config.yaml", str(file)) for word in command[1:]
+                str(word).replace("/etc/vreplica/service-config.yaml", str(file))
+                for word in command[1:]
             ]
             settings = settings_from(parser().parse_args(given))
             certified = bool(values.get("certManager", {}).get("enabled"))
-            assert (settings.cert_files is not None, settings.secret is None) == (certified, certified)
+            assert (settings.cert_files is not None, settings.secret is None) == (
+                certified,
+                certified,
+            )
             if certified:
                 assert ("Certificate", "vreplica-webhook") in found
 
     @pytest.mark.parametrize("values", VALUE_SETS)
     def test_the_tests_pod_has_no_token_and_asks_only_what_is_there(self, values: Values):
         ready = render(values, hooks=True).get("ready.yaml", "")
-        services = {obj["metadata"]["name"] for obj in objects(render(values)) if obj["kind"] == "Service"}
+        services = {
+            obj["metadata"]["name"] for obj in objects(render(values)) if obj["kind"] == "Service"
+        }
         for pod in filter(None, yaml.safe_load_all(ready)):
             assert pod["spec"]["automountServiceAccountToken"] is False
             command = pod["spec"]["containers"][0]["command"]
@@ -349,7 +394,9 @@ class TestValues:
 
 
 def foreign_definition(group: str, version: str, kind: str) -> Obj:
-    """A stand-in for an operator's CRD: the kind is served, its fields are its operator's to check."""
+    """A stand-in for an operator's CRD: the kind is served, its fields are its operator's
+    to check.
+    """
     plural = f"{kind.lower()}s"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
@@ -359,16 +406,28 @@ def foreign_definition(group: str, version: str, kind: str) -> Obj:
         "spec": {
             "group": group,
             "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "names": {
+                "kind": kind,
+                "plural": plural,
+                "singular": kind.lower(),
+                "listKind": f"{kind}List",
+            },
             "versions": [
-                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
             ],
         },
     }
 
 
 async def kubectl_apply(real: RealBackend, directory: Path, text: str, *options: str) -> str:
-    """``kubectl apply`` of a text, whoever has applied what is there; AssertionError with what it said."""
+    """``kubectl apply`` of a text, whoever has applied what is there; AssertionError with what it
+    said.
+    """
     file = directory / "rendered.yaml"
     file.write_text(text)
     process = await asyncio.create_subprocess_exec(
@@ -393,7 +452,9 @@ class TestOnTheApiServer:
     """A server-side dry run reads every field, the real apply every rule."""
 
     @pytest.mark.parametrize("values", VALUE_SETS)
-    async def test_every_rendering_is_taken(self, real: RealBackend, tmp_path: Path, values: Values):
+    async def test_every_rendering_is_taken(
+        self, real: RealBackend, tmp_path: Path, values: Values
+    ):
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         namespace = {
             "apiVersion": "v1",
@@ -407,7 +468,9 @@ class TestOnTheApiServer:
         said = await kubectl_apply(real, tmp_path, text, "--dry-run=server", "--validate=strict")
         assert "Warning" not in said
         assert len(said.splitlines()) == len(objects(rendering))
-        without_pods = "\n---\n".join(text for name, text in rendering.items() if name != "ready.yaml")
+        without_pods = "\n---\n".join(
+            text for name, text in rendering.items() if name != "ready.yaml"
+        )
         await kubectl_apply(real, tmp_path, without_pods, "--validate=strict")
         for pod in pods_of(objects(rendering)):
             answer = await real.raw.request(
@@ -429,7 +492,11 @@ class TestOnTheApiServer:
             {"webhook": {"hostNetwork": True}, "priorityClass": {"create": False, "name": ""}},
             namespace=NAMESPACE,
         )
-        (pod,) = [pod for pod in pods_of(objects(rendering)) if pod["metadata"]["name"] == "vreplica-webhook"]
+        (pod,) = [
+            pod
+            for pod in pods_of(objects(rendering))
+            if pod["metadata"]["name"] == "vreplica-webhook"
+        ]
         answer = await real.raw.request(
             "POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod, query={"dryRun": "All"}
         )
@@ -444,4 +511,9 @@ def pods_of(found: Sequence[Mapping[str, Any]]) -> Iterator[Obj]:
         elif obj["kind"] == "Deployment":
             template = obj["spec"]["template"]
             metadata = {"name": obj["metadata"]["name"], "labels": template["metadata"]["labels"]}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": metadata,
+                "spec": template["spec"],
+            }

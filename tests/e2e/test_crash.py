@@ -1,4 +1,6 @@
-"""The service is killed, or ends, at any moment: what it leaves is settled by the next one, and nothing moves."""
+"""The service is killed, or ends, at any moment: what it leaves is settled by the next one, and
+nothing moves.
+"""
 
 import asyncio
 import logging
@@ -16,7 +18,9 @@ log = logging.getLogger(__name__)
 
 KILLS = 4
 VPODS_COUNT = 30
-SEED = int(os.environ.get("VREPLICA_E2E_SEED", "0")) or random.SystemRandom().randrange(1, 1_000_000)
+SEED = int(os.environ.get("VREPLICA_E2E_SEED", "0")) or random.SystemRandom().randrange(
+    1, 1_000_000
+)
 
 
 @pytest.mark.long
@@ -62,7 +66,8 @@ async def bound(system: System, binds: int) -> None:
     await eventually(look, 30.0, "in the middle of binding", interval_s=0.005)
 
 
-# On the real control plane this is part of test_high_availability.py, where the audit log shows every write.
+# On the real control plane this is part of test_high_availability.py, where the audit log shows
+# every write.
 @pytest.mark.parametrize("backend_name", ["embedded"])
 async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_wakes(
     backend: Backend, tmp_path: Path

@@ -1,4 +1,6 @@
-"""The embedded API server against the real one: fixed sequences of ``tests/differential``, more with ``python -m tests.differential api``."""
+"""The embedded API server against the real one: fixed sequences of ``tests/differential``, more
+with ``python -m tests.differential api``.
+"""
 
 from pathlib import Path
 

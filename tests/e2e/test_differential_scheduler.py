@@ -1,4 +1,6 @@
-"""The embedded kube-scheduler decides as kube-scheduler 1.37 does: some fixed clusters of ``python -m tests.differential scheduler``."""
+"""The embedded kube-scheduler decides as kube-scheduler 1.37 does: some fixed clusters of ``python
+-m tests.differential scheduler``.
+"""
 
 from pathlib import Path
 

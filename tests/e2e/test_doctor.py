@@ -1,4 +1,6 @@
-"""``vreplica doctor`` on a whole installation: it finds nothing wrong, and then the one thing that is."""
+"""``vreplica doctor`` on a whole installation: it finds nothing wrong, and then the one thing that
+is.
+"""
 
 import asyncio
 import json
@@ -36,7 +38,9 @@ async def examined(system: System, *options: str) -> tuple[int, dict[str, dict[s
 def wrong(checks: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
     """All that is not well, and what could not be seen."""
     return {
-        name: check["evidence"] for name, check in checks.items() if check["verdict"] not in {"ok", "skipped"}
+        name: check["evidence"]
+        for name, check in checks.items()
+        if check["verdict"] not in {"ok", "skipped"}
     }
 
 

@@ -1,4 +1,6 @@
-"""etcd is killed again and again while vpods come: the API server fails, then goes on, and nothing that was placed moves."""
+"""etcd is killed again and again while vpods come: the API server fails, then goes on, and nothing
+that was placed moves.
+"""
 
 from pathlib import Path
 from typing import Final
@@ -17,7 +19,10 @@ VPODS_A_KILL: Final = 4
 async def test_vpods_come_while_etcd_is_killed_five_times_and_nothing_moves(
     own_control_plane: ControlPlane, tmp_path: Path
 ):
-    async with RealBackend(own_control_plane, tmp_path) as backend, System(backend, tmp_path) as system:
+    async with (
+        RealBackend(own_control_plane, tmp_path) as backend,
+        System(backend, tmp_path) as system,
+    ):
         await backend.add_nodes(6)
         await system.pool()
         tenant = await system.vpods(VPODS_A_KILL, 5, prefix="before")

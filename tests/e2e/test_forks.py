@@ -23,12 +23,18 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     ("arguments", "code", "says"),
     [
         pytest.param(["--version"], 0, "vreplica", id="it ends well"),
-        pytest.param(["serve", "--config", "/nowhere"], 1, "/nowhere", id="it ends with an error of ours"),
+        pytest.param(
+            ["serve", "--config", "/nowhere"], 1, "/nowhere", id="it ends with an error of ours"
+        ),
         pytest.param(["no-such-command"], 2, "usage:", id="wrong arguments"),
     ],
 )
 async def test_a_fork_ends_and_says_as_the_program_does(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, says: str
+    processes: Processes,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    says: str,
 ):
     forked = processes.start("forked", [VENV_BIN / "vreplica", *arguments])
     monkeypatch.setattr(Processes, "forks", None)

@@ -1,7 +1,7 @@
 """The harness itself, and the facts about Kubernetes that the design rests on, over plain HTTP.
 
-What names ``backend`` holds on the real control plane and on the embedded one alike: the second column is the proof that the embedded
-cluster answers as Kubernetes does where we depend on it.
+What names ``backend`` holds on the real control plane and on the embedded one alike: the second
+column is the proof that the embedded cluster answers as Kubernetes does where we depend on it.
 """
 
 import asyncio
@@ -53,7 +53,9 @@ POLICY: Obj = {
 
 @pytest.fixture
 async def raw(backend: Backend) -> AsyncIterator[RawHttp]:
-    """Plain HTTP to the back end as administrator; starts the embedded one with what the test asked for so far."""
+    """Plain HTTP to the back end as administrator; starts the embedded one with what the test asked
+    for so far.
+    """
     await backend.namespace()
     async with RawHttp(backend.kubeconfig) as http:
         yield http
@@ -96,7 +98,9 @@ class TestFactsOfBinding:
         assert versions[0]["spec"]["nodeName"] == node
         assert versions[0]["metadata"]["annotations"][PLACEMENTS_ANNOTATION] == '{"t/a":3}'
 
-    async def test_annotations_of_a_binding_leave_others_alone(self, backend: Backend, raw: RawHttp):
+    async def test_annotations_of_a_binding_leave_others_alone(
+        self, backend: Backend, raw: RawHttp
+    ):
         namespace = await backend.namespace()
         (node,) = await backend.add_nodes(1)
         created = await _created_pod(raw, namespace)
@@ -120,12 +124,16 @@ class TestFactsOfBinding:
         namespace = await backend.namespace()
         (node,) = await backend.add_nodes(1)
         created = await _created_pod(raw, namespace)
-        answer = await _bind(raw, created, node, annotations={PLACEMENTS_ANNOTATION: "{}"}, **precondition)
+        answer = await _bind(
+            raw, created, node, annotations={PLACEMENTS_ANNOTATION: "{}"}, **precondition
+        )
         assert (answer.status, answer.body["reason"]) == (409, "Conflict"), answer
         stored = (await raw.get(f"/api/v1/namespaces/{namespace}/pods/adapter-0")).body
         assert stored["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
 
-    async def test_a_binding_with_the_current_uid_and_version_is_taken(self, backend: Backend, raw: RawHttp):
+    async def test_a_binding_with_the_current_uid_and_version_is_taken(
+        self, backend: Backend, raw: RawHttp
+    ):
         namespace = await backend.namespace()
         (node,) = await backend.add_nodes(1)
         created = await _created_pod(raw, namespace)
@@ -135,7 +143,9 @@ class TestFactsOfBinding:
         )
         assert answer.status == 201, answer
 
-    async def test_a_second_binding_is_a_conflict_also_to_the_same_node(self, backend: Backend, raw: RawHttp):
+    async def test_a_second_binding_is_a_conflict_also_to_the_same_node(
+        self, backend: Backend, raw: RawHttp
+    ):
         namespace = await backend.namespace()
         (node,) = await backend.add_nodes(1)
         created = await _created_pod(raw, namespace)
@@ -178,7 +188,9 @@ class TestCluster:
         assert zones == ["zone-0", "zone-1", "zone-2"] * 2
         assert nodes[names[0]]["status"]["allocatable"]["vreplica.dev/slots"] == "40"
 
-    async def test_a_stateful_set_gets_its_pods_and_without_a_scheduler_they_wait(self, backend: Backend):
+    async def test_a_stateful_set_gets_its_pods_and_without_a_scheduler_they_wait(
+        self, backend: Backend
+    ):
         namespace = await backend.namespace()
         await backend.apply([stateful_set(namespace, "dispatcher", 3)])
 
@@ -210,11 +222,18 @@ class TestCluster:
         others = [item for item in obj["status"]["conditions"] if item["type"] != "Ready"]
         marked: Obj = {"status": {"conditions": [*others, {"type": "Ready", "status": "False"}]}}
         await backend.api.patch(
-            PODS, namespace, "dispatcher-0", marked, patch_type=PatchType.MERGE, subresource="status"
+            PODS,
+            namespace,
+            "dispatcher-0",
+            marked,
+            patch_type=PatchType.MERGE,
+            subresource="status",
         )
         (again,) = await pods_ready(backend.api, namespace, "app=dispatcher", 1)
         assert again["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]
-        assert {item["type"] for item in others} < {item["type"] for item in again["status"]["conditions"]}
+        assert {item["type"] for item in others} < {
+            item["type"] for item in again["status"]["conditions"]
+        }
 
     async def test_the_scheduler_of_1_22_takes_a_policy_file_and_binds(self, backend: Backend):
         await backend.start_legacy_scheduler(POLICY)
@@ -230,7 +249,9 @@ class TestCluster:
 
         await eventually(bound, 15.0, "bound by 1.22")
 
-    async def test_a_node_that_goes_silent_is_marked_alone_until_it_is_heard_of_again(self, backend: Backend):
+    async def test_a_node_that_goes_silent_is_marked_alone_until_it_is_heard_of_again(
+        self, backend: Backend
+    ):
         first, *others = await backend.add_nodes(3)
         await backend.fail_node(first)
         await node_failed(backend.api, first)
@@ -262,7 +283,11 @@ class TestRealControlPlane:
         role = {"name": "pods", "namespace": namespace}
         await real.apply(
             [
-                {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**role, "name": "reader"}},
+                {
+                    "apiVersion": "v1",
+                    "kind": "ServiceAccount",
+                    "metadata": {**role, "name": "reader"},
+                },
                 {
                     "apiVersion": "rbac.authorization.k8s.io/v1",
                     "kind": "Role",
@@ -273,8 +298,14 @@ class TestRealControlPlane:
                     "apiVersion": "rbac.authorization.k8s.io/v1",
                     "kind": "RoleBinding",
                     "metadata": role,
-                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "pods"},
-                    "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
+                    "roleRef": {
+                        "apiGroup": "rbac.authorization.k8s.io",
+                        "kind": "Role",
+                        "name": "pods",
+                    },
+                    "subjects": [
+                        {"kind": "ServiceAccount", "name": "reader", "namespace": namespace}
+                    ],
                 },
             ]
         )
@@ -294,10 +325,18 @@ class TestRealControlPlane:
     async def test_the_shipped_manifests_are_taken_and_taken_again(self, real: RealBackend):
         first = await real.apply([MANIFESTS / "base"], without("Deployment"))
         second = await real.apply([MANIFESTS / "base"], without("Deployment"))
-        assert {obj["kind"] for obj in first} >= {"CustomResourceDefinition", "ClusterRole", "Namespace"}
-        unchanged = [obj["metadata"]["generation"] for obj in second if obj["kind"].endswith("Configuration")]
+        assert {obj["kind"] for obj in first} >= {
+            "CustomResourceDefinition",
+            "ClusterRole",
+            "Namespace",
+        }
+        unchanged = [
+            obj["metadata"]["generation"] for obj in second if obj["kind"].endswith("Configuration")
+        ]
         assert unchanged == [1, 1]
-        for account in [obj["metadata"]["name"] for obj in first if obj["kind"] == "ServiceAccount"]:
+        for account in [
+            obj["metadata"]["name"] for obj in first if obj["kind"] == "ServiceAccount"
+        ]:
             assert (await real.token_for(f"vreplica-system/{account}")).exists()
 
     async def test_both_schedulers_take_the_shipped_configurations(self, real: RealBackend):
@@ -324,7 +363,9 @@ class TestRealControlPlane:
             assert names.isdisjoint(await second.add_nodes(2)), "kwok would forget the others"
             with pytest.raises(NotFound):
                 await second.api.get(SECRETS, namespace, "s")
-            assert all("scheduler" not in process.name for process in control_plane.processes.running)
+            assert all(
+                "scheduler" not in process.name for process in control_plane.processes.running
+            )
 
 
 class TestProcesses:
@@ -335,7 +376,8 @@ class TestProcesses:
             "import os, signal, sys\n"
             "from pathlib import Path\n"
             "from tests.e2e.processes import Processes\n"
-            "started = Processes(Path(sys.argv[1])).start('child', ['sh', '-c', 'sleep 100 & echo $!; wait'])\n"
+            "started = Processes(Path(sys.argv[1])).start('child', ['sh', '-c', 'sleep 100 & echo "
+            "$!; wait'])\n"
             "log = Path(sys.argv[1]) / 'child.log'\n"
             "while not log.read_text().strip(): pass\n"
             "print(started.pid, log.read_text().strip(), flush=True)\n"
@@ -362,7 +404,9 @@ class TestProcesses:
 
         await eventually(dead, 5.0, "the child and its child are dead")
 
-    async def test_a_program_that_ends_early_fails_the_wait_with_the_end_of_its_log(self, tmp_path: Path):
+    async def test_a_program_that_ends_early_fails_the_wait_with_the_end_of_its_log(
+        self, tmp_path: Path
+    ):
         processes = Processes(tmp_path)
         process = processes.start("broken", ["sh", "-c", "echo no such flag; exit 3"])
         with pytest.raises(ProcessFailed, match=r"broken ended with 3:\nno such flag"):
@@ -427,7 +471,9 @@ class TestBuild:
         with pytest.raises(build.BuildFailed, match="no program etcd"):
             build.ready_binaries()
 
-    def test_another_go_sum_is_another_folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def test_another_go_sum_is_another_folder(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ):
         before = build.KWOK.target()
         shutil.copytree(build.MODULES_DIR / "kwok", tmp_path / "kwok")
         monkeypatch.setattr(build, "MODULES_DIR", tmp_path)
@@ -451,7 +497,8 @@ class TestBuild:
         monkeypatch.setenv(build.VERSION_VARIABLE, "1.12")
         assert build.main([]) == 1
         assert (
-            f"KUBERNETES=1.12: there are modules for {', '.join(build.VERSIONS)}" in capsys.readouterr().out
+            f"KUBERNETES=1.12: there are modules for {', '.join(build.VERSIONS)}"
+            in capsys.readouterr().out
         )
 
 
@@ -474,10 +521,16 @@ class TestObjects:
     def test_an_extender_keeps_its_path_at_another_url(self):
         config = {"extenders": [{"urlPrefix": "http://127.0.0.1:10261/v1", "weight": 1}]}
         (changed,) = extender_at(config, "http://127.0.0.1:7", nodeCacheCapable=False)["extenders"]
-        assert changed == {"urlPrefix": "http://127.0.0.1:7/v1", "weight": 1, "nodeCacheCapable": False}
+        assert changed == {
+            "urlPrefix": "http://127.0.0.1:7/v1",
+            "weight": 1,
+            "nodeCacheCapable": False,
+        }
 
     def test_a_folder_is_read_in_its_kustomization_s_order(self, tmp_path: Path):
-        (tmp_path / "kustomization.yaml").write_text("kind: Kustomization\nresources: [b.yaml, a.yaml]\n")
+        (tmp_path / "kustomization.yaml").write_text(
+            "kind: Kustomization\nresources: [b.yaml, a.yaml]\n"
+        )
         (tmp_path / "a.yaml").write_text("kind: A\n---\nkind: List\nitems: [{kind: C}]\n")
         (tmp_path / "b.yaml").write_text("kind: B\n")
         assert [obj["kind"] for obj in load(tmp_path)] == ["B", "A", "C"]

@@ -1,6 +1,8 @@
-"""Two replicas: one of them is killed, ends, is frozen, is upgraded, or is told to lead beside the other; nothing moves.
+"""Two replicas: one of them is killed, ends, is frozen, is upgraded, or is told to lead beside the
+other; nothing moves.
 
-The verbs are asked of both all the time, as a kube-scheduler beside each would do; the survivor answers every call.
+The verbs are asked of both all the time, as a kube-scheduler beside each would do; the survivor
+answers every call.
 """
 
 import asyncio
@@ -31,7 +33,9 @@ SEED: Final = 11
 TAKEN_OVER_AFTER_KILL_S: Final = 20.0
 TAKEN_OVER_AFTER_END_S: Final = 3.0
 on_the_real_one = pytest.mark.parametrize("backend_name", ["real"])
-"""What is about times and processes; that the embedded cluster would do the same is the simulation's to show."""
+"""What is about times and processes; that the embedded cluster would do the same is the
+simulation's to show.
+"""
 
 
 async def scene(pair: Pair, *, vpods: int = 5, **pool: Any) -> str:
@@ -44,15 +48,19 @@ async def scene(pair: Pair, *, vpods: int = 5, **pool: Any) -> str:
 
 
 def answered_all(probes: Probes, seconds: float) -> None:
-    """No probe failed, and there were about as many as there should have been (a loaded machine asks more slowly)."""
+    """No probe failed, and there were about as many as there should have been (a loaded machine
+    asks more slowly).
+    """
     assert probes.failures == []
-    log.info("%s in %.1f s, the slowest took %.3f s", dict(probes.answers), seconds, probes.slowest_s)
+    log.info(
+        "%s in %.1f s, the slowest took %.3f s", dict(probes.answers), seconds, probes.slowest_s
+    )
     assert probes.answers["/v1/filter"] >= 0.25 * seconds / PROBE_PERIOD_S
     assert probes.answers["/v1/prioritize"] == pytest.approx(probes.answers["/v1/filter"], abs=1)
 
 
 @on_the_real_one
-async def test_when_the_leader_is_killed_pods_are_bound_meanwhile_and_the_other_leads_within_twenty_seconds(
+async def test_when_the_leader_is_killed_pods_are_bound_and_the_other_leads_in_twenty_seconds(
     backend: Backend, tmp_path: Path
 ):
     async with Pair(backend, tmp_path) as pair:
@@ -80,7 +88,7 @@ async def test_when_the_leader_is_killed_pods_are_bound_meanwhile_and_the_other_
         await pair.settled(pods=3)
 
 
-async def test_when_the_leader_ends_it_releases_its_lease_and_the_other_leads_within_three_seconds(
+async def test_when_the_leader_ends_it_releases_its_lease_and_the_other_leads_in_three_seconds(
     backend: Backend, tmp_path: Path
 ):
     async with Pair(backend, tmp_path) as pair:
@@ -155,7 +163,8 @@ async def test_both_replicas_are_upgraded_one_after_the_other_under_load_and_not
                 async with pair.probed(stays) as probes:
                     started = asyncio.get_running_loop().time()
                     await pair.start(new)
-                    # As a Service does: the new one is called once it is ready, the old one no more.
+                    # As a Service does: the new one is called once it is ready, the old one no
+                    # more.
                     pair.serve_by(stays, new)
                     assert old.process is not None
                     assert await old.process.terminate() == 0
@@ -204,7 +213,11 @@ async def lead_beside(pair: Pair, replica: Replica) -> None:
     await replica.process.terminate()
     name = "another-name"
     role = {"name": name, "namespace": SYSTEM_NAMESPACE}
-    account = {"kind": "ServiceAccount", "name": "vreplica-scheduler", "namespace": SYSTEM_NAMESPACE}
+    account = {
+        "kind": "ServiceAccount",
+        "name": "vreplica-scheduler",
+        "namespace": SYSTEM_NAMESPACE,
+    }
     rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name]}
     api = "rbac.authorization.k8s.io"
     await pair.backend.apply(
@@ -233,7 +246,7 @@ async def lead_beside(pair: Pair, replica: Replica) -> None:
 
 @pytest.mark.long
 @on_the_real_one
-async def test_a_leader_that_is_frozen_past_its_lease_in_the_middle_of_placing_writes_no_ledger_when_it_wakes(
+async def test_a_leader_frozen_past_its_lease_while_placing_writes_no_ledger_when_it_wakes(
     backend: Backend, tmp_path: Path
 ):
     assert isinstance(backend, RealBackend)
@@ -285,11 +298,14 @@ def credential_of(kubeconfig: dict[str, Any]) -> str:
 
 
 def accepted_writes(events: list[dict[str, Any]], credential: str) -> list[str]:
-    """Ledgers, statuses, scales and binds that the API server took from who holds that credential."""
+    """Ledgers, statuses, scales and binds that the API server took from who holds that
+    credential.
+    """
     return [
         f"{event['verb']} {event['requestURI']}"
         for event in events
-        if credential in event["user"].get("extra", {}).get("authentication.kubernetes.io/credential-id", [])
+        if credential
+        in event["user"].get("extra", {}).get("authentication.kubernetes.io/credential-id", [])
         and event["verb"] in {"create", "update", "patch", "delete"}
         and event["objectRef"]["resource"] not in {"leases", "events"}
         and event.get("responseStatus", {}).get("code", 0) < 300

@@ -1,4 +1,6 @@
-"""Malformed, oversized and foreign requests to every endpoint: a clear answer, and nothing that is stored changes."""
+"""Malformed, oversized and foreign requests to every endpoint: a clear answer, and nothing that is
+stored changes.
+"""
 
 import asyncio
 import json
@@ -57,7 +59,8 @@ MALFORMED: Final[dict[str, bytes]] = {
     "an object nested too deeply": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
     "a key twice": b'{"Pod": {}, "Pod": {}}',
     "nothing of what is expected": b"{}",
-    "wrong types": b'{"Pod": 1, "Nodes": "a", "NodeNames": {}, "PodName": [], "Node": null, "request": 7}',
+    "wrong types": b'{"Pod": 1, "Nodes": "a", "NodeNames": {}, "PodName": [], "Node": null, '
+    b'"request": 7}',
 }
 
 
@@ -69,7 +72,9 @@ class Sender:
         self._session = session
         self.answers = 0
 
-    async def post(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+    async def post(
+        self, path: str, body: Any, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, str]:
         """Status and text."""
         webhook = path in {"/mutate", "/validate"}
         url = (self._system.webhook_url if webhook else self._system.service_url) + path
@@ -81,7 +86,9 @@ class Sender:
 
 
 async def _at_rest(backend: Backend) -> dict[tuple[str, str, str], str]:
-    """The stored versions once nothing has changed for a second: the pool's status follows what it tells of."""
+    """The stored versions once nothing has changed for a second: the pool's status follows what it
+    tells of.
+    """
 
     async def look() -> dict[tuple[str, str, str], str]:
         first = await _versions(backend)
@@ -142,7 +149,9 @@ async def _malformed(sender: Sender) -> None:
 
 
 async def _not_json(sender: Sender) -> None:
-    """A page in somebody's browser can send a form or plain text to loopback without asking; JSON it cannot."""
+    """A page in somebody's browser can send a form or plain text to loopback without asking; JSON
+    it cannot.
+    """
     for path in (*VERBS, "/mutate", "/validate"):
         for content_type in (
             "text/plain",
@@ -185,7 +194,9 @@ async def _foreign_pods(sender: Sender, namespace: str, node: str) -> None:
     plain["metadata"]["uid"] = "u-4"
     for foreign in (unknown, no_pool, lying, plain):
         for path in VERBS[:2]:
-            status, text = await sender.post(path, _json({"Pod": foreign, "NodeNames": [node, "no-such"]}))
+            status, text = await sender.post(
+                path, _json({"Pod": foreign, "NodeNames": [node, "no-such"]})
+            )
             assert status == 200, f"{path}: {status} {text[:200]}"
             json.loads(text)
         victims = {node: {"Pods": [{"UID": "nobody"}], "NumPDBViolations": 0}}
@@ -203,15 +214,26 @@ async def _foreign_binds(sender: Sender, system: System, node: str) -> None:
     refused = {
         "a pod that is not there": {**base, "PodName": "nobody", "PodUID": "u"},
         "another incarnation": {**base, "PodName": mine["name"], "PodUID": "u"},
-        "a pod that is none of ours": {**base, "PodName": bystander["name"], "PodUID": bystander["uid"]},
-        "a namespace that is not there": {**base, "PodName": "a", "PodNamespace": "nowhere", "PodUID": "u"},
+        "a pod that is none of ours": {
+            **base,
+            "PodName": bystander["name"],
+            "PodUID": bystander["uid"],
+        },
+        "a namespace that is not there": {
+            **base,
+            "PodName": "a",
+            "PodNamespace": "nowhere",
+            "PodUID": "u",
+        },
     }
     for what, bind in refused.items():
         status, text = await sender.post("/v1/bind", _json(bind))
         assert status == 200, f"{what}: {status} {text[:200]}"
         assert json.loads(text)["Error"], what
     for name in (f"../../nodes/{node}", "a/b", "a?x=y", "A B", "x" * 300):
-        status, text = await sender.post("/v1/bind", _json({**base, "PodName": name, "PodUID": "u"}))
+        status, text = await sender.post(
+            "/v1/bind", _json({**base, "PodName": name, "PodUID": "u"})
+        )
         assert status == 400, f"{name}: {status} {text[:200]}"
 
 
@@ -219,7 +241,11 @@ async def _foreign_reviews(sender: Sender, namespace: str) -> None:
     review: Obj = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
     odd: dict[str, Any] = {
         "another kind": {**review, "kind": "TokenReview", "request": {"uid": "u"}},
-        "another version": {**review, "apiVersion": "admission.k8s.io/v1beta1", "request": {"uid": "u"}},
+        "another version": {
+            **review,
+            "apiVersion": "admission.k8s.io/v1beta1",
+            "request": {"uid": "u"},
+        },
         "no request": review,
         "no uid": {**review, "request": {"object": {}}},
     }
@@ -244,10 +270,13 @@ async def test_the_ledger_is_not_for_people_to_write(backend: Backend, tmp_path:
         for annotation in (PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION):
             patch = {"metadata": {"annotations": {annotation: "{}"}}}
             with pytest.raises(ApiError) as refused:
-                await backend.api.patch(PODS, namespace, adapter.name, patch, patch_type=PatchType.MERGE)
+                await backend.api.patch(
+                    PODS, namespace, adapter.name, patch, patch_type=PatchType.MERGE
+                )
             assert refused.value.status in {400, 403, 422}
             assert annotation in refused.value.message
-        # A pod that is created with a made-up ledger is stamped with what its ordinal has, and that is nothing.
+        # A pod that is created with a made-up ledger is stamped with what its ordinal has, and that
+        # is nothing.
         made_up = pod(namespace, f"{POOL}-7")
         made_up["metadata"] |= {
             "labels": {POOL_LABEL: POOL},
@@ -278,9 +307,15 @@ async def test_a_bind_of_anything_but_a_waiting_adapter_pod_of_ours_binds_nothin
         tenant = await backend.namespace("tenant")
         labels = {"labels": {POOL_LABEL: POOL}}
         made_up = {"annotations": {PLACEMENTS_ANNOTATION: '{"a/b":20}', SLOTS_ANNOTATION: "1000"}}
-        namesake = await _made(backend, pod(tenant, adapter.name, schedulerName=SCHEDULER_NAME), labels)
-        batch = await _made(backend, pod(namespace, "batch-0", schedulerName="batch-scheduler"), labels)
-        orphan = await _made(backend, pod(namespace, "orphan-7", schedulerName=SCHEDULER_NAME), labels)
+        namesake = await _made(
+            backend, pod(tenant, adapter.name, schedulerName=SCHEDULER_NAME), labels
+        )
+        batch = await _made(
+            backend, pod(namespace, "batch-0", schedulerName="batch-scheduler"), labels
+        )
+        orphan = await _made(
+            backend, pod(namespace, "orphan-7", schedulerName=SCHEDULER_NAME), labels
+        )
         plain = await _made(backend, pod(namespace, "plain-0", schedulerName="nobody"), made_up)
         refused = {
             "a tenant's pod of the same name": ({**namesake, "Node": node}, "PoolNotFound"),
@@ -289,7 +324,12 @@ async def test_a_bind_of_anything_but_a_waiting_adapter_pod_of_ours_binds_nothin
             "a pod that no StatefulSet owns": (orphan, "StatefulSetNotFound"),
             "a pod without the label, with a ledger": (plain, "OtherScheduler"),
             "a pod that is bound, to another node": (
-                {"PodNamespace": namespace, "PodName": adapter.name, "PodUID": adapter.uid, "Node": cordoned},
+                {
+                    "PodNamespace": namespace,
+                    "PodName": adapter.name,
+                    "PodUID": adapter.uid,
+                    "Node": cordoned,
+                },
                 "PodAlreadyBound",
             ),
             "a node that is not there": ({**batch, "Node": "node-999"}, "OtherScheduler"),
@@ -326,7 +366,9 @@ async def test_a_ledger_that_was_forged_while_nothing_guarded_it_is_told_and_put
 
         async def refusal() -> str:
             try:
-                await backend.api.patch(PODS, namespace, adapter.name, patch, patch_type=PatchType.MERGE)
+                await backend.api.patch(
+                    PODS, namespace, adapter.name, patch, patch_type=PatchType.MERGE
+                )
             except ApiError as error:
                 return error.message
             return "none"
@@ -337,11 +379,14 @@ async def test_a_ledger_that_was_forged_while_nothing_guarded_it_is_told_and_put
                 raise NotYet(said)
             return True
 
-        # Each guard alone: the policy (which the embedded cluster does not obey), then the webhook, then none.
+        # Each guard alone: the policy (which the embedded cluster does not obey), then the webhook,
+        # then none.
         if backend.name == "real":
             assert "ValidatingAdmissionPolicy" in await refusal()
         await system.raw.delete(f"{POLICY_BINDINGS}/vreplica-ledger")
-        await eventually(lambda: refused_by("pods.validate.vreplica.dev"), 10.0, "the webhook refuses it")
+        await eventually(
+            lambda: refused_by("pods.validate.vreplica.dev"), 10.0, "the webhook refuses it"
+        )
         assert (await system.adapters())[0]["metadata"]["annotations"][
             PLACEMENTS_ANNOTATION
         ] == encode_ledger(adapter.ledger)

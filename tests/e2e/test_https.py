@@ -1,4 +1,6 @@
-"""kube-scheduler calls the extender over HTTPS with the shipped config-https.yaml, as the cluster's own would."""
+"""kube-scheduler calls the extender over HTTPS with the shipped config-https.yaml, as the cluster's
+own would.
+"""
 
 import shutil
 import ssl
@@ -23,7 +25,9 @@ CLIENT_NAME = "vreplica-kube-scheduler"
 
 
 class HttpsSystem(System):
-    """The installation beside a kube-scheduler that runs elsewhere: the extender beyond loopback, by TLS both ways."""
+    """The installation beside a kube-scheduler that runs elsewhere: the extender beyond loopback,
+    by TLS both ways.
+    """
 
     def __init__(self, backend: Backend, directory: Path) -> None:
         super().__init__(backend, directory, Setup(slots_resource=True))
@@ -83,7 +87,9 @@ async def test_pods_are_bound_with_their_vreplicas_over_https_and_strangers_are_
         await system.pool()
         tenant = await system.vpods(5, 8)
         adapters = await system.settled(pods=2)
-        assert sum(share.vreplicas for adapter in adapters for share in adapter.ledger.values()) == 40
+        assert (
+            sum(share.vreplicas for adapter in adapters for share in adapter.ledger.values()) == 40
+        )
         requests = await system.requests()
         assert requests["filter"] >= 2
         assert requests["prioritize"] >= 2
@@ -97,7 +103,9 @@ async def test_pods_are_bound_with_their_vreplicas_over_https_and_strangers_are_
 async def test_kube_schedulers_client_certificate_and_its_ca_are_replaced_without_restarting_it(
     real: RealBackend, tmp_path: Path
 ):
-    """It reads its certificate anew for each connection, and what it had is trusted no more once its CA is taken away."""
+    """It reads its certificate anew for each connection, and what it had is trusted no more once
+    its CA is taken away.
+    """
     async with HttpsSystem(real, tmp_path) as system:
         await real.add_nodes(3)
         await system.pool()
@@ -150,7 +158,9 @@ async def _strangers(system: HttpsSystem) -> None:
     body = {"PodName": "a", "PodNamespace": "b", "PodUID": "c", "Node": "d"}
     async with aiohttp.ClientSession() as session:
         async with session.post(f"{system.service_url}/v1/bind", json=body, ssl=other) as reply:
-            assert reply.status == 403, "of the same authority, under a name that is not on the list"
+            assert reply.status == 403, (
+                "of the same authority, under a name that is not on the list"
+            )
         for context in (nobody, foreign):
             with pytest.raises(aiohttp.ClientError):
                 await session.post(f"{system.service_url}/v1/bind", json=body, ssl=context)

@@ -1,4 +1,6 @@
-"""Installed by helm, upgraded, uninstalled: the programs run as the chart says, and adapters never notice."""
+"""Installed by helm, upgraded, uninstalled: the programs run as the chart says, and adapters never
+notice.
+"""
 
 import asyncio
 import base64
@@ -35,7 +37,9 @@ from tests.manifests.generate import OWN
 from tests.manifests.tool import kubectl
 
 OLD_TOKEN = "vreplica-kube-scheduler-token"
-CLUSTERROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTERROLES = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
+)
 POLICIES = Resource(
     "admissionregistration.k8s.io",
     "v1",
@@ -63,12 +67,14 @@ async def test_what_helm_installs_runs_from_its_own_arguments_accounts_and_right
         await system.pool()
         await system.vpods(5, 8)
         adapters = await system.settled()
-        assert sum(share.vreplicas for adapter in adapters for share in adapter.ledger.values()) == 40
+        assert (
+            sum(share.vreplicas for adapter in adapters for share in adapter.ledger.values()) == 40
+        )
         assert (await system.requests())["bind"] >= 2
 
 
 @pytest.mark.parametrize("by", ["server", "client"])
-async def test_an_upgrade_leaves_alone_what_others_have_filled_in_and_an_uninstall_leaves_the_adapters(
+async def test_an_upgrade_leaves_alone_what_others_have_filled_in_and_an_uninstall_the_adapters(
     real: RealBackend, tmp_path: Path, by: str
 ):
     """Helm 4 applies on the server, Helm 3 (and 4, if told so) works out a patch itself."""
@@ -100,7 +106,9 @@ async def test_an_upgrade_leaves_alone_what_others_have_filled_in_and_an_uninsta
         with pytest.raises(NotFound):
             await real.api.get(SECRETS, system.system_namespace, OLD_TOKEN)
         assert "Age" in await _columns(system)
-        await eventually(lambda: _may_read_knative(system), 15.0, "the rights to Knative's kinds are added")
+        await eventually(
+            lambda: _may_read_knative(system), 15.0, "the rights to Knative's kinds are added"
+        )
         config = await system.service_config()
         assert (config["leaderElection"]["buckets"], config["clientConnection"]["qps"]) == (4, 500)
         for index in (1, 2, 3):
@@ -136,10 +144,16 @@ async def test_in_shadow_mode_it_does_with_rights_to_read(real: RealBackend, tmp
     assert state["leading"] is False
     assert "shadow" in state
     events = system.audit()
-    verbs = {event["verb"] for event in events if event["user"]["username"].endswith(":vreplica-scheduler")}
+    verbs = {
+        event["verb"]
+        for event in events
+        if event["user"]["username"].endswith(":vreplica-scheduler")
+    }
     assert {"list", "watch"} <= verbs <= {"get", "list", "watch"}
     assert all(
-        not vpod.placements for vpod in (await system.all_vpods()).values() if vpod.namespace == tenant
+        not vpod.placements
+        for vpod in (await system.all_vpods()).values()
+        if vpod.namespace == tenant
     )
     system.nothing_forbidden()
 
@@ -178,21 +192,28 @@ async def test_without_a_release_the_rendering_is_applied_to_a_cluster_that_has_
     for name in ("vreplica-scheduler", "vreplica-webhook"):
         await real.api.get(DEPLOYMENTS, namespace, name)
     deployment = await real.api.get(DEPLOYMENTS, namespace, "vreplica-scheduler")
-    images = [container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]]
+    images = [
+        container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]
+    ]
     assert f"registry.k8s.io/kube-scheduler:{version}" in images
 
 
 async def test_helm_takes_over_crds_that_kubectl_has_applied_where_it_is_told_to(
     real: RealBackend, tmp_path: Path
 ):
-    """Without the option it says that they exist and cannot be imported; objects of ours outlive the change of hands."""
+    """Without the option it says that they exist and cannot be imported; objects of ours outlive
+    the change of hands.
+    """
     crds = CHART.parents[1] / "crds"
     await real.apply([crds / "vpods.yaml", crds / "adapterpools.yaml"])
     for plural in ("vpods", "adapterpools"):
         mine = {
             "metadata": {
                 "labels": {"app.kubernetes.io/managed-by": None},
-                "annotations": {"meta.helm.sh/release-name": None, "meta.helm.sh/release-namespace": None},
+                "annotations": {
+                    "meta.helm.sh/release-name": None,
+                    "meta.helm.sh/release-namespace": None,
+                },
             }
         }
         await real.api.patch(CRDS, "", f"{plural}.vreplica.dev", mine, patch_type=PatchType.MERGE)
@@ -206,12 +227,20 @@ async def test_helm_takes_over_crds_that_kubectl_has_applied_where_it_is_told_to
     crd = await real.api.get(CRDS, "", "vpods.vreplica.dev")
     assert crd["metadata"]["annotations"]["meta.helm.sh/release-name"] == RELEASE
     await asyncio.to_thread(
-        run_helm, "uninstall", RELEASE, "--namespace", "vreplica-late", "--kubeconfig", real.kubeconfig
+        run_helm,
+        "uninstall",
+        RELEASE,
+        "--namespace",
+        "vreplica-late",
+        "--kubeconfig",
+        real.kubeconfig,
     )
 
 
 async def test_the_charts_own_test_asks_and_tells(real: RealBackend, tmp_path: Path):
-    """The command of the pod that ``helm test`` starts; with the addresses of this machine in place of the Services'."""
+    """The command of the pod that ``helm test`` starts; with the addresses of this machine in place
+    of the Services'.
+    """
     values = {"metrics": {"enabled": True}}
     async with ChartSystem(real, tmp_path, values) as system:
         assert system.webhook_tls is not None
@@ -225,7 +254,9 @@ async def test_the_charts_own_test_asks_and_tells(real: RealBackend, tmp_path: P
             "unverified+https://vreplica-scheduler.vreplica-system.svc:10259",
         ]
         authority = tmp_path / "ca.crt"
-        secret = await real.raw.get("/api/v1/namespaces/vreplica-system/secrets/vreplica-webhook-certificate")
+        secret = await real.raw.get(
+            "/api/v1/namespaces/vreplica-system/secrets/vreplica-webhook-certificate"
+        )
         authority.write_bytes(base64.b64decode(secret.body["data"]["ca.crt"]))
         script = command[3]
         here = [f"{system.webhook_url}/readyz", f"http://127.0.0.1:{system.health_port}/readyz"]
@@ -237,12 +268,16 @@ async def test_the_charts_own_test_asks_and_tells(real: RealBackend, tmp_path: P
 
 
 def _older_chart(folder: Path) -> Path:
-    """The chart of a version whose VPods had a printer column less, and kube-scheduler a token that never expires."""
+    """The chart of a version whose VPods had a printer column less, and kube-scheduler a token that
+    never expires.
+    """
     chart = Path(shutil.copytree(CHART, folder / CHART.name))
     file = chart / "files" / "crds" / "vpods.yaml"
     definition = yaml.safe_load(file.read_text())
     columns = definition["spec"]["versions"][0]["additionalPrinterColumns"]
-    definition["spec"]["versions"][0]["additionalPrinterColumns"] = [c for c in columns if c["name"] != "Age"]
+    definition["spec"]["versions"][0]["additionalPrinterColumns"] = [
+        c for c in columns if c["name"] != "Age"
+    ]
     file.write_text(yaml.safe_dump(definition))
     secret = {
         "apiVersion": "v1",
@@ -260,7 +295,9 @@ def _older_chart(folder: Path) -> Path:
 
 async def _columns(system: ChartSystem) -> list[str]:
     definition = await system.real.api.get(CRDS, "", "vpods.vreplica.dev")
-    return [column["name"] for column in definition["spec"]["versions"][0]["additionalPrinterColumns"]]
+    return [
+        column["name"] for column in definition["spec"]["versions"][0]["additionalPrinterColumns"]
+    ]
 
 
 async def _filled_in(system: ChartSystem) -> dict[str, Any]:
@@ -276,7 +313,9 @@ async def _filled_in(system: ChartSystem) -> dict[str, Any]:
 
 
 async def _called_by_service(system: ChartSystem) -> None:
-    """As in a cluster: the caBundle has been put beside the Service, where the suite has the webhook's URL put instead."""
+    """As in a cluster: the caBundle has been put beside the Service, where the suite has the
+    webhook's URL put instead.
+    """
     assert system.webhook is not None
     assert system.upkeep is not None
     await system.webhook.terminate()
@@ -297,7 +336,9 @@ async def _called_by_service(system: ChartSystem) -> None:
             }
             for index, webhook in enumerate(stored["webhooks"])
         ]
-        await system.real.api.patch(resource, "", "vreplica-scheduler", ops, patch_type=PatchType.JSON)
+        await system.real.api.patch(
+            resource, "", "vreplica-scheduler", ops, patch_type=PatchType.JSON
+        )
 
 
 async def _watched_anew(system: ChartSystem) -> None:
@@ -315,7 +356,9 @@ async def _may_read_knative(system: ChartSystem) -> bool:
 
 
 async def _standing(system: ChartSystem) -> dict[str, Any]:
-    """What must not change: pods by UID with node, phase and ledger, and where every vpod is placed."""
+    """What must not change: pods by UID with node, phase and ledger, and where every vpod is
+    placed.
+    """
     return await eventually(lambda: _standing_now(system), 15.0, "what stands is read")
 
 
@@ -329,7 +372,9 @@ async def _standing_now(system: ChartSystem) -> dict[str, Any]:
         for obj in await system.adapters()
     }
     try:
-        placements = {key: dict(vpod.placements) for key, vpod in (await system.all_vpods()).items()}
+        placements = {
+            key: dict(vpod.placements) for key, vpod in (await system.all_vpods()).items()
+        }
     except TooManyRequests as error:
         # For a moment after their definition has changed.
         raise NotYet(str(error)) from error
@@ -337,8 +382,19 @@ async def _standing_now(system: ChartSystem) -> dict[str, Any]:
 
 
 def _kubectl_get_vpods(kubeconfig: Path, namespace: str) -> dict[str, int]:
-    command = [str(kubectl()), f"--kubeconfig={kubeconfig}", "get", "vpods", "-n", namespace, "-o", "json"]
-    items = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)["items"]
+    command = [
+        str(kubectl()),
+        f"--kubeconfig={kubeconfig}",
+        "get",
+        "vpods",
+        "-n",
+        namespace,
+        "-o",
+        "json",
+    ]
+    items = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=30).stdout)[
+        "items"
+    ]
     return {
         item["metadata"]["name"]: sum(share["vreplicas"] for share in item["status"]["placements"])
         for item in items

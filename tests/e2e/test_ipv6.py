@@ -1,7 +1,8 @@
-"""Everything of ours on ::1 alone: what it serves, what calls it, and how it reaches the API server.
+"""Everything of ours on ::1 alone: what it serves, what calls it, and how it reaches the API
+server.
 
-The API server itself stays where the suite has it; the service and the webhook reach it by an address of IPv6 through a wire. Skipped
-where the machine has no IPv6.
+The API server itself stays where the suite has it; the service and the webhook reach it by an
+address of IPv6 through a wire. Skipped where the machine has no IPv6.
 """
 
 import json

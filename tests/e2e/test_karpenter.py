@@ -1,4 +1,6 @@
-"""A pool grows from nothing on nodes that Karpenter makes for it, and shrinks until they are gone."""
+"""A pool grows from nothing on nodes that Karpenter makes for it, and shrinks until they
+are gone.
+"""
 
 import math
 from collections import Counter
@@ -29,7 +31,8 @@ NODES_LEAST: Final = sum(
 """With the pods spread evenly over the zones."""
 GROWN_TIMEOUT_S: Final = 120.0
 GONE_TIMEOUT_S: Final = 240.0
-"""The pool shrinks by periods of a minute, and Karpenter looks twice before it takes a node away."""
+"""The pool shrinks by periods of a minute, and Karpenter looks twice before it takes a node away.
+"""
 SPREAD: Final = {
     "topologySpreadConstraints": [
         {
@@ -72,7 +75,9 @@ async def test_with_the_extended_resource_no_pod_ever_gets_a_node(
 async def resized(system: System, pods: int) -> None:
     """The pool gets so many pods at least."""
     patch = {"spec": {"minPods": pods}}
-    await system.backend.api.patch(ADAPTERPOOLS, system.namespace, POOL, patch, patch_type=PatchType.MERGE)
+    await system.backend.api.patch(
+        ADAPTERPOOLS, system.namespace, POOL, patch, patch_type=PatchType.MERGE
+    )
 
 
 @pytest.mark.long
@@ -80,7 +85,10 @@ async def resized(system: System, pods: int) -> None:
 async def test_a_pool_gets_its_nodes_from_karpenter_and_gives_them_back(
     own_control_plane: ControlPlane, binaries: Binaries, tmp_path: Path
 ):
-    async with RealBackend(own_control_plane, tmp_path) as backend, System(backend, tmp_path) as system:
+    async with (
+        RealBackend(own_control_plane, tmp_path) as backend,
+        System(backend, tmp_path) as system,
+    ):
         await start_karpenter(backend, binaries, tmp_path)
         await system.pool(cpu=POD_CPU, pod_spec=SPREAD, profile="ha", minPods=0, maxPods=PODS)
         await resized(system, PODS)
@@ -89,7 +97,9 @@ async def test_a_pool_gets_its_nodes_from_karpenter_and_gives_them_back(
 
         nodes = await made_nodes(backend)
         assert NODES_LEAST <= len(nodes) <= NODES_LEAST + 1
-        zone_of = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE_LABEL] for node in nodes}
+        zone_of = {
+            node["metadata"]["name"]: node["metadata"]["labels"][ZONE_LABEL] for node in nodes
+        }
         zones = Counter(zone_of[adapter.node] for adapter in adapters)
         assert max(zones.values()) - min(zones.values()) <= 1, zones
 
@@ -101,4 +111,6 @@ async def test_a_pool_gets_its_nodes_from_karpenter_and_gives_them_back(
                 raise NotYet(f"{len(left)} nodes, {len(await system.adapters())} pods")
             return True
 
-        await eventually(gone, GONE_TIMEOUT_S, "the pool has shrunk, and Karpenter has taken its nodes away")
+        await eventually(
+            gone, GONE_TIMEOUT_S, "the pool has shrunk, and Karpenter has taken its nodes away"
+        )

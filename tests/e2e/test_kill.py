@@ -1,9 +1,11 @@
-"""The leader is killed with SIGKILL at chosen moments of placing, binding, moving and scaling down: all settles, nothing is lost.
+"""The leader is killed with SIGKILL at chosen moments of placing, binding, moving and scaling down:
+all settles, nothing is lost.
 
-Theory of operation. Two replicas run; whoever leads is killed and started again, so leadership goes from one to the other. The moment is
-drawn by a seed: after so many versions that the API server has stored since the activity began (the watcher counts), or after
-so many milliseconds. What could have been left half done at each of the service's own steps is the simulation's to enumerate; this
-is the sample of it on real processes. ``VREPLICA_E2E_SEED`` repeats a run's draws, though not its timing.
+Theory of operation. Two replicas run; whoever leads is killed and started again, so leadership goes
+from one to the other. The moment is drawn by a seed: after so many versions that the API server has
+stored since the activity began (the watcher counts), or after so many milliseconds. What could have
+been left half done at each of the service's own steps is the simulation's to enumerate; this is the
+sample of it on real processes. ``VREPLICA_E2E_SEED`` repeats a run's draws, though not its timing.
 """
 
 import asyncio
@@ -31,7 +33,9 @@ KILLS_OF_EACH: Final = 3
 VERSIONS_MAX: Final = 16
 """What one round writes is about so much: statuses, ledgers, binds, scale."""
 DELAY_MAX_S: Final = 1.2
-SEED: Final = int(os.environ.get("VREPLICA_E2E_SEED", "0")) or random.SystemRandom().randrange(1, 1_000_000)
+SEED: Final = int(os.environ.get("VREPLICA_E2E_SEED", "0")) or random.SystemRandom().randrange(
+    1, 1_000_000
+)
 
 
 class Rounds:
@@ -73,7 +77,9 @@ class Rounds:
         await remove_vpods(self._pair, self._tenant, self._rng.sample(names, len(names) * 2 // 3))
 
     async def _names(self) -> list[str]:
-        return sorted(v.name for v in (await self._pair.all_vpods()).values() if v.namespace == self._tenant)
+        return sorted(
+            v.name for v in (await self._pair.all_vpods()).values() if v.namespace == self._tenant
+        )
 
     async def finish(self) -> None:
         """What has been begun comes to its end. Raises TimeoutError."""
@@ -90,7 +96,7 @@ class Rounds:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend_name", ["real"])
-async def test_the_leader_is_killed_twelve_times_and_nothing_is_overcommitted_lost_or_moved_without_reason(
+async def test_the_leader_is_killed_twelve_times_and_nothing_is_overcommitted_lost_or_moved(
     backend: Backend, tmp_path: Path
 ):
     log.info("VREPLICA_E2E_SEED=%d", SEED)  # in the report of a failure
@@ -120,7 +126,9 @@ async def test_the_leader_is_killed_twelve_times_and_nothing_is_overcommitted_lo
             after = len(pair.watcher.versions) - written - at
             in_flight[kind] += after > 0
             log.info("%s: killed after %d versions, %d came after that", kind, at, after)
-        assert sum(in_flight.values()) >= len(kinds) // 2, f"most kills came too late to matter: {in_flight}"
+        assert sum(in_flight.values()) >= len(kinds) // 2, (
+            f"most kills came too late to matter: {in_flight}"
+        )
 
 
 async def _moment(pair: Pair, rng: random.Random, written: int) -> None:

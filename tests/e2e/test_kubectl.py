@@ -1,4 +1,6 @@
-"""What kubectl shows of our kinds, waits for and applies; and that it reads the embedded cluster as any other."""
+"""What kubectl shows of our kinds, waits for and applies; and that it reads the embedded cluster as
+any other.
+"""
 
 import asyncio
 import json
@@ -25,12 +27,16 @@ async def _run(kubectl: Path, system: System, *arguments: str, stdin: Obj | None
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(40.0):
-        out, errors = await process.communicate(json.dumps(stdin).encode() if stdin is not None else None)
+        out, errors = await process.communicate(
+            json.dumps(stdin).encode() if stdin is not None else None
+        )
     assert process.returncode == 0, errors.decode()
     return out.decode()
 
 
-async def test_kubectl_gets_describes_and_watches(embedded: EmbeddedBackend, tmp_path: Path, kubectl: Path):
+async def test_kubectl_gets_describes_and_watches(
+    embedded: EmbeddedBackend, tmp_path: Path, kubectl: Path
+):
     async with System(embedded, tmp_path) as system:
         await embedded.add_nodes(3)
         namespace = await system.pool()
@@ -38,7 +44,9 @@ async def test_kubectl_gets_describes_and_watches(embedded: EmbeddedBackend, tmp
         await system.settled(pods=2)
         header, *rows = (await _run(kubectl, system, "get", "vpods", "-A")).splitlines()
         assert header.split()[:2] == ["NAMESPACE", "NAME"]
-        assert [row.split()[:2] for row in rows] == [[tenant, f"source-{index}"] for index in range(5)]
+        assert [row.split()[:2] for row in rows] == [
+            [tenant, f"source-{index}"] for index in range(5)
+        ]
         pools = await _run(kubectl, system, "get", "adapterpools", "-n", namespace)
         assert pools.splitlines()[1].split()[0] == POOL
         described = await _run(kubectl, system, "describe", "vpod", "source-0", "-n", tenant)
@@ -116,14 +124,25 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
         await _run(
             kubectl,
             system,
-            *("wait", "--for=condition=Scheduled=False", "vpod/too-many", "-n", tenant, "--timeout=30s"),
+            *(
+                "wait",
+                "--for=condition=Scheduled=False",
+                "vpod/too-many",
+                "-n",
+                tenant,
+                "--timeout=30s",
+            ),
         )
-        rows = {row["NAME"]: row for row in _table(await _run(kubectl, system, "get", "vpod", "-n", tenant))}
+        rows = {
+            row["NAME"]: row
+            for row in _table(await _run(kubectl, system, "get", "vpod", "-n", tenant))
+        }
         assert list(rows["source-0"]) == [
             *("NAME", "POOL", "VREPLICAS", "PLACED", "READY", "SCHEDULED", "REASON", "AGE"),
         ]
         shown = {
-            name: rows["source-0"][name] for name in ("POOL", "VREPLICAS", "PLACED", "SCHEDULED", "REASON")
+            name: rows["source-0"][name]
+            for name in ("POOL", "VREPLICAS", "PLACED", "SCHEDULED", "REASON")
         }
         assert shown == {
             "POOL": POOL,
@@ -136,16 +155,29 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
         wide = _table(await _run(kubectl, system, "get", "vpods", "-n", tenant, "-o", "wide"))
         messages = {row["NAME"]: row["MESSAGE"] for row in wide}
         assert messages["source-0"] == f"all 8 vreplicas are placed: 8 on {POOL}-0"
-        assert messages["too-many"].startswith("28 of 40 vreplicas are not placed (InsufficientSlots)")
+        assert messages["too-many"].startswith(
+            "28 of 40 vreplicas are not placed (InsufficientSlots)"
+        )
 
         async def limited() -> dict[str, str]:
-            (pool,) = _table(await _run(kubectl, system, "get", "apool", "-n", namespace, "-o", "wide"))
-            if (pool["SCALING"], pool["PENDING"], pool["AVAILABLE"]) != ("MaxPods", "28", "NotAllPlaced"):
+            (pool,) = _table(
+                await _run(kubectl, system, "get", "apool", "-n", namespace, "-o", "wide")
+            )
+            if (pool["SCALING"], pool["PENDING"], pool["AVAILABLE"]) != (
+                "MaxPods",
+                "28",
+                "NotAllPlaced",
+            ):
                 raise NotYet(str(pool))
             return pool
 
         pool = await system.eventually(limited, 15.0, "the pool's status")
-        assert (pool["READY"], pool["USED"], pool["FREE"], pool["CLOSED"]) == ("True", "20", "0", "0")
+        assert (pool["READY"], pool["USED"], pool["FREE"], pool["CLOSED"]) == (
+            "True",
+            "20",
+            "0",
+            "0",
+        )
         assert pool["MESSAGE"] == "1 of 1 pod takes vreplicas, 0 slots are free"
         (default,) = _table(await _run(kubectl, system, "get", "apool", "-n", namespace))
         assert (default["UNSERVED"], default["AVAILABLE"]) == ("0", "NotAllPlaced")
@@ -157,14 +189,18 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
 
 
 @pytest.mark.parametrize("backend_name", ["real"])
-async def test_kubectl_explains_fields_by_their_descriptions(backend: Backend, tmp_path: Path, kubectl: Path):
+async def test_kubectl_explains_fields_by_their_descriptions(
+    backend: Backend, tmp_path: Path, kubectl: Path
+):
     async with System(backend, tmp_path) as system:
         vpod = await _run(kubectl, system, "explain", "vpod.status.placements")
         assert "Where the vreplicas are" in vpod
         assert "Name of the adapter pod" in vpod
         pool = await _run(kubectl, system, "explain", "apool.spec", "--recursive")
         assert "rescheduleAfterSeconds" in pool
-        resources = await _run(kubectl, system, "api-resources", "--api-group=vreplica.dev", "--no-headers")
+        resources = await _run(
+            kubectl, system, "api-resources", "--api-group=vreplica.dev", "--no-headers"
+        )
         assert {tuple(line.split()[:2]) for line in resources.splitlines()} == {
             ("adapterpools", "apool"),
             ("vpods", "vpod"),
@@ -195,23 +231,33 @@ async def test_who_applies_a_spec_again_and_again_never_conflicts_with_us(
             await _run(
                 kubectl,
                 system,
-                *("wait", "--for=jsonpath={.status.scheduledVReplicas}=" + str(vreplicas), "vpod/a"),
+                *(
+                    "wait",
+                    "--for=jsonpath={.status.scheduledVReplicas}=" + str(vreplicas),
+                    "vpod/a",
+                ),
                 *("-n", tenant, "--timeout=40s"),
             )
         vpod = await backend.api.get(VPODS, tenant, "a")
         ours = _owned(vpod, COMPONENT)
-        assert {(operation, subresource) for operation, subresource, _ in ours} == {("Update", "status")}
+        assert {(operation, subresource) for operation, subresource, _ in ours} == {
+            ("Update", "status")
+        }
         assert all(set(fields) == {"f:status"} for _, _, fields in ours)
         placements = ours[0][2]["f:status"]["f:placements"]
         assert all(key.startswith('k:{"podName":') for key in placements if key != ".")
         pool = await backend.api.get(ADAPTERPOOLS, namespace, POOL)
         # This test's own client made the pool, and calls itself as the service does.
-        told = [fields for _, subresource, fields in _owned(pool, COMPONENT) if subresource == "status"]
+        told = [
+            fields for _, subresource, fields in _owned(pool, COMPONENT) if subresource == "status"
+        ]
         assert [set(fields) for fields in told] == [{"f:status"}]
 
 
 @pytest.mark.parametrize("backend_name", ["real"])
-async def test_a_status_is_nobodys_to_apply_but_ours(backend: Backend, tmp_path: Path, kubectl: Path):
+async def test_a_status_is_nobodys_to_apply_but_ours(
+    backend: Backend, tmp_path: Path, kubectl: Path
+):
     async with System(backend, tmp_path) as system:
         await system.pool()
         tenant = await system.vpods(1, 4)

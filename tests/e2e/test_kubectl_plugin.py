@@ -20,7 +20,8 @@ def installed(tmp_path: Path) -> dict[str, str]:
     for name in ("kubectl-vreplica", "kubectl_complete-vreplica"):
         program = folder / name
         program.write_text(
-            f"#!{sys.executable}\nimport sys\nfrom extender.cli.main import main\nsys.exit(main())\n"
+            f"#!{sys.executable}\nimport sys\nfrom extender.cli.main import "
+            f"main\nsys.exit(main())\n"
         )
         program.chmod(0o755)
     source = str(Path(extender.__file__).parents[1])
@@ -29,7 +30,11 @@ def installed(tmp_path: Path) -> dict[str, str]:
 
 async def run(kubectl: Path, environment: dict[str, str], *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
-        kubectl, *arguments, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        kubectl,
+        *arguments,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(30.0):
         out, errors = await process.communicate()

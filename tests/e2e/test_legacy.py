@@ -1,4 +1,6 @@
-"""kube-scheduler 1.22 with the v1 Policy file: the extender of all versions (the embedded cluster reads the same file)."""
+"""kube-scheduler 1.22 with the v1 Policy file: the extender of all versions (the embedded cluster
+reads the same file).
+"""
 
 from pathlib import Path
 

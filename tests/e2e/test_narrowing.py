@@ -1,4 +1,6 @@
-"""``filter.narrowTo`` with the registration that goes with it: few nodes pass, the best ones, and nothing else is different."""
+"""``filter.narrowTo`` with the registration that goes with it: few nodes pass, the best ones, and
+nothing else is different.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,7 +19,9 @@ ZONES: Final = 3
 
 
 class NarrowSystem(System):
-    """The installation for large clusters: filter passes ``narrow_to`` nodes, and prioritize is not registered."""
+    """The installation for large clusters: filter passes ``narrow_to`` nodes, and prioritize is not
+    registered.
+    """
 
     def __init__(self, backend: Backend, directory: Path, proxy: Proxy, narrow_to: int) -> None:
         super().__init__(backend, directory, Setup(extender_url=proxy.url))
@@ -38,7 +42,8 @@ async def test_the_best_few_nodes_pass_and_pods_spread_over_zones_and_nodes_with
     async with Proxy() as proxy, NarrowSystem(backend, tmp_path, proxy, narrow_to=2) as system:
         nodes = await backend.add_nodes(2 * ZONES, zones=ZONES)
         namespace = await system.pool(minPods=1)
-        # One after the other: of pods that come at once, the later ones are asked about before the first are bound.
+        # One after the other: of pods that come at once, the later ones are asked about before the
+        # first are bound.
         for pods in range(1, 2 * ZONES + 1):
             await backend.apply([adapter_pool(namespace, minPods=pods)])
             await system.settled(pods=pods)
@@ -57,7 +62,7 @@ async def test_the_best_few_nodes_pass_and_pods_spread_over_zones_and_nodes_with
         assert sorted(adapter.node for adapter in adapters) == sorted(nodes)
 
 
-async def test_who_finds_no_node_is_told_kube_schedulers_reasons_beside_ours_and_placed_with_a_new_one(
+async def test_who_finds_no_node_is_told_all_reasons_and_placed_with_a_new_one(
     backend: Backend, tmp_path: Path
 ):
     async with Proxy() as proxy, NarrowSystem(backend, tmp_path, proxy, narrow_to=1) as system:
@@ -71,7 +76,9 @@ async def test_who_finds_no_node_is_told_kube_schedulers_reasons_beside_ours_and
             for obj in await system.adapters():
                 name = str(obj["metadata"]["name"])
                 notes = [event.get("note", "") for event in await system.events(namespace, name)]
-                if any("2 Insufficient cpu" in note and "2 NodeSlotsExceeded" in note for note in notes):
+                if any(
+                    "2 Insufficient cpu" in note and "2 NodeSlotsExceeded" in note for note in notes
+                ):
                     assert not obj["spec"].get("nodeName")
                     return name
             raise NotYet("no pod was told both")

@@ -1,4 +1,6 @@
-"""The node level: which zone and node an adapter pod gets, by what it carries (filter, prioritize)."""
+"""The node level: which zone and node an adapter pod gets, by what it carries (filter,
+prioritize).
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -52,7 +54,9 @@ async def test_a_pod_that_comes_back_prefers_its_previous_node_to_an_empty_one(
         assert ledgers(after) == ledgers(before)
 
 
-async def test_under_a_hard_zone_rule_the_pods_of_a_failed_zone_wait_for_it(backend: Backend, tmp_path: Path):
+async def test_under_a_hard_zone_rule_the_pods_of_a_failed_zone_wait_for_it(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path) as system:
         await backend.add_nodes(2 * ZONES, zones=ZONES)
         namespace = await system.pool(profile="ha", minPods=2 * ZONES)
@@ -79,7 +83,9 @@ async def test_under_a_hard_zone_rule_the_pods_of_a_failed_zone_wait_for_it(back
         assert published(system) == standing
 
 
-async def test_a_pod_of_a_zone_that_is_removed_comes_back_in_another(backend: Backend, tmp_path: Path):
+async def test_a_pod_of_a_zone_that_is_removed_comes_back_in_another(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path) as system:
         await backend.add_nodes(ZONES, zones=ZONES)
         await system.pool(profile="ha", minPods=ZONES)
@@ -102,7 +108,10 @@ async def test_a_pod_of_a_zone_that_is_removed_comes_back_in_another(backend: Ba
 async def zones_of(system: System) -> dict[str, str]:
     """Node -> zone."""
     page = await system.backend.api.list_page(NODES)
-    return {str(obj["metadata"]["name"]): str(obj["metadata"]["labels"][ZONE_LABEL]) for obj in page.items}
+    return {
+        str(obj["metadata"]["name"]): str(obj["metadata"]["labels"][ZONE_LABEL])
+        for obj in page.items
+    }
 
 
 async def nodes_of_pods(system: System, names: set[str]) -> set[str]:

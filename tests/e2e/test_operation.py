@@ -1,7 +1,9 @@
-"""A day in operation: tenants come and go, adapters are upgraded, pods and nodes are drained, a cluster is full.
+"""A day in operation: tenants come and go, adapters are upgraded, pods and nodes are drained, a
+cluster is full.
 
-Each scenario is held to the invariants over its whole history (``Watcher``): no pod over its slots, nothing lost, and no
-vreplica moved but for the reasons that the scenario names. Somewhere in the middle the service is killed.
+Each scenario is held to the invariants over its whole history (``Watcher``): no pod over its slots,
+nothing lost, and no vreplica moved but for the reasons that the scenario names. Somewhere in the
+middle the service is killed.
 """
 
 import asyncio
@@ -63,12 +65,16 @@ async def test_a_pool_grows_with_its_busy_tenants_and_shrinks_to_its_floor_when_
         for wave in range(3):
             names = [f"wave{wave}-{index}" for index in range(10)]
             await remove_vpods(system, tenant, names[:5])
-            await asyncio.gather(*(system.want(tenant, name, rng.randrange(1, 4)) for name in names[5:]))
+            await asyncio.gather(
+                *(system.want(tenant, name, rng.randrange(1, 4)) for name in names[5:])
+            )
         await seen(lambda: len(deletions(system)) > 0, "the pool shrinks")
         await system.restart()
         idle = await _no_larger_than_needed(system)
         assert 1 < idle < busy
-        await remove_vpods(system, tenant, [vpod.name for vpod in (await system.all_vpods()).values()])
+        await remove_vpods(
+            system, tenant, [vpod.name for vpod in (await system.all_vpods()).values()]
+        )
         (last,) = await system.settled(pods=1)
         assert (last.name, dict(last.ledger)) == (f"{POOL}-0", {})
         await system.event(namespace, POOL, "ScaledDown")
@@ -76,12 +82,16 @@ async def test_a_pool_grows_with_its_busy_tenants_and_shrinks_to_its_floor_when_
 
 
 async def _no_larger_than_needed(system: System) -> int:
-    """Settled on as many pods as the slots need (vreplicas of one slot fill every pod); the number of pods."""
+    """Settled on as many pods as the slots need (vreplicas of one slot fill every pod); the number
+    of pods.
+    """
     wanted = sum(vpod.vreplicas for vpod in (await system.all_vpods()).values())
     return len(await system.settled(pods=max(1, -(-wanted // SLOTS_PER_POD))))
 
 
-async def test_a_rolling_upgrade_replaces_every_pod_and_moves_nothing(backend: Backend, tmp_path: Path):
+async def test_a_rolling_upgrade_replaces_every_pod_and_moves_nothing(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path, QUICK) as system:
         await backend.add_nodes(6)
         await system.pool()
@@ -95,8 +105,11 @@ async def test_a_rolling_upgrade_replaces_every_pod_and_moves_nothing(backend: B
         after_roll = await rolled(system, "registry.invalid/adapter:2", 4)
         after = await system.settled(pods=4)
         assert {obj["metadata"]["uid"] for obj in after_roll} & {pod.uid for pod in before} == set()
-        # kwok deletes by name, now and then twice: the second time it hits the pod that has taken the name.
-        assert list(dict.fromkeys(deletions(system))) == [f"{POOL}-{ordinal}" for ordinal in (3, 2, 1, 0)]
+        # kwok deletes by name, now and then twice: the second time it hits the pod that has taken
+        # the name.
+        assert list(dict.fromkeys(deletions(system))) == [
+            f"{POOL}-{ordinal}" for ordinal in (3, 2, 1, 0)
+        ]
         assert published(system, tenant) == standing
         assert {
             name: {key: share for key, share in ledger.items() if not key.startswith(f"{late}/")}
@@ -116,7 +129,10 @@ async def test_a_pod_marked_unschedulable_is_emptied_for_that_reason_and_nothing
         assert held.ledger
         await mark_unschedulable(system, held.name)
         # 48 slots do not fit into the two pods that are left: what has no room waits where it is.
-        await seen(lambda: len(system.watcher.of(PODS, f"{system.namespace}/{POOL}-3")) > 0, "a pod is added")
+        await seen(
+            lambda: len(system.watcher.of(PODS, f"{system.namespace}/{POOL}-3")) > 0,
+            "a pod is added",
+        )
         await system.restart()
         await emptied(system, [held.name])
         await system.settled(pods=4)

@@ -1,4 +1,6 @@
-"""What is shipped works where nothing else is: the image's steps, the wheel and the sdist, each in an environment of its own."""
+"""What is shipped works where nothing else is: the image's steps, the wheel and the sdist, each in
+an environment of its own.
+"""
 
 import importlib.metadata
 import json
@@ -27,7 +29,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def run(*command: str | Path, folder: Path, timeout_s: float = INSTALL_TIMEOUT_S) -> str:
-    """What a program says; away from the checkout, and with nothing of this environment but where packages come from."""
+    """What a program says; away from the checkout, and with nothing of this environment but where
+    packages come from.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -52,7 +56,9 @@ def works(programs: Path, folder: Path) -> None:
     assert run(programs / "vreplica", "--version", folder=folder) == f"vreplica {__version__}\n"
     assert "--secret" in run(programs / "vreplica-webhook", "--help", folder=folder)
     assert "plan" in run(programs / "kubectl-vreplica", "--help", folder=folder)
-    where = run(programs / "python", "-I", "-c", "import extender; print(extender.__file__)", folder=folder)
+    where = run(
+        programs / "python", "-I", "-c", "import extender; print(extender.__file__)", folder=folder
+    )
     assert Path(where.strip()).is_relative_to(programs.parent)
     config = EXAMPLES.parent / "base" / "service-config.yaml"
     assert "is valid" in run(programs / "vreplica", "config", "check", config, folder=folder)
@@ -68,14 +74,25 @@ def works(programs: Path, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the locked build tools alone."""
-    return installed(tmp_path_factory.mktemp("build"), "-r", str(ROOT / "requirements" / "image-build.txt"))
+    return installed(
+        tmp_path_factory.mktemp("build"), "-r", str(ROOT / "requirements" / "image-build.txt")
+    )
 
 
 def installed(folder: Path, *what: str) -> Path:
     """The programs' folder of a new environment with that."""
     run(PYTHON, "-m", "venv", folder / "venv", folder=folder)
     programs = folder / "venv" / "bin"
-    run(programs / "python", "-m", "pip", "install", "--quiet", "--require-hashes", *what, folder=folder)
+    run(
+        programs / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--require-hashes",
+        *what,
+        folder=folder,
+    )
     return programs
 
 
@@ -147,7 +164,17 @@ def test_the_sdist_makes_the_same_wheel_and_has_no_more_than_it_needs(
             ".gitignore",
         ),
     }
-    run(environment / "python", "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, folder=source)
+    run(
+        environment / "python",
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        tmp_path,
+        folder=source,
+    )
     assert names_in_wheel(only(tmp_path, "*.whl")) == names_in_wheel(only(distributions, "*.whl"))
 
 
@@ -165,13 +192,16 @@ def test_the_images_steps_make_an_environment_that_works(
     build = Build(CONTAINERFILE, ROOT, tmp_path / "image", PYTHON, args)
     last = build.stages[""]
     programs = last.root / "opt" / "vreplica" / "bin"
-    # An environment knows where it is: what is copied into the last stage is asked where the first has made it.
+    # An environment knows where it is: what is copied into the last stage is asked where the first
+    # has made it.
     made = build.stages["build"].root / "opt" / "vreplica" / "bin"
     works(made, tmp_path)
     packages = only(programs.parent / "lib", "python*/site-packages")
     assert bool(list(packages.glob("extender/engine/placing/*.so"))) is compiled
     assert (packages / "opentelemetry").exists() is extra
-    assert {"pip", "hatchling", "mypy", "setuptools"}.isdisjoint(path.name for path in packages.iterdir())
+    assert {"pip", "hatchling", "mypy", "setuptools"}.isdisjoint(
+        path.name for path in packages.iterdir()
+    )
     assert list(packages.glob("extender/engine/placing/__pycache__/*.pyc")), (
         "nothing can be written there later"
     )
@@ -202,7 +232,9 @@ def test_the_image_starts_from_one_base_is_labelled_and_names_its_program():
     assert not [keyword for keyword, _ in told if keyword == "HEALTHCHECK"]
 
 
-def test_all_that_the_image_installs_is_there_ready_made_for_the_other_architecture_too(tmp_path: Path):
+def test_all_that_the_image_installs_is_there_ready_made_for_the_other_architecture_too(
+    tmp_path: Path,
+):
     architecture = "x86_64" if platform.machine() in {"aarch64", "arm64"} else "aarch64"
     platforms = [f"--platform=manylinux_2_{minor}_{architecture}" for minor in (28, 17)]
     report = tmp_path / "report.json"
@@ -217,7 +249,11 @@ def test_all_that_the_image_installs_is_there_ready_made_for_the_other_architect
             f"--target={tmp_path / 'none'}",
         ),
         *platforms,
-        *(f"--platform=manylinux2014_{architecture}", "--python-version=3.12", "--only-binary=:all:"),
+        *(
+            f"--platform=manylinux2014_{architecture}",
+            "--python-version=3.12",
+            "--only-binary=:all:",
+        ),
         *("--require-hashes", f"--report={report}", "-r", ROOT / "requirements" / "image.txt"),
     )
     run(PYTHON, *command, folder=tmp_path)

@@ -52,7 +52,7 @@ async def test_an_adapter_pod_that_is_deleted_comes_back_with_its_placements(
         assert {version.key: version.number for version in system.watcher.of(VPODS)} == published
 
 
-async def test_pods_without_the_label_are_bound_plainly_and_only_those_that_name_us_are_asked_about(
+async def test_pods_without_the_label_are_bound_plainly_and_only_those_that_name_us_are_asked(
     backend: Backend, tmp_path: Path
 ):
     async with System(backend, tmp_path, Setup(default_scheduler=True)) as system:
@@ -60,7 +60,9 @@ async def test_pods_without_the_label_are_bound_plainly_and_only_those_that_name
         await system.pool()
         namespace = await backend.namespace("plain")
         plain = [pod(namespace, f"plain-{index}") for index in range(3)]
-        named = [pod(namespace, f"named-{index}", schedulerName=SCHEDULER_NAME) for index in range(3)]
+        named = [
+            pod(namespace, f"named-{index}", schedulerName=SCHEDULER_NAME) for index in range(3)
+        ]
         for obj in plain + named:
             obj["metadata"]["labels"] = {"app": "plain"}
         stored = await backend.apply([*plain, *named])
@@ -102,7 +104,9 @@ async def test_a_kube_scheduler_that_counts_the_slots_itself_refuses_by_its_own_
         namespace = await system.pool()
         await system.vpods(6, 8)
         refused = await _the_pod_without_a_node(system, 3)
-        await system.event(namespace, refused, "FailedScheduling", "2 Insufficient vreplica.dev/slots")
+        await system.event(
+            namespace, refused, "FailedScheduling", "2 Insufficient vreplica.dev/slots"
+        )
         await backend.add_nodes(1, slots=SLOTS_PER_POD)
         adapters = await system.settled(pods=3)
         assert len({adapter.node for adapter in adapters}) == 3
@@ -119,9 +123,14 @@ async def _the_pod_without_a_node(system: System, pods: int) -> str:
         adapters = [pod_from(obj) for obj in await system.adapters()]
         full = [a for a in adapters if a.node and ledger_slots(a.ledger) == SLOTS_PER_POD]
         published = sum(vpod.scheduled_vreplicas for vpod in (await system.all_vpods()).values())
-        if len(adapters) != pods or len(full) != pods - 1 or published != (pods - 1) * SLOTS_PER_POD:
+        if (
+            len(adapters) != pods
+            or len(full) != pods - 1
+            or published != (pods - 1) * SLOTS_PER_POD
+        ):
             raise NotYet(
-                f"{[(a.name, a.node, ledger_slots(a.ledger)) for a in adapters]}, {published} published"
+                f"{[(a.name, a.node, ledger_slots(a.ledger)) for a in adapters]}, {published} "
+                f"published"
             )
         return next(adapter.name for adapter in adapters if not adapter.node)
 

@@ -1,7 +1,9 @@
-"""The shipped ValidatingAdmissionPolicies on the real API server: what nobody but the service writes, webhook or not.
+"""The shipped ValidatingAdmissionPolicies on the real API server: what nobody but the service
+writes, webhook or not.
 
-Here no webhook runs and none is registered: the API server decides alone. That the service, the controllers and the
-kubelets are not hindered is what every other scenario shows, for the policies are part of what all of them install.
+Here no webhook runs and none is registered: the API server decides alone. That the service, the
+controllers and the kubelets are not hindered is what every other scenario shows, for the policies
+are part of what all of them install.
 """
 
 import asyncio
@@ -49,14 +51,19 @@ async def test_the_expressions_have_the_right_types_for_all_that_they_match(guar
         assert policy["status"].get("typeChecking", {}) == {}, policy["metadata"]["name"]
 
 
-async def test_an_administrator_cannot_change_the_ledger_of_a_bound_pod_by_any_subresource(guarded: Guarded):
+async def test_an_administrator_cannot_change_the_ledger_of_a_bound_pod_by_any_subresource(
+    guarded: Guarded,
+):
     before = (await stored(guarded))["metadata"]["annotations"]
     for key in (PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION):
         for change in (annotated(**{key: FORGED}), annotated(**{key: None})):
             for subresource in ("", "status"):
-                refused(await patch(guarded.admin, guarded.url(subresource=subresource), change), key)
+                refused(
+                    await patch(guarded.admin, guarded.url(subresource=subresource), change), key
+                )
             for subresource in ("resize", "ephemeralcontainers"):
-                # The API server takes nothing but its own fields there, today: what counts is what is stored.
+                # The API server takes nothing but its own fields there, today: what counts is what
+                # is stored.
                 await patch(guarded.admin, guarded.url(subresource=subresource), change)
     assert (await stored(guarded))["metadata"]["annotations"] == before
 
@@ -132,7 +139,9 @@ async def test_a_pod_with_a_ledger_joins_no_pool_and_leaves_none(guarded: Guarde
 
 async def test_a_pod_is_created_with_what_a_webhook_stamps_but_not_on_a_node(guarded: Guarded):
     stamp = {PLACEMENTS_ANNOTATION: LEDGER, SLOTS_ANNOTATION: "20"}
-    assert (await guarded.tenant.post(guarded.pods, adapter(guarded, "dispatcher-1", stamp))).status == 201
+    assert (
+        await guarded.tenant.post(guarded.pods, adapter(guarded, "dispatcher-1", stamp))
+    ).status == 201
     bound = await guarded.tenant.post(
         guarded.pods, adapter(guarded, "dispatcher-2", stamp, nodeName=guarded.node)
     )
@@ -159,7 +168,9 @@ async def test_another_scheduler_binds_a_pod_but_gives_it_no_ledger(guarded: Gua
     )
     refused(legacy, PLACEMENTS_ANNOTATION)
     assert "nodeName" not in (await stored(guarded, "dispatcher-5"))["spec"]
-    plain = await guarded.admin.post(guarded.url("dispatcher-6", "binding"), binding(guarded, "dispatcher-6"))
+    plain = await guarded.admin.post(
+        guarded.url("dispatcher-6", "binding"), binding(guarded, "dispatcher-6")
+    )
     assert plain.status == 201, plain
 
 
@@ -192,15 +203,21 @@ async def test_a_status_of_ours_is_not_for_others_to_write(guarded: Guarded, plu
     refused(by_admin, "status of VPods and AdapterPools")
     by_tenant = await patch(guarded.tenant, url, status)
     assert by_tenant.status == 403
-    assert "cannot patch resource" in by_tenant.message  # its role has no such right in the first place
+    assert (
+        "cannot patch resource" in by_tenant.message
+    )  # its role has no such right in the first place
     own = await patch(guarded.service, url, status)
     assert own.status == 200, own
-    labelled = await patch(guarded.tenant, f"{base}/{POOL}", {"metadata": {"labels": {"team": "x"}}})
+    labelled = await patch(
+        guarded.tenant, f"{base}/{POOL}", {"metadata": {"labels": {"team": "x"}}}
+    )
     assert labelled.status == 200, labelled
     assert labelled.body["status"] == {"observedGeneration": 7}
 
 
-async def test_objects_of_other_namespaces_are_for_a_cluster_administrator_to_claim(guarded: Guarded):
+async def test_objects_of_other_namespaces_are_for_a_cluster_administrator_to_claim(
+    guarded: Guarded,
+):
     claims = adapter_pool(guarded.namespace, "claims", sources=SOURCES)
     refused(await guarded.tenant.post(guarded.pools, claims), "claim adapterpools/sources")
     plain = await guarded.tenant.post(guarded.pools, adapter_pool(guarded.namespace, "plain"))

@@ -1,4 +1,6 @@
-"""Preemption: kube-scheduler proposes victims for each node, and our verb has the fewest vreplicas give way."""
+"""Preemption: kube-scheduler proposes victims for each node, and our verb has the fewest vreplicas
+give way.
+"""
 
 import datetime
 from pathlib import Path
@@ -37,13 +39,16 @@ async def node_of_the_urgent_pod(system: System) -> str:
     return str(stored["spec"]["nodeName"])
 
 
-async def test_of_two_adapter_pods_the_one_with_fewer_vreplicas_gives_way(backend: Backend, tmp_path: Path):
+async def test_of_two_adapter_pods_the_one_with_fewer_vreplicas_gives_way(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path) as system:
         await backend.add_nodes(2, cpu=1)
         await backend.apply([priority_class(URGENT, 1000)])
         namespace = await system.pool(cpu="900m")
         tenant = await backend.namespace("tenant")
-        # One after the other, the heavier last: without our verb kube-scheduler evicts what has run for less time.
+        # One after the other, the heavier last: without our verb kube-scheduler evicts what has run
+        # for less time.
         await backend.apply([system.vpod(tenant, "light", 2)])
         (light,) = await system.settled(pods=1)
         await started_before_now(system, light.key)
@@ -63,7 +68,9 @@ async def test_of_two_adapter_pods_the_one_with_fewer_vreplicas_gives_way(backen
         assert back.node not in {light.node, heavy.node}
 
 
-async def test_a_pod_without_vreplicas_gives_way_before_an_adapter_pod(backend: Backend, tmp_path: Path):
+async def test_a_pod_without_vreplicas_gives_way_before_an_adapter_pod(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path) as system:
         await backend.add_nodes(2, cpu=1)
         await backend.apply([priority_class(URGENT, 1000)])

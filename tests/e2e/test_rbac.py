@@ -1,4 +1,6 @@
-"""The rights in the manifests: enough for everything that is done, and nothing is done with others' rights."""
+"""The rights in the manifests: enough for everything that is done, and nothing is done with others'
+rights.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,7 +25,14 @@ from extender.model.names import LEASE_NAME
 from tests.e2e.objects import MANIFESTS, load, without
 from tests.e2e.raw import RawHttp
 from tests.e2e.real import RealBackend
-from tests.e2e.scenario import POOL, SYSTEM_NAMESPACE, TOKENS_ACCOUNT, WEBHOOK_ACCOUNT, Setup, System
+from tests.e2e.scenario import (
+    POOL,
+    SYSTEM_NAMESPACE,
+    TOKENS_ACCOUNT,
+    WEBHOOK_ACCOUNT,
+    Setup,
+    System,
+)
 from tests.e2e.waiting import NotYet, eventually
 
 Right = tuple[str, str, str]
@@ -33,7 +42,11 @@ Right = tuple[str, str, str]
 def granted(account: str) -> set[Right]:
     """What our own roles grant a ServiceAccount, wherever."""
     objects = load(MANIFESTS / "base")
-    roles = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects if obj["kind"].endswith("Role")}
+    roles = {
+        (obj["kind"], obj["metadata"]["name"]): obj
+        for obj in objects
+        if obj["kind"].endswith("Role")
+    }
     rights: set[Right] = set()
     for obj in objects:
         if any(subject["name"] == account for subject in obj.get("subjects", [])):
@@ -51,7 +64,9 @@ def _rights(rules: Iterable[Obj]) -> Iterable[Right]:
 
 
 def used(events: Iterable[dict[str, Any]], account: str) -> set[Right]:
-    """What the audit log says that it asked for; requests that are not for a resource (discovery) are everybody's."""
+    """What the audit log says that it asked for; requests that are not for a resource (discovery)
+    are everybody's.
+    """
     rights = set()
     for event in events:
         if event["user"]["username"] == f"system:serviceaccount:{SYSTEM_NAMESPACE}:{account}":
@@ -62,7 +77,9 @@ def used(events: Iterable[dict[str, Any]], account: str) -> set[Right]:
     return rights
 
 
-async def test_the_rights_that_are_used_are_the_rights_that_are_granted(real: RealBackend, tmp_path: Path):
+async def test_the_rights_that_are_used_are_the_rights_that_are_granted(
+    real: RealBackend, tmp_path: Path
+):
     """Neither more, which RBAC would refuse, nor less, which nobody would notice."""
     async with System(real, tmp_path, Setup(scheduler_account=True)) as system:
         node, *_ = await real.add_nodes(3, slots=20)
@@ -86,10 +103,16 @@ async def test_the_rights_that_are_used_are_the_rights_that_are_granted(real: Re
         assert system.service.process is not None
         await system.service.process.terminate()
         events = system.audit()
-    for account in ("vreplica-scheduler", "vreplica-tokens", "vreplica-webhook", "vreplica-webhook-upkeep"):
+    for account in (
+        "vreplica-scheduler",
+        "vreplica-tokens",
+        "vreplica-webhook",
+        "vreplica-webhook-upkeep",
+    ):
         assert used(events, account) == granted(account), account
-    # The kube-scheduler binds adapter pods through us: its own right to bind is for others. What it is granted beyond its
-    # lease are Kubernetes' own roles, which are for all that a scheduler may ever do.
+    # The kube-scheduler binds adapter pods through us: its own right to bind is for others. What it
+    # is granted beyond its lease are Kubernetes' own roles, which are for all that a scheduler may
+    # ever do.
     scheduler = used(events, "vreplica-kube-scheduler")
     assert ("coordination.k8s.io", "leases", "update") in scheduler
     assert ("", "pods/binding", "create") not in scheduler
@@ -99,7 +122,9 @@ async def _told_twice(system: System, tenant: str) -> None:
     """The second of two equal events patches the first: that is what events need patch for."""
 
     async def twice() -> bool:
-        for name in [vpod.name for vpod in (await system.all_vpods()).values() if vpod.namespace == tenant]:
+        for name in [
+            vpod.name for vpod in (await system.all_vpods()).values() if vpod.namespace == tenant
+        ]:
             for event in await system.events(tenant, name):
                 if event.get("reason") == "FailedScheduling" and event.get("series"):
                     return True
@@ -124,13 +149,17 @@ async def _bind_what_is_not_there(system: System, node: str) -> None:
 
 
 async def _lease_made_anew(system: System) -> None:
-    """The manifests bring the Lease; one that a person has deleted is made anew by who leads: that is what it needs create for."""
+    """The manifests bring the Lease; one that a person has deleted is made anew by who leads: that
+    is what it needs create for.
+    """
     api = system.backend.api
     await api.delete(LEASES, SYSTEM_NAMESPACE, LEASE_NAME)
 
     async def there() -> bool:
         try:
-            return bool((await api.get(LEASES, SYSTEM_NAMESPACE, LEASE_NAME))["spec"]["holderIdentity"])
+            return bool(
+                (await api.get(LEASES, SYSTEM_NAMESPACE, LEASE_NAME))["spec"]["holderIdentity"]
+            )
         except NotFound as error:
             raise NotYet("no Lease yet") from error
 
@@ -163,7 +192,9 @@ async def test_a_right_that_is_taken_away_is_told_by_name_and_not_as_a_lack_of_s
         (adapter,) = await system.settled(pods=1)
         await real.apply([MANIFESTS / "base" / "rbac-service.yaml"], _without_writing_ledgers)
         await system.want(tenant, "source-0", 5)
-        await eventually(lambda: _is_refused(system, f"{tenant}/source-0"), 30.0, "the condition says so")
+        await eventually(
+            lambda: _is_refused(system, f"{tenant}/source-0"), 30.0, "the condition says so"
+        )
         for where, name in ((namespace, adapter.name), (tenant, "source-0")):
             told = await system.event(where, name, "WriteRefused", "cannot patch resource")
             assert told["type"] == "Warning"
@@ -222,7 +253,9 @@ async def test_nobody_of_ours_makes_a_secret_that_is_filled_with_the_token_of_an
 async def test_the_webhooks_own_account_registers_nothing(real: RealBackend, resource: Resource):
     await real.apply([MANIFESTS / "base"], without("Deployment"))
     path = f"/apis/{resource.api_version}/{resource.plural}"
-    everything = [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]
+    everything = [
+        {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+    ]
     anywhere = {"url": "https://evil.example/"}
     ops = [
         {"op": "replace", "path": "/webhooks/0/rules", "value": everything},
@@ -268,7 +301,8 @@ async def test_who_makes_tokens_makes_those_of_its_pod_and_reads_nothing(real: R
 
 
 @pytest.mark.parametrize(
-    "account", ["vreplica-scheduler", "vreplica-tokens", "vreplica-webhook", "vreplica-webhook-upkeep"]
+    "account",
+    ["vreplica-scheduler", "vreplica-tokens", "vreplica-webhook", "vreplica-webhook-upkeep"],
 )
 def test_no_role_of_ours_grants_a_wildcard_or_a_way_to_more_rights(account: str):
     rights = granted(account)
@@ -277,10 +311,14 @@ def test_no_role_of_ours_grants_a_wildcard_or_a_way_to_more_rights(account: str)
     assert not [right for right in rights if right[2] in {"escalate", "bind", "impersonate"}]
     reading = {"get", "list", "watch"}
     assert not [
-        right for right in rights if right[1] == "secrets" and right[2] in {*reading, "create"} - {"get"}
+        right
+        for right in rights
+        if right[1] == "secrets" and right[2] in {*reading, "create"} - {"get"}
     ]
     # What may write a registration may have any request shown to it and changed.
     registers = [
-        right for right in rights if right[1].endswith("webhookconfigurations") and right[2] not in reading
+        right
+        for right in rights
+        if right[1].endswith("webhookconfigurations") and right[2] not in reading
     ]
     assert bool(registers) is (account == "vreplica-webhook-upkeep")

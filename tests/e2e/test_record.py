@@ -1,4 +1,6 @@
-"""What a service decides on a cluster is recorded, from its replica and by watching, and comes out the same again."""
+"""What a service decides on a cluster is recorded, from its replica and by watching, and comes out
+the same again.
+"""
 
 import asyncio
 import json
@@ -51,7 +53,9 @@ async def test_a_replica_and_its_cluster_are_recorded_and_the_replay_decides_the
                 vreplica("record", "--server", system.service_url, "-o", of_replica, "--for", "20s")
             ),
             asyncio.create_task(
-                vreplica("record", "--kubeconfig", backend.kubeconfig, "-o", of_cluster, "--for", "20s")
+                vreplica(
+                    "record", "--kubeconfig", backend.kubeconfig, "-o", of_cluster, "--for", "20s"
+                )
             ),
         ]
         await begun(of_replica)
@@ -65,7 +69,11 @@ async def test_a_replica_and_its_cluster_are_recorded_and_the_replay_decides_the
     report = json.loads(out)
     assert status == 0, (errors, report["decisions"])
     assert report["decisions"]["compared"] >= 20
-    assert report["outcome"]["recorded"]["podsAtEnd"] == report["outcome"]["rehearsed"]["podsAtEnd"] == 8
+    assert (
+        report["outcome"]["recorded"]["podsAtEnd"]
+        == report["outcome"]["rehearsed"]["podsAtEnd"]
+        == 8
+    )
     status, out, errors = await vreplica("replay", of_cluster, "--profile", "ha", "-o", "json")
     assert status == 0, errors
     report = json.loads(out)

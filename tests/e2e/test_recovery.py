@@ -1,7 +1,9 @@
-"""Disasters: pods, nodes and zones fail and return, objects are deleted and made again, and the service dies in the middle.
+"""Disasters: pods, nodes and zones fail and return, objects are deleted and made again, and the
+service dies in the middle.
 
-Each scenario is held to the invariants over its whole history (``Watcher``): no pod over its slots, nothing lost, and no
-vreplica moved: an ordinal comes back with what it held. Only a pool that says rescheduleAfterSeconds moves what waits for too long.
+Each scenario is held to the invariants over its whole history (``Watcher``): no pod over its slots,
+nothing lost, and no vreplica moved: an ordinal comes back with what it held. Only a pool that says
+rescheduleAfterSeconds moves what waits for too long.
 """
 
 import asyncio
@@ -51,7 +53,9 @@ SOON_EVICTED: Final = {
     "effect": "NoExecute",
     "tolerationSeconds": 1,
 }
-"""A toleration: the pod is deleted when its node cannot be reached for a second, not for five minutes."""
+"""A toleration: the pod is deleted when its node cannot be reached for a second, not for five
+minutes.
+"""
 
 
 async def test_pods_that_fail_are_evicted_or_are_deleted_come_back_with_what_they_held(
@@ -88,11 +92,14 @@ async def test_a_lost_node_moves_nothing_and_what_it_ran_comes_back_elsewhere(
         lost = on_nodes(before, [node])
         await fail_nodes(system, [node])
         await system.restart()
-        # Its pods are to go, and no kubelet is there to end them. What is new goes to the other pods.
+        # Its pods are to go, and no kubelet is there to end them. What is new goes to the other
+        # pods.
         await terminating(system, lost)
         new = await system.vpods(2, 8)
         await placed(system, new)
-        placements = [v.placements for v in (await system.all_vpods()).values() if v.namespace == new]
+        placements = [
+            v.placements for v in (await system.all_vpods()).values() if v.namespace == new
+        ]
         assert not lost & {name for there in placements for name in there}
         assert published(system, tenant) == standing
         # The machine does not return: its Node and, by force, its pods are deleted.
@@ -104,7 +111,7 @@ async def test_a_lost_node_moves_nothing_and_what_it_ran_comes_back_elsewhere(
         assert published(system, tenant) == standing
 
 
-async def test_a_zone_that_fails_takes_its_share_of_any_vpod_of_a_highly_available_pool_and_returns(
+async def test_a_zone_that_fails_takes_its_share_of_any_vpod_of_an_ha_pool_and_returns(
     backend: Backend, tmp_path: Path
 ):
     rng = random.Random(SEED)
@@ -121,7 +128,9 @@ async def test_a_zone_that_fails_takes_its_share_of_any_vpod_of_a_highly_availab
             by_zone = Counter[str]()
             for name, count in vpod.placements.items():
                 by_zone[zones[node_of[name]]] += count
-            assert max(by_zone.values()) <= -(-vpod.vreplicas // ZONES) + 1, f"{vpod.key}: {by_zone}"
+            assert max(by_zone.values()) <= -(-vpod.vreplicas // ZONES) + 1, (
+                f"{vpod.key}: {by_zone}"
+            )
         standing = published(system)
         failing = [name for name, zone in zones.items() if zone == "zone-1"]
         down = on_nodes(before, failing)
@@ -145,7 +154,7 @@ async def _zones(system: System) -> dict[str, str]:
     }
 
 
-async def test_where_the_pool_says_so_what_a_failed_node_holds_is_placed_elsewhere_and_stays_there(
+async def test_where_the_pool_says_so_what_a_failed_node_holds_is_placed_elsewhere_for_good(
     backend: Backend, tmp_path: Path
 ):
     async with System(backend, tmp_path, QUICK) as system:
@@ -158,7 +167,8 @@ async def test_where_the_pool_says_so_what_a_failed_node_holds_is_placed_elsewhe
         lost = on_nodes(before, [node])
         await fail_nodes(system, [node])
         await seen(
-            lambda: any(_left(obj.object, lost) for obj in system.watcher.of(VPODS)), "the first is moved"
+            lambda: any(_left(obj.object, lost) for obj in system.watcher.of(VPODS)),
+            "the first is moved",
         )
         await system.restart()
         await emptied(system, lost)
@@ -172,7 +182,7 @@ async def test_where_the_pool_says_so_what_a_failed_node_holds_is_placed_elsewhe
         assert published(system) == standing
 
 
-async def test_a_node_lost_for_good_loses_its_shares_in_time_and_its_pods_once_it_is_out_of_service(
+async def test_a_node_lost_for_good_loses_its_shares_in_time_and_its_pods_when_out_of_service(
     backend: Backend, tmp_path: Path
 ):
     async with System(backend, tmp_path, QUICK) as system:
@@ -184,7 +194,8 @@ async def test_a_node_lost_for_good_loses_its_shares_in_time_and_its_pods_once_i
         node = before[0].node
         lost = on_nodes(before, [node])
         await fail_nodes(system, [node])
-        # Nobody there confirms that the pods ended, so no others of their names come; what they hold goes elsewhere.
+        # Nobody there confirms that the pods ended, so no others of their names come; what they
+        # hold goes elsewhere.
         await terminating(system, lost)
         await emptied(system, lost)
         await until_available(system, "True")
@@ -204,7 +215,7 @@ def _left(vpod: Obj, pods: set[str]) -> bool:
     return any(f"from {name} " in message for name in pods for message in told)
 
 
-async def test_a_pool_or_its_stateful_set_is_deleted_and_made_again_and_nothing_moves_that_has_its_ordinal(
+async def test_a_pool_or_its_stateful_set_is_made_again_and_nothing_moves_that_has_its_ordinal(
     backend: Backend, tmp_path: Path
 ):
     async with System(backend, tmp_path, QUICK) as system:
@@ -258,11 +269,15 @@ async def test_vpods_are_deleted_renamed_and_made_again_under_the_same_name_at_o
         await system.restart()
         await changing
         after = await system.settled(pods=5)
-        # That ledgers hold these vpods and no others is part of being settled; what they took was free, or became so.
+        # That ledgers hold these vpods and no others is part of being settled; what they took was
+        # free, or became so.
         assert {adapter.uid for adapter in after} == {adapter.uid for adapter in before}
         assert published(system, calm) == standing
         left = {
-            name for key in await system.all_vpods() for space, name in [split_key(key)] if space == tenant
+            name
+            for key in await system.all_vpods()
+            for space, name in [split_key(key)]
+            if space == tenant
         }
         assert left == {f"{prefix}{suffix}" for prefix in ("first", "second") for suffix in _LEFT}
 
@@ -271,7 +286,9 @@ _LEFT: Final = ("-2", "-3", "-4-renamed", "-5-renamed")
 
 
 async def _change_tenants(system: System, tenant: str, prefix: str) -> None:
-    """Of six vpods two are deleted, two are made again under their names, with more to do, and two are renamed."""
+    """Of six vpods two are deleted, two are made again under their names, with more to do, and two
+    are renamed.
+    """
     api = system.backend.api
     await remove_vpods(system, tenant, [f"{prefix}-{index}" for index in range(4)])
     again = [system.vpod(tenant, f"{prefix}-{index}", 8) for index in (2, 3)]
@@ -304,11 +321,17 @@ async def test_a_lost_node_is_told_on_the_vpods_and_their_pool_until_it_is_back(
 
 
 async def until_available(system: System, status: str, *, some: bool = False) -> list[VPod]:
-    """The vpods whose condition Available is so, once that is true of all of them, or of ``some``."""
+    """The vpods whose condition Available is so, once that is true of all of them, or of
+    ``some``.
+    """
 
     async def look() -> list[VPod]:
         vpods = list((await system.all_vpods()).values())
-        found = [vpod for vpod in vpods if (one := condition_of(vpod)) is not None and one.status == status]
+        found = [
+            vpod
+            for vpod in vpods
+            if (one := condition_of(vpod)) is not None and one.status == status
+        ]
         if not found or (len(found) < len(vpods) and not some):
             raise NotYet(f"{len(found)} of {len(vpods)} vpods have Available={status}")
         return found

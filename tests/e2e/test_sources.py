@@ -1,4 +1,6 @@
-"""Foreign kinds on an API server: placed, grown, shrunk, gone, with their statuses in their own shape; and callers."""
+"""Foreign kinds on an API server: placed, grown, shrunk, gone, with their statuses in their own
+shape; and callers.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +28,9 @@ from tests.e2e.scenario import POOL, SLOTS_PER_POD, System
 from tests.e2e.waiting import NotYet, eventually
 
 KNATIVE = Path(__file__).parents[1] / "contract" / "knative"
-GROUPS = Resource("internal.kafka.eventing.knative.dev", "v1alpha1", "consumergroups", "ConsumerGroup")
+GROUPS = Resource(
+    "internal.kafka.eventing.knative.dev", "v1alpha1", "consumergroups", "ConsumerGroup"
+)
 KAFKA = Resource("sources.knative.dev", "v1beta1", "kafkasources", "KafkaSource")
 PRESETS: Mapping[Resource, str] = {GROUPS: "knative-consumergroup", KAFKA: "knative-kafkasource"}
 THEIRS: Mapping[str, Any] = {
@@ -38,9 +42,13 @@ THEIRS: Mapping[str, Any] = {
 
 @asynccontextmanager
 async def knative(system: System) -> AsyncIterator[None]:
-    """Knative's definitions and our rights to them; they are gone after the scenario, as other scenarios expect."""
+    """Knative's definitions and our rights to them; they are gone after the scenario, as other
+    scenarios expect.
+    """
     await system.backend.apply([MANIFESTS / "components" / "knative"])
-    definitions = await system.backend.apply([KNATIVE / "consumergroups.yaml", KNATIVE / "kafkasources.yaml"])
+    definitions = await system.backend.apply(
+        [KNATIVE / "consumergroups.yaml", KNATIVE / "kafkasources.yaml"]
+    )
     try:
         yield
     finally:
@@ -57,7 +65,9 @@ async def _gone(system: System, definition: Obj) -> bool:
     raise NotYet("still there")
 
 
-async def create(system: System, resource: Resource, namespace: str, name: str, **spec: Any) -> None:
+async def create(
+    system: System, resource: Resource, namespace: str, name: str, **spec: Any
+) -> None:
     obj = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -75,11 +85,17 @@ async def create(system: System, resource: Resource, namespace: str, name: str, 
     )
 
 
-async def change(system: System, resource: Resource, namespace: str, name: str, **spec: Any) -> None:
-    await system.backend.api.patch(resource, namespace, name, {"spec": spec}, patch_type=PatchType.MERGE)
+async def change(
+    system: System, resource: Resource, namespace: str, name: str, **spec: Any
+) -> None:
+    await system.backend.api.patch(
+        resource, namespace, name, {"spec": spec}, patch_type=PatchType.MERGE
+    )
 
 
-async def status_with(system: System, resource: Resource, namespace: str, name: str, vreplicas: int) -> Obj:
+async def status_with(
+    system: System, resource: Resource, namespace: str, name: str, vreplicas: int
+) -> Obj:
     """The status, once its placements are so many vreplicas and the ledgers say the same."""
 
     async def look() -> Obj:
@@ -147,7 +163,9 @@ async def test_an_object_of_a_foreign_kind_is_placed_grows_shrinks_and_goes(
         await eventually(released, 30.0, "its slots are free")
 
 
-async def test_a_kind_whose_definition_comes_late_keeps_nobody_waiting(backend: Backend, tmp_path: Path):
+async def test_a_kind_whose_definition_comes_late_keeps_nobody_waiting(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path) as system:
         await backend.add_nodes(3)
         await backend.apply([MANIFESTS / "components" / "knative"])
@@ -163,12 +181,16 @@ async def test_a_kind_whose_definition_comes_late_keeps_nobody_waiting(backend: 
         await pool_condition(system, "SourceUnavailable", "True", "NotServed")
 
 
-async def test_a_service_that_is_killed_moves_nothing_of_a_foreign_kind(backend: Backend, tmp_path: Path):
+async def test_a_service_that_is_killed_moves_nothing_of_a_foreign_kind(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path) as system, knative(system):
         await backend.add_nodes(3)
         await system.pool(sources=[{"preset": "knative-consumergroup"}])
         tenant = await backend.namespace("tenant")
-        await asyncio.gather(*(create(system, GROUPS, tenant, f"g-{i}", replicas=7) for i in range(6)))
+        await asyncio.gather(
+            *(create(system, GROUPS, tenant, f"g-{i}", replicas=7) for i in range(6))
+        )
         before = [await status_with(system, GROUPS, tenant, f"g-{i}", 7) for i in range(6)]
         await system.restart()
         await system.service.leads()
@@ -178,7 +200,9 @@ async def test_a_service_that_is_killed_moves_nothing_of_a_foreign_kind(backend:
         assert after == before[1:]
 
 
-async def test_a_caller_is_placed_and_its_share_outlives_the_service(backend: Backend, tmp_path: Path):
+async def test_a_caller_is_placed_and_its_share_outlives_the_service(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path) as system:
         await backend.add_nodes(3)
         namespace = await system.pool()
@@ -217,7 +241,9 @@ async def scheduled(
     return await eventually(ask, 45.0, f"{vreplicas} are placed")
 
 
-def a_callers(tenant: str, vreplicas: int, published: list[Placement], **fields: Any) -> CallersVPod:
+def a_callers(
+    tenant: str, vreplicas: int, published: list[Placement], **fields: Any
+) -> CallersVPod:
     return CallersVPod(
         namespace=tenant,
         name="a",
@@ -249,7 +275,10 @@ async def test_a_source_that_cannot_be_right_is_refused(backend: Backend, tmp_pa
             ({"preset": "kafka"}, "known are knative-consumergroup, knative-kafkasource"),
             ({"preset": "knative-kafkasource", "kind": "X"}, "a preset says all of them"),
             ({**place}, "a resource needs group, version, kind and paths"),
-            ({**place, "group": "vreplica.dev", "paths": paths}, "vreplica.dev has no foreign kinds"),
+            (
+                {**place, "group": "vreplica.dev", "paths": paths},
+                "vreplica.dev has no foreign kinds",
+            ),
             ({**place, "paths": {**paths, "placements": "spec.p"}}, "must be below status"),
         ]
         for source, message in rows:

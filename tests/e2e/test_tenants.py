@@ -1,4 +1,6 @@
-"""Who may use a pool: its namespaceSelector, with the webhook and without it, and labels that change while all runs."""
+"""Who may use a pool: its namespaceSelector, with the webhook and without it, and labels that
+change while all runs.
+"""
 
 from pathlib import Path
 
@@ -12,11 +14,16 @@ from tests.e2e.waiting import NotYet, eventually
 PAID = {"matchLabels": {"tier": "paid"}}
 
 
-async def test_tenants_use_the_pools_that_select_them_and_no_others(backend: Backend, tmp_path: Path):
+async def test_tenants_use_the_pools_that_select_them_and_no_others(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path) as system:
         await backend.add_nodes(2)
         await system.pool(namespaceSelector=PAID, minPods=1)
-        paid, other = await backend.namespace("paid", {"tier": "paid"}), await backend.namespace("other")
+        paid, other = (
+            await backend.namespace("paid", {"tier": "paid"}),
+            await backend.namespace("other"),
+        )
         await system.vpods(2, 4, tenant=paid)
         before = await system.settled(pods=1)
 
@@ -35,7 +42,9 @@ async def test_tenants_use_the_pools_that_select_them_and_no_others(backend: Bac
         assert system.webhook is not None
         await system.webhook.kill()
         await system.vpods(1, 4, tenant=other)
-        await eventually(lambda: _is(system, f"{other}/source-0", "TenantNotAllowed", 0), 15.0, "told why")
+        await eventually(
+            lambda: _is(system, f"{other}/source-0", "TenantNotAllowed", 0), 15.0, "told why"
+        )
         await system.event(other, "source-0", "FailedScheduling", "TenantNotAllowed")
         assert [adapter.ledger for adapter in await _adapters(system)] == [a.ledger for a in before]
         await _label(backend, other, "paid")
@@ -43,7 +52,9 @@ async def test_tenants_use_the_pools_that_select_them_and_no_others(backend: Bac
         # Who is no longer selected keeps what stands, and gets no more.
         await _label(backend, other, None)
         await system.want(other, "source-0", 7)
-        await eventually(lambda: _is(system, f"{other}/source-0", "TenantNotAllowed", 4), 15.0, "no more")
+        await eventually(
+            lambda: _is(system, f"{other}/source-0", "TenantNotAllowed", 4), 15.0, "no more"
+        )
         await _label(backend, other, "paid")
         await system.settled(pods=1)
 

@@ -1,4 +1,6 @@
-"""The watcher finds what it is for: each invariant broken once, in the middle of a history that ends well."""
+"""The watcher finds what it is for: each invariant broken once, in the middle of a history that
+ends well.
+"""
 
 import itertools
 from typing import Any
@@ -28,22 +30,36 @@ class History:
         self._numbers = itertools.count(1)
 
     def pod(self, ordinal: int, ledger: str | None, *, node: str = "n", gone: bool = False) -> None:
-        metadata: Obj = {"name": f"d-{ordinal}", "namespace": NS, "uid": "u", "labels": {POOL_LABEL: "d"}}
+        metadata: Obj = {
+            "name": f"d-{ordinal}",
+            "namespace": NS,
+            "uid": "u",
+            "labels": {POOL_LABEL: "d"},
+        }
         if ledger is not None:
             metadata["annotations"] = {PLACEMENTS_ANNOTATION: ledger}
         self._add(PODS, {"metadata": metadata, "spec": {"nodeName": node} if node else {}}, gone)
 
     def vpod(
-        self, wanted: int, *, generation: int = 1, gone: bool = False, moved: str = "", **placed: int
+        self,
+        wanted: int,
+        *,
+        generation: int = 1,
+        gone: bool = False,
+        moved: str = "",
+        **placed: int,
     ) -> None:
         """``moved``: "REASON MESSAGE" of its Moved condition."""
         placements = [
-            {"podName": name.replace("_", "-"), "vreplicas": count} for name, count in placed.items()
+            {"podName": name.replace("_", "-"), "vreplicas": count}
+            for name, count in placed.items()
         ]
         status: Obj = {"placements": placements, "observedGeneration": generation}
         if moved:
             reason, _, message = moved.partition(" ")
-            status["conditions"] = [{"type": "Moved", "status": "True", "reason": reason, "message": message}]
+            status["conditions"] = [
+                {"type": "Moved", "status": "True", "reason": reason, "message": message}
+            ]
         obj = {
             "metadata": {"name": "a", "namespace": TENANT, "uid": "v", "generation": generation},
             "spec": {"poolRef": {"namespace": NS, "name": "d"}, "vreplicas": wanted},
@@ -53,7 +69,11 @@ class History:
 
     def stateful_set(self, replicas: int, *, start: int = 0, gone: bool = False) -> None:
         spec = {"replicas": replicas, "ordinals": {"start": start}}
-        self._add(STATEFULSETS, {"metadata": {"name": "d", "namespace": NS, "uid": "s"}, "spec": spec}, gone)
+        self._add(
+            STATEFULSETS,
+            {"metadata": {"name": "d", "namespace": NS, "uid": "s"}, "spec": spec},
+            gone,
+        )
 
     def _add(self, resource: Resource, obj: Obj, gone: bool) -> None:
         number = next(self._numbers)
@@ -79,7 +99,9 @@ async def test_a_ledger_over_its_slots_is_found_though_it_was_cut_at_once():
     history = History()
     history.pod(0, '{"tenant/a":21}')
     history.pod(0, '{"tenant/a":20}')
-    with pytest.raises(AssertionError, match="I1: Pod adapters/d-0 at version 1 has a ledger of 21 slots"):
+    with pytest.raises(
+        AssertionError, match="I1: Pod adapters/d-0 at version 1 has a ledger of 21 slots"
+    ):
         await history.watcher.check()
 
 
@@ -91,7 +113,9 @@ async def test_a_ledger_over_its_slots_is_found_though_it_was_cut_at_once():
         pytest.param(None, id="without a ledger"),
     ],
 )
-async def test_a_placement_that_no_ledger_covers_is_found_though_it_was_covered_at_once(ledger: str | None):
+async def test_a_placement_that_no_ledger_covers_is_found_though_it_was_covered_at_once(
+    ledger: str | None,
+):
     history = History()
     history.pod(0, ledger)
     history.vpod(8, d_0=8)
@@ -166,9 +190,13 @@ async def test_a_move_whose_reason_is_written_with_it_passes_where_the_scenario_
     ("moved", "found"),
     [
         pytest.param("", "reason not recorded", id="no reason"),
-        pytest.param("Policy 3 vreplicas moved from d-0 to d-1 (Policy)", "reason Policy", id="not expected"),
         pytest.param(
-            "Drain 3 vreplicas moved from d-7 to d-1 (Drain)", "reason not recorded", id="another pod"
+            "Policy 3 vreplicas moved from d-0 to d-1 (Policy)", "reason Policy", id="not expected"
+        ),
+        pytest.param(
+            "Drain 3 vreplicas moved from d-7 to d-1 (Drain)",
+            "reason not recorded",
+            id="another pod",
         ),
     ],
 )
@@ -184,13 +212,18 @@ async def test_the_reason_of_an_earlier_move_is_none_for_the_next():
     history = moved_once(moved)
     history.vpod(8, d_1=8, moved=moved)
     history.watcher.may_move = frozenset({MoveReason.DRAIN})
-    with pytest.raises(AssertionError, match="1 breaches, the first: I4: VPod tenant/a at version 5"):
+    with pytest.raises(
+        AssertionError, match="1 breaches, the first: I4: VPod tenant/a at version 5"
+    ):
         await history.watcher.check()
 
 
 @pytest.mark.parametrize(
     ("replicas", "start", "taken"),
-    [pytest.param(1, 0, "d-1", id="the highest"), pytest.param(1, 1, "d-0", id="the lowest, by a new start")],
+    [
+        pytest.param(1, 0, "d-1", id="the highest"),
+        pytest.param(1, 1, "d-0", id="the lowest, by a new start"),
+    ],
 )
 async def test_a_stateful_set_that_is_made_smaller_over_what_stands_there_is_found(
     replicas: int, start: int, taken: str
@@ -207,7 +240,7 @@ async def test_a_stateful_set_that_is_made_smaller_over_what_stands_there_is_fou
         await history.watcher.check()
 
 
-async def test_a_stateful_set_may_be_made_smaller_where_nothing_stands_and_deleted_with_all_that_does():
+async def test_a_stateful_set_may_shrink_where_nothing_stands_and_be_deleted_with_all_that_does():
     history = History()
     history.stateful_set(2)
     history.pod(0, '{"tenant/a":8}')

@@ -1,4 +1,6 @@
-"""Without the webhook adapter pods slip through to the default scheduler, and the reconciler puts them right."""
+"""Without the webhook adapter pods slip through to the default scheduler, and the reconciler puts
+them right.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,9 @@ from tests.e2e.scenario import POOL, SLOTS_PER_POD, Setup, System
 from tests.e2e.waiting import eventually
 
 
-async def test_pods_that_were_made_while_the_webhook_was_down_are_repaired(backend: Backend, tmp_path: Path):
+async def test_pods_that_were_made_while_the_webhook_was_down_are_repaired(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path, Setup(default_scheduler=True)) as system:
         await backend.add_nodes(4)
         namespace = await system.pool()
@@ -18,21 +22,26 @@ async def test_pods_that_were_made_while_the_webhook_was_down_are_repaired(backe
         system.watcher.may_lack_ledger = True
         assert system.webhook is not None
         await system.webhook.kill()
-        # A pod that carries vreplicas comes back unseen, and the pool grows by pods that nobody has stamped.
+        # A pod that carries vreplicas comes back unseen, and the pool grows by pods that nobody has
+        # stamped.
         await backend.api.delete(PODS, namespace, f"{POOL}-0")
         await system.vpods(5, 8)
         returned = await system.came_back(before[f"{POOL}-0"])
         assert returned["spec"]["schedulerName"] == "default-scheduler"
         after = await system.settled(pods=4)
         for obj in await system.adapters():
-            assert {PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION} <= obj["metadata"]["annotations"].keys()
+            assert {PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION} <= obj["metadata"][
+                "annotations"
+            ].keys()
             assert obj["metadata"]["annotations"][SLOTS_ANNOTATION] == str(SLOTS_PER_POD)
         assert after[0].ledger == before[f"{POOL}-0"].ledger
         for adapter in (after[0], after[2], after[3]):
             await system.event(namespace, adapter.name, "WebhookBypassed")
 
 
-async def test_once_the_webhook_is_back_pods_pass_through_it_again(backend: Backend, tmp_path: Path):
+async def test_once_the_webhook_is_back_pods_pass_through_it_again(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path, Setup(default_scheduler=True)) as system:
         await backend.add_nodes(3)
         namespace = await system.pool()

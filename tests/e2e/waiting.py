@@ -1,9 +1,10 @@
 """Waiting for a state: polls, and on failure tells what it saw last.
 
-Theory of operation. An end-to-end test cannot be told when a foreign component is done, so it polls at a short interval
-up to a limit. A predicate returns anything; truth ends the wait and is handed back, so that a test goes on with what it
-waited for. A predicate may raise ``NotYet("what I see")`` or fail an ``assert``: both mean "not yet", and the last such
-text is in the message of the ``TimeoutError``. Any other exception is a defect and passes through at once.
+Theory of operation. An end-to-end test cannot be told when a foreign component is done, so it polls
+at a short interval up to a limit. A predicate returns anything; truth ends the wait and is handed
+back, so that a test goes on with what it waited for. A predicate may raise ``NotYet("what I see")``
+or fail an ``assert``: both mean "not yet", and the last such text is in the message of the
+``TimeoutError``. Any other exception is a defect and passes through at once.
 """
 
 import asyncio
@@ -32,10 +33,12 @@ async def eventually(
     interval_s: float = POLL_INTERVAL_S,
     news: asyncio.Event | None = None,
 ) -> T:
-    """The first true value of ``predicate``; TimeoutError with ``message`` and the last state seen after ``timeout_s``.
+    """The first true value of ``predicate``; TimeoutError with ``message`` and the last state seen
+    after ``timeout_s``.
 
-    A NotFound of the API server is "not yet": most waits are for something to appear. ``news`` is set when there is a reason to
-    look again; without any it looks each ``NEWSLESS_INTERVAL_S`` all the same, for it may wait for what makes no news.
+    A NotFound of the API server is "not yet": most waits are for something to appear. ``news`` is
+    set when there is a reason to look again; without any it looks each ``NEWSLESS_INTERVAL_S`` all
+    the same, for it may wait for what makes no news.
     """
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -58,7 +61,8 @@ async def eventually(
         if loop.time() - started >= timeout_s:
             what = message or getattr(predicate, "__name__", "the predicate")
             raise TimeoutError(
-                f"{what}: not so within {timeout_s:g} s ({rounds} looks); last seen: {seen[:STATE_CHARS_MAX]}"
+                f"{what}: not so within {timeout_s:g} s ({rounds} looks); last seen: "
+                f"{seen[:STATE_CHARS_MAX]}"
             )
         await asyncio.sleep(interval_s)
         if news is not None:

@@ -1,11 +1,14 @@
-"""``Watcher``: every version of every VPod and adapter pod, and the invariants over the whole of that history.
+"""``Watcher``: every version of every VPod and adapter pod, and the invariants over the whole of
+that history.
 
-Theory of operation. A scenario's end says little about its middle, so the watcher follows both kinds from before the scenario's
-first object and keeps each version that the API server stored. Resource versions of one API server are one sequence over all
-kinds; replaying both kinds in that order gives each state that ever was, and each is checked against DESIGN 3: I1 (never
-overcommitted), I2 (published means covered), I4 (a published placement leaves its pod only as its vpod wants fewer, or for a
-reason that the same write records and the scenario expects), and that no StatefulSet is made smaller over what stands on it.
-A watch that had to be started anew from a list would have a gap, so ``Expired`` is an error and not handled.
+Theory of operation. A scenario's end says little about its middle, so the watcher follows both
+kinds from before the scenario's first object and keeps each version that the API server stored.
+Resource versions of one API server are one sequence over all kinds; replaying both kinds in that
+order gives each state that ever was, and each is checked against DESIGN 3: I1 (never
+overcommitted), I2 (published means covered), I4 (a published placement leaves its pod only as its
+vpod wants fewer, or for a reason that the same write records and the scenario expects), and that no
+StatefulSet is made smaller over what stands on it. A watch that had to be started anew from a list
+would have a gap, so ``Expired`` is an error and not handled.
 """
 
 import asyncio
@@ -16,7 +19,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.engine.rebalance.absence import epoch_s
-from extender.kube.api import PODS, STATEFULSETS, VPODS, Api, ListOptions, Obj, Resource, WatchEventType
+from extender.kube.api import (
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    Api,
+    ListOptions,
+    Obj,
+    Resource,
+    WatchEventType,
+)
 from extender.model.decode import pod_from, vpod_from
 from extender.model.ledger import ledger_slots
 from extender.model.moves import MoveReason
@@ -51,7 +63,10 @@ class Version:
         return f"{metadata['namespace']}/{metadata['name']}"
 
     def __str__(self) -> str:
-        return f"{self.resource.kind} {self.key}{' (deleted)' if self.gone else ''} at version {self.number}"
+        return (
+            f"{self.resource.kind} {self.key}{' (deleted)' if self.gone else ''} at version "
+            f"{self.number}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,9 @@ class _World:
 
 
 class Watcher:
-    """Follows VPods, adapter pods, StatefulSets from ``start`` to ``stop``. ``slots_per_pod``: of pools that ``slots_of`` does not name."""
+    """Follows VPods, adapter pods, StatefulSets from ``start`` to ``stop``. ``slots_per_pod``: of
+    pools that ``slots_of`` does not name.
+    """
 
     def __init__(self, api: Api, *, slots_per_pod: int, watch_timeout_s: float = 300.0) -> None:
         self._api = api
@@ -99,9 +116,12 @@ class Watcher:
         self.news = asyncio.Event()
         """Set at each version, for whoever waits for what makes versions; it is theirs to clear."""
         self.may_lack_ledger = False
-        """A scenario without webhook says so: a pod that was never stamped is not yet held to I2."""
+        """A scenario without webhook says so: a pod that was never stamped is not yet held to I2.
+        """
         self.may_move: frozenset[MoveReason] = frozenset()
-        """The reasons for which this scenario lets vreplicas move; with any other, or none, a move is a breach."""
+        """The reasons for which this scenario lets vreplicas move; with any other, or none, a move
+        is a breach.
+        """
 
     async def start(self) -> None:
         """Lists and follows."""
@@ -141,12 +161,16 @@ class Watcher:
         return seen
 
     async def check(self) -> None:
-        """Waits for the watches to have caught up and checks I1, I2, I4; AssertionError with each breach."""
+        """Waits for the watches to have caught up and checks I1, I2, I4; AssertionError with each
+        breach.
+        """
         breaches = await self.breaches()
         assert not breaches, f"{len(breaches)} breaches, the first: " + "\n".join(breaches[:10])
 
     async def breaches(self) -> list[str]:
-        """Each breach so far, which begins with what it is of ("I1: ..."); for a scenario that brings some about."""
+        """Each breach so far, which begins with what it is of ("I1: ..."); for a scenario that
+        brings some about.
+        """
         await self.catch_up()
         return list(self._breaches(self._forgotten.copy(), self.versions))
 
@@ -155,13 +179,17 @@ class Watcher:
         await self.catch_up()
         for _ in self._breaches(self._forgotten, self.versions):
             pass
-        self._forgotten_to = self._mark = max((version.number for version in self.versions), default=0)
+        self._forgotten_to = self._mark = max(
+            (version.number for version in self.versions), default=0
+        )
         self.versions.clear()
 
     async def check_and_forget(self) -> int:
-        """As ``check``, of what was there at the call before this one, which is then forgotten; how many versions that was.
+        """As ``check``, of what was there at the call before this one, which is then forgotten; how
+        many versions that was.
 
-        For histories that are too long to keep. The calls must be so far apart that no watch lags behind for as long.
+        For histories that are too long to keep. The calls must be so far apart that no watch lags
+        behind for as long.
         """
         await self.catch_up()
         old = [version for version in self.versions if version.number <= self._mark]
@@ -190,7 +218,9 @@ class Watcher:
 
     async def catch_up(self) -> None:
         """Returns when all that is stored now is among the versions. Raises TimeoutError."""
-        await eventually(self._caught_up, CAUGHT_UP_TIMEOUT_S, "the watcher has seen what is stored")
+        await eventually(
+            self._caught_up, CAUGHT_UP_TIMEOUT_S, "the watcher has seen what is stored"
+        )
 
     async def _caught_up(self) -> bool:
         for task in self._tasks:
@@ -235,7 +265,8 @@ class Watcher:
         if move is not None and move.reason not in self.may_move:
             before = dict(old.placements) if old is not None else {}
             yield (
-                f"I4: {version} moved {sum(move.left.values())} vreplicas where {move.given_up} were given up, "
+                f"I4: {version} moved {sum(move.left.values())} vreplicas where {move.given_up} "
+                f"were given up, "
                 f"reason {move.reason or 'not recorded'}: {before} to {dict(new.placements)}, "
                 f"{_condition(old, MOVED)} to {_condition(new, MOVED)}"
             )
@@ -260,11 +291,16 @@ class Watcher:
                 continue
             share = pod.ledger.get(vpod.key)
             if share is None or share.vreplicas < count:
-                yield f"I2: after {version}, {vpod.key} publishes {count} on {name}, whose ledger has {share}"
+                yield (
+                    f"I2: after {version}, {vpod.key} publishes {count} on {name}, whose ledger "
+                    f"has {share}"
+                )
 
 
 def _take_vpod(world: _World, version: Version) -> tuple[VPod | None, VPod | None]:
-    """Takes a version of a VPod: (the one before of the same UID, the new one; None where there is none)."""
+    """Takes a version of a VPod: (the one before of the same UID, the new one; None where there is
+    none).
+    """
     if version.gone:
         world.vpods.pop(version.key, None)
         return None, None
@@ -275,8 +311,12 @@ def _take_vpod(world: _World, version: Version) -> tuple[VPod | None, VPod | Non
     return (old if old is not None and old.uid == new.uid else None), new
 
 
-def _moved(old: VPod | None, new: VPod, wanted: Mapping[int, int], seen_at: float) -> SeenMove | None:
-    """What left pods beyond what the vpod gave up in any generation that this status may be about."""
+def _moved(
+    old: VPod | None, new: VPod, wanted: Mapping[int, int], seen_at: float
+) -> SeenMove | None:
+    """What left pods beyond what the vpod gave up in any generation that this status may be
+    about.
+    """
     if old is None:
         return None
     left = {
@@ -291,13 +331,21 @@ def _moved(old: VPod | None, new: VPod, wanted: Mapping[int, int], seen_at: floa
     return SeenMove(new.key, left, given_up, _recorded_reason(old, new, left, given_up, seen_at))
 
 
-def _recorded_reason(old: VPod, new: VPod, left: Mapping[str, int], given_up: int, seen_at: float) -> str:
-    """The reason of a Moved condition that is of this write and names the pods that were left; "" where there is none."""
+def _recorded_reason(
+    old: VPod, new: VPod, left: Mapping[str, int], given_up: int, seen_at: float
+) -> str:
+    """The reason of a Moved condition that is of this write and names the pods that were left; ""
+    where there is none.
+    """
     told = _condition(new, MOVED)
     if told is None or told.status != "True":
         return ""
-    # Times are whole seconds: two moves may be told in the same words within one. No write is under way for longer.
-    if told == _condition(old, MOVED) and abs(seen_at - epoch_s(told.last_transition_time, -1e18)) > WRITE_S:
+    # Times are whole seconds: two moves may be told in the same words within one. No write is under
+    # way for longer.
+    if (
+        told == _condition(old, MOVED)
+        and abs(seen_at - epoch_s(told.last_transition_time, -1e18)) > WRITE_S
+    ):
         return ""
     unnamed = sum(count for name, count in left.items() if f"from {name} " not in told.message)
     return told.reason if unnamed <= given_up else ""
@@ -314,7 +362,10 @@ def _stranded(world: _World, version: Version, ordinal: int) -> Iterable[str]:
     pod_name = f"{name}-{ordinal}"
     for vpod in world.vpods.values():
         if vpod.pool.partition("/")[0] == namespace and vpod.placements.get(pod_name):
-            yield f"I4: {version} takes {pod_name} away, where {vpod.key} publishes {vpod.placements[pod_name]}"
+            yield (
+                f"I4: {version} takes {pod_name} away, where {vpod.key} publishes "
+                f"{vpod.placements[pod_name]}"
+            )
     pod = world.pods.get(f"{namespace}/{pod_name}")
     if pod is not None and pod.node and pod.ledger:
         yield f"I4: {version} takes {pod_name} away, whose ledger has {sorted(pod.ledger)}"

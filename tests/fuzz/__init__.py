@@ -1,1 +1,3 @@
-"""Fuzzing: hostile input to everything that reads bytes from outside. ``python -m tests.fuzz --help`` says how to run it."""
+"""Fuzzing: hostile input to everything that reads bytes from outside. ``python -m tests.fuzz
+--help`` says how to run it.
+"""

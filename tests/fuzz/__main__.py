@@ -1,4 +1,6 @@
-"""``python -m tests.fuzz --target NAME|all --inputs N --seed S``: fuzz, print a line for each target, and every finding."""
+"""``python -m tests.fuzz --target NAME|all --inputs N --seed S``: fuzz, print a line for each
+target, and every finding.
+"""
 
 import argparse
 import asyncio
@@ -21,7 +23,9 @@ from tests.fuzz.registry import TARGETS
 from tests.fuzz.target import Target
 
 ADDRESS_BYTES_MAX: Final = 4 * 1024**3
-"""So that an input that makes a value without end ends in a MemoryError of ours, and not of the machine."""
+"""So that an input that makes a value without end ends in a MemoryError of ours, and not of the
+machine.
+"""
 
 
 def main() -> int:
@@ -53,17 +57,31 @@ def _options() -> argparse.Namespace:
         "--inputs", type=int, default=10_000, help="for each target; slow ones take a share of it"
     )
     parser.add_argument(
-        "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="random, and printed"
+        "--seed",
+        type=int,
+        default=random.SystemRandom().randrange(10**6),
+        help="random, and printed",
     )
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="for each target, at most")
     parser.add_argument(
-        "--driver", choices=("mutator", "atheris"), default="mutator", help="atheris: if it is installed"
+        "--minutes", type=float, default=float("inf"), help="for each target, at most"
     )
-    parser.add_argument("--keep", action="store_true", help="add inputs with new outcomes to the corpus")
     parser.add_argument(
-        "--rewrite-corpus", action="store_true", help="write down the outcomes that the corpus has now"
+        "--driver",
+        choices=("mutator", "atheris"),
+        default="mutator",
+        help="atheris: if it is installed",
     )
-    parser.add_argument("--report", type=Path, help="append a JSON line for each target to this file")
+    parser.add_argument(
+        "--keep", action="store_true", help="add inputs with new outcomes to the corpus"
+    )
+    parser.add_argument(
+        "--rewrite-corpus",
+        action="store_true",
+        help="write down the outcomes that the corpus has now",
+    )
+    parser.add_argument(
+        "--report", type=Path, help="append a JSON line for each target to this file"
+    )
     return parser.parse_args()
 
 

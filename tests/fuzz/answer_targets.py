@@ -1,8 +1,10 @@
-"""The endpoints for people: /v1/explain, /v1/plan, /v1/overview, /v1/decisions, /v1/stream, as whole requests without a socket.
+"""The endpoints for people: /v1/explain, /v1/plan, /v1/overview, /v1/decisions, /v1/stream, as
+whole requests without a socket.
 
-Of a GET the input is its query, and header lines after it; of /v1/plan it is the body, or header lines, an empty line and the body.
-Promises: a status that is documented, errors that are short and, where they are JSON, ``{"error": text}``; answers that have what
-the page and the commands read of them; nothing is left open and the state stays as it was.
+Of a GET the input is its query, and header lines after it; of /v1/plan it is the body, or header
+lines, an empty line and the body. Promises: a status that is documented, errors that are short and,
+where they are JSON, ``{"error": text}``; answers that have what the page and the commands read of
+them; nothing is left open and the state stays as it was.
 """
 
 import asyncio
@@ -24,11 +26,45 @@ from tests.support.builders import NS, POOL
 
 ERROR_BYTES_MAX: Final = 2 * 1024
 _QUERY_WORDS: Final = (
-    "pool=", "vpod=", "pod=", "since=", "journal=", "wait=", "&", "%2F", "%00", "%ff", "%ed%a0%80", "%", "+", ";", "=", "nan", "inf", "-inf", "1e400",
-    "%D9%A3", "1_0", POOL, JOURNAL, "tenant/heavy", "tenant/many", f"{NS}/dispatcher-1", "\r\nHost: a.example", "\r\nHost: [::1]:1", "\r\nHost: ",
-    "\r\nSec-Fetch-Site: cross-site", "\r\nSec-Fetch-Site: same-origin", "\r\nSec-Fetch-Mode: navigate", "\r\nAccept-Encoding: br",
-    "\r\nContent-Length: 5", "\r\nTransfer-Encoding: chunked", "\r\nRange: bytes=0-1", "\r\nIf-None-Match: *", "\r\nLast-Event-ID: 9",
-)  # fmt: skip
+    "pool=",
+    "vpod=",
+    "pod=",
+    "since=",
+    "journal=",
+    "wait=",
+    "&",
+    "%2F",
+    "%00",
+    "%ff",
+    "%ed%a0%80",
+    "%",
+    "+",
+    ";",
+    "=",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "%D9%A3",
+    "1_0",
+    POOL,
+    JOURNAL,
+    "tenant/heavy",
+    "tenant/many",
+    f"{NS}/dispatcher-1",
+    "\r\nHost: a.example",
+    "\r\nHost: [::1]:1",
+    "\r\nHost: ",
+    "\r\nSec-Fetch-Site: cross-site",
+    "\r\nSec-Fetch-Site: same-origin",
+    "\r\nSec-Fetch-Mode: navigate",
+    "\r\nAccept-Encoding: br",
+    "\r\nContent-Length: 5",
+    "\r\nTransfer-Encoding: chunked",
+    "\r\nRange: bytes=0-1",
+    "\r\nIf-None-Match: *",
+    "\r\nLast-Event-ID: 9",
+)
 
 
 class AnswersTarget(VerbTarget):
@@ -97,7 +133,9 @@ def _error(answer: Answer) -> str:
 
 
 def _without_values(text: str) -> str:
-    """What is wrong, and with which field, without the input's own words: ``general`` sees through quotes alone."""
+    """What is wrong, and with which field, without the input's own words: ``general`` sees through
+    quotes alone.
+    """
     text = text.partition(", not ")[0]
     for problem in (
         " is not NAMESPACE/NAME",
@@ -134,9 +172,20 @@ class ExplainQueryTarget(AnswersTarget):
 
     def make_seeds(self) -> None:
         """See VerbTarget."""
-        self.seeds = [b"vpod=tenant/a", b"vpod=tenant%2Fheavy", b"vpod=tenant%2Fmany", b"pod=knative-eventing%2Fdispatcher-0",
-                      b"pod=knative-eventing/dispatcher-1\r\nAccept: */*", b"vpod=tenant/none", b"pod=knative-eventing%2Fdispatcher-9",
-                      b"vpod=tenant/a@brokers.x.dev", b"vpod=t/a&pod=t/b", b"vpod=", b""]  # fmt: skip
+        self.seeds = [
+            b"vpod=tenant/a",
+            b"vpod=tenant%2Fheavy",
+            b"vpod=tenant%2Fmany",
+            b"pod=knative-eventing%2Fdispatcher-0",
+            b"pod=knative-eventing/dispatcher-1\r\nAccept: */*",
+            b"vpod=tenant/none",
+            b"pod=knative-eventing%2Fdispatcher-9",
+            # fmt: skip.
+            b"vpod=tenant/a@brokers.x.dev",
+            b"vpod=t/a&pod=t/b",
+            b"vpod=",
+            b"",
+        ]
 
     def told(self, answer: Answer, data: bytes) -> str:
         """See AnswersTarget."""
@@ -162,16 +211,27 @@ class PlanRequestTarget(AnswersTarget):
         added = [{"namespace": "t", "name": "x", "vreplicas": 8, "slotsPerVReplica": 2}]
         self.seeds = [
             orjson.dumps({"pool": POOL, "drain": ["node/node-0"]}),
-            orjson.dumps({"pool": POOL, "drain": ["pod/dispatcher-1", f"pod/{NS}/dispatcher-2"], "compact": True}),
+            orjson.dumps(
+                {
+                    "pool": POOL,
+                    "drain": ["pod/dispatcher-1", f"pod/{NS}/dispatcher-2"],
+                    "compact": True,
+                }
+            ),
             orjson.dumps({"fail": ["zone/z1"], "autoscale": True}),
-            orjson.dumps({"set": {"slotsPerPod": 22, "minPods": 1, "maxPods": 4, "minPodsPerVPod": 2}, "profile": "ha"}),
+            orjson.dumps(
+                {
+                    "set": {"slotsPerPod": 22, "minPods": 1, "maxPods": 4, "minPodsPerVPod": 2},
+                    "profile": "ha",
+                }
+            ),
             orjson.dumps({"pool": POOL, "addVPods": added, "autoscale": True}),
             orjson.dumps({"pool": "t/other"}),
             b"{}",
             b"Content-Type: text/plain\r\n\r\n{}",
             b'Content-Type: application/json; charset=utf-8\r\n\r\n{"drain":["node-1"]}',
             b"Content-Type: application/json\r\nContent-Encoding: gzip\r\n\r\n{}",
-        ]  # fmt: skip
+        ]
 
     def request(self, data: bytes) -> bytes:
         """See AnswersTarget."""
@@ -181,7 +241,7 @@ class PlanRequestTarget(AnswersTarget):
         return (
             b"POST %b HTTP/1.1\r\nHost: 127.0.0.1:10261\r\nContent-Length: %d\r\n%b\r\n\r\n%b"
             % (self.path.encode(), len(body), head, body)
-        )  # fmt: skip
+        )
 
     def told(self, answer: Answer, data: bytes) -> str:
         """See AnswersTarget."""
@@ -191,7 +251,8 @@ class PlanRequestTarget(AnswersTarget):
             raise Broken(f"less than nothing: {summary}")
         waits = min(summary["unplacedAfter"], 1)
         return general(
-            f"{min(len(found['vpods']), 3)} vpods, {waits} waits, {' '.join(map(str, found['notes']))}"
+            f"{min(len(found['vpods']), 3)} vpods, {waits} waits, "
+            f"{' '.join(map(str, found['notes']))}"
         )
 
 
@@ -221,8 +282,17 @@ class DecisionsQueryTarget(AnswersTarget):
     def make_seeds(self) -> None:
         """See VerbTarget."""
         journal = JOURNAL.encode()
-        self.seeds = [b"", b"since=0&journal=" + journal, b"since=2&wait=0.5&journal=" + journal, b"since=-1&wait=nan&journal=" + journal,
-                      b"since=99&journal=" + journal, b"since=0&journal=gone-1", b"since=x", b"since=1&wait=1e3&journal=" + journal]  # fmt: skip
+        self.seeds = [
+            b"",
+            b"since=0&journal=" + journal,
+            b"since=2&wait=0.5&journal=" + journal,
+            b"since=-1&wait=nan&journal=" + journal,
+            # fmt: skip.
+            b"since=99&journal=" + journal,
+            b"since=0&journal=gone-1",
+            b"since=x",
+            b"since=1&wait=1e3&journal=" + journal,
+        ]
 
     def told(self, answer: Answer, data: bytes) -> str:
         """See AnswersTarget."""
@@ -246,9 +316,19 @@ class StreamQueryTarget(AnswersTarget):
 
     def make_seeds(self) -> None:
         """See VerbTarget."""
-        self.seeds = [b"pool=knative-eventing%2Fdispatcher", b"pool=knative-eventing/dispatcher\r\nSec-Fetch-Site: same-origin", b"", b"pool=t/none",
-                      b"pool=" + b"x" * 400, b"pool=a\r\nSec-Fetch-Site: cross-site", b"\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate",
-                      b"\r\nHost: page.example:10261", b"\r\nHost: [::1]:10261", b"pool=x&pool=y\r\nHost: LOCALHOST"]  # fmt: skip
+        self.seeds = [
+            b"pool=knative-eventing%2Fdispatcher",
+            b"pool=knative-eventing/dispatcher\r\nSec-Fetch-Site: same-origin",
+            b"",
+            b"pool=t/none",
+            b"pool=" + b"x" * 400,
+            b"pool=a\r\nSec-Fetch-Site: cross-site",
+            b"\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate",
+            # fmt: skip.
+            b"\r\nHost: page.example:10261",
+            b"\r\nHost: [::1]:10261",
+            b"pool=x&pool=y\r\nHost: LOCALHOST",
+        ]
 
     def told(self, answer: Answer, data: bytes) -> str:
         """See AnswersTarget."""

@@ -1,6 +1,8 @@
-"""The routes for people, as the service wires them (``Answers``), over the verbs' scene: in process and behind the socket target.
+"""The routes for people, as the service wires them (``Answers``), over the verbs' scene: in process
+and behind the socket target.
 
-We lead, the placer is not there, and a recording goes on: what it keeps is what happened before the first input.
+We lead, the placer is not there, and a recording goes on: what it keeps is what happened before the
+first input.
 """
 
 import time
@@ -36,7 +38,9 @@ class Leader(Leads):
 
 
 class AnswersScene:
-    """``Answers`` over the caches of a target, which has no placer. Until ``close``, nobody waits long for decisions."""
+    """``Answers`` over the caches of a target, which has no placer. Until ``close``, nobody waits
+    long for decisions.
+    """
 
     def __init__(self, target: VerbTarget) -> None:
         placer = SimpleNamespace(history=DecisionHistory("fuzz", lambda: 0.0), on_decided=None)
@@ -59,7 +63,8 @@ class AnswersScene:
         streams = self.answers.page.streams
         if streams.open or streams._feeds or self.log._readers:
             raise Broken(
-                f"{streams.open} streams, {len(streams._feeds)} feeds, {self.log._readers} readers are left"
+                f"{streams.open} streams, {len(streams._feeds)} feeds, {self.log._readers} readers "
+                f"are left"
             )
         if len(self.log.ring._kept) > ENTRIES_MAX:
             raise Broken(f"{len(self.log.ring._kept)} entries are kept")

@@ -1,4 +1,5 @@
-"""The corpus: for each target the inputs that had an outcome of their own, as small as they could be made, one JSON line each.
+"""The corpus: for each target the inputs that had an outcome of their own, as small as they could
+be made, one JSON line each.
 
     {"outcome": "WireError N Pod: expected ...", "text": "..."}       UTF-8
     {"outcome": "...", "zlib": "base64 of the compressed bytes"}      all else, and what is long
@@ -39,7 +40,9 @@ def load(name: str) -> list[tuple[str, bytes]]:
 
 
 def save(name: str, entries: Mapping[str, bytes]) -> int:
-    """Write a target's corpus, the shortest inputs first as far as there is room; how many were written."""
+    """Write a target's corpus, the shortest inputs first as far as there is room; how many were
+    written.
+    """
     lines: list[bytes] = []
     size = 0
     for outcome, data in sorted(entries.items(), key=lambda entry: (len(entry[1]), entry[0])):
@@ -74,7 +77,9 @@ def _entry(entry: Mapping[str, str]) -> tuple[str, bytes]:
 
 
 async def minimised(target: Target, outcome: str, data: bytes) -> bytes:
-    """A smaller input with the same outcome: parts of its JSON are left out, then pieces of its bytes."""
+    """A smaller input with the same outcome: parts of its JSON are left out, then pieces of its
+    bytes.
+    """
     until = time.thread_time() + MINIMISE_S
 
     async def still(candidate: bytes) -> bool:

@@ -1,6 +1,8 @@
-"""Texts and documents: ledgers, quantities, configuration, profiles, Knative's ConfigMaps, kube-scheduler's files.
+"""Texts and documents: ledgers, quantities, configuration, profiles, Knative's ConfigMaps,
+kube-scheduler's files.
 
-Promises: whatever is no document is refused with the one error that the reader documents; what is accepted can be used.
+Promises: whatever is no document is refused with the one error that the reader documents; what is
+accepted can be used.
 """
 
 import functools
@@ -13,7 +15,11 @@ import orjson
 import yaml
 
 import extender.config.profiles
-from extender.config.kube_scheduler_file import InvalidConfiguration, read_configuration, read_policy
+from extender.config.kube_scheduler_file import (
+    InvalidConfiguration,
+    read_configuration,
+    read_policy,
+)
 from extender.config.plugins import load_entry_points
 from extender.config.profiles import load_profiles
 from extender.config.reading import config_from
@@ -48,7 +54,8 @@ class LedgerTarget(Target):
 
     async def run(self, data: bytes) -> str:
         """See Target."""
-        # As an annotation it comes out of JSON, so it is text; from a file it may hold lone surrogates too.
+        # As an annotation it comes out of JSON, so it is text; from a file it may hold lone
+        # surrogates too.
         text = data.decode("utf-8", "surrogateescape" if data[:1] == b"{" else "replace")
         try:
             ledger = decode_ledger(text)
@@ -65,7 +72,10 @@ class LedgerTarget(Target):
             share.vreplicas <= 0 or share.weight <= 0 for share in ledger.values()
         ):
             raise Broken("a ledger with shares that are none")
-        return f"read {min(len(ledger), 4)} {any(share.weight > 1 for share in ledger.values())} {written == text}"
+        return (
+            f"read {min(len(ledger), 4)} {any(share.weight > 1 for share in ledger.values())} "
+            f"{written == text}"
+        )
 
 
 class QuantityTarget(Target):
@@ -125,7 +135,9 @@ class QuantityTarget(Target):
 
 
 class JsonTarget(Target):
-    """Readers of a document that is a mapping already: no parser in the way, so they are asked most."""
+    """Readers of a document that is a mapping already: no parser in the way, so they are asked
+    most.
+    """
 
     async def run(self, data: bytes) -> str:
         """See Target."""
@@ -146,30 +158,49 @@ class JsonTarget(Target):
 CONFIG: Final[Mapping[str, Any]] = {
     "apiVersion": "config.vreplica.dev/v1alpha1",
     "kind": "VReplicaSchedulerConfiguration",
-    "server": {"host": "127.0.0.1", "port": 10261, "deadlineSeconds": 4, "tls": {"certFile": "a", "keyFile": "b", "clientCAFile": "c"}},
-    "leaderElection": {"leaderElect": True, "resourceNamespace": "vreplica-system", "resourceName": "vreplica-scheduler",
-                       "leaseDurationSeconds": 15, "renewDeadlineSeconds": 10, "retryPeriodSeconds": 2},
+    "server": {
+        "host": "127.0.0.1",
+        "port": 10261,
+        "deadlineSeconds": 4,
+        "tls": {"certFile": "a", "keyFile": "b", "clientCAFile": "c"},
+    },
+    "leaderElection": {
+        "leaderElect": True,
+        "resourceNamespace": "vreplica-system",
+        "resourceName": "vreplica-scheduler",
+        "leaseDurationSeconds": 15,
+        "renewDeadlineSeconds": 10,
+        "retryPeriodSeconds": 2,
+    },
     "clientConnection": {"kubeconfig": "", "context": "", "qps": 200, "burst": 400},
     "mode": "active",
     "profiles": [],
-}  # fmt: skip
+}
 PROFILE: Final[Mapping[str, Any]] = {
     "name": "three-zones",
     "ties": "RoundRobin",
     "filters": [{"name": "ZoneSpread", "args": {"MaxSkew": 1}}, {"name": "PodFitsResources"}],
-    "scores": [{"name": "NodeSpread", "weight": 10}, {"name": "LowestOrdinalPriority"},
-               {"name": "AvailabilityZonePriority", "weight": 5, "args": '{"MaxSkew": 2}'}],
-    "deschedulers": [{"name": "ZoneSpread", "weight": 10}, {"name": "RemoveWithHighestOrdinalPriority", "weight": 0}],
+    "scores": [
+        {"name": "NodeSpread", "weight": 10},
+        {"name": "LowestOrdinalPriority"},
+        {"name": "AvailabilityZonePriority", "weight": 5, "args": '{"MaxSkew": 2}'},
+    ],
+    "deschedulers": [
+        {"name": "ZoneSpread", "weight": 10},
+        {"name": "RemoveWithHighestOrdinalPriority", "weight": 0},
+    ],
     "descheduleFilters": [],
     "rules": {"keepOnUnavailable": True},
-}  # fmt: skip
+}
 SCHEDULER_MAP: Final[Mapping[str, Any]] = {
     "kind": "ConfigMap",
     "metadata": {"name": "config-kafka-scheduler"},
     "data": {
-        "predicates": '[{"Name": "PodFitsResources"}, {"Name": "NoMaxResourceCount", "Args": "{\\"NumPartitions\\": 100}"}, '
+        "predicates": '[{"Name": "PodFitsResources"}, {"Name": "NoMaxResourceCount", "Args": '
+        '"{\\"NumPartitions\\": 100}"}, '
         '{"Name": "EvenPodSpread", "Args": "{\\"MaxSkew\\": 2}"}]',
-        "priorities": '[{"Name": "AvailabilityZonePriority", "Weight": 10, "Args": "{\\"MaxSkew\\": 2}"}, '
+        "priorities": '[{"Name": "AvailabilityZonePriority", "Weight": 10, "Args": '
+        '"{\\"MaxSkew\\": 2}"}, '
         '{"Name": "LowestOrdinalPriority", "Weight": 2}]',
         "_example": "x",
     },
@@ -179,7 +210,9 @@ DESCHEDULER_MAP: Final[Mapping[str, Any]] = {
     "metadata": {"name": "config-kafka-descheduler"},
     "data": {
         "predicates": "[]",
-        "priorities": [{"Name": "RemoveWithEvenPodSpreadPriority", "Weight": 10, "Args": '{"MaxSkew": 2}'}],
+        "priorities": [
+            {"Name": "RemoveWithEvenPodSpreadPriority", "Weight": 10, "Args": '{"MaxSkew": 2}'}
+        ],
     },
 }
 
@@ -250,11 +283,15 @@ def use(profile: Any) -> None:
     for vreplicas, placed in ((4, {1: 2}), (1, {1: 2}), (2, {1: 2}), (20, {1: 2})):
         decision = place(state.pool(POOL), a_vpod("a", vreplicas, placed), allowed=True)
         if sum(decision.target.values()) + decision.left < vreplicas:
-            raise Broken(f"{vreplicas} vreplicas, but {dict(decision.target)} and {decision.left} left")
+            raise Broken(
+                f"{vreplicas} vreplicas, but {dict(decision.target)} and {decision.left} left"
+            )
 
 
 class KnativeTarget(JsonTarget):
-    """Knative's ConfigMaps: a document that comes out of them must be one that ``profile_from`` reads."""
+    """Knative's ConfigMaps: a document that comes out of them must be one that ``profile_from``
+    reads.
+    """
 
     name = "knative"
 
@@ -275,7 +312,10 @@ class KnativeTarget(JsonTarget):
             return "no mapping"
         ignore = document.get("ignoreUnknown") is True
         made = knative_document(
-            "k", scheduler, descheduler if isinstance(descheduler, Mapping) else None, ignore_unknown=ignore
+            "k",
+            scheduler,
+            descheduler if isinstance(descheduler, Mapping) else None,
+            ignore_unknown=ignore,
         )
         try:
             profile = profile_from(made)
@@ -315,7 +355,9 @@ class SchedulerConfigTarget(JsonTarget):
         if not isinstance(document, Mapping):
             return "no mapping"
         config, errors = (
-            read_policy(document) if document.get("kind") == "Policy" else read_configuration(document)
+            read_policy(document)
+            if document.get("kind") == "Policy"
+            else read_configuration(document)
         )
         if errors:
             raise InvalidConfiguration(errors)

@@ -1,6 +1,8 @@
-"""What stands around the verbs: real caches, binder and state, filled from an embedded cluster, and a stand-in for its API.
+"""What stands around the verbs: real caches, binder and state, filled from an embedded cluster, and
+a stand-in for its API.
 
-A pool under a hard zone rule, nodes that declare slots, bound pods with vreplicas, one pod that waits to be bound.
+A pool under a hard zone rule, nodes that declare slots, bound pods with vreplicas, one pod that
+waits to be bound.
 """
 
 import asyncio
@@ -32,7 +34,9 @@ METRICS_BYTES_MAX: Final = 64 * 1024
 
 
 class StandInApi(FaultApi):
-    """Answers at once from the pods that there were at the start; Bindings succeed and fail in turn, and change nothing."""
+    """Answers at once from the pods that there were at the start; Bindings succeed and fail in
+    turn, and change nothing.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world.cluster)
@@ -44,9 +48,13 @@ class StandInApi(FaultApi):
         """Take what the cluster has."""
         for pod in (await self.cluster.list_page(PODS)).items:
             self.pods[f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"] = pod
-        self.nodes = {node["metadata"]["name"] for node in (await self.cluster.list_page(NODES)).items}
+        self.nodes = {
+            node["metadata"]["name"] for node in (await self.cluster.list_page(NODES)).items
+        }
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         found = self.pods.get(f"{namespace}/{name}")
         if resource is not PODS or found is None:
             raise NotFound(404, "NotFound", f"{resource.plural} {name!r:.80} not found")
@@ -103,7 +111,9 @@ class VerbTarget(Target):
         self.binder = _Binder(self.api, self.caches, clock=loop.time, leads=lambda _: True)
         self.binder.taken = []
         self.pod_binder = PodBinder(self.api, self.caches, self.binder, knows_past=always)
-        self.reactivator = Reactivator(self.api, self.caches, metrics=world.metrics, leads=lambda _: True)
+        self.reactivator = Reactivator(
+            self.api, self.caches, metrics=world.metrics, leads=lambda _: True
+        )
         self.recorder = world.recorder()
         self.verbs = ExtenderVerbs(
             self.caches,
@@ -136,12 +146,15 @@ class VerbTarget(Target):
         if self.caches.state.digest() != self.digest:
             raise Broken("the state has changed")
         if set(self.caches.state.pools) != self.pools:
-            raise Broken(f"the state knows {len(self.caches.state.pools)} pools, not {len(self.pools)}")
+            raise Broken(
+                f"the state knows {len(self.caches.state.pools)} pools, not {len(self.pools)}"
+            )
         # The bounds of each are its own constants; here only that they hold.
         refused, entries = len(self.reactivator._refused), len(self.recorder._entries)
         if refused > REFUSED_PODS_MAX or entries > EVENTS_MAX or len(self.binder._cache) > 10_000:
             raise Broken(
-                f"caches are not bounded: {refused} refused, {entries} events, {len(self.binder._cache)} decisions"
+                f"caches are not bounded: {refused} refused, {entries} events, "
+                f"{len(self.binder._cache)} decisions"
             )
         if len(self.world.metrics.render()) > METRICS_BYTES_MAX:
             raise Broken("metrics have labels out of the input")

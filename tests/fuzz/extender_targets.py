@@ -1,7 +1,8 @@
-"""The extender's endpoints: filter, prioritize, preempt, bind (with a stand-in API), schedule and the query of /state.json.
+"""The extender's endpoints: filter, prioritize, preempt, bind (with a stand-in API), schedule and
+the query of /state.json.
 
-kube-scheduler's own rules are the promises: a reply is JSON in its names, names no node that was not asked about, and scores from 0
-to 10. Requests that fail leave the state as it was.
+kube-scheduler's own rules are the promises: a reply is JSON in its names, names no node that was
+not asked about, and scores from 0 to 10. Requests that fail leave the state as it was.
 """
 
 import asyncio
@@ -52,7 +53,9 @@ class FilterTarget(VerbTarget):
     async def run(self, data: bytes) -> str:
         """See Target."""
         try:
-            reply, status = (self.verbs.filter if self.name == "filter" else self.verbs.prioritize)(data)
+            reply, status = (self.verbs.filter if self.name == "filter" else self.verbs.prioritize)(
+                data
+            )
         except WireError as error:
             return _wire_outcome(error)
         asked = _asked(data)
@@ -60,7 +63,9 @@ class FilterTarget(VerbTarget):
             return f"200 {status} {_check_filter(orjson.loads(reply), asked)}"
         scores = orjson.loads(reply)
         if not isinstance(scores, list) or any(
-            item.keys() != {"Host", "Score"} or item["Host"] not in asked or type(item["Score"]) is not int
+            item.keys() != {"Host", "Score"}
+            or item["Host"] not in asked
+            or type(item["Score"]) is not int
             for item in scores
         ):
             raise Broken(f"no HostPriorityList of the nodes asked about: {reply[:200]!r}")
@@ -81,9 +86,13 @@ class PreemptTarget(VerbTarget):
             node: {"Pods": [{"UID": uids[node]["metadata"]["uid"]}], "NumPDBViolations": 1}
             for node in ("node-0", "node-1")
         }
-        whole = {node: {"Pods": [uids[node]], "NumPDBViolations": 0} for node in ("node-0", "node-1")}
+        whole = {
+            node: {"Pods": [uids[node]], "NumPDBViolations": 0} for node in ("node-0", "node-1")
+        }
         self.seeds = [
-            orjson.dumps({"Pod": self.pending, "NodeNameToMetaVictims": {**meta, "node-2": {"Pods": []}}}),
+            orjson.dumps(
+                {"Pod": self.pending, "NodeNameToMetaVictims": {**meta, "node-2": {"Pods": []}}}
+            ),
             orjson.dumps({"Pod": self.pending, "NodeNameToVictims": whole}),
             *recorded("preempt-meta-1", "preempt-full-1"),
         ]
@@ -107,11 +116,16 @@ class PreemptTarget(VerbTarget):
                 or victims["NumPDBViolations"] < 0
             ):
                 raise Broken(f"node {node!r} with victims {uids[:3]} was not proposed so")
-        return f"200 {status} {min(len(result['NodeNameToMetaVictims']), 3)} of {min(len(proposed), 3)}"
+        return (
+            f"200 {status} {min(len(result['NodeNameToMetaVictims']), 3)} of "
+            f"{min(len(proposed), 3)}"
+        )
 
 
 class BindTarget(VerbTarget):
-    """``/v1/bind``: the stand-in API takes one Binding in turn, refuses another, loses the answer of the next."""
+    """``/v1/bind``: the stand-in API takes one Binding in turn, refuses another, loses the answer
+    of the next.
+    """
 
     def make_seeds(self) -> None:
         """See VerbTarget."""
@@ -158,7 +172,9 @@ class Leads:
 
 
 class _Placer:
-    """Decides as the placer does, on the state as it is; nothing is reserved. Every fifth decision cannot be written."""
+    """Decides as the placer does, on the state as it is; nothing is reserved. Every fifth decision
+    cannot be written.
+    """
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
@@ -171,7 +187,9 @@ class _Placer:
         state = self._caches.state
         pool = state.pool(vpod.pool)
         return place(
-            pool, vpod, allowed=pool.adapter_pool is None or state.allows(pool.adapter_pool, vpod.namespace)
+            pool,
+            vpod,
+            allowed=pool.adapter_pool is None or state.allows(pool.adapter_pool, vpod.namespace),
         )
 
 
@@ -204,7 +222,10 @@ class ScheduleTarget(VerbTarget):
             "vreplicas": 8,
             "slotsPerVReplica": 2,
         }
-        placed = [{"podName": "dispatcher-1", "vreplicas": 3}, {"podName": "dispatcher-2", "vreplicas": 1}]
+        placed = [
+            {"podName": "dispatcher-1", "vreplicas": 3},
+            {"podName": "dispatcher-2", "vreplicas": 1},
+        ]
         self.seeds = [
             orjson.dumps({"vpod": vpod, "pool": pool}),
             orjson.dumps({"vpod": {**vpod, "placements": placed, "vreplicas": 2}, "pool": pool}),
@@ -261,9 +282,29 @@ class StateQueryTarget(VerbTarget):
 
     def make_seeds(self) -> None:
         """See VerbTarget."""
-        self.seeds = [b"", b"pool=knative-eventing%2Fdispatcher", b"pool=knative-eventing/dispatcher&vpod=tenant/a", b"vpod=tenant%2Fa&x=1;y=2",
-                      b"vpod=%F0%9F%98%80&pool=+", b"pool=%ff%fe&pool=%00", b"vpod=tenant/many"]  # fmt: skip
-        self.words = ("pool=", "vpod=", "%2F", "&", "%00", "%ff", "%", "%u0041", ";", "tenant/heavy", POOL)
+        self.seeds = [
+            b"",
+            b"pool=knative-eventing%2Fdispatcher",
+            b"pool=knative-eventing/dispatcher&vpod=tenant/a",
+            b"vpod=tenant%2Fa&x=1;y=2",
+            # fmt: skip.
+            b"vpod=%F0%9F%98%80&pool=+",
+            b"pool=%ff%fe&pool=%00",
+            b"vpod=tenant/many",
+        ]
+        self.words = (
+            "pool=",
+            "vpod=",
+            "%2F",
+            "&",
+            "%00",
+            "%ff",
+            "%",
+            "%u0041",
+            ";",
+            "tenant/heavy",
+            POOL,
+        )
 
     async def run(self, data: bytes) -> str:
         """See Target."""
@@ -287,7 +328,13 @@ def _wire_outcome(error: WireError) -> str:
 
 def _check_filter(result: Mapping[str, object], asked: frozenset[str]) -> str:
     """An ExtenderFilterResult in order; what it says, in short."""
-    if result.keys() != {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}:
+    if result.keys() != {
+        "Nodes",
+        "NodeNames",
+        "FailedNodes",
+        "FailedAndUnresolvableNodes",
+        "Error",
+    }:
         raise Broken(f"no ExtenderFilterResult: {sorted(result)}")
     names, nodes = result["NodeNames"], result["Nodes"]
     if (names is None) == (nodes is None):
@@ -295,11 +342,17 @@ def _check_filter(result: Mapping[str, object], asked: frozenset[str]) -> str:
     if isinstance(nodes, dict):
         names = [node["metadata"]["name"] for node in nodes["items"]]
     failed, unresolvable = result["FailedNodes"], result["FailedAndUnresolvableNodes"]
-    if not isinstance(names, list) or not isinstance(failed, dict) or not isinstance(unresolvable, dict):
+    if (
+        not isinstance(names, list)
+        or not isinstance(failed, dict)
+        or not isinstance(unresolvable, dict)
+    ):
         raise Broken("wrong types in an ExtenderFilterResult")
     told = [*names, *failed, *unresolvable]
     if not asked.issuperset(told) or len(set(told)) != len(told) or len(told) != len(asked):
-        raise Broken(f"not every node that was asked about, once: {told[:5]} for {sorted(asked)[:5]}")
+        raise Broken(
+            f"not every node that was asked about, once: {told[:5]} for {sorted(asked)[:5]}"
+        )
     reasons = sorted({str(reason) for reason in (*failed.values(), *unresolvable.values())})
     return f"{min(len(names), 3)} pass, {','.join(reasons)}"
 
@@ -323,6 +376,10 @@ def _proposed(data: bytes) -> dict[str, set[str]]:
             for node, victims in (by_node or {}).items():  # type: ignore[attr-defined]
                 pods = [pod for listed in in_any_case(victims, "Pods") for pod in listed or ()]  # type: ignore[attr-defined]
                 direct = {str(uid) for pod in pods for uid in in_any_case(pod, "UID")}
-                described = [pod["metadata"] for pod in pods if isinstance(pod.get("metadata"), dict)]
-                proposed[node] = direct | {metadata["uid"] for metadata in described if "uid" in metadata}
+                described = [
+                    pod["metadata"] for pod in pods if isinstance(pod.get("metadata"), dict)
+                ]
+                proposed[node] = direct | {
+                    metadata["uid"] for metadata in described if "uid" in metadata
+                }
     return proposed

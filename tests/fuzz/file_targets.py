@@ -1,4 +1,6 @@
-"""Commands that read files: ``vreplica config check`` and ``vreplica plan``, from the bytes of the file to what is printed."""
+"""Commands that read files: ``vreplica config check`` and ``vreplica plan``, from the bytes of the
+file to what is printed.
+"""
 
 import contextlib
 import io
@@ -31,7 +33,17 @@ from tests.fuzz.target import Target, any_json
 MEMORY_FOLDER: Final = next((str(path) for path in (Path("/dev/shm"),) if path.is_dir()), None)
 """Where files never reach a disk; None: wherever temporary files go."""
 
-YAML_WORDS: Final = ('"\\ud800"', "1: x", "true: x", "? 1", "0x" + "f" * 5000, "&a", "*a", "!!int", "null: ")
+YAML_WORDS: Final = (
+    '"\\ud800"',
+    "1: x",
+    "true: x",
+    "? 1",
+    "0x" + "f" * 5000,
+    "&a",
+    "*a",
+    "!!int",
+    "null: ",
+)
 """What YAML can say and JSON cannot."""
 
 
@@ -51,7 +63,8 @@ class FileTarget(Target):
 
 
 class ConfigFileTarget(FileTarget):
-    """``vreplica config check FILE``: YAML, with all that YAML can do. Its parser is Python's own, so fewer inputs.
+    """``vreplica config check FILE``: YAML, with all that YAML can do. Its parser is Python's own,
+    so fewer inputs.
 
     That parser's time grows with the square of the nesting, until Python's own limit ends it.
     """
@@ -72,8 +85,36 @@ class ConfigFileTarget(FileTarget):
         texts.append((MANIFESTS / "base" / "webhook-configurations.yaml").read_text())
         self.seeds = [text.encode() for text in texts]
         bomb = "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\n"
-        self.words = (*YAML_WORDS, "&a", "*a", "<<: *a", "!!python/object:os.system", "!!binary", "!!set", "? ", "- ", "---", "...", "2026-13-01", "0o7",
-                      "1_000", "0x10", "1:30", ".inf", ".nan", "yes", "off", "~", "|", ">-", "%YAML 1.1", "# x", "\t", bomb)  # fmt: skip
+        self.words = (
+            *YAML_WORDS,
+            "&a",
+            "*a",
+            "<<: *a",
+            "!!python/object:os.system",
+            "!!binary",
+            "!!set",
+            "? ",
+            "- ",
+            "---",
+            "...",
+            "2026-13-01",
+            "0o7",
+            # fmt: skip.
+            "1_000",
+            "0x10",
+            "1:30",
+            ".inf",
+            ".nan",
+            "yes",
+            "off",
+            "~",
+            "|",
+            ">-",
+            "%YAML 1.1",
+            "# x",
+            "\t",
+            bomb,
+        )
         self.seeds.append((config + bomb).encode())
 
     async def close(self) -> None:
@@ -103,11 +144,17 @@ class PlanTarget(FileTarget):
     async def open(self) -> None:
         """See Target."""
         await super().open()
-        documents = list(yaml.safe_load_all((MANIFESTS / "examples" / "plan" / "pods.yaml").read_text()))
+        documents = list(
+            yaml.safe_load_all((MANIFESTS / "examples" / "plan" / "pods.yaml").read_text())
+        )
         for name in ("pool.yaml", "vpods.yaml"):
             documents += yaml.safe_load_all((MANIFESTS / "examples" / name).read_text())
         listed = {"apiVersion": "v1", "kind": "List", "items": documents}
-        self.seeds = [orjson.dumps(listed), orjson.dumps(_plan_list()), yaml.safe_dump(_plan_list()).encode()]
+        self.seeds = [
+            orjson.dumps(listed),
+            orjson.dumps(_plan_list()),
+            yaml.safe_dump(_plan_list()).encode(),
+        ]
         self.words = (
             *YAML_WORDS,
             "ha",
@@ -136,16 +183,19 @@ class PlanTarget(FileTarget):
         shown.seek(0)
         result = any_json(bytes(shown.buffer.read()))
         assert isinstance(result, dict)
-        reasons = sorted({reason.partition(" ")[0] for row in result["vpods"] for reason in row["reasons"]})[
-            :3
-        ]
+        reasons = sorted(
+            {reason.partition(" ")[0] for row in result["vpods"] for reason in row["reasons"]}
+        )[:3]
         return (
-            f"planned {min(len(result['vpods']), 2)} {min(len(result['pools']), 2)} {general(str(reasons))}"
+            f"planned {min(len(result['vpods']), 2)} {min(len(result['pools']), 2)} "
+            f"{general(str(reasons))}"
         )
 
 
 class ExplainTarget(PlanTarget):
-    """``vreplica explain`` of the first vpods and the first pod of what a file has, and a what-if of everything at once."""
+    """``vreplica explain`` of the first vpods and the first pod of what a file has, and a what-if
+    of everything at once.
+    """
 
     name = "explain"
     inputs_share = 0.1
@@ -172,13 +222,18 @@ class ExplainTarget(PlanTarget):
             said.append(f"{answer['reason']!s} {[fix['field'] for fix in answer['fixes']]}")  # type: ignore[attr-defined]
             orjson.dumps(answer)
         for name in [
-            pod.key for pool in state.pools.values() for known in pool.pods.values() if (pod := known.pod)
+            pod.key
+            for pool in state.pools.values()
+            for known in pool.pods.values()
+            if (pod := known.pod)
         ][:1]:
             orjson.dumps(explain_pod(state, name))
         assert state.digest() == before, "explaining has changed the state"
         change = Change(settings={"slots_per_pod": 7}, profile="ha", autoscale=True, compact=True)
         try:
-            summary = what_if(Snapshot.of(state, list(state.pools)), change, expired=expired)["summary"]
+            summary = what_if(Snapshot.of(state, list(state.pools)), change, expired=expired)[
+                "summary"
+            ]
         except OutOfTime:
             summary = {}
         assert isinstance(summary, dict)
@@ -190,10 +245,20 @@ def _plan_list() -> object:
     metadata = {"namespace": "eventing", "name": "d"}
     ours = "vreplica.dev/v1alpha1"
     pods = [
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "eventing", "name": f"d-{i}", "labels": {"vreplica.dev/pool": "d"},
-         "annotations": {"vreplica.dev/placements": '{"t/a":1}'}}, "spec": {"nodeName": f"n{i}"}, "status": {"phase": "Running"}}
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "namespace": "eventing",
+                "name": f"d-{i}",
+                "labels": {"vreplica.dev/pool": "d"},
+                "annotations": {"vreplica.dev/placements": '{"t/a":1}'},
+            },
+            "spec": {"nodeName": f"n{i}"},
+            "status": {"phase": "Running"},
+        }
         for i in range(2)
-    ]  # fmt: skip
+    ]
     nodes = [
         {
             "apiVersion": "v1",
@@ -206,15 +271,29 @@ def _plan_list() -> object:
         "apiVersion": "v1",
         "kind": "List",
         "items": [
-            {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": {"replicas": 3, "ordinals": {"start": 0}}},
-            {"apiVersion": ours, "kind": "AdapterPool", "metadata": metadata, "spec": {"statefulSet": "d", "slotsPerPod": 5, "profile": "ha"}},
-            {"apiVersion": ours, "kind": "VPod", "metadata": {"namespace": "t", "name": "a"},
-             "spec": {"poolRef": metadata, "vreplicas": 7, "slotsPerVReplica": 2},
-             "status": {"placements": [{"podName": "d-0", "vreplicas": 1}]}},
+            {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "metadata": metadata,
+                "spec": {"replicas": 3, "ordinals": {"start": 0}},
+            },
+            {
+                "apiVersion": ours,
+                "kind": "AdapterPool",
+                "metadata": metadata,
+                "spec": {"statefulSet": "d", "slotsPerPod": 5, "profile": "ha"},
+            },
+            {
+                "apiVersion": ours,
+                "kind": "VPod",
+                "metadata": {"namespace": "t", "name": "a"},
+                "spec": {"poolRef": metadata, "vreplicas": 7, "slotsPerVReplica": 2},
+                "status": {"placements": [{"podName": "d-0", "vreplicas": 1}]},
+            },
             *pods,
             *nodes,
         ],
-    }  # fmt: skip
+    }
 
 
 def _strict_output() -> io.TextIOWrapper:

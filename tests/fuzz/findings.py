@@ -1,9 +1,10 @@
 """What a fuzzed input may do, and what is a bug.
 
-A target answers with an *outcome*: a short text about what was decided ("200 passed", "WireError 400 Pod: expected ...").
-Values from the input are taken out of it, so that equal ways through the code give equal outcomes, and the corpus keeps one
-input for each. Whatever else a target does - an exception that it does not document, a broken promise (``Broken``), too much
-time or memory - is a ``Finding``.
+A target answers with an *outcome*: a short text about what was decided ("200 passed", "WireError
+400 Pod: expected ..."). Values from the input are taken out of it, so that equal ways through the
+code give equal outcomes, and the corpus keeps one input for each. Whatever else a target does - an
+exception that it does not document, a broken promise (``Broken``), too much time or memory - is a
+``Finding``.
 """
 
 import re
@@ -14,7 +15,9 @@ from typing import Final
 
 OUTCOME_CHARS_MAX: Final = 120
 TEXT_CHARS_MAX: Final = 400
-"""Of a text that is looked at: one may quote a whole body, and what tells two apart is at the beginning."""
+"""Of a text that is looked at: one may quote a whole body, and what tells two apart is at the
+beginning.
+"""
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”")
 _NUMBER: Final = re.compile(r"[0-9]+")
 _UNKNOWN: Final = (": is not known", ": unknown field", ": expected once")
@@ -27,7 +30,9 @@ class Broken(AssertionError):
 
 
 class Hung(BaseException):
-    """An input took longer than any may. Of BaseException, so that no handler of the tested code swallows it."""
+    """An input took longer than any may. Of BaseException, so that no handler of the tested code
+    swallows it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,8 @@ def say(line: str) -> None:
 
 
 def outcome_of(error: Exception, *, known: str = "") -> str:
-    """An expected error as an outcome: its type, its HTTP status if any, and its text without the input's own words.
+    """An expected error as an outcome: its type, its HTTP status if any, and its text without the
+    input's own words.
 
     ``known``: a text that is left out, as the path of a temporary file.
     """
@@ -76,7 +82,8 @@ def crash_kind(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/tests/fuzz/" not in frame.filename] or list(frames)
     names = [f"{frame.filename.rpartition('/')[2]}:{frame.name}" for frame in ours]
-    # The innermost frame may be the standard library's: the function of ours that called it says more.
+    # The innermost frame may be the standard library's: the function of ours that called it says
+    # more.
     ours_at = [
         name
         for frame, name in zip(ours, names, strict=True)

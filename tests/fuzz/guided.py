@@ -1,7 +1,9 @@
-"""``python -m tests.fuzz.guided TARGET FOLDER [libFuzzer's flags]``: atheris, guided by coverage, in a process of its own.
+"""``python -m tests.fuzz.guided TARGET FOLDER [libFuzzer's flags]``: atheris, guided by coverage,
+in a process of its own.
 
-libFuzzer ends the process at the end of its runs; what it has learnt are the files in FOLDER, which ``python -m tests.fuzz
---driver atheris`` looks at afterwards. Inputs change by libFuzzer's own rules and by ours, by turns. atheris is optional.
+libFuzzer ends the process at the end of its runs; what it has learnt are the files in FOLDER, which
+``python -m tests.fuzz --driver atheris`` looks at afterwards. Inputs change by libFuzzer's own
+rules and by ours, by turns. atheris is optional.
 """
 
 import asyncio
@@ -46,9 +48,9 @@ class Guided:
         rng = random.Random(seed)
         if rng.random() < 0.5:
             return bytes(atheris.Mutate(data, size_max))
-        return Mutator(rng, [data or b"{}"], self._words, structural=self._target.structural).next()[
-            :size_max
-        ]
+        return Mutator(
+            rng, [data or b"{}"], self._words, structural=self._target.structural
+        ).next()[:size_max]
 
 
 def main() -> None:

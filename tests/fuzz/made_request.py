@@ -1,7 +1,9 @@
-"""One HTTP request without a socket: parsed by aiohttp's own parser, routed and answered by the application, collected.
+"""One HTTP request without a socket: parsed by aiohttp's own parser, routed and answered by the
+application, collected.
 
-What a handler raises comes out as it is, and not as a 500. Threads are not used: what a handler gives to one runs at once, so that
-the CPU time of an input is that of the thread that measures it, and an input that hangs can be ended.
+What a handler raises comes out as it is, and not as a 500. Threads are not used: what a handler
+gives to one runs at once, so that the CPU time of an input is that of the thread that measures it,
+and an input that hangs can be ended.
 """
 
 import asyncio
@@ -74,7 +76,9 @@ class _Protocol(BaseProtocol):
 
 
 class _Writer(AbstractStreamWriter):
-    """Keeps what is written. ``leave_after``: the client leaves with the write that has these bytes in it."""
+    """Keeps what is written. ``leave_after``: the client leaves with the write that has these bytes
+    in it.
+    """
 
     def __init__(self, leave_after: bytes) -> None:
         self.body = bytearray()
@@ -105,7 +109,9 @@ class _Writer(AbstractStreamWriter):
 
 
 async def ask(app: web.Application, request: bytes, *, leave_after: bytes = b"") -> Answer | None:
-    """The answer to these bytes; None where they are no whole request. Raises what the handler raises, and HttpProcessingError."""
+    """The answer to these bytes; None where they are no whole request. Raises what the handler
+    raises, and HttpProcessingError.
+    """
     loop = asyncio.get_running_loop()
     protocol = _Protocol(loop)
     parser = HttpRequestParser(

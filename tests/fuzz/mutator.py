@@ -1,11 +1,14 @@
-"""``Mutator``: from good inputs to hostile ones, seeded and fast (about 30,000 a second for a body of 1 KiB).
+"""``Mutator``: from good inputs to hostile ones, seeded and fast (about 30,000 a second for a body
+of 1 KiB).
 
-Two kinds of change. *Structural*, for inputs that are JSON: at a random path a value is replaced, removed, wrapped, given twice,
-swapped with another one, taken from another seed, or a key changes its letter case. *Textual*, for any bytes: flips, cuts,
-repetitions, splices of two seeds, words of the target's dictionary.
+Two kinds of change. *Structural*, for inputs that are JSON: at a random path a value is replaced,
+removed, wrapped, given twice, swapped with another one, taken from another seed, or a key changes
+its letter case. *Textual*, for any bytes: flips, cuts, repetitions, splices of two seeds, words of
+the target's dictionary.
 
-Some hostile JSON no encoder writes: doubled keys, NaN, 1e999, lone surrogates, a thousand levels of nesting. So values and keys
-carry marks (``~RAW3~``, ``~DUP~name``) through the encoder and are replaced in its output.
+Some hostile JSON no encoder writes: doubled keys, NaN, 1e999, lone surrogates, a thousand levels of
+nesting. So values and keys carry marks (``~RAW3~``, ``~DUP~name``) through the encoder and are
+replaced in its output.
 """
 
 import random
@@ -17,8 +20,12 @@ import orjson
 BYTES_MAX: Final = 64 * 1024
 SEEDS_MAX: Final = 400
 GROWN_MAX: Final = 4000
-"""Times that an input may be made larger: 200 times 200 of a pod's list are gigabytes, cut to ``BYTES_MAX`` afterwards."""
-"""Seeds with those that were found on the way; beyond it a new one takes a random other one's place."""
+"""Times that an input may be made larger: 200 times 200 of a pod's list are gigabytes, cut to
+``BYTES_MAX`` afterwards.
+"""
+"""Seeds with those that were found on the way; beyond it a new one takes a random other one's
+place.
+"""
 STRUCTURAL_SHARE: Final = 0.85
 GIVEN_SHARE: Final = 0.6
 """How often a structural change starts from a seed of the beginning."""
@@ -33,25 +40,146 @@ _NESTED: Final = (
     b"[" * 3000,
 )
 _RAW: Final = (
-    b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-0", b"-0.0", b"1e-400", b"00", b"+1", b"0x10", b"1.", b".5",
-    b"9223372036854775807", b"9223372036854775808", b"18446744073709551615", b"18446744073709551616",
-    b"-9223372036854775809", b"1" * 400, b"1" * 5000, b"1e2", b"3.0", b"nul", b"undefined", b"'x'", b"",
-    b'"\\ud800"', b'"\\udfff\\ud800"', b'"\\u0000"', b'"\\x00"', b'"\x00"', b'"\xff\xfe"', b'"\xed\xa0\x80"', b'"\xc0\xaf"',
-    b'"\\u202e\\u2028"', b"{,}", b"[,]", b"[1,]", b'{"a":1,"a":2}', b'{"a":1,}', b"/**/1", b"tru\\u0065",
+    b"NaN",
+    b"Infinity",
+    b"-Infinity",
+    b"1e999",
+    b"-0",
+    b"-0.0",
+    b"1e-400",
+    b"00",
+    b"+1",
+    b"0x10",
+    b"1.",
+    b".5",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"18446744073709551615",
+    b"18446744073709551616",
+    b"-9223372036854775809",
+    b"1" * 400,
+    b"1" * 5000,
+    b"1e2",
+    b"3.0",
+    b"nul",
+    b"undefined",
+    b"'x'",
+    b"",
+    b'"\\ud800"',
+    b'"\\udfff\\ud800"',
+    b'"\\u0000"',
+    b'"\\x00"',
+    b'"\x00"',
+    b'"\xff\xfe"',
+    b'"\xed\xa0\x80"',
+    b'"\xc0\xaf"',
+    b'"\\u202e\\u2028"',
+    b"{,}",
+    b"[,]",
+    b"[1,]",
+    b'{"a":1,"a":2}',
+    b'{"a":1,}',
+    b"/**/1",
+    b"tru\\u0065",
     *_NESTED,
-)  # fmt: skip
+)
 """JSON, and what is none, as it may stand where a value is expected."""
 _NUMBERS: Final = (
-    0, 1, -1, 2, 10, 20, 21, 127, 128, 253, 254, 100_000, 100_001, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, -(2**31), -(2**63),
-    2**64 - 1, 0.0, 0.5, 1.0, -1.5, 1e18, 1e300, 5e-324,
-)  # fmt: skip
+    0,
+    1,
+    -1,
+    2,
+    10,
+    20,
+    21,
+    127,
+    128,
+    253,
+    254,
+    100_000,
+    100_001,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**53,
+    2**63 - 1,
+    -(2**31),
+    -(2**63),
+    2**64 - 1,
+    0.0,
+    0.5,
+    1.0,
+    -1.5,
+    1e18,
+    1e300,
+    5e-324,
+)
 _TEXTS: Final = (
-    "", " ", "a", "0", "1", "-1", "20", "true", "null", "~", "/", "//", "a/b", "..", "../../x", "a" * 63, "a" * 64, "a" * 253,
-    "a" * 254, "a" * 2000, "-", "a-", "a-0", "dispatcher-0", "dispatcher-99999999999", "dispatcher-100001", "dispatcher-٣",
-    "é", "\u0130", "\u017f", "\u212a", "\x00", "\n", "\r\n", "\x1b[31m", "\u202e", "\ufeff", "\U0001f600", "%s", "{0}", "{x!r}",
-    "$(id)", "<script>", "'\"", "\\", "\\u0041", "{}", "[]", '{"a/b":1}', '{"a/b":[1,2]}', "1Ki", "1e3", "2000m", "1.5", "+1",
-    "2026-01-01T00:00:00Z", "2026-13-45T99:99:99Z", "default", "vreplica-scheduler", "*", "_x", "@", "a/b@c.d", "a@b@c",
-)  # fmt: skip
+    "",
+    " ",
+    "a",
+    "0",
+    "1",
+    "-1",
+    "20",
+    "true",
+    "null",
+    "~",
+    "/",
+    "//",
+    "a/b",
+    "..",
+    "../../x",
+    "a" * 63,
+    "a" * 64,
+    "a" * 253,
+    "a" * 254,
+    "a" * 2000,
+    "-",
+    "a-",
+    "a-0",
+    "dispatcher-0",
+    "dispatcher-99999999999",
+    "dispatcher-100001",
+    "dispatcher-٣",
+    "é",
+    "\u0130",
+    "\u017f",
+    "\u212a",
+    "\x00",
+    "\n",
+    "\r\n",
+    "\x1b[31m",
+    "\u202e",
+    "\ufeff",
+    "\U0001f600",
+    "%s",
+    "{0}",
+    "{x!r}",
+    "$(id)",
+    "<script>",
+    "'\"",
+    "\\",
+    "\\u0041",
+    "{}",
+    "[]",
+    '{"a/b":1}',
+    '{"a/b":[1,2]}',
+    "1Ki",
+    "1e3",
+    "2000m",
+    "1.5",
+    "+1",
+    "2026-01-01T00:00:00Z",
+    "2026-13-45T99:99:99Z",
+    "default",
+    "vreplica-scheduler",
+    "*",
+    "_x",
+    "@",
+    "a/b@c.d",
+    "a@b@c",
+)
 _PLAIN: Final = (
     b"null",
     b"true",
@@ -65,7 +193,9 @@ _PLAIN: Final = (
     b'{"a":{"b":{"c":[]}}}',
 )
 """As text: each is a value of its own, which further changes may change."""
-_BYTES: Final = b"{}[]\":,\\/0123456789-+.eEnulltruefalse \t\r\n\x00\x1b\x7f\x80\xc3\xed\xff~&*!|>%@`#?=;'()"
+_BYTES: Final = (
+    b"{}[]\":,\\/0123456789-+.eEnulltruefalse \t\r\n\x00\x1b\x7f\x80\xc3\xed\xff~&*!|>%@`#?=;'()"
+)
 
 
 class Mutator:
@@ -92,11 +222,25 @@ class Mutator:
         for seed in seeds:
             self.add(seed)
         self._given = self._paths[:]
-        """Those of the beginning: what was found on the way is mostly refused, and says less about what is taken."""
+        """Those of the beginning: what was found on the way is mostly refused, and says less about
+        what is taken.
+        """
         self._changes: tuple[Callable[[Any, str | int, Any], None], ...] = (
-            self._delete, self._replace, self._replace, self._replace, self._raw_value, self._alter, self._alter, self._double_key,
-            self._change_case, self._insert, self._insert, self._wrap, self._graft, self._grow,
-        )  # fmt: skip
+            self._delete,
+            self._replace,
+            self._replace,
+            self._replace,
+            self._raw_value,
+            self._alter,
+            self._alter,
+            self._double_key,
+            self._change_case,
+            self._insert,
+            self._insert,
+            self._wrap,
+            self._graft,
+            self._grow,
+        )
 
     def add(self, seed: bytes) -> None:
         """Take one more input to start from."""
@@ -127,13 +271,17 @@ class Mutator:
             data = self._textual(rng.choice(self._seeds))
         return data[:BYTES_MAX]
 
-    # -- structural ---------------------------------------------------------------------------------------------------
+    # -- structural --------------------------------------------------------------------------------
 
     def _structured(self) -> bytes:
         rng = self._rng
-        # The smaller one of two: small inputs are faster, and lose less of what matters to one change.
+        # The smaller one of two: small inputs are faster, and lose less of what matters to one
+        # change.
         places = self._given if self._given and rng.random() < GIVEN_SHARE else self._paths
-        one, other = places[int(rng.random() * len(places))], places[int(rng.random() * len(places))]
+        one, other = (
+            places[int(rng.random() * len(places))],
+            places[int(rng.random() * len(places))],
+        )
         seed, paths = one if len(one[0]) < len(other[0]) or rng.random() < 0.2 else other
         root = [orjson.loads(seed)]
         self._raw, self._grown = [], 1
@@ -156,7 +304,9 @@ class Mutator:
         return data.replace(b'"~DUP~', b'"')
 
     def _place(self, root: list[Any], paths: list[Path]) -> tuple[Any, str | int]:
-        """A container and a key in it. Half of the time any place, half of the time one near the root."""
+        """A container and a key in it. Half of the time any place, half of the time one near the
+        root.
+        """
         rng = self._rng
         here: Any = root
         key: str | int = 0
@@ -206,7 +356,9 @@ class Mutator:
             case bool() | None:
                 parent[key] = rng.choice((True, False, None, 0, 1, "true", ""))
             case int() | float():
-                parent[key] = rng.choice((value + 1, value - 1, -value, str(value), float(value), [value]))
+                parent[key] = rng.choice(
+                    (value + 1, value - 1, -value, str(value), float(value), [value])
+                )
             case str():
                 parent[key] = self._altered_text(value)
             case list():
@@ -291,7 +443,7 @@ class Mutator:
             case _:
                 parent[key] = [value] * times
 
-    # -- textual ------------------------------------------------------------------------------------------------------
+    # -- textual -----------------------------------------------------------------------------------
 
     def _textual(self, data: bytes) -> bytes:
         rng = self._rng

@@ -1,8 +1,10 @@
-"""Objects of a watch: decoders of every kind that is watched, with the caches and the state that take what they give; the Lease.
+"""Objects of a watch: decoders of every kind that is watched, with the caches and the state that
+take what they give; the Lease.
 
-An object from the API server is valid by its kind's schema, but its annotations, labels and a foreign kind's fields are whatever a
-tenant wrote, and an older or later API may have other fields. Promises: InvalidObject or a value; the value can be stored, shown,
-and taken out again without a trace.
+An object from the API server is valid by its kind's schema, but its annotations, labels and a
+foreign kind's fields are whatever a tenant wrote, and an older or later API may have other fields.
+Promises: InvalidObject or a value; the value can be stored, shown, and taken out again without a
+trace.
 """
 
 import asyncio
@@ -30,7 +32,14 @@ from extender.kube.api import (
 )
 from extender.kube.leader import LeaderElector
 from extender.kube.lease import LeaseConfig
-from extender.model.decode import namespace_from, node_from, pod_from, pool_from, stateful_set_from, vpod_from
+from extender.model.decode import (
+    namespace_from,
+    node_from,
+    pod_from,
+    pool_from,
+    stateful_set_from,
+    vpod_from,
+)
 from extender.model.errors import InvalidObject
 from extender.model.foreign_kinds import PRESETS
 from extender.model.objects import Source, SourcePaths
@@ -88,8 +97,19 @@ class ObjectTarget(Target):
         self.cache = cache
         self.sink: CacheSink[Any] = CacheSink(self.decode, cache)
         self.seeds = [orjson.dumps(obj) for obj in (*listed[:3], *_EXTRA.get(self.name, ()))]
-        self.words = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable", "deletionTimestamp", "tenant/a", "node-0", "9999",
-                      "vreplica.dev/placements", "vreplica.dev/slots", "status.placements", "knative-consumergroup")  # fmt: skip
+        self.words = (
+            "vreplica.dev/unschedulable",
+            "eventing.knative.dev/unschedulable",
+            "deletionTimestamp",
+            "tenant/a",
+            "node-0",
+            "9999",
+            # fmt: skip.
+            "vreplica.dev/placements",
+            "vreplica.dev/slots",
+            "status.placements",
+            "knative-consumergroup",
+        )
         self.version = 10_000_000
         self.digest = self.caches.state.digest()
 
@@ -126,7 +146,8 @@ class ObjectTarget(Target):
     def _shape(self, value: Any) -> str:
         """Which fields are not what they are by default."""
         return "".join(
-            "1" if field_value else "0" for field_value in (getattr(value, name) for name in value.__slots__)
+            "1" if field_value else "0"
+            for field_value in (getattr(value, name) for name in value.__slots__)
         )
 
     async def check(self) -> None:
@@ -138,7 +159,9 @@ class ObjectTarget(Target):
 
 
 class ForeignTarget(Target):
-    """Objects of foreign kinds, read by a preset or by paths: the first byte of the input's checksum says which."""
+    """Objects of foreign kinds, read by a preset or by paths: the first byte of the input's
+    checksum says which.
+    """
 
     name = "foreign"
 
@@ -166,10 +189,28 @@ class ForeignTarget(Target):
             "labels": {"a": "b"},
         }
         self.seeds = [
-            orjson.dumps({"metadata": metadata, "spec": {"replicas": 4}, "status": {"placements": placements, "replicas": 3}}),
-            orjson.dumps({"metadata": metadata, "spec": {"consumers": 9}, "status": {"maxAllowedVReplicas": 5, "consumers": 4, "placements": placements}}),
-            orjson.dumps({"metadata": metadata, "spec": {"a": {"b": 3}, "w": 2}, "status": {"p": [{"pod": "dispatcher-0", "n": 3}]}}),
-        ]  # fmt: skip
+            orjson.dumps(
+                {
+                    "metadata": metadata,
+                    "spec": {"replicas": 4},
+                    "status": {"placements": placements, "replicas": 3},
+                }
+            ),
+            orjson.dumps(
+                {
+                    "metadata": metadata,
+                    "spec": {"consumers": 9},
+                    "status": {"maxAllowedVReplicas": 5, "consumers": 4, "placements": placements},
+                }
+            ),
+            orjson.dumps(
+                {
+                    "metadata": metadata,
+                    "spec": {"a": {"b": 3}, "w": 2},
+                    "status": {"p": [{"pod": "dispatcher-0", "n": 3}]},
+                }
+            ),
+        ]
 
     async def run(self, data: bytes) -> str:
         """See Target."""
@@ -192,7 +233,9 @@ class ForeignTarget(Target):
             unchanged = translator.status_of(vpod, vpod.placements)
             if unchanged is not None and vpod.scheduled_vreplicas == sum(vpod.placements.values()):
                 raise Broken("what is published already would be written again")
-            outcome.append(f"read {min(vpod.vreplicas, 1)}{min(len(vpod.placements), 2)}{int(vpod.deleting)}")
+            outcome.append(
+                f"read {min(vpod.vreplicas, 1)}{min(len(vpod.placements), 2)}{int(vpod.deleting)}"
+            )
         return " | ".join(outcome)
 
 
@@ -201,7 +244,9 @@ class _LeaseApi(FaultApi):
 
     lease: Obj | None = None
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         if self.lease is None:
             raise NotFound(404, "NotFound", "no lease")
         return self.lease
@@ -214,7 +259,9 @@ class _LeaseApi(FaultApi):
     ) -> Obj:
         return _written(obj)
 
-    async def list_page(self, resource: Resource, options: ListOptions = EVERYWHERE, **more: Any) -> Any:
+    async def list_page(
+        self, resource: Resource, options: ListOptions = EVERYWHERE, **more: Any
+    ) -> Any:
         raise NotImplementedError
 
 
@@ -228,7 +275,9 @@ def _written(obj: Obj) -> Obj:
 
 
 class LeaseTarget(Target):
-    """The Lease as somebody else has left it: one try of the elector, which must not break and must be able to take it."""
+    """The Lease as somebody else has left it: one try of the elector, which must not break and must
+    be able to take it.
+    """
 
     name = "lease"
 
@@ -236,9 +285,19 @@ class LeaseTarget(Target):
         """See Target."""
         world = World()
         self.api = _LeaseApi(world.cluster)
-        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 3, "renewTime": "2026-01-01T00:00:00.000000Z",
-                "acquireTime": "2026-01-01T00:00:00.000000Z"}  # fmt: skip
-        metadata = {"namespace": NS, "name": "vreplica-scheduler", "resourceVersion": "7", "uid": "u"}
+        spec = {
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "leaseTransitions": 3,
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+            "acquireTime": "2026-01-01T00:00:00.000000Z",
+        }
+        metadata = {
+            "namespace": NS,
+            "name": "vreplica-scheduler",
+            "resourceVersion": "7",
+            "uid": "u",
+        }
         self.seeds = [
             orjson.dumps({"metadata": metadata, "spec": spec}),
             orjson.dumps(
@@ -263,7 +322,11 @@ class LeaseTarget(Target):
         self.api.lease = lease
         config = LeaseConfig(namespace=NS)
         elector = LeaderElector(
-            self.api, config, identity="we", now=asyncio.get_running_loop().time, rng=random.Random(1)
+            self.api,
+            config,
+            identity="we",
+            now=asyncio.get_running_loop().time,
+            rng=random.Random(1),
         )
         first = await elector._try()
         # The same record, long after: whoever holds it has gone.
@@ -273,9 +336,11 @@ class LeaseTarget(Target):
 
 
 def _is_possible(lease: dict[str, Any]) -> bool:
-    """Whether the API server can have sent it: the kind's schema is strict, in types, depth and the range of numbers.
+    """Whether the API server can have sent it: the kind's schema is strict, in types, depth and the
+    range of numbers.
 
-    The greatest number of transitions is left out: nobody can count beyond it, client-go's elector included.
+    The greatest number of transitions is left out: nobody can count beyond it, client-go's elector
+    included.
     """
     spec = lease.get("spec", {})
     if not isinstance(lease.get("metadata"), dict) or not isinstance(spec, dict):
@@ -299,7 +364,10 @@ _EXTRA: Final[Mapping[str, tuple[Obj, ...]]] = {
         {
             "metadata": {"name": "node-7", "labels": {"topology.kubernetes.io/zone": "z1"}},
             "spec": {"unschedulable": True, "taints": [_TAINT, {**_TAINT, "key": "a"}]},
-            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}], "allocatable": {"vreplica.dev/slots": "1k"}},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "Unknown"}],
+                "allocatable": {"vreplica.dev/slots": "1k"},
+            },
         },
     ),
     "stateful-set": (
@@ -317,8 +385,16 @@ _EXTRA: Final[Mapping[str, tuple[Obj, ...]]] = {
                                 "requiredDuringSchedulingIgnoredDuringExecution": {
                                     "nodeSelectorTerms": [
                                         {
-                                            "matchExpressions": [{"key": "a", "operator": "Gt", "values": ["5"]}],
-                                            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}],
+                                            "matchExpressions": [
+                                                {"key": "a", "operator": "Gt", "values": ["5"]}
+                                            ],
+                                            "matchFields": [
+                                                {
+                                                    "key": "metadata.name",
+                                                    "operator": "In",
+                                                    "values": ["n"],
+                                                }
+                                            ],
                                         }
                                     ]
                                 }
@@ -333,13 +409,34 @@ _EXTRA: Final[Mapping[str, tuple[Obj, ...]]] = {
         {
             "metadata": {"namespace": NS, "name": "dispatcher", "generation": 2},
             "spec": {
-                "statefulSet": "dispatcher", "slotsPerPod": 20, "minPods": 1, "minPodsPerVPod": 2, "maxPods": 10, "profile": "spread",
-                "rescheduleAfterSeconds": 60, "rebalance": {"movesPerPeriod": 1, "cooldownSeconds": 2, "dryRun": True},
-                "namespaceSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
-                "sources": [{"preset": "knative-kafkasource", "labelSelector": {"matchLabels": {"a": "b"}}},
-                            {"group": "x.dev", "version": "v1", "resource": "r", "kind": "K", "writeStatus": False,
-                             "paths": {"vreplicas": "spec.n", "placements": "status.p", "scheduledVReplicas": "status.n"}}],
+                "statefulSet": "dispatcher",
+                "slotsPerPod": 20,
+                "minPods": 1,
+                "minPodsPerVPod": 2,
+                "maxPods": 10,
+                "profile": "spread",
+                "rescheduleAfterSeconds": 60,
+                "rebalance": {"movesPerPeriod": 1, "cooldownSeconds": 2, "dryRun": True},
+                "namespaceSelector": {
+                    "matchLabels": {"a": "b"},
+                    "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+                },
+                "sources": [
+                    {"preset": "knative-kafkasource", "labelSelector": {"matchLabels": {"a": "b"}}},
+                    {
+                        "group": "x.dev",
+                        "version": "v1",
+                        "resource": "r",
+                        "kind": "K",
+                        "writeStatus": False,
+                        "paths": {
+                            "vreplicas": "spec.n",
+                            "placements": "status.p",
+                            "scheduledVReplicas": "status.n",
+                        },
+                    },
+                ],
             },
         },
     ),
-}  # fmt: skip
+}

@@ -53,13 +53,19 @@ def _lines(source: str) -> list[Line]:
         *(Entry(1.0, 0, Put(obj)) for obj in _OBJECTS),
         Synced(0),
         Entry(
-            1.5, 1, Decided(Cause.PLACE, POOL, "tenant/a", 3, 1, {"dispatcher-0": 2, "dispatcher-1": 1}, 0)
+            1.5,
+            1,
+            Decided(Cause.PLACE, POOL, "tenant/a", 3, 1, {"dispatcher-0": 2, "dispatcher-1": 1}, 0),
         ),
         Entry(1.5, 2, Reserve(POOL, "tenant/a", "placer:1", {"dispatcher-1": Share(1)}, 31.5)),
         Entry(2.5, 3, Put(a_vpod("a", 3, {0: 2, 1: 1}))),
         Entry(2.5, 4, Release(POOL, "tenant/a", "placer:1")),
         Entry(3.0, 5, Close(POOL, 0b10)),
-        Entry(3.0, 6, Decided(Cause.MOVE, POOL, "tenant/a", 3, 1, {"dispatcher-1": 3}, 0, asked=(_MOVE,))),
+        Entry(
+            3.0,
+            6,
+            Decided(Cause.MOVE, POOL, "tenant/a", 3, 1, {"dispatcher-1": 3}, 0, asked=(_MOVE,)),
+        ),
         Gap("too slow"),
         Entry(4.0, 7, Abandon(POOL, frozenset({"dispatcher-0"}))),
         Entry(4.0, 8, Expire(40.0)),
@@ -81,7 +87,8 @@ class RecordingTarget(FileTarget):
         """See Target."""
         await super().open()
         self.seeds = [
-            orjson.dumps([line_to_json(line) for line in _lines(of)]) for of in ("replica", "cluster")
+            orjson.dumps([line_to_json(line) for line in _lines(of)])
+            for of in ("replica", "cluster")
         ]
         self.words = ("ha", "pack", "spread", "schedule", "100000", "assumed", "source")
 

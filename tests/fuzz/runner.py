@@ -1,8 +1,10 @@
-"""``Run``: so many inputs for one target, one after the other in one event loop, with the limits that no input may exceed.
+"""``Run``: so many inputs for one target, one after the other in one event loop, with the limits
+that no input may exceed.
 
-Time is the thread's CPU time, so that a busy machine makes no findings; what is too slow is tried again before it counts. An alarm
-ends an input that does not end by itself. Memory is the resident set, after a warm-up against the end. ``check`` looks for what
-inputs have left behind, every ``CHECK_PERIOD`` of them; then those since the last look are tried one by one.
+Time is the thread's CPU time, so that a busy machine makes no findings; what is too slow is tried
+again before it counts. An alarm ends an input that does not end by itself. Memory is the resident
+set, after a warm-up against the end. ``check`` looks for what inputs have left behind, every
+``CHECK_PERIOD`` of them; then those since the last look are tried one by one.
 """
 
 import asyncio
@@ -67,8 +69,10 @@ class Report:
         """For people."""
         rate = self.inputs / self.seconds if self.seconds else 0.0
         return (
-            f"{self.target:17} {self.inputs:>9,} inputs {rate:>8,.0f}/s  {self.accepted / max(self.inputs, 1):4.0%} accepted  "
-            f"{len(self.outcomes):3} outcomes  slowest {self.slowest_s * 1000:6.1f} ms  grown {self.growth_bytes / 2**20:5.1f} MiB  "
+            f"{self.target:17} {self.inputs:>9,} inputs {rate:>8,.0f}/s  "
+            f"{self.accepted / max(self.inputs, 1):4.0%} accepted  "
+            f"{len(self.outcomes):3} outcomes  slowest {self.slowest_s * 1000:6.1f} ms  grown "
+            f"{self.growth_bytes / 2**20:5.1f} MiB  "
             f"{len(self.findings)} findings"
         )
 
@@ -82,7 +86,12 @@ class Run:
         self._recent: list[bytes] = []
 
     async def fuzz(
-        self, inputs: int, *, rng: random.Random, corpus: Iterable[bytes], until: float = float("inf")
+        self,
+        inputs: int,
+        *,
+        rng: random.Random,
+        corpus: Iterable[bytes],
+        until: float = float("inf"),
     ) -> Report:
         """Give it ``inputs`` mutations, or as many as there is time for (``until``: monotonic)."""
         target = self.target
@@ -111,7 +120,9 @@ class Run:
         self.report.seconds = time.perf_counter() - started
         if self.report.growth_bytes > GROWTH_BYTES_MAX:
             self._found(
-                "memory grows", f"{self.report.growth_bytes} bytes in {self.report.inputs} inputs", b""
+                "memory grows",
+                f"{self.report.growth_bytes} bytes in {self.report.inputs} inputs",
+                b"",
             )
         return self.report
 
@@ -138,7 +149,11 @@ class Run:
         if took_s > self.target.slow_s:
             took_s = min(took_s, await self._again_s(data))
             if took_s > self.target.slow_s:
-                self._found(f"slow: {outcome[:40]}", f"{took_s:.2f} s for {len(data)} bytes: {outcome}", data)
+                self._found(
+                    f"slow: {outcome[:40]}",
+                    f"{took_s:.2f} s for {len(data)} bytes: {outcome}",
+                    data,
+                )
         self.report.slowest_s = max(self.report.slowest_s, took_s)
         # Errors begin with their type's name, all else in lower case or with a status.
         self.report.accepted += not outcome[:1].isupper() and not outcome.startswith("no")
@@ -161,10 +176,14 @@ class Run:
             await self.target.check()
         except Broken as error:
             culprit = await self._culprit(recent)
-            self._found(f"left behind: {str(error)[:60]}", f"{error} (after {len(recent)} inputs)", culprit)
+            self._found(
+                f"left behind: {str(error)[:60]}", f"{error} (after {len(recent)} inputs)", culprit
+            )
 
     async def _culprit(self, inputs: list[bytes]) -> bytes:
-        """The first of the inputs after which ``check`` fails; the target is opened anew for it, and after it."""
+        """The first of the inputs after which ``check`` fails; the target is opened anew for it,
+        and after it.
+        """
         await self._reopen()
         for data in inputs:
             try:
@@ -186,7 +205,9 @@ class Run:
 
 
 def resident_bytes() -> int:
-    """The resident set of this process, without what is free: after one large input glibc keeps tens of MiB for the next."""
+    """The resident set of this process, without what is free: after one large input glibc keeps
+    tens of MiB for the next.
+    """
     gc.collect()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
@@ -205,14 +226,21 @@ def arm() -> None:
 
 
 async def fuzz_target(
-    target: Target, inputs: int, *, seed: int, corpus: Iterable[bytes] = (), until: float = float("inf")
+    target: Target,
+    inputs: int,
+    *,
+    seed: int,
+    corpus: Iterable[bytes] = (),
+    until: float = float("inf"),
 ) -> Run:
     """Open, fuzz and close one target."""
     arm()
     await target.open()
     run = Run(target)
     try:
-        await run.fuzz(inputs, rng=random.Random(f"{target.name} {seed}"), corpus=corpus, until=until)
+        await run.fuzz(
+            inputs, rng=random.Random(f"{target.name} {seed}"), corpus=corpus, until=until
+        )
     finally:
         await target.close()
     return run

@@ -1,8 +1,9 @@
 """The HTTP layer: whole requests as bytes over a loopback socket, to the two real servers.
 
-What is inside a good request is the business of the other targets; here it is request lines, headers, lengths, chunks and several
-requests in one packet. Promises: every answer is HTTP with a known status, never 5xx but 503 and 504, an answer to a verb is JSON
-where it is 200, and whatever came before, a good request is answered after it.
+What is inside a good request is the business of the other targets; here it is request lines,
+headers, lengths, chunks and several requests in one packet. Promises: every answer is HTTP with a
+known status, never 5xx but 503 and 504, an answer to a verb is JSON where it is 200, and whatever
+came before, a good request is answered after it.
 """
 
 import asyncio
@@ -28,7 +29,9 @@ from webhook.validate import DEFAULT_RULES
 
 STATUSES: Final = frozenset({200, 400, 404, 405, 408, 411, 413, 414, 415, 417, 431, 503, 504})
 ANSWERS_STATUSES: Final = frozenset({304, 308, 403, 410, 421})
-"""More, of the routes for people: a file of the page that has not changed, a journal that has ended, another site's requests."""
+"""More, of the routes for people: a file of the page that has not changed, a journal that has
+ended, another site's requests.
+"""
 ANSWER_S: Final = 0.05
 """How long an answer is waited for: a request that is not whole gets none before its deadline."""
 GOOD_S: Final = 5.0
@@ -41,7 +44,12 @@ _JSON: Final = re.compile(rb"(?i)content-type: *application/json[;\r]")
 
 def http(path: str, body: bytes = b"", /, *, method: str = "POST", **headers: str) -> bytes:
     """One request."""
-    fields = {"Host": "127.0.0.1", "User-Agent": "Go-http-client/1.1", "Accept-Encoding": "gzip", **headers}
+    fields = {
+        "Host": "127.0.0.1",
+        "User-Agent": "Go-http-client/1.1",
+        "Accept-Encoding": "gzip",
+        **headers,
+    }
     if method == "POST":
         fields = {"Content-Length": str(len(body)), "Content-Type": "application/json", **fields}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
@@ -50,9 +58,13 @@ def http(path: str, body: bytes = b"", /, *, method: str = "POST", **headers: st
 
 def chunked(path: str, body: bytes) -> bytes:
     """One request in two chunks."""
-    head = http(path, b"", **{"Transfer-Encoding": "chunked"}).replace(b"Content-Length: 0\r\n", b"")
+    head = http(path, b"", **{"Transfer-Encoding": "chunked"}).replace(
+        b"Content-Length: 0\r\n", b""
+    )
     half = len(body) // 2
-    return head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:half], body[half:], b""))
+    return head + b"".join(
+        b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:half], body[half:], b"")
+    )
 
 
 class _Sockets:
@@ -62,7 +74,9 @@ class _Sockets:
         self.port = port
 
     async def exchange(self, data: bytes, *, wait_s: float) -> bytes:
-        """What comes back for these bytes within ``wait_s``, at the latest once one answer is whole."""
+        """What comes back for these bytes within ``wait_s``, at the latest once one answer is
+        whole.
+        """
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         answer = b""
         try:
@@ -106,12 +120,18 @@ def _outcome(answer: bytes, statuses: frozenset[int] = STATUSES) -> str:
     body = answer[head.end() :]
     if status == 200 and _JSON.search(head[2]) and _is_whole(answer):
         orjson.loads(body[: int(re.search(rb"(?i)content-length: *([0-9]+)", head[2])[1])])  # type: ignore[index]
-    words = re.sub(rb"[^A-Za-z ]+", b"", body.partition(b"\n")[0])[:30].decode() if status != 200 else ""
+    words = (
+        re.sub(rb"[^A-Za-z ]+", b"", body.partition(b"\n")[0])[:30].decode()
+        if status != 200
+        else ""
+    )
     return f"{status} {words}"
 
 
 class ExtenderSocketTarget(VerbTarget):
-    """The extender's listener: verbs, ``/v1/schedule``, state, metrics, and the routes for people as the service adds them."""
+    """The extender's listener: verbs, ``/v1/schedule``, state, metrics, and the routes for people
+    as the service adds them.
+    """
 
     structural = 0.0
     inputs_share = 0.05
@@ -197,7 +217,9 @@ class WebhookSocketTarget(Target):
 
     async def open(self) -> None:
         """See Target."""
-        view = caches(pools=[a_pool_object()], vpods=[a_vpod_object()], namespaces=[a_namespace("tenant-a")])
+        view = caches(
+            pools=[a_pool_object()], vpods=[a_vpod_object()], namespaces=[a_namespace("tenant-a")]
+        )
         self.server = WebhookServer(view, DEFAULT_RULES, tls=None)
         self.sockets = _Sockets(await self.server.start("127.0.0.1", 0))
         body = review(a_pod())
@@ -225,14 +247,63 @@ class WebhookSocketTarget(Target):
 
 
 _HTTP_WORDS: Final = (
-    "Content-Length: 10\r\n", "Content-Length: -1\r\n", "Content-Length: 99999999999999999999\r\n", "Transfer-Encoding: chunked\r\n",
-    "Transfer-Encoding: gzip, chunked\r\n", "Content-Type: text/plain\r\n", "Content-Type: \x00\r\n", "Content-Encoding: deflate\r\n",
-    "Content-Type: application/json; charset=utf-99\r\n", "Expect: 100-continue\r\n", "Expect: x\r\n", "Connection: Upgrade\r\nUpgrade: websocket\r\n",
-    "Host: a\r\nHost: b\r\n", "\r\n", "\n", "\r", "\r\n\r\n", "GET ", "POST ", "OPTIONS * ", "CONNECT a:1 ", "PUT ", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "HTTP/1.0", "HTTP/0.9", "HTTP/9.9", "http://a/v1/filter", "//v1/filter", "/v1/../livez", "/%2e%2e/", "/v1/filter%00", "/v1/schedule",
-    "?pool=%ff", "?" + "a=b&" * 500, "0\r\n\r\n", "ffffffffffffffff\r\n", "5;x=y\r\n", "X: " + "a" * 9000 + "\r\n", "X: y\r\n" * 200, " folded\r\n",
-)  # fmt: skip
+    "Content-Length: 10\r\n",
+    "Content-Length: -1\r\n",
+    "Content-Length: 99999999999999999999\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: gzip, chunked\r\n",
+    "Content-Type: text/plain\r\n",
+    "Content-Type: \x00\r\n",
+    "Content-Encoding: deflate\r\n",
+    "Content-Type: application/json; charset=utf-99\r\n",
+    "Expect: 100-continue\r\n",
+    "Expect: x\r\n",
+    "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+    "Host: a\r\nHost: b\r\n",
+    "\r\n",
+    "\n",
+    "\r",
+    "\r\n\r\n",
+    "GET ",
+    "POST ",
+    "OPTIONS * ",
+    "CONNECT a:1 ",
+    "PUT ",
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/1.0",
+    "HTTP/0.9",
+    "HTTP/9.9",
+    "http://a/v1/filter",
+    "//v1/filter",
+    "/v1/../livez",
+    "/%2e%2e/",
+    "/v1/filter%00",
+    "/v1/schedule",
+    "?pool=%ff",
+    "?" + "a=b&" * 500,
+    "0\r\n\r\n",
+    "ffffffffffffffff\r\n",
+    "5;x=y\r\n",
+    "X: " + "a" * 9000 + "\r\n",
+    "X: y\r\n" * 200,
+    " folded\r\n",
+)
 _ANSWERS_WORDS: Final = (
-    "/v1/explain", "/v1/plan", "/v1/overview", "/v1/decisions", "/v1/stream", "/ui", "/ui/", "?vpod=tenant/a", "?pool=", "&wait=1", "?since=0",
-    "Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Mode: navigate\r\n", "Host: a.example\r\n", "Range: bytes=0-0\r\n", "If-None-Match: *\r\n", "HEAD ",
-)  # fmt: skip
+    "/v1/explain",
+    "/v1/plan",
+    "/v1/overview",
+    "/v1/decisions",
+    "/v1/stream",
+    "/ui",
+    "/ui/",
+    "?vpod=tenant/a",
+    "?pool=",
+    "&wait=1",
+    "?since=0",
+    "Sec-Fetch-Site: cross-site\r\n",
+    "Sec-Fetch-Mode: navigate\r\n",
+    "Host: a.example\r\n",
+    "Range: bytes=0-0\r\n",
+    "If-None-Match: *\r\n",
+    "HEAD ",
+)

@@ -1,4 +1,6 @@
-"""``Target``: one thing that reads bytes from outside, and the promises that it makes about them."""
+"""``Target``: one thing that reads bytes from outside, and the promises that it makes about
+them.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,8 +16,8 @@ WORD_CHARS_MAX: Final = 60
 class Target:
     """``run`` raises only findings: whatever it documents as refused is an outcome.
 
-    A target is opened once, in a running loop, and then given one input after the other: none may leave anything behind
-    that ``check`` can see.
+    A target is opened once, in a running loop, and then given one input after the other: none may
+    leave anything behind that ``check`` can see.
     """
 
     name = ""
@@ -24,7 +26,9 @@ class Target:
     slow_s = 0.25
     """CPU time of one input of at most 64 KiB, beyond which it is a finding."""
     inputs_share = 1.0
-    """Of the inputs asked for: a target that is slow for reasons of its own (sockets, YAML) takes fewer."""
+    """Of the inputs asked for: a target that is slow for reasons of its own (sockets, YAML) takes
+    fewer.
+    """
 
     def __init__(self) -> None:
         self.seeds: list[bytes] = []
@@ -70,12 +74,15 @@ def _collect(value: object, found: set[str]) -> None:
 def recorded(*names: str) -> list[bytes]:
     """The request bodies of these recordings."""
     return [
-        orjson.dumps(orjson.loads((RECORDINGS / f"{name}.json").read_bytes())["request"]) for name in names
+        orjson.dumps(orjson.loads((RECORDINGS / f"{name}.json").read_bytes())["request"])
+        for name in names
     ]
 
 
 def any_json(data: bytes) -> object:
-    """What an input that is to be JSON holds; ValueError where it is none. As lenient as JSON readers come."""
+    """What an input that is to be JSON holds; ValueError where it is none. As lenient as JSON
+    readers come.
+    """
     try:
         return json.loads(data)
     except RecursionError as error:

@@ -1,4 +1,6 @@
-"""The kept corpus: every input that once had an outcome of its own still breaks nothing, and is still taken or refused."""
+"""The kept corpus: every input that once had an outcome of its own still breaks nothing, and is
+still taken or refused.
+"""
 
 import asyncio
 
@@ -26,8 +28,13 @@ async def test_what_is_kept_breaks_nothing_and_has_its_outcome(name: str):
         for outcome, data in corpus.load(name):
             found[data] = (sort_of(await target.run(data)), sort_of(outcome))
             await target.check()
-        # Nothing: the server still waited for the rest when we went, which depends on how busy the machine is.
-        changed = {data: pair for data, pair in found.items() if pair[0] != pair[1] and "nothing" not in pair}
+        # Nothing: the server still waited for the rest when we went, which depends on how busy the
+        # machine is.
+        changed = {
+            data: pair
+            for data, pair in found.items()
+            if pair[0] != pair[1] and "nothing" not in pair
+        }
         assert not changed, "if that is meant: python -m tests.fuzz --rewrite-corpus"
         assert found
     finally:

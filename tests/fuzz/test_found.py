@@ -32,9 +32,12 @@ from webhook.validate import DEFAULT_RULES, validate
 DEEP = orjson.loads("[" * 1000 + "]" * 1000)
 """As deep as our JSON reader goes: deeper than Python prints or compares."""
 SOURCE = Source(
-    group="x.dev", versions=("v1",), resource="r", kind="K",
+    group="x.dev",
+    versions=("v1",),
+    resource="r",
+    kind="K",
     paths=SourcePaths(vreplicas=("spec", "n"), placements=("status", "p")),
-)  # fmt: skip
+)
 PLACE = {"group": "x.dev", "version": "v1", "resource": "r", "kind": "K"}
 
 
@@ -50,24 +53,90 @@ def deep_request(field: str) -> bytes:
 @pytest.mark.parametrize(
     ("read", "error"),
     [
-        pytest.param(lambda: pool_from(a_pool_object(minPods=DEEP)), InvalidObject, id="a count of a pool"),
-        pytest.param(lambda: vpod_from({**a_vpod_object(), "metadata": {"name": "a", "generation": DEEP}}), InvalidObject, id="a generation"),
-        pytest.param(lambda: PlacementTranslator(SOURCE).to_vpod({"metadata": {"namespace": "t"}, "spec": {"n": DEEP}}), InvalidObject, id="a foreign count"),
+        pytest.param(
+            lambda: pool_from(a_pool_object(minPods=DEEP)), InvalidObject, id="a count of a pool"
+        ),
+        pytest.param(
+            lambda: vpod_from({**a_vpod_object(), "metadata": {"name": "a", "generation": DEEP}}),
+            InvalidObject,
+            id="a generation",
+        ),
+        pytest.param(
+            lambda: PlacementTranslator(SOURCE).to_vpod(
+                {"metadata": {"namespace": "t"}, "spec": {"n": DEEP}}
+            ),
+            InvalidObject,
+            id="a foreign count",
+        ),
         pytest.param(lambda: profile_from({"name": DEEP}), InvalidObject, id="a profile's name"),
-        pytest.param(lambda: profile_from({"name": "p", "ties": DEEP}), InvalidObject, id="a profile's ties"),
-        pytest.param(lambda: profile_from({"name": "p", "rules": DEEP}), InvalidObject, id="a profile's rules"),
-        pytest.param(lambda: profile_from({"name": "p", "scores": [DEEP]}), InvalidObject, id="a plugin"),
-        pytest.param(lambda: profile_from({"name": "p", "scores": [{"name": DEEP}]}), InvalidObject, id="a plugin's name"),
-        pytest.param(lambda: profile_from({"name": "p", "scores": [{"name": "NodeSpread", "weight": DEEP}]}), InvalidObject, id="a weight"),
-        pytest.param(lambda: profile_from({"name": "p", "scores": [{"name": "ZoneSpread", "args": DEEP}]}), InvalidObject, id="arguments"),
-        pytest.param(lambda: profile_from({"name": "p", "scores": [{"name": "AvailabilityZonePriority", "args": {"MaxSkew": DEEP}}]}), InvalidObject, id="an argument"),
-        pytest.param(lambda: knative_document("k", {"data": DEEP}), InvalidObject, id="a ConfigMap's data"),
-        pytest.param(lambda: knative_document("k", {"data": {"priorities": [DEEP]}}), InvalidObject, id="a ConfigMap's entry"),
-        pytest.param(lambda: vpod_of_request(deep_request("deleted")), WireError, id="deleted, of a request to place"),
-        pytest.param(lambda: vpod_of_request(deep_request("name")), WireError, id="a name, of a request to place"),
-        pytest.param(lambda: decode_review(b'{"kind":' + orjson.dumps("x") + b',"apiVersion":' + b"[" * 1000 + b"]" * 1000 + b"}"), ReviewError, id="a review's version"),
+        pytest.param(
+            lambda: profile_from({"name": "p", "ties": DEEP}), InvalidObject, id="a profile's ties"
+        ),
+        pytest.param(
+            lambda: profile_from({"name": "p", "rules": DEEP}),
+            InvalidObject,
+            id="a profile's rules",
+        ),
+        pytest.param(
+            lambda: profile_from({"name": "p", "scores": [DEEP]}), InvalidObject, id="a plugin"
+        ),
+        pytest.param(
+            lambda: profile_from({"name": "p", "scores": [{"name": DEEP}]}),
+            InvalidObject,
+            id="a plugin's name",
+        ),
+        pytest.param(
+            lambda: profile_from({"name": "p", "scores": [{"name": "NodeSpread", "weight": DEEP}]}),
+            InvalidObject,
+            id="a weight",
+        ),
+        pytest.param(
+            lambda: profile_from({"name": "p", "scores": [{"name": "ZoneSpread", "args": DEEP}]}),
+            InvalidObject,
+            id="arguments",
+        ),
+        pytest.param(
+            lambda: profile_from(
+                {
+                    "name": "p",
+                    "scores": [{"name": "AvailabilityZonePriority", "args": {"MaxSkew": DEEP}}],
+                }
+            ),
+            InvalidObject,
+            id="an argument",
+        ),
+        pytest.param(
+            lambda: knative_document("k", {"data": DEEP}), InvalidObject, id="a ConfigMap's data"
+        ),
+        pytest.param(
+            lambda: knative_document("k", {"data": {"priorities": [DEEP]}}),
+            InvalidObject,
+            id="a ConfigMap's entry",
+        ),
+        pytest.param(
+            lambda: vpod_of_request(deep_request("deleted")),
+            WireError,
+            id="deleted, of a request to place",
+        ),
+        pytest.param(
+            lambda: vpod_of_request(deep_request("name")),
+            WireError,
+            id="a name, of a request to place",
+        ),
+        pytest.param(
+            lambda: decode_review(
+                b'{"kind":'
+                + orjson.dumps("x")
+                + b',"apiVersion":'
+                + b"[" * 1000
+                + b"]" * 1000
+                + b"}"
+            ),
+            ReviewError,
+            id="a review's version",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_value_nested_too_deep_to_be_printed_is_refused_as_any_other(
     read: Callable[[], object], error: type[Exception]
 ):
@@ -79,7 +148,11 @@ def test_a_value_nested_too_deep_to_be_printed_is_refused_as_any_other(
 @pytest.mark.parametrize("field", ["writeStatus", "preset", "paths"])
 def test_a_source_nested_too_deep_to_be_printed_is_a_problem_as_any_other(field: str):
     value = {"vreplicas": DEEP, "placements": "status.p"} if field == "paths" else DEEP
-    place = {} if field == "preset" else {**PLACE, "paths": {"vreplicas": "spec.n", "placements": "status.p"}}
+    place = (
+        {}
+        if field == "preset"
+        else {**PLACE, "paths": {"vreplicas": "spec.n", "placements": "status.p"}}
+    )
     _, (problem,) = sources_from([{**place, field: value}])
     assert problem.startswith(f"spec.sources[0].{field}")
 
@@ -93,7 +166,9 @@ def test_a_selector_with_values_that_are_no_texts_selects_by_their_text():
 
 def test_a_stateful_set_with_a_node_selector_nested_too_deep_is_read():
     required = {
-        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": [DEEP]}]}]
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "a", "operator": "In", "values": [DEEP]}]}
+        ]
     }
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     found = stateful_set_from({"spec": {"template": {"spec": {"affinity": affinity}}}})
@@ -101,9 +176,15 @@ def test_a_stateful_set_with_a_node_selector_nested_too_deep_is_read():
 
 
 def test_a_number_too_long_to_be_printed_is_refused_as_any_other():
-    """YAML reads hexadecimal numbers of any length; Python prints none of more than 4,300 digits."""
-    document = yaml.safe_load(f"{{name: p, scores: [{{name: NodeSpread, weight: 0x{'f' * 5000}}}]}}")
-    with pytest.raises(InvalidObject, match=r"scores\[0\].weight: must be an integer from 0 to 100"):
+    """YAML reads hexadecimal numbers of any length; Python prints none of more than 4,300
+    digits.
+    """
+    document = yaml.safe_load(
+        f"{{name: p, scores: [{{name: NodeSpread, weight: 0x{'f' * 5000}}}]}}"
+    )
+    with pytest.raises(
+        InvalidObject, match=r"scores\[0\].weight: must be an integer from 0 to 100"
+    ):
         profile_from(document)
 
 
@@ -125,13 +206,31 @@ KUBE_HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConf
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param(CONFIG_HEAD + 'profiles: [{name: "\\ud800"}]', "profiles[0].name: is not Unicode", id="half a surrogate pair"),
-        pytest.param(CONFIG_HEAD + "profiles: [{name: a, knativeConfigMaps: {scheduler: x}, 1: x, b: y}]", "profiles[0]: 1 as a key", id="two sorts of keys"),
-        pytest.param(KUBE_HEAD + "profiles: " + "[" * 330 + "]" * 330, "is nested deeper than 100 levels", id="nested deep"),
-        pytest.param(KUBE_HEAD + f"extenders: [{{weight: 0x{'f' * 5000}}}]", "extenders[0].weight: is a number", id="a long number"),
-        pytest.param(KUBE_HEAD + "on: x", "True as a key", id="a key that YAML takes for a boolean"),
+        pytest.param(
+            CONFIG_HEAD + 'profiles: [{name: "\\ud800"}]',
+            "profiles[0].name: is not Unicode",
+            id="half a surrogate pair",
+        ),
+        pytest.param(
+            CONFIG_HEAD + "profiles: [{name: a, knativeConfigMaps: {scheduler: x}, 1: x, b: y}]",
+            "profiles[0]: 1 as a key",
+            id="two sorts of keys",
+        ),
+        pytest.param(
+            KUBE_HEAD + "profiles: " + "[" * 330 + "]" * 330,
+            "is nested deeper than 100 levels",
+            id="nested deep",
+        ),
+        pytest.param(
+            KUBE_HEAD + f"extenders: [{{weight: 0x{'f' * 5000}}}]",
+            "extenders[0].weight: is a number",
+            id="a long number",
+        ),
+        pytest.param(
+            KUBE_HEAD + "on: x", "True as a key", id="a key that YAML takes for a boolean"
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_with_what_no_configuration_has_is_refused(
     text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -144,7 +243,12 @@ def test_a_file_with_what_no_configuration_has_is_refused(
 
 def test_keys_of_two_sorts_in_a_manifest_are_refused():
     spec = {"template": {"spec": {"nodeSelector": {1: "a", "b": "c"}}}}
-    document = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a"}, "spec": spec}
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "a"},
+        "spec": spec,
+    }
     with pytest.raises(
         InvalidObject, match=r"spec\.template\.spec\.nodeSelector: 1 as a key: must be a string"
     ):
@@ -167,7 +271,9 @@ def test_a_ledger_is_measured_in_bytes_and_not_in_characters():
 
 
 def test_a_small_file_that_stands_for_a_huge_value_is_refused_at_once():
-    """Eight lists of eight references each to the list before: 128 bytes a line, and 8 to the power of the lines values."""
+    """Eight lists of eight references each to the list before: 128 bytes a line, and 8 to the power
+    of the lines values.
+    """
     lines = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}' if i else 'x'] * 8)}]" for i in range(12)]
     document = yaml.safe_load("\n".join(lines))
     with pytest.raises(InvalidObject, match="ties: must be one of") as caught:
@@ -177,7 +283,9 @@ def test_a_small_file_that_stands_for_a_huge_value_is_refused_at_once():
 
 @pytest.mark.parametrize("field", ["name", "namespace"])
 def test_a_name_in_a_manifest_that_no_file_or_terminal_can_hold_is_refused(field: str):
-    """Half of a surrogate pair: JSON can say it, UTF-8 cannot, and a table of what is planned ended in a traceback."""
+    """Half of a surrogate pair: JSON can say it, UTF-8 cannot, and a table of what is planned ended
+    in a traceback.
+    """
     metadata = {"name": "a", field: json.loads('"\\ud800"')}
     document = {"apiVersion": "vreplica.dev/v1alpha1", "kind": "VPod", "metadata": metadata}
     with pytest.raises(InvalidObject, match=f"metadata.{field}: is not Unicode"):
@@ -196,7 +304,9 @@ def test_two_values_nested_too_deep_to_be_compared_are_refused(
     what: Callable[[object], dict[str, object]], resource: str
 ):
     group = "" if resource == "pods" else "vreplica.dev"
-    body = review(what("HERE"), operation="UPDATE", oldObject=what("HERE"), resource=resource, group=group)
+    body = review(
+        what("HERE"), operation="UPDATE", oldObject=what("HERE"), resource=resource, group=group
+    )
     body = body.replace(b'"HERE"', b"[" * 990 + b"]" * 990)
     with pytest.raises(ReviewError, match="nested"):
         validate(decode_review(body), caches(), DEFAULT_RULES)
@@ -229,7 +339,9 @@ async def test_a_journal_is_not_asked_for_by_a_number_of_thousands_of_digits(sig
 
 @pytest.mark.parametrize("field", ["minPods", "maxPods"])
 async def test_a_plan_for_more_pods_than_a_pool_can_have_is_refused(field: str):
-    """Sizing it counts pods one by one: with 2**31 of them the thread did not end, and no question was answered after it."""
+    """Sizing it counts pods one by one: with 2**31 of them the thread did not end, and no question
+    was answered after it.
+    """
     added = [{"namespace": "t", "name": "x", "vreplicas": 2**31 - 1}]
     target = PlanRequestTarget("plan-request")
     await target.open()

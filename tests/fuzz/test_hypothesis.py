@@ -1,4 +1,5 @@
-"""Every target against inputs that hypothesis makes up: any JSON out of the target's own words, and any bytes or text.
+"""Every target against inputs that hypothesis makes up: any JSON out of the target's own words, and
+any bytes or text.
 
 The mutator stays near good inputs; these are far from them, and hypothesis shrinks what fails.
 """

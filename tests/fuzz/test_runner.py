@@ -99,7 +99,9 @@ def test_the_mutator_writes_what_no_encoder_writes():
     assert not any(b"~RAW" in data or b"~DUP" in data for data in inputs if len(data) < BYTES_MAX)
 
 
-def test_an_input_that_is_made_larger_again_and_again_fits_into_memory(monkeypatch: pytest.MonkeyPatch):
+def test_an_input_that_is_made_larger_again_and_again_fits_into_memory(
+    monkeypatch: pytest.MonkeyPatch,
+):
     sizes = []
 
     def encoded(_mutator: Mutator, tree: object) -> bytes:
@@ -114,7 +116,9 @@ def test_an_input_that_is_made_larger_again_and_again_fits_into_memory(monkeypat
     assert max(sizes) < 5_000 * len(SEED)
 
 
-async def test_an_input_is_made_smaller_as_long_as_its_outcome_stays(monkeypatch: pytest.MonkeyPatch):
+async def test_an_input_is_made_smaller_as_long_as_its_outcome_stays(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(corpus, "MINIMISE_S", 5.0)
     data = await corpus.minimised(Breaking("not at all"), "read", SEED)
     assert len(data) <= 2

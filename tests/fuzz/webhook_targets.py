@@ -1,7 +1,8 @@
-"""The webhook's endpoints, ``/mutate`` and ``/validate``: bytes of an AdmissionReview to the bytes of the answer.
+"""The webhook's endpoints, ``/mutate`` and ``/validate``: bytes of an AdmissionReview to the bytes
+of the answer.
 
-Promises: the answer is an AdmissionReview for the request's UID; a patch is valid RFC 6902 for that very pod, and stamping the pod
-that results yields no patch (``reinvocationPolicy: IfNeeded``).
+Promises: the answer is an AdmissionReview for the request's UID; a patch is valid RFC 6902 for that
+very pod, and stamping the pod that results yields no patch (``reinvocationPolicy: IfNeeded``).
 """
 
 import base64
@@ -15,7 +16,15 @@ from extender.model.decode import mapping
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import Target, recorded
-from tests.webhook.builders import NS, a_namespace, a_pod, a_pool_object, a_vpod_object, caches, review
+from tests.webhook.builders import (
+    NS,
+    a_namespace,
+    a_pod,
+    a_pool_object,
+    a_vpod_object,
+    caches,
+    review,
+)
 from webhook.mutate import DEFAULT_STAMP, Stamp, stamp
 from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
 from webhook.validate import DEFAULT_RULES, validate
@@ -44,8 +53,25 @@ class ReviewTarget(Target):
             ],
             namespaces=[a_namespace("tenant-a", tier="gold"), a_namespace("tenant-b")],
         )
-        self.words = ("UPDATE", "CREATE", "DELETE", "status", "adapterpools", "vpods", "pods", "vreplica.dev", "closed", "tenant-b",
-                      PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION, "vreplica.dev/pool", "knative-kafkasource", "ha", "initContainers")  # fmt: skip
+        self.words = (
+            "UPDATE",
+            "CREATE",
+            "DELETE",
+            "status",
+            "adapterpools",
+            "vpods",
+            "pods",
+            "vreplica.dev",
+            "closed",
+            "tenant-b",
+            # fmt: skip.
+            PLACEMENTS_ANNOTATION,
+            SLOTS_ANNOTATION,
+            "vreplica.dev/pool",
+            "knative-kafkasource",
+            "ha",
+            "initContainers",
+        )
         self.seeds = [*recorded("mutate-1"), *_reviews()]
         self.known = self._facts()
 
@@ -66,10 +92,15 @@ class ReviewTarget(Target):
         if ops:
             self._check_patch(request, ops, DEFAULT_STAMP)
         if self.name == "mutate":
-            self._check_patch(request, list(stamp(request, self.view, WITH_RESOURCE).patch), WITH_RESOURCE)
+            self._check_patch(
+                request, list(stamp(request, self.view, WITH_RESOURCE).patch), WITH_RESOURCE
+            )
         paths = sorted({op["path"].rpartition("/")[2] for op in ops})
         what = verdict.message.partition(": ")[2] or verdict.message
-        return f"200 {verdict.allowed} {verdict.code} {general(what)[:60]} {','.join(paths)} {len(verdict.warnings)}"
+        return (
+            f"200 {verdict.allowed} {verdict.code} {general(what)[:60]} {','.join(paths)} "
+            f"{len(verdict.warnings)}"
+        )
 
     def _decide(self, request: AdmissionRequest) -> Verdict:
         if self.name == "mutate":
@@ -120,14 +151,18 @@ def _check_answer(answer: dict[str, Any], uid: str) -> list[dict[str, Any]]:
         or type(response["allowed"]) is not bool
     ):
         raise Broken(f"no response to {uid!r}: {response}"[:300])
-    if response["allowed"] == ("status" in response) or ("patch" in response) != ("patchType" in response):
+    if response["allowed"] == ("status" in response) or ("patch" in response) != (
+        "patchType" in response
+    ):
         raise Broken(f"a response that contradicts itself: {response}"[:300])
     if any(not text.isprintable() or len(text) > 256 for text in response.get("warnings", ())):
         raise Broken("a warning that is not one printable line")
     message = response.get("status", {}).get("message", "x")
     if not message or not message.isprintable() or len(message) > 2000:
         raise Broken(f"a message that is not one printable line: {message!r:.200}")
-    ops: list[dict[str, Any]] = orjson.loads(base64.b64decode(response.get("patch", "W10="), validate=True))
+    ops: list[dict[str, Any]] = orjson.loads(
+        base64.b64decode(response.get("patch", "W10="), validate=True)
+    )
     return ops
 
 
@@ -141,10 +176,18 @@ def _reviews() -> list[bytes]:
     old = a_pod(annotations={})
     pool, vpod = a_pool_object(), a_vpod_object()
     ours = {"resource": "vpods", "group": "vreplica.dev", "namespace": "tenant-a"}
-    source = {"group": "x.dev", "version": "v1", "resource": "brokers", "kind": "Broker",
-              "paths": {"vreplicas": "spec.replicas", "placements": "status.placements", "count": "n"},
-              "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}}  # fmt: skip
-    sourced = a_pool_object(sources=[{"preset": "knative-kafkasource"}, source], maxPods=5, profile="ha")
+    source = {
+        "group": "x.dev",
+        "version": "v1",
+        "resource": "brokers",
+        "kind": "Broker",
+        "paths": {"vreplicas": "spec.replicas", "placements": "status.placements", "count": "n"},
+        # fmt: skip.
+        "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
+    }
+    sourced = a_pool_object(
+        sources=[{"preset": "knative-kafkasource"}, source], maxPods=5, profile="ha"
+    )
     return [
         review(a_pod()),
         review(
@@ -159,7 +202,10 @@ def _reviews() -> list[bytes]:
         review(bound),
         review(bound, operation="UPDATE", oldObject=old),
         review(
-            old, operation="UPDATE", oldObject=a_pod(pool="closed", annotations=stamped), subResource="status"
+            old,
+            operation="UPDATE",
+            oldObject=a_pod(pool="closed", annotations=stamped),
+            subResource="status",
         ),
         review(vpod, **ours),
         review(a_vpod_object(pool="closed", weight=6), operation="UPDATE", oldObject=vpod, **ours),

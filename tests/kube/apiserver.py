@@ -45,7 +45,13 @@ def answer(obj: Any, status: int = 200, **headers: str) -> Handler:
 
 def status(code: int, reason: str, message: str = "because", **headers: str) -> Handler:
     """A metav1.Status."""
-    body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
+    body = {
+        "kind": "Status",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }
     return answer(body, code, **headers)
 
 
@@ -119,14 +125,20 @@ async def serve(server: ApiServer, tls: ssl.SSLContext | None = None) -> AsyncIt
 
 
 def kubeconfig(
-    folder: Path, server: str, *, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None
+    folder: Path,
+    server: str,
+    *,
+    user: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
 ) -> str:
     """Write a kubeconfig of one context, with more of the cluster's and user's fields; its path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "here",
-        "clusters": [{"name": "c", "cluster": ({"server": server} if server else {}) | (cluster or {})}],
+        "clusters": [
+            {"name": "c", "cluster": ({"server": server} if server else {}) | (cluster or {})}
+        ],
         "users": [{"name": "u", "user": user or {}}],
         "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
     }

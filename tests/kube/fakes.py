@@ -1,4 +1,6 @@
-"""An in-memory ``Api`` whose answers a test can script, for the reflector, the elector and the recorder."""
+"""An in-memory ``Api`` whose answers a test can script, for the reflector, the elector and the
+recorder.
+"""
 
 import asyncio
 from collections import defaultdict, deque
@@ -50,9 +52,11 @@ HANG = object()
 
 @dataclass
 class ListWatchApi:
-    """Lists and watches by script: each list or page, and each watch, takes the next answer; the last one stays.
+    """Lists and watches by script: each list or page, and each watch, takes the next answer; the
+    last one stays.
 
-    An answer that is an exception is raised. A watch's answer is a list of events, exceptions, seconds to wait, or HANG.
+    An answer that is an exception is raised. A watch's answer is a list of events, exceptions,
+    seconds to wait, or HANG.
     """
 
     pages: list[Any] = field(default_factory=list)
@@ -112,8 +116,10 @@ Interceptor = Callable[[str, Obj], ApiError | None]
 
 @dataclass
 class StoreApi:
-    """Objects with versions and compare-and-swap. ``fail`` (per verb) gives errors to raise before the effect,
-    ``lose`` (per verb) the number of next writes that happen but whose answers get lost; ``delay_s`` is the way there."""
+    """Objects with versions and compare-and-swap. ``fail`` (per verb) gives errors to raise before
+    the effect, ``lose`` (per verb) the number of next writes that happen but whose answers get
+    lost; ``delay_s`` is the way there.
+    """
 
     objects: dict[tuple[str, str, str], Obj] = field(default_factory=dict)
     fail: dict[str, deque[ApiError]] = field(default_factory=lambda: defaultdict(deque))
@@ -143,7 +149,9 @@ class StoreApi:
     def count(self, verb: str) -> int:
         return sum(1 for _, called in self.calls if called == verb)
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         await self._enter("get")
         try:
             return self.objects[resource.plural, namespace, name]
@@ -164,7 +172,10 @@ class StoreApi:
         key = (resource.plural, namespace, name)
         if key not in self.objects:
             raise NotFound(404, "NotFound", name)
-        if obj["metadata"].get("resourceVersion") != self.objects[key]["metadata"]["resourceVersion"]:
+        if (
+            obj["metadata"].get("resourceVersion")
+            != self.objects[key]["metadata"]["resourceVersion"]
+        ):
             raise Conflict(409, "Conflict", name)
         return self._store("update", key, obj)
 

@@ -1,4 +1,6 @@
-"""Lanes to the API server: what waits for what, and for whom a Retry-After holds. Over real sockets to a server of ours."""
+"""Lanes to the API server: what waits for what, and for whom a Retry-After holds. Over real sockets
+to a server of ours.
+"""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +9,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from extender.kube.api import EVENTS, LEASES, NODES, PODS, VPODS, ApiError, PatchType, TooManyRequests
+from extender.kube.api import (
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    VPODS,
+    ApiError,
+    PatchType,
+    TooManyRequests,
+)
 from extender.kube.budget import Budget, Lane, lane_of
 from extender.kube.connection import CONNECTIONS_MAX
 from tests.kube.apiserver import ApiServer, answer, client_of, status
@@ -92,7 +103,9 @@ async def test_while_every_connection_waits_for_a_slow_answer_the_lease_is_renew
 
     async with client_of(ApiServer([slow_but_for_leases]), tmp_path) as api:
         slow = [
-            asyncio.create_task(api.patch(PODS, "ns", f"a-{index}", OBJ, patch_type=PatchType.MERGE))
+            asyncio.create_task(
+                api.patch(PODS, "ns", f"a-{index}", OBJ, patch_type=PatchType.MERGE)
+            )
             for index in range(CONNECTIONS_MAX)
         ]
         while api.budget.requests()["writes"] < CONNECTIONS_MAX:  # noqa: ASYNC110 - the next line is the point
@@ -119,7 +132,9 @@ async def test_while_its_lane_is_closed_nothing_is_sent_again_and_again(tmp_path
 
 
 async def test_a_503_without_retry_after_is_only_an_error(tmp_path: Path):
-    async with client_of(ApiServer([status(503, "ServiceUnavailable"), answer(OBJ)]), tmp_path) as api:
+    async with client_of(
+        ApiServer([status(503, "ServiceUnavailable"), answer(OBJ)]), tmp_path
+    ) as api:
         with pytest.raises(ApiError):
             await api.create(PODS, "ns", OBJ)
         async with asyncio.timeout(2):

@@ -31,7 +31,16 @@ from extender.kube.api import (
     error_from_status,
 )
 from extender.kube.client import KubeApi
-from tests.kube.apiserver import ApiServer, answer, client_of, kubeconfig, reset, silence, status, stream
+from tests.kube.apiserver import (
+    ApiServer,
+    answer,
+    client_of,
+    kubeconfig,
+    reset,
+    silence,
+    status,
+    stream,
+)
 
 OBJ = {"metadata": {"name": "a"}}
 
@@ -41,10 +50,16 @@ async def collect(api: Api, **options: Any) -> list[WatchEvent]:
 
 
 async def test_a_list_asks_for_what_it_is_narrowed_to_and_returns_one_page(tmp_path: Path):
-    server = ApiServer([answer({"metadata": {"resourceVersion": "7", "continue": "c2"}, "items": [OBJ]})])
+    server = ApiServer(
+        [answer({"metadata": {"resourceVersion": "7", "continue": "c2"}, "items": [OBJ]})]
+    )
     async with client_of(server, tmp_path) as api:
-        options = ListOptions(namespace="ns", label_selector="a=b,c!=d", field_selector="spec.nodeName=n")
-        page = await api.list_page(PODS, options, limit=2, continue_token="c+/=1", resource_version="3")
+        options = ListOptions(
+            namespace="ns", label_selector="a=b,c!=d", field_selector="spec.nodeName=n"
+        )
+        page = await api.list_page(
+            PODS, options, limit=2, continue_token="c+/=1", resource_version="3"
+        )
     assert (page.items, page.resource_version, page.continue_token) == ([OBJ], "7", "c2")
     (seen,) = server.seen
     assert (seen.method, seen.path) == ("GET", "/api/v1/namespaces/ns/pods")
@@ -74,9 +89,13 @@ async def test_each_verb_sends_what_the_api_server_reads(tmp_path: Path):
         await api.create(VPODS, "ns", OBJ)
         await api.update(STATEFULSETS, "ns", "s", {"spec": {"replicas": 3}}, subresource="scale")
         await api.patch(PODS, "ns", "p", [{"op": "test"}], patch_type=PatchType.JSON)
-        await api.patch(VPODS, "ns", "v", {"status": {}}, patch_type=PatchType.MERGE, subresource="status")
+        await api.patch(
+            VPODS, "ns", "v", {"status": {}}, patch_type=PatchType.MERGE, subresource="status"
+        )
         await api.delete(PODS, "ns", "p", preconditions=Preconditions(uid="u"), grace_period_s=0)
-        await api.bind(Binding("ns", "p", "node", uid="u", resource_version="4", annotations={"a": "{}"}))
+        await api.bind(
+            Binding("ns", "p", "node", uid="u", resource_version="4", annotations={"a": "{}"})
+        )
         await api.bind(Binding("ns", "p", "node"))
     assert [(seen.method, seen.path) for seen in server.seen] == [
         ("GET", "/apis/apps/v1/namespaces/ns/statefulsets/s/scale"),
@@ -99,8 +118,18 @@ async def test_each_verb_sends_what_the_api_server_reads(tmp_path: Path):
     target = {"apiVersion": "v1", "kind": "Node", "name": "node"}
     metadata = {"name": "p", "namespace": "ns"}
     more = {"uid": "u", "resourceVersion": "4", "annotations": {"a": "{}"}}
-    assert bind.json == {"apiVersion": "v1", "kind": "Binding", "metadata": metadata | more, "target": target}
-    assert plain.json == {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    assert bind.json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata | more,
+        "target": target,
+    }
+    assert plain.json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": target,
+    }
 
 
 async def test_names_are_quoted_and_paths_cannot_be_climbed(tmp_path: Path):
@@ -126,7 +155,9 @@ async def test_names_are_quoted_and_paths_cannot_be_climbed(tmp_path: Path):
         pytest.param(status(429, "TooManyRequests"), TooManyRequests, id="429"),
         pytest.param(status(500, "InternalError"), ApiError, id="500"),
         pytest.param(status(503, "ServiceUnavailable"), ApiError, id="503"),
-        pytest.param(status(500, "", "etcdserver: request timed out"), OutcomeUnknown, id="500 of etcd"),
+        pytest.param(
+            status(500, "", "etcdserver: request timed out"), OutcomeUnknown, id="500 of etcd"
+        ),
         pytest.param(status(504, "Timeout"), OutcomeUnknown, id="504"),
         pytest.param(stream(b"<html>not json"), OutcomeUnknown, id="200 without JSON"),
         pytest.param(answer([1]), OutcomeUnknown, id="200 without an object"),
@@ -139,7 +170,8 @@ async def test_every_answer_has_its_error_and_a_write_is_sent_once(
 ):
     server = ApiServer([answer(OBJ), handler])
     async with client_of(server, tmp_path) as api:
-        # On a connection that is kept from another request, which is where HTTP clients like to repeat.
+        # On a connection that is kept from another request, which is where HTTP clients like to
+        # repeat.
         await api.get(PODS, "ns", "a")
         with pytest.raises(ApiError) as caught:
             await api.update(PODS, "ns", "a", OBJ)
@@ -200,7 +232,10 @@ async def test_redirects_are_not_followed(tmp_path: Path):
     [
         pytest.param({"Retry_After": "7"}, 7.0, id="seconds"),
         pytest.param(
-            {"Retry_After": "Fri, 31 Dec 1999 23:59:59 GMT", "Date": "Fri, 31 Dec 1999 23:59:50 GMT"},
+            {
+                "Retry_After": "Fri, 31 Dec 1999 23:59:59 GMT",
+                "Date": "Fri, 31 Dec 1999 23:59:50 GMT",
+            },
             9.0,
             id="date, by the server's clock",
         ),
@@ -231,7 +266,9 @@ async def test_retry_after_holds_back_later_writes_but_no_reads_and_no_leases(tm
     assert len(server.seen) == 3
 
 
-async def test_a_body_over_the_limit_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_body_over_the_limit_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(transport, "RESPONSE_BYTES_MAX", 100_000)
     async with client_of(ApiServer([stream(*[b"x" * 50_000] * 3)]), tmp_path) as api:
         with pytest.raises(OutcomeUnknown, match="ResponseTooLarge"):
@@ -244,7 +281,10 @@ def lines(*events: Any) -> bytes:
 
 ADDED = {"type": "ADDED", "object": {"metadata": {"name": "größe", "resourceVersion": "6"}}}
 BOOKMARK = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}
-GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+GONE = {
+    "type": "ERROR",
+    "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"},
+}
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
@@ -266,14 +306,18 @@ async def test_a_watch_yields_events_however_the_stream_is_cut(tmp_path: Path, s
 async def test_a_watch_takes_an_object_of_several_mebibytes(tmp_path: Path):
     big = {"type": "MODIFIED", "object": {"metadata": {"name": "big"}, "data": "x" * 5_000_000}}
     whole = lines(big, ADDED)
-    async with client_of(ApiServer([stream(whole[:3_000_000], whole[3_000_000:])]), tmp_path) as api:
+    async with client_of(
+        ApiServer([stream(whole[:3_000_000], whole[3_000_000:])]), tmp_path
+    ) as api:
         began = time.perf_counter()
         events = await collect(api)
     assert [event.type for event in events] == ["MODIFIED", "ADDED"]
     assert time.perf_counter() - began < 3
 
 
-async def test_a_line_over_the_limit_ends_the_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_line_over_the_limit_ends_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(transport, "LINE_BYTES_MAX", 1000)
     async with client_of(ApiServer([stream(lines(ADDED), *[b"x" * 600] * 3)]), tmp_path) as api:
         with pytest.raises(OutcomeUnknown, match="LineTooLong"):
@@ -286,12 +330,21 @@ async def test_a_line_over_the_limit_ends_the_watch(tmp_path: Path, monkeypatch:
         pytest.param(stream(lines(ADDED, GONE)), Expired, 1, id="410 within the stream"),
         pytest.param(status(410, "Expired"), Expired, 0, id="410 instead of a stream"),
         pytest.param(
-            stream(lines({"type": "ERROR", "object": {"message": "?"}})), ApiError, 0, id="error without code"
+            stream(lines({"type": "ERROR", "object": {"message": "?"}})),
+            ApiError,
+            0,
+            id="error without code",
         ),
-        pytest.param(stream(lines(ADDED), b'{"type":"AD', then_reset=True), OutcomeUnknown, 1, id="reset"),
-        pytest.param(stream(lines(ADDED), b'{"type":"AD'), OutcomeUnknown, 1, id="end within a line"),
+        pytest.param(
+            stream(lines(ADDED), b'{"type":"AD', then_reset=True), OutcomeUnknown, 1, id="reset"
+        ),
+        pytest.param(
+            stream(lines(ADDED), b'{"type":"AD'), OutcomeUnknown, 1, id="end within a line"
+        ),
         pytest.param(stream(lines(ADDED), b"garbage\n"), OutcomeUnknown, 1, id="not JSON"),
-        pytest.param(stream(lines({"type": "NEW", "object": {}})), OutcomeUnknown, 0, id="unknown type"),
+        pytest.param(
+            stream(lines({"type": "NEW", "object": {}})), OutcomeUnknown, 0, id="unknown type"
+        ),
         pytest.param(stream(lines({"type": "ADDED"})), OutcomeUnknown, 0, id="no object"),
     ],
 )
@@ -341,7 +394,8 @@ def test_a_refusal_names_the_field_and_the_cause_that_its_message_leaves_out():
     }
     error = error_from_status(422, body)
     assert error.message == (
-        f"{body['message']} (testing value /metadata/uid failed: test failed; spec.x: must be a number)"
+        f"{body['message']} (testing value /metadata/uid failed: test failed; spec.x: must be a "
+        f"number)"
     )
     assert error_from_status(422, {"message": "x", "details": {"causes": "y"}}).message == "x"
 
@@ -349,7 +403,10 @@ def test_a_refusal_names_the_field_and_the_cause_that_its_message_leaves_out():
 async def test_of_a_patch_whose_test_fails_the_error_says_what_was_tested(tmp_path: Path):
     words = "the server rejected our request due to an error in our request"
     server = ApiServer([status(422, "Invalid", words)])
-    steps = [{"op": "test", "path": "/metadata/uid", "value": "u"}, {"op": "remove", "path": "/spec"}]
+    steps = [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "remove", "path": "/spec"},
+    ]
     async with client_of(server, tmp_path) as api:
         with pytest.raises(Invalid, match=r"\(the patch tests /metadata/uid: somebody else"):
             await api.patch(PODS, "ns", "p", steps, patch_type=PatchType.JSON)

@@ -1,4 +1,6 @@
-"""Our side of TLS to the API server: nothing older than 1.2, and only the authority of the kubeconfig."""
+"""Our side of TLS to the API server: nothing older than 1.2, and only the authority of the
+kubeconfig.
+"""
 
 import base64
 import ssl
@@ -41,7 +43,9 @@ async def test_an_api_server_that_speaks_only_old_tls_is_not_spoken_to(
     async with serve(ApiServer([answer(OBJ)]), serving(authority, newest)) as server:
         data = base64.b64encode(authority.pem).decode()
         url = server.url.replace("127.0.0.1", "localhost")
-        path = kubeconfig(tmp_path, url, cluster={"certificate-authority-data": data}, user={"token": "t"})
+        path = kubeconfig(
+            tmp_path, url, cluster={"certificate-authority-data": data}, user={"token": "t"}
+        )
         async with await KubeApi.connect(kubeconfig=path) as api:
             if connects:
                 assert await api.get(PODS, "ns", "a") == OBJ

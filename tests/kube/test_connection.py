@@ -55,7 +55,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.write_bytes(
         made.public_bytes(serialization.Encoding.PEM)
         + key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
     )
     return path
@@ -67,7 +69,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param({}, False, id="unknown CA"),
         pytest.param({"certificate-authority": "CERT"}, False, id="known CA, other name"),
         pytest.param(
-            {"certificate-authority": "CERT", "tls-server-name": "localhost"}, True, id="known CA and name"
+            {"certificate-authority": "CERT", "tls-server-name": "localhost"},
+            True,
+            id="known CA and name",
         ),
         pytest.param({"insecure-skip-tls-verify": False}, False, id="told to verify"),
         pytest.param({"insecure-skip-tls-verify": True}, True, id="told not to verify"),
@@ -79,8 +83,12 @@ async def test_certificates_are_verified_unless_the_kubeconfig_says_otherwise(
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate)
     async with serve(ApiServer([answer(OBJ)]), tls) as server:
-        known = {key: str(certificate) if value == "CERT" else value for key, value in cluster.items()}
-        async with await KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.url, cluster=known)) as api:
+        known = {
+            key: str(certificate) if value == "CERT" else value for key, value in cluster.items()
+        }
+        async with await KubeApi.connect(
+            kubeconfig=kubeconfig(tmp_path, server.url, cluster=known)
+        ) as api:
             if trusted:
                 assert await api.get(PODS, "ns", "a") == OBJ
             else:
@@ -182,7 +190,9 @@ async def test_a_kubeconfig_that_cannot_be_used_is_a_clear_error(
 ):
     path = tmp_path / "kubeconfig"
     if content in {"GOOD", "SERVERLESS"}:
-        kubeconfig(tmp_path, "http://x:1" if content == "GOOD" else "", cluster={"tls-server-name": "x"})
+        kubeconfig(
+            tmp_path, "http://x:1" if content == "GOOD" else "", cluster={"tls-server-name": "x"}
+        )
     elif content is not None:
         path.write_text(content)
     with pytest.raises(ConnectError, match=says):

@@ -1,4 +1,6 @@
-"""What changes on disk, or with an exec plugin, while we run: used without a restart, and never at the cost of a request."""
+"""What changes on disk, or with an exec plugin, while we run: used without a restart, and never at
+the cost of a request.
+"""
 
 import asyncio
 import json
@@ -46,7 +48,8 @@ class Plugin:
             "count = len(runs.read_text()) + 1 if runs.exists() else 1\n"
             "runs.write_text('x' * count)\n"
             "status = {'token': f'token-{count}', 'expirationTimestamp': '" + FAR + "'}\n"
-            "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', 'status': status}))\n"
+            "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': "
+            "'ExecCredential', 'status': status}))\n"
         )
 
     @property
@@ -246,7 +249,9 @@ async def test_a_certificate_whose_key_is_not_there_yet_leaves_the_old_pair_in_u
             assert api._transport._connection.credentials.access() is not before
 
 
-async def test_a_ca_that_changes_on_disk_is_trusted_by_the_very_request_that_misses_it(tmp_path: Path):
+async def test_a_ca_that_changes_on_disk_is_trusted_by_the_very_request_that_misses_it(
+    tmp_path: Path,
+):
     old, new = authority(tmp_path / "old", "ca"), authority(tmp_path / "new", "ca")
     ca = write(tmp_path / "ca.crt", old.pem)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -269,7 +274,7 @@ def switch_context(path: Path, *, token: str) -> None:
     path.write_text(json.dumps(document))
 
 
-async def test_a_kubeconfig_that_changes_on_disk_is_used_and_its_context_stays_the_one_that_we_began_with(
+async def test_a_kubeconfig_that_changes_on_disk_is_used_and_its_context_stays_the_first_one(
     tmp_path: Path, at_once: None
 ):
     async with serve(ApiServer([answer(OBJ)])) as server:
@@ -301,7 +306,9 @@ async def test_a_kubeconfig_that_names_another_server_is_not_taken_before_a_rest
     assert "restart" in caplog.text
 
 
-async def test_a_kubeconfig_that_is_broken_for_a_moment_costs_no_request(tmp_path: Path, at_once: None):
+async def test_a_kubeconfig_that_is_broken_for_a_moment_costs_no_request(
+    tmp_path: Path, at_once: None
+):
     async with serve(ApiServer([answer(OBJ)])) as server:
         path = Path(kubeconfig(tmp_path, server.url, user={"token": "first"}))
         async with await KubeApi.connect(kubeconfig=str(path)) as api:

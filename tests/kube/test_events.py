@@ -41,9 +41,15 @@ def api() -> StoreApi:
 _RUNNING: set["asyncio.Task[None]"] = set()
 
 
-def start(api: Api, *, now: Callable[[], float] = wall, queue_items_max: int = 1000) -> EventRecorder:
-    """A recorder that runs until the test's loop ends. Not a fixture: those do not live in virtual time."""
-    recorder = EventRecorder(api, reporting_instance="replica-1", now=now, queue_items_max=queue_items_max)
+def start(
+    api: Api, *, now: Callable[[], float] = wall, queue_items_max: int = 1000
+) -> EventRecorder:
+    """A recorder that runs until the test's loop ends. Not a fixture: those do not live in virtual
+    time.
+    """
+    recorder = EventRecorder(
+        api, reporting_instance="replica-1", now=now, queue_items_max=queue_items_max
+    )
     task = asyncio.create_task(recorder.run())
     _RUNNING.add(task)
     task.add_done_callback(_RUNNING.discard)
@@ -182,7 +188,9 @@ async def test_equal_events_of_one_moment_are_one_write(api: StoreApi):
         pytest.param({"regarding": NODE}, id="regarding"),
     ],
 )
-async def test_events_that_differ_in_more_than_their_note_stay_apart(api: StoreApi, other: dict[str, Any]):
+async def test_events_that_differ_in_more_than_their_note_stay_apart(
+    api: StoreApi, other: dict[str, Any]
+):
     recorder = start(api)
     tell(recorder)
     tell(recorder, **other)
@@ -232,10 +240,14 @@ async def test_a_refused_event_is_counted_and_forgotten_and_the_next_one_written
     [
         pytest.param(OutcomeUnknown(0, "Timeout", ""), 10, id="timeout"),
         pytest.param(ApiError(503, "ServiceUnavailable", ""), 10, id="unavailable"),
-        pytest.param(TooManyRequests(429, "TooManyRequests", "", retry_after_s=30), 30, id="retry after"),
+        pytest.param(
+            TooManyRequests(429, "TooManyRequests", "", retry_after_s=30), 30, id="retry after"
+        ),
     ],
 )
-async def test_failures_that_may_pass_are_waited_out(api: StoreApi, error: ApiError, after_s: float):
+async def test_failures_that_may_pass_are_waited_out(
+    api: StoreApi, error: ApiError, after_s: float
+):
     recorder = start(api)
     api.fail["create"].append(error)
     tell(recorder)
@@ -375,7 +387,9 @@ async def test_a_namespace_that_failed_once_does_not_wait_behind_those_that_hang
     ("failures", "within_s"),
     [pytest.param(0, 1, id="at once"), pytest.param(1, 15, id="its first write fails")],
 )
-async def test_a_burst_in_one_namespace_is_written_whole(api: StoreApi, failures: int, within_s: float):
+async def test_a_burst_in_one_namespace_is_written_whole(
+    api: StoreApi, failures: int, within_s: float
+):
     recorder = start(api)
     api.fail["create"] += [ApiError(500, "InternalError", "once")] * failures
     for number in range(900):
@@ -458,7 +472,9 @@ async def test_an_event_that_is_refused_with_500_alone_delays_none_of_its_namesp
 
 
 @pytest.mark.looptime
-async def test_events_of_a_namespace_that_comes_back_are_written_at_once_and_in_their_series(api: StoreApi):
+async def test_events_of_a_namespace_that_comes_back_are_written_at_once_and_in_their_series(
+    api: StoreApi,
+):
     recorder = start(api)
     api.down = True
     for number in range(50):
@@ -495,7 +511,9 @@ async def test_what_a_recorder_keeps_of_namespaces_ends_with_their_last_event(ap
         pytest.param("a" * 253, "a" * 236, id="too long"),
     ],
 )
-async def test_event_names_are_dns_safe_and_within_253_characters(api: StoreApi, name: str, stem: str):
+async def test_event_names_are_dns_safe_and_within_253_characters(
+    api: StoreApi, name: str, stem: str
+):
     recorder = start(api)
     tell(recorder, ObjectReference("v1", "Pod", "tenant", name, "u"))
     assert await recorder.drain(1)
@@ -524,7 +542,9 @@ async def test_two_events_in_the_same_nanosecond_have_two_names(api: StoreApi):
         pytest.param("a\u2028b", "a\ufffdb", id="line separator"),
         pytest.param("\ud800x", "\ufffdx", id="lone surrogate"),
         pytest.param("é" * 1000, "é" * 512, id="cut at a character"),
-        pytest.param("a" + "é" * 1000, "a" + "é" * 511, id="cut before a character that does not fit"),
+        pytest.param(
+            "a" + "é" * 1000, "a" + "é" * 511, id="cut before a character that does not fit"
+        ),
         pytest.param("", "", id="empty"),
     ],
 )

@@ -1,4 +1,6 @@
-"""What only the leader may write is not sent by who does not lead any more, however long it has waited for its turn."""
+"""What only the leader may write is not sent by who does not lead any more, however long it has
+waited for its turn.
+"""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +15,9 @@ from tests.kube.apiserver import ApiServer, answer, client_of, status
 OBJ = {"metadata": {"name": "a"}}
 
 
-async def test_a_write_that_has_waited_for_its_lane_is_not_sent_once_we_do_not_lead_any_more(tmp_path: Path):
+async def test_a_write_that_has_waited_for_its_lane_is_not_sent_once_we_do_not_lead_any_more(
+    tmp_path: Path,
+):
     leading = True
     server = ApiServer([status(429, "TooManyRequests", Retry_After="1"), answer(OBJ)])
     async with client_of(server, tmp_path) as api:
@@ -31,7 +35,7 @@ async def test_a_write_that_has_waited_for_its_lane_is_not_sent_once_we_do_not_l
         assert await fenced.create(PODS, "ns", OBJ) == OBJ
 
 
-async def test_what_a_fenced_task_begins_beside_it_is_fenced_as_well_and_what_comes_after_it_is_not():
+async def test_what_a_fenced_task_begins_is_fenced_as_well_and_what_comes_after_it_is_not():
     def never() -> None:
         raise NotLeading
 

@@ -1,4 +1,6 @@
-"""A leader whose lease has run out while it was frozen: its loops still run when it wakes, and nothing of theirs is written."""
+"""A leader whose lease has run out while it was frozen: its loops still run when it wakes, and
+nothing of theirs is written.
+"""
 
 import asyncio
 
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.looptime
 
 
 async def wakes_up_late(service: Service) -> None:
-    """``leading`` says no, as ``still_leading`` does; that the loops are ended comes a moment later."""
+    """``leading`` says no, as ``still_leading`` does; that the loops are ended comes a moment
+    later.
+    """
 
     async def leads() -> bool:
         return service.leading()

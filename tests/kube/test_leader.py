@@ -142,7 +142,10 @@ async def test_anothers_clock_does_not_matter(api: StoreApi):
         {"renewTime": "2999-01-01T00:00:00.000000Z"},
     ]
     for times in past_and_future:
-        api.objects[KEY] = {"metadata": {"name": KEY[2], "resourceVersion": "0"}, "spec": spec | times}
+        api.objects[KEY] = {
+            "metadata": {"name": KEY[2], "resourceVersion": "0"},
+            "spec": spec | times,
+        }
         replica = Replica(api, "new")
         await asyncio.sleep(14.5)
         assert not leads(replica)
@@ -197,7 +200,9 @@ async def test_a_process_that_slept_through_its_lease_knows_before_it_acts(api: 
 
 async def test_a_suspended_machine_whose_monotonic_clock_stood_still_knows_too(api: StoreApi):
     ahead_s = 0.0
-    elector = LeaderElector(api, LEASE, identity="one", now=lambda: wall() + ahead_s, rng=random.Random(1))
+    elector = LeaderElector(
+        api, LEASE, identity="one", now=lambda: wall() + ahead_s, rng=random.Random(1)
+    )
     task = asyncio.create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
     await asyncio.sleep(1)
     assert elector.still_leading()
@@ -257,7 +262,9 @@ async def test_lead_that_will_not_stop_ends_the_run_with_the_lease_still_held(ap
     assert spec(api)["holderIdentity"] == "one"
 
 
-async def test_cancelled_while_its_acquiring_write_is_on_the_way_it_gives_up_what_it_got(api: StoreApi):
+async def test_cancelled_while_its_acquiring_write_is_on_the_way_it_gives_up_what_it_got(
+    api: StoreApi,
+):
     elector = LeaderElector(api, LEASE, identity="one", now=wall, rng=random.Random(1))
     api.lose["update"] = 1
     task = asyncio.create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
@@ -269,7 +276,9 @@ async def test_cancelled_while_its_acquiring_write_is_on_the_way_it_gives_up_wha
     assert spec(api)["holderIdentity"] == ""
 
 
-@pytest.mark.parametrize("error", [Conflict(409, "Conflict", ""), ApiError(500, "InternalError", "")])
+@pytest.mark.parametrize(
+    "error", [Conflict(409, "Conflict", ""), ApiError(500, "InternalError", "")]
+)
 async def test_a_failed_try_is_repeated(api: StoreApi, error: ApiError):
     api.fail["update"].append(error)
     replica = Replica(api, "one")
@@ -315,7 +324,9 @@ async def test_under_random_outages_never_two_lead_and_in_the_end_one_does(seed:
     "times",
     [
         pytest.param({"duration_s": 10}, id="a lease no longer than the renew deadline"),
-        pytest.param({"renew_deadline_s": 2.4}, id="a renew deadline within the jitter of one retry"),
+        pytest.param(
+            {"renew_deadline_s": 2.4}, id="a renew deadline within the jitter of one retry"
+        ),
         pytest.param({"retry_period_s": 0}, id="no pause between tries"),
     ],
 )
@@ -329,7 +340,9 @@ def test_identities_differ_between_processes_on_one_host():
     assert new_identity("host", rng) != new_identity("host", rng)
 
 
-async def test_a_lease_that_somebody_has_put_our_name_on_is_taken_when_it_has_run_out(api: StoreApi):
+async def test_a_lease_that_somebody_has_put_our_name_on_is_taken_when_it_has_run_out(
+    api: StoreApi,
+):
     one, two = await start_two(api)
     await put_name(api, "two")
     await asyncio.sleep(10)
@@ -347,7 +360,7 @@ async def test_a_lease_that_is_deleted_is_made_anew_by_who_leads(api: StoreApi):
         assert spec(api)["holderIdentity"] == "one"
 
 
-async def test_a_lease_that_is_deleted_while_its_holder_is_dead_is_taken_when_it_would_have_run_out(
+async def test_a_lease_deleted_while_its_holder_is_dead_is_taken_when_it_would_have_run_out(
     api: StoreApi,
 ):
     one, two = await start_two(api)
@@ -361,8 +374,12 @@ async def test_a_lease_that_is_deleted_while_its_holder_is_dead_is_taken_when_it
     assert not two.elector.founded
 
 
-async def test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_meanwhile(api: StoreApi):
-    """Seed 281000556: what it had seen last had run out, and another one led by what was deleted a moment ago."""
+async def test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_meanwhile(
+    api: StoreApi,
+):
+    """Seed 281000556: what it had seen last had run out, and another one led by what was deleted a
+    moment ago.
+    """
     way = StoreApi(objects=api.objects, delay_s=0.01)
     way._store = api._store  # type: ignore[method-assign]
     one = Replica(way, "one")
@@ -414,8 +431,12 @@ async def test_a_lease_that_nobody_has_held_is_taken_at_once_and_its_first_holde
 
 
 @pytest.mark.parametrize(("version", "at_once"), [("4", True), ("5", True), ("6", False)])
-async def test_an_installed_lease_that_is_younger_than_we_is_waited_for(version: str, at_once: bool):
-    """Seed 181000534: it was applied again just after its first holder had taken it, and another one took it at once."""
+async def test_an_installed_lease_that_is_younger_than_we_is_waited_for(
+    version: str, at_once: bool
+):
+    """Seed 181000534: it was applied again just after its first holder had taken it, and another
+    one took it at once.
+    """
     lease = installed()[KEY]
     lease["metadata"]["resourceVersion"] = version
     elector = LeaderElector(
@@ -467,7 +488,7 @@ async def test_a_lease_whose_holder_is_taken_out_of_it_stays_with_its_holder(
     assert spec(api)["holderIdentity"] == "one"
 
 
-async def test_a_lease_that_is_emptied_while_its_holder_is_dead_is_taken_when_it_would_have_run_out(
+async def test_a_lease_emptied_while_its_holder_is_dead_is_taken_when_it_would_have_run_out(
     api: StoreApi,
 ):
     one, two = await start_two(api)

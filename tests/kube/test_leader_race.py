@@ -22,7 +22,8 @@ async def test_of_two_that_see_the_lease_free_at_once_one_gets_it():
     world = await World.create()
     config = LeaseConfig(namespace=SYSTEM)
     electors = [
-        LeaderElector(world.api, config, identity=name, now=wall, rng=random.Random(1)) for name in ("a", "b")
+        LeaderElector(world.api, config, identity=name, now=wall, rng=random.Random(1))
+        for name in ("a", "b")
     ]
     pauses = [world.api.pause("update", "leases") for _ in electors]
     tasks = [asyncio.create_task(elector.run(for_ever)) for elector in electors]

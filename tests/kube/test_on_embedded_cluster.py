@@ -1,4 +1,6 @@
-"""The reflector, the elector and the recorder over the embedded cluster, which keeps the API server's rules."""
+"""The reflector, the elector and the recorder over the embedded cluster, which keeps the API
+server's rules.
+"""
 
 import asyncio
 import random
@@ -25,7 +27,9 @@ class Names:
         self.versions: dict[str, str] = {}
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
-        self.versions = {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objects}
+        self.versions = {
+            obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objects
+        }
 
     def apply(self, event: WatchEvent) -> None:
         metadata = event.object["metadata"]

@@ -1,4 +1,6 @@
-"""Whether we choose the proxy that Go's programs beside us choose: the table of golang.org/x/net v0.57.0, and what is ours."""
+"""Whether we choose the proxy that Go's programs beside us choose: the table of golang.org/x/net
+v0.57.0, and what is ours.
+"""
 
 from pathlib import Path
 
@@ -16,10 +18,18 @@ HTTP, HTTPS = "http://example.com/", "https://secure.tld/"
     ("settings", "request_url", "expected"),
     [
         (ProxySettings(http="127.0.0.1:8080"), HTTP, "http://127.0.0.1:8080"),
-        (ProxySettings(http="cache.corp.example.com:1234"), HTTP, "http://cache.corp.example.com:1234"),
+        (
+            ProxySettings(http="cache.corp.example.com:1234"),
+            HTTP,
+            "http://cache.corp.example.com:1234",
+        ),
         (ProxySettings(http="cache.corp.example.com"), HTTP, "http://cache.corp.example.com"),
         (ProxySettings(http="localhost"), HTTP, "http://localhost"),
-        (ProxySettings(http="https://cache.corp.example.com"), HTTP, "https://cache.corp.example.com"),
+        (
+            ProxySettings(http="https://cache.corp.example.com"),
+            HTTP,
+            "https://cache.corp.example.com",
+        ),
         (ProxySettings(http="http://127.0.0.1:8080"), HTTP, "http://127.0.0.1:8080"),
         (ProxySettings(http="https://127.0.0.1:8080"), HTTP, "https://127.0.0.1:8080"),
         (ProxySettings(http="socks5://127.0.0.1"), HTTP, "socks5://127.0.0.1"),
@@ -29,7 +39,11 @@ HTTP, HTTPS = "http://example.com/", "https://secure.tld/"
             "http://insecure.tld/",
             "http://http.proxy.tld",
         ),
-        (ProxySettings(http="http.proxy.tld", https="secure.proxy.tld"), HTTPS, "http://secure.proxy.tld"),
+        (
+            ProxySettings(http="http.proxy.tld", https="secure.proxy.tld"),
+            HTTPS,
+            "http://secure.proxy.tld",
+        ),
         (
             ProxySettings(http="http.proxy.tld", https="https://secure.proxy.tld"),
             HTTPS,
@@ -37,7 +51,11 @@ HTTP, HTTPS = "http://example.com/", "https://secure.tld/"
         ),
         (ProxySettings(http="http.proxy.tld"), HTTPS, None),
         (ProxySettings(http="http.proxy.tld"), "ftp://insecure.tld/", None),
-        (ProxySettings(https="https://secure.proxy.tld", cgi=True), HTTPS, "https://secure.proxy.tld"),
+        (
+            ProxySettings(https="https://secure.proxy.tld", cgi=True),
+            HTTPS,
+            "https://secure.proxy.tld",
+        ),
         (ProxySettings(), HTTP, None),
         (ProxySettings(no_proxy="example.com", http="proxy"), HTTP, None),
         (ProxySettings(no_proxy=".example.com", http="proxy"), HTTP, "http://proxy"),
@@ -66,7 +84,8 @@ def test_the_proxy_that_a_cgi_programs_caller_may_have_set_is_refused():
 
 
 NO_PROXY = (
-    "foobar.com, .barbaz.net, *.wildcard.io, 192.168.1.1, 192.168.1.2:81, 192.168.1.3:80, 10.0.0.0/30, "
+    "foobar.com, .barbaz.net, *.wildcard.io, 192.168.1.1, 192.168.1.2:81, 192.168.1.3:80, "
+    "10.0.0.0/30, "
     "2001:db8::52:0:1, [2001:db8::52:0:2]:443, [2001:db8::52:0:3]:80, 2002:db8:a::45/64"
 )
 HOSTS = {
@@ -118,7 +137,9 @@ def test_an_entry_that_cannot_be_read_leaves_out_nobody(entry: str):
     assert ProxySettings(no_proxy=entry).uses_proxy("10.0.0.1", 80)
 
 
-@pytest.mark.parametrize("entry", ["10.0.0.1", "10.0.0.0/8", "::ffff:10.0.0.1", "::ffff:10.0.0.0/104"])
+@pytest.mark.parametrize(
+    "entry", ["10.0.0.1", "10.0.0.0/8", "::ffff:10.0.0.1", "::ffff:10.0.0.0/104"]
+)
 @pytest.mark.parametrize("host", ["10.0.0.1", "::ffff:10.0.0.1"])
 def test_an_ipv4_address_that_is_written_as_ipv6_is_the_same_address(entry: str, host: str):
     assert not ProxySettings(no_proxy=entry).uses_proxy(host, 80)
@@ -126,7 +147,12 @@ def test_an_ipv4_address_that_is_written_as_ipv6_is_the_same_address(entry: str,
 
 def test_the_environments_upper_case_comes_before_its_lower_case():
     found = ProxySettings.of(
-        {"HTTP_PROXY": "httpproxy", "http_proxy": "other", "https_proxy": "httpsproxy", "no_proxy": "noproxy"}
+        {
+            "HTTP_PROXY": "httpproxy",
+            "http_proxy": "other",
+            "https_proxy": "httpsproxy",
+            "no_proxy": "noproxy",
+        }
     )
     assert found == ProxySettings(http="httpproxy", https="httpsproxy", no_proxy="noproxy")
 
@@ -164,7 +190,9 @@ async def test_a_socks_proxy_is_refused_before_anything_is_sent(
     else:
         cluster["proxy-url"] = url
     with pytest.raises(ConnectError, match="SOCKS proxies are not supported") as refused:
-        await open_connection(kubeconfig=kubeconfig(tmp_path, "http://outside:443", cluster=cluster))
+        await open_connection(
+            kubeconfig=kubeconfig(tmp_path, "http://outside:443", cluster=cluster)
+        )
     assert place in str(refused.value)
     assert "secret" not in str(refused.value)
 

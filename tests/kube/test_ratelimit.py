@@ -59,7 +59,9 @@ async def test_a_pause_holds_everyone_even_the_one_who_waits_already():
     bucket.pause(5)
     bucket.pause(1)
     await waiting
-    assert asyncio.get_running_loop().time() - began == pytest.approx(5.15), "the pause, and the next token"
+    assert asyncio.get_running_loop().time() - began == pytest.approx(5.15), (
+        "the pause, and the next token"
+    )
 
 
 async def test_after_a_pause_those_who_waited_come_at_the_rate_and_not_in_a_burst():

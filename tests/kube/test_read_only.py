@@ -27,7 +27,9 @@ async def test_a_write_is_refused_and_counted_and_nothing_is_sent(verb: str):
     before = len(world.api.calls)
     with pytest.raises(WriteRefused, match="shadow mode writes nothing") as refused:
         await WRITES[verb](api)
-    assert isinstance(refused.value, Forbidden), "whoever handles a refusal by RBAC handles this one"
+    assert isinstance(refused.value, Forbidden), (
+        "whoever handles a refusal by RBAC handles this one"
+    )
     assert api.refused == {verb: 1}
     assert len(world.api.calls) == before
 

@@ -40,7 +40,9 @@ class Mirror:
     def replace(self, objects: list[Obj], resource_version: str) -> None:
         for obj in objects:
             self._check(obj)
-        self.names = {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objects}
+        self.names = {
+            obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objects
+        }
         self.replaced.append(resource_version)
 
     def apply(self, event: WatchEvent) -> None:
@@ -66,7 +68,9 @@ async def start() -> AsyncIterator[Start]:
 
     async def go(api: Any, sink: Mirror | None = None, **settings: Any) -> tuple[Reflector, Mirror]:
         sink = sink or Mirror()
-        reflector = Reflector(api, PODS, sink, rng=random.Random(7), settings=ReflectorSettings(**settings))
+        reflector = Reflector(
+            api, PODS, sink, rng=random.Random(7), settings=ReflectorSettings(**settings)
+        )
         tasks.append(asyncio.create_task(reflector.run()))
         await asyncio.sleep(0.5)
         return reflector, sink
@@ -78,7 +82,7 @@ async def start() -> AsyncIterator[Start]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_the_first_list_is_a_consistent_read_of_all_pages_and_the_watch_starts_at_its_version(
+async def test_the_first_list_is_a_consistent_read_of_all_pages_and_the_watch_starts_there(
     start: Start,
 ):
     api = ListWatchApi(pages=[ListPage([pod("a")], "10", "next"), ListPage([pod("b")], "10")])
@@ -90,7 +94,11 @@ async def test_the_first_list_is_a_consistent_read_of_all_pages_and_the_watch_st
 
 
 async def test_events_reach_the_sink_in_order_and_bookmarks_only_move_the_version(start: Start):
-    changes = [event("ADDED", pod("b", 11)), event("MODIFIED", pod("a", 12)), event("DELETED", pod("b", 13))]
+    changes = [
+        event("ADDED", pod("b", 11)),
+        event("MODIFIED", pod("a", 12)),
+        event("DELETED", pod("b", 13)),
+    ]
     api = ListWatchApi([ListPage([pod("a")], "10")], [[*changes, bookmark(99), HANG]])
     reflector, sink = await start(api)
     assert sink.applied == ["ADDED b", "MODIFIED a", "DELETED b"]
@@ -98,7 +106,9 @@ async def test_events_reach_the_sink_in_order_and_bookmarks_only_move_the_versio
     assert (reflector.last_sync_version, reflector.events, reflector.bookmarks) == ("99", 3, 1)
 
 
-async def test_a_watch_that_the_server_ends_goes_on_from_the_last_version_without_a_list(start: Start):
+async def test_a_watch_that_the_server_ends_goes_on_from_the_last_version_without_a_list(
+    start: Start,
+):
     api = ListWatchApi([ListPage([], "10")], [[event("ADDED", pod("a", 11)), 20], [HANG]])
     reflector, _ = await start(api)
     await asyncio.sleep(21)
@@ -114,8 +124,12 @@ async def test_a_watch_that_the_server_ends_goes_on_from_the_last_version_withou
         pytest.param([event("ADDED", pod("old", 11)), EXPIRED], id="after an event"),
     ],
 )
-async def test_an_expired_version_is_answered_by_a_list_and_never_used_again(start: Start, script: list[Any]):
-    api = ListWatchApi([ListPage([], "10"), ListPage([pod("new", 50)], "50")], [[40, *script], [HANG]])
+async def test_an_expired_version_is_answered_by_a_list_and_never_used_again(
+    start: Start, script: list[Any]
+):
+    api = ListWatchApi(
+        [ListPage([], "10"), ListPage([pod("new", 50)], "50")], [[40, *script], [HANG]]
+    )
     reflector, sink = await start(api)
     await asyncio.sleep(40)
     assert sink.names == {"new": "50"}
@@ -141,7 +155,9 @@ async def test_a_silent_watch_is_replaced_by_a_new_one(start: Start):
 
 
 async def test_bookmarks_keep_a_quiet_watch_alive(start: Start):
-    api = ListWatchApi([ListPage([], "10")], [[50, bookmark(11), 50, bookmark(12), 50, bookmark(13), HANG]])
+    api = ListWatchApi(
+        [ListPage([], "10")], [[50, bookmark(11), 50, bookmark(12), 50, bookmark(13), HANG]]
+    )
     reflector, _ = await start(api, idle_timeout_s=60.0)
     await asyncio.sleep(160)
     assert reflector.watches == 1
@@ -203,7 +219,9 @@ async def test_a_watch_that_ends_at_once_every_time_does_not_spin(start: Start):
 
 
 async def test_a_retry_after_is_waited_out(start: Start):
-    api = ListWatchApi([TooManyRequests(429, "TooManyRequests", "", retry_after_s=25), ListPage([], "10")])
+    api = ListWatchApi(
+        [TooManyRequests(429, "TooManyRequests", "", retry_after_s=25), ListPage([], "10")]
+    )
     reflector, _ = await start(api)
     await asyncio.sleep(24)
     assert not reflector.is_synced
@@ -223,7 +241,9 @@ async def test_it_syncs_as_soon_as_the_server_lets_it(start: Start, error: ApiEr
 
 
 async def test_a_page_token_that_expires_is_answered_by_one_list_in_one_piece(start: Start):
-    api = ListWatchApi([ListPage([pod("a")], "10", "next"), EXPIRED, ListPage([pod("a"), pod("b")], "20")])
+    api = ListWatchApi(
+        [ListPage([pod("a")], "10", "next"), EXPIRED, ListPage([pod("a"), pod("b")], "20")]
+    )
     reflector, sink = await start(api, page_items=1)
     assert api.list_calls == [(1, "", ""), (1, "next", ""), (0, "", "")]
     assert sink.names == {"a": "1", "b": "1"}
@@ -250,7 +270,9 @@ async def test_an_event_that_the_sink_cannot_read_is_skipped_and_reported_once_p
         HANG,
     ]
     with caplog.at_level(logging.WARNING):
-        reflector, sink = await start(ListWatchApi([ListPage([], "10")], [script]), Mirror(picky=True))
+        reflector, sink = await start(
+            ListWatchApi([ListPage([], "10")], [script]), Mirror(picky=True)
+        )
     assert sink.names == {"y": "13"}
     assert reflector.last_sync_version == "13"
     assert reflector.invalid_objects == 2
@@ -365,7 +387,9 @@ async def test_a_list_that_breaks_off_is_not_ended(start: Start):
 async def test_a_relist_that_is_requested_during_a_list_does_not_wait_for_an_event(start: Start):
     api = ListWatchApi([ListPage(pods(*range(250)), "10"), ListPage(pods(1), "20")])
     reflectors: list[Reflector] = []
-    sink = Reader(lambda: reflectors[0].request_relist() if reflectors and len(sink.stretches) < 2 else None)
+    sink = Reader(
+        lambda: reflectors[0].request_relist() if reflectors and len(sink.stretches) < 2 else None
+    )
     reflector = Reflector(api, PODS, sink, rng=random.Random(7))
     reflectors.append(reflector)
     running = asyncio.create_task(reflector.run())

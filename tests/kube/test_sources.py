@@ -1,4 +1,6 @@
-"""One foreign kind: which version is watched, what is told while none is, and when its objects are all there."""
+"""One foreign kind: which version is watched, what is told while none is, and when its objects are
+all there.
+"""
 
 import asyncio
 import random
@@ -111,7 +113,10 @@ async def test_a_kind_that_is_not_served_names_all_versions_and_is_asked_for_eve
     async with watching(LATER, WIDGETS, defined=False) as scene:
         await scene.watch.settled.wait()
         message = await scene.has_problem("NotServed")
-        assert message == "widgets are not served in example.dev/v2, example.dev/v1: is the CRD installed?"
+        assert (
+            message
+            == "widgets are not served in example.dev/v2, example.dev/v1: is the CRD installed?"
+        )
         await asyncio.sleep(3600)
         assert scene.api.count("list", "widgets") < 2 * (3600 / 30 + 10)
         await scene.cluster.create(CRDS, "", a_definition())
@@ -134,7 +139,7 @@ async def test_what_the_api_server_says_is_told_and_waited_out(error, reason):
         await scene.is_complete()
 
 
-async def test_a_kind_that_goes_leaves_what_the_sink_has_and_is_not_complete_until_it_is_listed_again():
+async def test_a_kind_that_goes_leaves_what_the_sink_has_and_is_incomplete_until_listed_again():
     async with watching() as scene:
         await scene.is_complete()
         scene.api.fail("list", "widgets", before=NotFound(404, "NotFound", "gone"), times=10_000)
@@ -150,7 +155,9 @@ async def test_a_kind_that_goes_leaves_what_the_sink_has_and_is_not_complete_unt
 async def test_while_lists_are_refused_it_is_not_complete_and_afterwards_only_with_a_new_list():
     async with watching() as scene:
         await scene.is_complete()
-        scene.api.fail("list", "widgets", before=Forbidden(403, "Forbidden", "no rights"), times=10_000)
+        scene.api.fail(
+            "list", "widgets", before=Forbidden(403, "Forbidden", "no rights"), times=10_000
+        )
         await scene.change_behind_its_back("b")
         await scene.has_problem("Forbidden")
         await asyncio.sleep(60)

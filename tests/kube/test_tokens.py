@@ -67,7 +67,9 @@ async def test_what_a_pod_has_is_there_and_nobody_may_write_it(target: Target):
 
 
 @pytest.mark.parametrize("granted", [600, 3600, 86400])
-async def test_a_token_is_renewed_at_half_of_the_life_that_it_was_granted(target: Target, granted: int):
+async def test_a_token_is_renewed_at_half_of_the_life_that_it_was_granted(
+    target: Target, granted: int
+):
     issuer = Issuer(a_token("old", granted), a_token("new", granted))
     keeper, clock = kept(issuer, target)
     wait_s = await keeper.round()
@@ -185,6 +187,8 @@ def test_who_and_where_are_both_named(word: str, capsys: pytest.CaptureFixture[s
     assert "expected NAMESPACE/NAME=DIR" in capsys.readouterr().err
 
 
-def test_without_a_way_to_the_api_server_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_without_a_way_to_the_api_server_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert main([f"--kubeconfig={tmp_path / 'none'}", f"--token=ns/a={tmp_path}"]) == 1
     assert capsys.readouterr().err.startswith("tokens: ")

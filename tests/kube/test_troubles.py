@@ -1,4 +1,6 @@
-"""What cannot be listed is told once a problem, its fix once for all kinds, and again at growing intervals."""
+"""What cannot be listed is told once a problem, its fix once for all kinds, and again at growing
+intervals.
+"""
 
 import asyncio
 import logging
@@ -44,8 +46,12 @@ def test_a_group_that_the_server_has_never_heard_of_is_a_crd_that_is_missing(res
 @pytest.mark.parametrize(
     ("error", "fix"),
     [
-        pytest.param(Forbidden(403, "Forbidden", "no"), "kubectl auth can-i --list", id="no rights"),
-        pytest.param(OutcomeUnknown(0, "ConnectionFailed", "refused"), "is the cluster up", id="no cluster"),
+        pytest.param(
+            Forbidden(403, "Forbidden", "no"), "kubectl auth can-i --list", id="no rights"
+        ),
+        pytest.param(
+            OutcomeUnknown(0, "ConnectionFailed", "refused"), "is the cluster up", id="no cluster"
+        ),
         pytest.param(ApiError(401, "Unauthorized", "Unauthorized"), "log in again", id="not known"),
     ],
 )
@@ -63,7 +69,9 @@ def test_kinds_with_the_same_trouble_are_told_each_and_the_fix_once():
 
 
 async def test_a_trouble_that_stays_is_told_at_growing_intervals(caplog: pytest.LogCaptureFixture):
-    reflector = Reflector(ListWatchApi([UNKNOWN_GROUP] * 5000), ADAPTERPOOLS, Mirror(), rng=random.Random(1))
+    reflector = Reflector(
+        ListWatchApi([UNKNOWN_GROUP] * 5000), ADAPTERPOOLS, Mirror(), rng=random.Random(1)
+    )
     running = asyncio.create_task(reflector.run())
     with caplog.at_level(logging.WARNING):
         await asyncio.sleep(3600.0)

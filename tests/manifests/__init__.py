@@ -1,1 +1,3 @@
-"""The kustomize base and components, generated from the Helm chart: ``python -m tests.manifests`` (``make manifests``)."""
+"""The kustomize base and components, generated from the Helm chart: ``python -m tests.manifests``
+(``make manifests``).
+"""

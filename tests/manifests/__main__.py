@@ -1,6 +1,8 @@
-"""``python -m tests.manifests``: write what is generated from the chart; ``--check``: only say what would change.
+"""``python -m tests.manifests``: write what is generated from the chart; ``--check``: only say what
+would change.
 
-Ends with 0, with 1 where ``--check`` found a difference (or helm failed), with 2 where there is no helm.
+Ends with 0, with 1 where ``--check`` found a difference (or helm failed), with 2 where there is no
+helm.
 """
 
 import argparse
@@ -15,7 +17,9 @@ from tests.manifests.tool import ToolUnavailable, build
 
 
 def differences(wanted: Mapping[str, str], folder: Path = MANIFESTS) -> list[str]:
-    """A unified diff for each file that is not as wanted, and a line for each that is no longer wanted."""
+    """A unified diff for each file that is not as wanted, and a line for each that is no longer
+    wanted.
+    """
     found = []
     for name, text in wanted.items():
         path = folder / name
@@ -26,7 +30,8 @@ def differences(wanted: Mapping[str, str], folder: Path = MANIFESTS) -> list[str
             )
             found.append("\n".join(lines))
     return found + [
-        f"{path.relative_to(folder)} is not generated any more" for path in _left_over(wanted, folder)
+        f"{path.relative_to(folder)} is not generated any more"
+        for path in _left_over(wanted, folder)
     ]
 
 

@@ -1,7 +1,9 @@
-"""The chart's rendering: by helm itself, from values, into the text and the objects of each template.
+"""The chart's rendering: by helm itself, from values, into the text and the objects of each
+template.
 
-What only a Helm release has is taken off by ``plain``: the labels that name the release, and the annotation that has pods replaced
-when their configuration changes (kustomize gives a ConfigMap another name instead). Comments stay.
+What only a Helm release has is taken off by ``plain``: the labels that name the release, and the
+annotation that has pods replaced when their configuration changes (kustomize gives a ConfigMap
+another name instead). Comments stay.
 """
 
 import re
@@ -39,10 +41,14 @@ class RenderFailed(Exception):
 
 
 def run_helm(*arguments: str | Path, timeout_s: float = RENDER_TIMEOUT_S) -> str:
-    """What a helm command printed. Raises RenderFailed with its words, ToolUnavailable where there is no helm."""
+    """What a helm command printed. Raises RenderFailed with its words, ToolUnavailable where there
+    is no helm.
+    """
     with tempfile.TemporaryDirectory(prefix="vreplica-helm-") as home:
         # A helm of its own: no repository, plug-in or cache of whoever runs this.
-        places = {f"HELM_{what}_HOME": f"{home}/{what.lower()}" for what in ("CACHE", "CONFIG", "DATA")}
+        places = {
+            f"HELM_{what}_HOME": f"{home}/{what.lower()}" for what in ("CACHE", "CONFIG", "DATA")
+        }
         done = subprocess.run(
             [helm(), *map(str, arguments)],
             capture_output=True,
@@ -56,7 +62,9 @@ def run_helm(*arguments: str | Path, timeout_s: float = RENDER_TIMEOUT_S) -> str
     return done.stdout
 
 
-def render(values: Values | None = None, *, namespace: str = NAMESPACE, hooks: bool = False) -> Rendering:
+def render(
+    values: Values | None = None, *, namespace: str = NAMESPACE, hooks: bool = False
+) -> Rendering:
     """``helm template`` with these values. ``hooks``: with the tests' pods."""
     with tempfile.TemporaryDirectory(prefix="vreplica-chart-") as directory:
         file = Path(directory) / "values.yaml"

@@ -5,11 +5,13 @@
     manifests/crds/*.yaml ----------> the chart's files/crds/*.yaml: the other way round, they are written by hand
     the configuration's schema -----> ``config`` of the chart's values.schema.json; the rest of that is written by hand, too
 
-Theory of operation. A ConfigMap of the chart becomes files and a ``configMapGenerator`` in kustomize, which names it by its content, so
-that pods are replaced when it changes. A component holds the objects that its values add, patches of those that they change, and
-``$patch: delete`` of those that they take away: each in an entry of its own, as kustomize 5.5 (kubectl 1.32) panics over several in
-one file. It builds on a ground (the base, or the base with other components), and what the components below it have done already is
-not repeated. ``tests/e2e/test_chart.py`` holds that kustomize makes of base and components what helm makes of the values.
+Theory of operation. A ConfigMap of the chart becomes files and a ``configMapGenerator`` in
+kustomize, which names it by its content, so that pods are replaced when it changes. A component
+holds the objects that its values add, patches of those that they change, and ``$patch: delete`` of
+those that they take away: each in an entry of its own, as kustomize 5.5 (kubectl 1.32) panics over
+several in one file. It builds on a ground (the base, or the base with other components), and what
+the components below it have done already is not repeated. ``tests/e2e/test_chart.py`` holds that
+kustomize makes of base and components what helm makes of the values.
 """
 
 import json
@@ -71,12 +73,16 @@ _FIRST: Final = (
     "PodDisruptionBudget",
     "Service",
 )
-"""Kinds that come before others of their file: what is needed first, then what runs. The rest follows by name of the kind."""
+"""Kinds that come before others of their file: what is needed first, then what runs. The rest
+follows by name of the kind.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """``values``: what the ground is rendered with besides the base's own, and the component on top of it."""
+    """``values``: what the ground is rendered with besides the base's own, and the component on top
+    of it.
+    """
 
     name: str
     text: str
@@ -95,7 +101,9 @@ def _merged(*parts: Values) -> dict[str, Any]:
         for name, value in part.items():
             below = merged.get(name)
             merged[name] = (
-                _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+                _merged(below, value)
+                if isinstance(below, Mapping) and isinstance(value, Mapping)
+                else value
             )
     return merged
 
@@ -132,7 +140,8 @@ wants one with kube-scheduler's client certificate, common name vreplica-kube-sc
     Component(
         name="cert-manager",
         values=CERT_MANAGER,
-        text="The webhook's certificate and caBundle by cert-manager, which has to be installed, from an authority of our own.",
+        text="The webhook's certificate and caBundle by cert-manager, which has to be installed, "
+        "from an authority of our own.",
     ),
     Component(
         name="cert-manager-https",
@@ -192,7 +201,9 @@ def chart_files() -> dict[str, str]:
 
 
 def _values_schema() -> str:
-    """The file as it is, with the configuration's own schema less what follows from other values."""
+    """The file as it is, with the configuration's own schema less what follows from other
+    values.
+    """
     schema = json.loads((MANIFESTS / CHART_FOLDER / "values.schema.json").read_text())
     config = config_schema()
     for path, names in DERIVED.items():
@@ -250,7 +261,11 @@ labels:
 
 
 def _config_maps(rendering: Rendering) -> dict[str, dict[str, str]]:
-    return {obj["metadata"]["name"]: obj["data"] for obj in objects(rendering) if obj["kind"] == "ConfigMap"}
+    return {
+        obj["metadata"]["name"]: obj["data"]
+        for obj in objects(rendering)
+        if obj["kind"] == "ConfigMap"
+    }
 
 
 def _configuration(
@@ -270,8 +285,12 @@ def _component(
 ) -> dict[str, str]:
     folder = f"components/{component.name}"
     after = render(_merged(BASE_VALUES, component.values))
-    before = render(_merged(BASE_VALUES, component.ground_values)) if component.ground_values else base
-    done = [] if not component.ground else _changes(base, render(_merged(BASE_VALUES, CERT_MANAGER)))
+    before = (
+        render(_merged(BASE_VALUES, component.ground_values)) if component.ground_values else base
+    )
+    done = (
+        [] if not component.ground else _changes(base, render(_merged(BASE_VALUES, CERT_MANAGER)))
+    )
     changes = [change for change in _changes(before, after) if change not in done]
     added = [obj for obj, is_patch in changes if not is_patch]
     patches = [obj for obj, is_patch in changes if is_patch and not is_removal(obj)]
@@ -289,7 +308,11 @@ def _component(
     if patches:
         files[f"{folder}/patches.yaml"] = _NOTE + _dumped(patches)
     files[f"{folder}/kustomization.yaml"] = _component_kustomization(
-        component, resources=bool(added), patches=bool(patches), removals=removals, config_maps=config_maps
+        component,
+        resources=bool(added),
+        patches=bool(patches),
+        removals=removals,
+        config_maps=config_maps,
     )
     return files
 
@@ -319,7 +342,9 @@ def _component_kustomization(
 
 
 def _changes(before: Rendering, after: Rendering) -> list[tuple[Obj, bool]]:
-    """From one rendering to the other: (object, False) to add, (patch, True) to apply. ConfigMaps that stay are files, not here."""
+    """From one rendering to the other: (object, False) to add, (patch, True) to apply. ConfigMaps
+    that stay are files, not here.
+    """
     had = {identity(obj): obj for obj in objects(before)}
     has = {identity(obj): obj for obj in objects(after)}
     changes: list[tuple[Obj, bool]] = []
@@ -348,4 +373,6 @@ _Readable.add_representer(str, _text)
 
 def _dumped(objects_: Iterable[Obj]) -> str:
     ordered = sorted(objects_, key=_by_kind)
-    return "---\n".join(yaml.dump(obj, Dumper=_Readable, sort_keys=False, width=120) for obj in ordered)
+    return "---\n".join(
+        yaml.dump(obj, Dumper=_Readable, sort_keys=False, width=120) for obj in ordered
+    )

@@ -1,4 +1,6 @@
-"""What kustomize (kubectl's) makes of the base with components, brought into the form in which a rendering of the chart is compared."""
+"""What kustomize (kubectl's) makes of the base with components, brought into the form in which a
+rendering of the chart is compared.
+"""
 
 import os
 import subprocess
@@ -29,16 +31,21 @@ def kustomized(components: Sequence[str] = ()) -> list[Obj]:
         }
         (Path(directory) / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
         text = subprocess.run(
-            [kubectl(), "kustomize", directory], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+            [kubectl(), "kustomize", directory],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=TIMEOUT_S,
         ).stdout
     return [obj for obj in yaml.safe_load_all(text) if obj]
 
 
 def comparable(objects: Iterable[Obj]) -> dict[tuple[str, str, str], Obj]:
-    """Objects by kind, namespace and name: merged lists in one order, ConfigMaps by the names that they have without their content's hash.
+    """Objects by kind, namespace and name: merged lists in one order, ConfigMaps by the names that
+    they have without their content's hash.
 
-    CRDs are left out (kustomize has the files, the chart copies of them), and the data of ConfigMaps is read, so that comments do
-    not count.
+    CRDs are left out (kustomize has the files, the chart copies of them), and the data of
+    ConfigMaps is read, so that comments do not count.
     """
     found = {}
     for obj in objects:

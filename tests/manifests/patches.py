@@ -1,8 +1,10 @@
-"""Strategic-merge patches between two renderings: what a kustomize component says of an object that the base has.
+"""Strategic-merge patches between two renderings: what a kustomize component says of an object that
+the base has.
 
-Theory of operation. ``patch_of(before, after)`` is the smallest document that makes kustomize turn one into the other: fields that
-differ, ``null`` for those that go, and in the lists that Kubernetes merges by a key (``MERGE_KEYS``) the items that differ, with
-``$patch: delete`` for those that go. Other lists are replaced whole, as kustomize does. A merged list may end up in another order:
+Theory of operation. ``patch_of(before, after)`` is the smallest document that makes kustomize turn
+one into the other: fields that differ, ``null`` for those that go, and in the lists that Kubernetes
+merges by a key (``MERGE_KEYS``) the items that differ, with ``$patch: delete`` for those that go.
+Other lists are replaced whole, as kustomize does. A merged list may end up in another order:
 ``canonical`` brings both sides of a comparison into one.
 """
 
@@ -50,7 +52,9 @@ def is_removal(patch: Mapping[str, Any]) -> bool:
 
 
 def patch_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Obj | None:
-    """The patch from one to the other, which are of the same kind and name; None where they are equal."""
+    """The patch from one to the other, which are of the same kind and name; None where they are
+    equal.
+    """
     changes = _map_changes(str(before["kind"]), before, after)
     if not changes:
         return None
@@ -67,7 +71,9 @@ def canonical(obj: Any, kind: str, field: str = "") -> Any:
     if isinstance(obj, list):
         items = [canonical(item, kind) for item in obj]
         keys = MERGE_KEYS.get((kind, field))
-        return sorted(items, key=lambda item: [str(item.get(key)) for key in keys]) if keys else items
+        return (
+            sorted(items, key=lambda item: [str(item.get(key)) for key in keys]) if keys else items
+        )
     return obj
 
 
@@ -90,7 +96,9 @@ def _value_changes(kind: str, field: str, before: Any, after: Any) -> Any:
     return after
 
 
-def _list_changes(kind: str, keys: tuple[str, ...], before: list[Obj], after: list[Obj]) -> list[Obj]:
+def _list_changes(
+    kind: str, keys: tuple[str, ...], before: list[Obj], after: list[Obj]
+) -> list[Obj]:
     def key(item: Obj) -> Obj:
         return {name: item[name] for name in keys if name in item}
 

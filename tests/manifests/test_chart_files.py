@@ -1,4 +1,6 @@
-"""What can be told of the chart without helm: its copies, versions, values and schema fit each other and the code."""
+"""What can be told of the chart without helm: its copies, versions, values and schema fit each
+other and the code.
+"""
 
 import json
 import re
@@ -52,7 +54,9 @@ def test_chart_package_and_image_have_one_version():
 
 
 @pytest.mark.parametrize(
-    ("path", "schema"), list(closed(SCHEMA)), ids=lambda value: value if isinstance(value, str) else ""
+    ("path", "schema"),
+    list(closed(SCHEMA)),
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_key_that_is_not_known_is_refused_everywhere(path: str, schema: Any):
     # The fields of a profile are the service's to know.

@@ -1,4 +1,6 @@
-"""Where the chart has programs listen: what its values say, and then everything that reaches them goes there."""
+"""Where the chart has programs listen: what its values say, and then everything that reaches them
+goes there.
+"""
 
 from typing import Any
 
@@ -30,7 +32,9 @@ class Rendered:
         (text,) = (
             obj["data"][file]
             for obj in self.objects
-            if obj["kind"] == "ConfigMap" and file in obj["data"] and name in obj["metadata"]["name"]
+            if obj["kind"] == "ConfigMap"
+            and file in obj["data"]
+            and name in obj["metadata"]["name"]
         )
         return str(text)
 
@@ -78,7 +82,9 @@ def test_a_loopback_of_ipv6_is_where_kube_scheduler_and_the_probes_go():
 @pytest.mark.parametrize("values", [HTTPS, METRICS, {**HTTPS, **METRICS}])
 def test_hosts_that_are_given_are_not_overwritten(values: Values):
     host = "::" if "certManager" in values else "::1"
-    server = Rendered(**values, config={"server": {"host": host, "healthHost": "::1"}}).config.server
+    server = Rendered(
+        **values, config={"server": {"host": host, "healthHost": "::1"}}
+    ).config.server
     assert (server.host, server.health_host) == (host, "::1")
 
 
@@ -94,4 +100,7 @@ def test_without_tls_a_host_beyond_loopback_is_refused():
 
 
 def test_the_webhook_listens_where_its_value_says():
-    assert "--host=fd00::1" in Rendered(webhook={"host": "fd00::1"}).container("vreplica-webhook")["command"]
+    assert (
+        "--host=fd00::1"
+        in Rendered(webhook={"host": "fd00::1"}).container("vreplica-webhook")["command"]
+    )

@@ -12,7 +12,8 @@ HASH = "0" * 64
     ("rendered", "left"),
     [
         pytest.param(
-            'labels:\n    app.kubernetes.io/part-of: p\n    app.kubernetes.io/instance: "r"\n    helm.sh/chart: "c-1"\n',
+            'labels:\n    app.kubernetes.io/part-of: p\n    app.kubernetes.io/instance: "r"\n    '
+            'helm.sh/chart: "c-1"\n',
             "labels:\n    app.kubernetes.io/part-of: p\n",
             id="labels of the release",
         ),
@@ -27,10 +28,14 @@ HASH = "0" * 64
             id="not beside others",
         ),
         pytest.param(
-            "# Source: c/templates/a.yaml\n# why\nkind: A\n", "# why\nkind: A\n", id="comments of ours stay"
+            "# Source: c/templates/a.yaml\n# why\nkind: A\n",
+            "# why\nkind: A\n",
+            id="comments of ours stay",
         ),
         pytest.param(
-            "# helm.sh/chart: is a label\n", "# helm.sh/chart: is a label\n", id="a comment about it"
+            "# helm.sh/chart: is a label\n",
+            "# helm.sh/chart: is a label\n",
+            id="a comment about it",
         ),
     ],
 )

@@ -1,4 +1,6 @@
-"""What becomes of renderings, told by small ones: files, additions, patches, deletions, and what another component has done already."""
+"""What becomes of renderings, told by small ones: files, additions, patches, deletions, and what
+another component has done already.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +15,15 @@ def an_object(kind: str, name: str, **fields: Any) -> str:
 
 
 def config_map(name: str, **files: str) -> str:
-    return an_object("ConfigMap", name, data={file.replace("_", "."): text for file, text in files.items()})
+    return an_object(
+        "ConfigMap", name, data={file.replace("_", "."): text for file, text in files.items()}
+    )
 
 
 def a_chart(values: Mapping[str, Any]) -> dict[str, str]:
-    """A chart of few words: a Role and a Secret, the Secret in one mode only; with cert-manager, a Certificate, and another Role."""
+    """A chart of few words: a Role and a Secret, the Secret in one mode only; with cert-manager, a
+    Certificate, and another Role.
+    """
     mode = values.get("kubeScheduler", {}).get("mode", "sidecar")
     certified = values.get("certManager", {}).get("enabled", False)
     narrow = values["config"]["filter"]["narrowTo"] if "filter" in values.get("config", {}) else 0

@@ -25,15 +25,27 @@ def test_equal_objects_need_no_patch():
     [
         pytest.param("Role", {"x": 1, "y": 2}, {"x": 3, "y": 2}, {"x": 3}, id="only what differs"),
         pytest.param("Role", {"x": 1, "y": 2}, {"y": 2}, {"x": None}, id="null for what goes"),
-        pytest.param("Role", {"x": {"a": 1}}, {"x": {"a": 1, "b": 2}}, {"x": {"b": 2}}, id="in the depth"),
         pytest.param(
-            "Role", {"rules": [1, 2]}, {"rules": [2]}, {"rules": [2]}, id="a list without keys whole"
+            "Role", {"x": {"a": 1}}, {"x": {"a": 1, "b": 2}}, {"x": {"b": 2}}, id="in the depth"
+        ),
+        pytest.param(
+            "Role",
+            {"rules": [1, 2]},
+            {"rules": [2]},
+            {"rules": [2]},
+            id="a list without keys whole",
         ),
         pytest.param(
             "Deployment",
             {"containers": [{"name": "a", "image": "x"}, {"name": "b"}]},
             {"containers": [{"name": "a", "image": "y"}, {"name": "c"}]},
-            {"containers": [{"name": "a", "image": "y"}, {"name": "c"}, {"name": "b", "$patch": "delete"}]},
+            {
+                "containers": [
+                    {"name": "a", "image": "y"},
+                    {"name": "c"},
+                    {"name": "b", "$patch": "delete"},
+                ]
+            },
             id="items by their key",
         ),
         pytest.param(
@@ -71,7 +83,17 @@ def test_what_goes_is_named_and_nothing_else_is_said():
 
 
 def test_merged_lists_are_compared_without_their_order_and_others_with_it():
-    some = an_object("Deployment", {"volumes": [{"name": "a"}, {"name": "b"}], "command": ["x", "y"]})
-    same = an_object("Deployment", {"command": ["x", "y"], "volumes": [{"name": "b"}, {"name": "a"}]})
-    other = an_object("Deployment", {"command": ["y", "x"], "volumes": [{"name": "b"}, {"name": "a"}]})
-    assert canonical(some, "Deployment") == canonical(same, "Deployment") != canonical(other, "Deployment")
+    some = an_object(
+        "Deployment", {"volumes": [{"name": "a"}, {"name": "b"}], "command": ["x", "y"]}
+    )
+    same = an_object(
+        "Deployment", {"command": ["x", "y"], "volumes": [{"name": "b"}, {"name": "a"}]}
+    )
+    other = an_object(
+        "Deployment", {"command": ["y", "x"], "volumes": [{"name": "b"}, {"name": "a"}]}
+    )
+    assert (
+        canonical(some, "Deployment")
+        == canonical(same, "Deployment")
+        != canonical(other, "Deployment")
+    )

@@ -1,8 +1,9 @@
 """helm, built from its Go module: ``python -m tests.manifests.tool``.
 
-As the control plane (``tests.e2e.build``): ``helm/go.mod`` names it by a ``tool`` directive, without a line of Go of ours, and what is
-built goes to a folder whose name is a hash of what decides it. A module and a folder of its own, so that a new helm builds no
-control plane anew. ``VREPLICA_HELM=FILE`` names a ready one. kustomize needs none: kubectl has it.
+As the control plane (``tests.e2e.build``): ``helm/go.mod`` names it by a ``tool`` directive,
+without a line of Go of ours, and what is built goes to a folder whose name is a hash of what
+decides it. A module and a folder of its own, so that a new helm builds no control plane anew.
+``VREPLICA_HELM=FILE`` names a ready one. kustomize needs none: kubectl has it.
 """
 
 import hashlib

@@ -23,7 +23,11 @@ def test_every_pool_is_in_one_bucket(total: int):
 
 def test_a_pools_bucket_is_the_same_in_every_process():
     # Written down: another hash would give every pool two leaders while it is rolled out.
-    assert [bucket_of(f"adapters/{name}", 3) for name in ("dispatcher", "receiver", "poller")] == [2, 1, 0]
+    assert [bucket_of(f"adapters/{name}", 3) for name in ("dispatcher", "receiver", "poller")] == [
+        2,
+        1,
+        0,
+    ]
 
 
 def test_pools_are_spread_over_the_buckets():
@@ -49,7 +53,10 @@ def test_the_first_buckets_lease_is_the_only_ones():
         pytest.param("aacc", [5, 4, 9, 9], 2, id="of whoever carries most"),
         pytest.param("aa", [1, 5], 1, id="the larger one"),
         pytest.param(
-            "aaac", [6, 6, 6, 21], 0, id="not of whoever carries most, where that is one large bucket"
+            "aaac",
+            [6, 6, 6, 21],
+            0,
+            id="not of whoever carries most, where that is one large bucket",
         ),
         pytest.param(["a", "a", ""], [1, 1, 9], 0, id="what nobody has counts for nobody"),
     ],
@@ -81,9 +88,13 @@ def test_asking_and_giving_comes_to_an_end_and_is_even_then(seed: int):
         assert may_give(holders, weights, index, me)
         holders[index] = me
         assert sum(_squares(holders, weights).values()) < before, f"seed {seed}: no end of it"
-    loads = {me: sum(w for h, w in zip(holders, weights, strict=True) if h == me) for me in replicas}
+    loads = {
+        me: sum(w for h, w in zip(holders, weights, strict=True) if h == me) for me in replicas
+    }
     for holder, weight in zip(holders, weights, strict=True):
-        assert all(max(loads[me] + weight, loads[holder] - weight) >= loads[holder] for me in replicas)
+        assert all(
+            max(loads[me] + weight, loads[holder] - weight) >= loads[holder] for me in replicas
+        )
 
 
 def test_a_bucket_counts_by_its_pools():

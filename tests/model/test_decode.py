@@ -1,4 +1,6 @@
-"""API objects as JSON -> the model: lenient where a default exists, strict where we would decide wrongly."""
+"""API objects as JSON -> the model: lenient where a default exists, strict where we would decide
+wrongly.
+"""
 
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -9,7 +11,13 @@ from hypothesis import given, settings, strategies as st
 from extender.model import decode, names
 from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.ledger import Share
-from extender.model.objects import AdapterPod, SelectorRequirement, VPod, ordinal_of, placement_order
+from extender.model.objects import (
+    AdapterPod,
+    SelectorRequirement,
+    VPod,
+    ordinal_of,
+    placement_order,
+)
 
 
 def a_pod(**parts) -> AdapterPod:
@@ -26,7 +34,13 @@ def a_pod(**parts) -> AdapterPod:
 class TestPod:
     def test_a_bare_pod(self):
         pod = a_pod()
-        assert (pod.key, pod.pool, pod.ordinal, pod.node, pod.slots) == ("k/d-3", "k/p", 3, "", None)
+        assert (pod.key, pod.pool, pod.ordinal, pod.node, pod.slots) == (
+            "k/d-3",
+            "k/p",
+            3,
+            "",
+            None,
+        )
         assert (pod.ledger, pod.ledger_text, pod.has_annotations) == ({}, None, False)
 
     def test_its_ledger(self):
@@ -40,19 +54,25 @@ class TestPod:
         assert pod.ledger_error.startswith("not JSON")
 
     @pytest.mark.parametrize("value", ["1", "t", "T", "true", "TRUE", "True"])
-    @pytest.mark.parametrize("name", [names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION])
+    @pytest.mark.parametrize(
+        "name", [names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION]
+    )
     def test_marked_as_taking_no_work(self, name, value):
         assert a_pod(metadata={"annotations": {name: value}}).unschedulable
 
     @pytest.mark.parametrize("value", ["", "0", "false", "tRue", "yes", None, True])
     def test_not_marked(self, value):
-        assert not a_pod(metadata={"annotations": {names.UNSCHEDULABLE_ANNOTATION: value}}).unschedulable
+        assert not a_pod(
+            metadata={"annotations": {names.UNSCHEDULABLE_ANNOTATION: value}}
+        ).unschedulable
 
     def test_slots_are_asked_for_by_all_containers_together(self):
         def container(amount: str) -> dict[str, object]:
             return {"resources": {"requests": {names.SLOTS_RESOURCE: amount}}}
 
-        assert a_pod(spec={"containers": [container("20"), {}, container("1k")]}).slots_request == 1020
+        assert (
+            a_pod(spec={"containers": [container("20"), {}, container("1k")]}).slots_request == 1020
+        )
         assert a_pod(spec={"containers": [{}]}).slots_request is None
 
     def test_its_owner_is_the_stateful_set_that_controls_it(self):
@@ -64,7 +84,8 @@ class TestPod:
         assert a_pod(metadata={"ownerReferences": refs}).owner == "d"
 
     @pytest.mark.parametrize(
-        ("phase", "finished"), [("Running", False), ("Pending", False), ("Succeeded", True), ("Failed", True)]
+        ("phase", "finished"),
+        [("Running", False), ("Pending", False), ("Succeeded", True), ("Failed", True)],
     )
     def test_finished(self, phase, finished):
         assert a_pod(status={"phase": phase}).finished is finished
@@ -77,15 +98,29 @@ class TestPod:
     @pytest.mark.parametrize(
         ("condition", "node", "refusal"),
         [
-            pytest.param({"status": "False", "message": "0/6 nodes: 5 Insufficient cpu. preemption: 0/6 nodes: no"}, "",
-                         "'0/6 nodes: 5 Insufficient cpu.'", id="a message, without preemption's"),
-            pytest.param({"status": "False", "reason": "SchedulingGated"}, "", "'SchedulingGated'", id="a reason"),
+            pytest.param(
+                {
+                    "status": "False",
+                    "message": "0/6 nodes: 5 Insufficient cpu. preemption: 0/6 nodes: no",
+                },
+                "",
+                "'0/6 nodes: 5 Insufficient cpu.'",
+                id="a message, without preemption's",
+            ),
+            pytest.param(
+                {"status": "False", "reason": "SchedulingGated"},
+                "",
+                "'SchedulingGated'",
+                id="a reason",
+            ),
             pytest.param({"status": "False"}, "", "", id="nothing said"),
             pytest.param({"status": "True", "message": "x"}, "", "", id="scheduled"),
             pytest.param({"status": "False", "message": "x"}, "n", "", id="bound meanwhile"),
-            pytest.param({"status": "False", "message": "a\n\x1b[31m"}, "", "'a\\n\\x1b[31m'", id="made safe"),
+            pytest.param(
+                {"status": "False", "message": "a\n\x1b[31m"}, "", "'a\\n\\x1b[31m'", id="made safe"
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_why_kube_scheduler_finds_no_node(self, condition, node, refusal):
         conditions = [{"type": "PodScheduled", **condition}]
         assert a_pod(spec={"nodeName": node}, status={"conditions": conditions}).refusal == refusal
@@ -100,13 +135,23 @@ class TestNode:
         ("node", "takes_work"),
         [
             pytest.param({}, True, id="nothing said"),
-            pytest.param({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, True, id="Ready"),
             pytest.param(
-                {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, False, id="Unknown"
+                {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, True, id="Ready"
             ),
-            pytest.param({"spec": {"taints": [{"key": names.UNREACHABLE_TAINT}]}}, False, id="unreachable"),
             pytest.param(
-                {"spec": {"taints": [{"key": names.UNREACHABLE_TAINT, "effect": "PreferNoSchedule"}]}},
+                {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
+                False,
+                id="Unknown",
+            ),
+            pytest.param(
+                {"spec": {"taints": [{"key": names.UNREACHABLE_TAINT}]}}, False, id="unreachable"
+            ),
+            pytest.param(
+                {
+                    "spec": {
+                        "taints": [{"key": names.UNREACHABLE_TAINT, "effect": "PreferNoSchedule"}]
+                    }
+                },
                 True,
                 id="only advised against",
             ),
@@ -118,10 +163,14 @@ class TestNode:
         assert decode.node_from({"metadata": {"name": "n"}, **node}).takes_work is takes_work
 
     @pytest.mark.parametrize(
-        ("declared", "slots"), [("40", 40), ("2k", 2000), ("1Ki", 1024), (None, None), ("forty", None)]
+        ("declared", "slots"),
+        [("40", 40), ("2k", 2000), ("1Ki", 1024), (None, None), ("forty", None)],
     )
     def test_slots_are_a_quantity(self, declared, slots):
-        node = {"metadata": {"name": "n"}, "status": {"allocatable": {names.SLOTS_RESOURCE: declared}}}
+        node = {
+            "metadata": {"name": "n"},
+            "status": {"allocatable": {names.SLOTS_RESOURCE: declared}},
+        }
         assert decode.node_from(node).slots == slots
 
     def test_zone_and_slots(self):
@@ -159,7 +208,11 @@ class TestAdapterPool:
             None,
             300,
         )
-        assert (pool.scale_down_period_s, pool.moves_per_period, pool.move_cooldown_s) == (100, 10, 300)
+        assert (pool.scale_down_period_s, pool.moves_per_period, pool.move_cooldown_s) == (
+            100,
+            10,
+            300,
+        )
         assert (pool.move_dry_run, pool.profile) == (False, "default")
         assert pool.namespace_selector.matches({})
 
@@ -244,7 +297,10 @@ class TestVPod:
             ([3], "status.placements[0]"),
             ([{"podName": "d-0", "vreplicas": True}], "status.placements[0].vreplicas"),
             ([{"podName": "d-0", "vreplicas": -1}], "status.placements[0].vreplicas"),
-            ([{"podName": "d-0", "vreplicas": 1}, {"vreplicas": 1}], "status.placements[1].podName"),
+            (
+                [{"podName": "d-0", "vreplicas": 1}, {"vreplicas": 1}],
+                "status.placements[1].podName",
+            ),
         ],
     )
     def test_a_placement_that_is_not_understood_is_refused(self, placements, field):
@@ -273,17 +329,34 @@ def test_ordinals_in_names(name, ordinal):
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.floats(allow_nan=False),
-    lambda children: st.lists(children, max_size=2)
-    | st.dictionaries(
-        st.sampled_from(
-            ["metadata", "name", "annotations", "labels", "spec", "status", "conditions", "containers", "placements",
-             "poolRef", "vreplicas", "taints", "ownerReferences", names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION]
-        ),
-        children,
-        max_size=4,
+    lambda children: (
+        st.lists(children, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "metadata",
+                    "name",
+                    "annotations",
+                    "labels",
+                    "spec",
+                    "status",
+                    "conditions",
+                    "containers",
+                    "placements",
+                    "poolRef",
+                    "vreplicas",
+                    "taints",
+                    "ownerReferences",
+                    names.PLACEMENTS_ANNOTATION,
+                    names.SLOTS_ANNOTATION,
+                ]
+            ),
+            children,
+            max_size=4,
+        )
     ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -303,7 +376,9 @@ def test_ordinals_that_would_make_every_decision_slow_are_refused_by_name():
         "metadata": {"namespace": "a", "name": "s"},
         "spec": {"replicas": 1, "ordinals": {"start": 2_000_000_000}},
     }
-    with pytest.raises(InvalidObject, match=r"StatefulSet a/s: spec\.ordinals\.start \+ spec\.replicas"):
+    with pytest.raises(
+        InvalidObject, match=r"StatefulSet a/s: spec\.ordinals\.start \+ spec\.replicas"
+    ):
         decode.stateful_set_from(obj)
 
 

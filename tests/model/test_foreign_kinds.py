@@ -1,4 +1,6 @@
-"""spec.sources as it is read, whose an object is, and which ledger keys only their callers may release."""
+"""spec.sources as it is read, whose an object is, and which ledger keys only their callers may
+release.
+"""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -34,7 +36,11 @@ class TestReading:
             ]
         )
         assert problems == ()
-        assert (source.versions, source.paths, source.write_status) == (("v1", "v1beta1"), KAFKA.paths, False)
+        assert (source.versions, source.paths, source.write_status) == (
+            ("v1", "v1beta1"),
+            KAFKA.paths,
+            False,
+        )
         assert source.selector.matches({"a": "b"})
         assert not source.selector.matches({})
 
@@ -64,28 +70,44 @@ class TestReading:
             pytest.param(
                 {"preset": "kafka"}, ".preset 'kafka' is not known; known are knative-", id="preset"
             ),
-            pytest.param({"preset": "knative-kafkasource", "kind": "K"}, ".kind must be left out", id="both"),
+            pytest.param(
+                {"preset": "knative-kafkasource", "kind": "K"}, ".kind must be left out", id="both"
+            ),
             pytest.param({"presett": "x"}, ".presett is not known; known are", id="a typing error"),
             pytest.param({**PLACE}, ".paths is required", id="no paths"),
-            pytest.param({**PLACE, "kind": 3, "paths": PATHS}, ".kind must be a name", id="a number"),
-            pytest.param({**PLACE, "group": "a/b", "paths": PATHS}, ".group must be a name", id="a slash"),
             pytest.param(
-                {**PLACE, "group": "vreplica.dev", "paths": PATHS}, "has no foreign kinds", id="our own group"
+                {**PLACE, "kind": 3, "paths": PATHS}, ".kind must be a name", id="a number"
             ),
             pytest.param(
-                {**PLACE, "paths": {"vreplicas": "n"}}, ".paths.placements must be keys", id="one path"
+                {**PLACE, "group": "a/b", "paths": PATHS}, ".group must be a name", id="a slash"
             ),
-            pytest.param({**PLACE, "paths": {**PATHS, "vreplica": "n"}}, ".paths.vreplica is not", id="typo"),
+            pytest.param(
+                {**PLACE, "group": "vreplica.dev", "paths": PATHS},
+                "has no foreign kinds",
+                id="our own group",
+            ),
+            pytest.param(
+                {**PLACE, "paths": {"vreplicas": "n"}},
+                ".paths.placements must be keys",
+                id="one path",
+            ),
+            pytest.param(
+                {**PLACE, "paths": {**PATHS, "vreplica": "n"}}, ".paths.vreplica is not", id="typo"
+            ),
             pytest.param(
                 {**PLACE, "paths": {**PATHS, "vreplicas": ".spec.n"}},
                 "must be keys with dots",
                 id="a leading dot",
             ),
             pytest.param(
-                {**PLACE, "paths": {**PATHS, "vreplicas": "spec[0]"}}, "must be keys with dots", id="an index"
+                {**PLACE, "paths": {**PATHS, "vreplicas": "spec[0]"}},
+                "must be keys with dots",
+                id="an index",
             ),
             pytest.param(
-                {**PLACE, "paths": {**PATHS, "vreplicas": ".".join("a" * 17)}}, "must be keys", id="too deep"
+                {**PLACE, "paths": {**PATHS, "vreplicas": ".".join("a" * 17)}},
+                "must be keys",
+                id="too deep",
             ),
             pytest.param(
                 {**PLACE, "paths": {**PATHS, "placements": "spec.placements"}},
@@ -93,7 +115,9 @@ class TestReading:
                 id="not a status",
             ),
             pytest.param(
-                {**PLACE, "paths": {**PATHS, "placements": "status"}}, "below status", id="all of it"
+                {**PLACE, "paths": {**PATHS, "placements": "status"}},
+                "below status",
+                id="all of it",
             ),
             pytest.param(
                 {**PLACE, "paths": {**PATHS, "placements": "status.conditions"}},
@@ -101,13 +125,19 @@ class TestReading:
                 id="conditions",
             ),
             pytest.param(
-                {**PLACE, "paths": {**PATHS, "scheduledVReplicas": "spec.n"}}, "below status", id="the spec"
+                {**PLACE, "paths": {**PATHS, "scheduledVReplicas": "spec.n"}},
+                "below status",
+                id="the spec",
             ),
             pytest.param(
-                {**PLACE, "paths": {**PATHS, "podName": "a.b"}}, "must be one key", id="a path for a key"
+                {**PLACE, "paths": {**PATHS, "podName": "a.b"}},
+                "must be one key",
+                id="a path for a key",
             ),
             pytest.param(
-                {"preset": "knative-kafkasource", "writeStatus": "no"}, ".writeStatus must be", id="flag"
+                {"preset": "knative-kafkasource", "writeStatus": "no"},
+                ".writeStatus must be",
+                id="flag",
             ),
         ],
     )
@@ -135,7 +165,9 @@ class TestReading:
             lambda inner: (
                 st.lists(inner, max_size=3)
                 | st.dictionaries(
-                    st.sampled_from(["preset", "paths", "placements", "vreplicas", "labelSelector", *PLACE]),
+                    st.sampled_from(
+                        ["preset", "paths", "placements", "vreplicas", "labelSelector", *PLACE]
+                    ),
                     inner,
                 )
             ),
@@ -171,16 +203,25 @@ class TestWhoseItIs:
         return (winner.pool.name if winner else "", others)
 
     def test_the_first_that_selects_it_has_it_and_the_others_are_named(self):
-        assert self.owner([claimant("a"), claimant("b"), claimant("c")]) == ("a", (f"{NS}/b", f"{NS}/c"))
+        assert self.owner([claimant("a"), claimant("b"), claimant("c")]) == (
+            "a",
+            (f"{NS}/b", f"{NS}/c"),
+        )
 
     def test_one_that_does_not_select_its_namespace_is_passed_over(self):
         assert self.owner([claimant("a", selects=False), claimant("b")]) == ("b", ())
 
     def test_one_that_does_not_select_its_labels_is_passed_over(self):
-        assert self.owner([claimant("a", labels={"x": "1"}), claimant("b")], {"x": "2"}) == ("b", ())
+        assert self.owner([claimant("a", labels={"x": "1"}), claimant("b")], {"x": "2"}) == (
+            "b",
+            (),
+        )
 
     def test_a_pool_that_declares_the_kind_twice_is_no_conflict(self):
-        assert self.owner([claimant("a", labels={"x": "1"}), claimant("a")], {"x": "1"}) == ("a", ())
+        assert self.owner([claimant("a", labels={"x": "1"}), claimant("a")], {"x": "1"}) == (
+            "a",
+            (),
+        )
 
     def test_once_it_is_placed_it_stays_with_the_pool_of_those_pods(self):
         pools = [claimant("a"), claimant("b"), claimant("c")]
@@ -189,7 +230,8 @@ class TestWhoseItIs:
 
     def test_of_two_pools_whose_pods_have_the_same_names_it_stays_with_the_one_that_has_it(self):
         pools = [
-            Claimant(a_pool(name=name, stateful_set="same"), claimant(name).source, True) for name in "ab"
+            Claimant(a_pool(name=name, stateful_set="same"), claimant(name).source, True)
+            for name in "ab"
         ]
         assert self.owner(pools, placed_on=["same-0"], has=f"{NS}/b") == ("b", (f"{NS}/a",))
         assert self.owner(pools, placed_on=["same-0"]) == ("a", (f"{NS}/b",))
@@ -202,10 +244,15 @@ class TestWhoseItIs:
         assert self.owner([claimant("b", selects=False)]) == ("", ())
 
     def test_selected_by_nobody_any_more_it_stays_with_the_pool_that_has_it(self):
-        """Nothing that we know of is published: a status of ours may be on its way (seed 251001203)."""
+        """Nothing that we know of is published: a status of ours may be on its way (seed
+        251001203).
+        """
         pools = [claimant("a", selects=False), claimant("b", selects=False)]
         assert self.owner(pools, has=f"{NS}/b") == ("b", ())
-        assert self.owner([claimant("b", selects=False, labels={"x": "1"})], has=f"{NS}/b") == ("", ())
+        assert self.owner([claimant("b", selects=False, labels={"x": "1"})], has=f"{NS}/b") == (
+            "",
+            (),
+        )
 
     @pytest.mark.parametrize("has", ["", f"{NS}/b"])
     def test_labelled_for_no_pool_it_stays_where_it_publishes_placements(self, has):
@@ -216,10 +263,13 @@ class TestWhoseItIs:
         assert self.owner(pools, {"x": "gone"}, has=has) == ("", ())
 
     @pytest.mark.parametrize("placed_on", [["b-0", "c-0"], ["b-x"], ["other-0"]])
-    def test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused(
+    def test_labelled_for_a_pool_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused(
         self, placed_on
     ):
-        pools = [claimant("b", selects=False, labels={"x": "b"}), claimant("other", labels={"x": "o"})]
+        pools = [
+            claimant("b", selects=False, labels={"x": "b"}),
+            claimant("other", labels={"x": "o"}),
+        ]
         assert self.owner(pools, {"x": "b"}, placed_on=placed_on) == ("b", ())
 
 
@@ -229,7 +279,9 @@ class TestWhoseItIs:
         pytest.param("t/a", False, id="a VPod"),
         pytest.param(f"t/a@{GROUP.key}", False, id="of a declared kind"),
         pytest.param("t/a@broker.x.dev", True, id="of a kind that no pool declares"),
-        pytest.param("t/a@placeable.duck.knative.dev", True, id="of a caller that does not say what it is"),
+        pytest.param(
+            "t/a@placeable.duck.knative.dev", True, id="of a caller that does not say what it is"
+        ),
     ],
 )
 def test_a_key_is_its_callers_unless_the_pool_declares_its_kind(key, kept):

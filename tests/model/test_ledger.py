@@ -8,7 +8,9 @@ from extender.model.ledger import Share, decode_ledger, encode_ledger, ledger_sl
 from extender.model.names import LEDGER_BYTES_MAX
 
 counts = st.integers(1, 2**31 - 1)
-ledgers = st.dictionaries(st.text(min_size=1, max_size=8), st.builds(Share, counts, counts), max_size=6)
+ledgers = st.dictionaries(
+    st.text(min_size=1, max_size=8), st.builds(Share, counts, counts), max_size=6
+)
 
 
 @given(ledgers)
@@ -23,7 +25,12 @@ def test_the_text_is_compact_and_sorted_with_the_weight_where_it_is_not_1():
 
 
 @pytest.mark.parametrize(
-    "text", [pytest.param(None, id="absent"), pytest.param("", id="empty"), pytest.param("{}", id="nothing")]
+    "text",
+    [
+        pytest.param(None, id="absent"),
+        pytest.param("", id="empty"),
+        pytest.param("{}", id="nothing"),
+    ],
 )
 def test_no_text_is_the_empty_ledger(text):
     assert decode_ledger(text) == {}
@@ -72,4 +79,7 @@ def test_a_ledger_may_be_as_large_as_the_limit_and_no_larger():
     assert decode_ledger(encode_ledger(of(LEDGER_BYTES_MAX)))
     with pytest.raises(LedgerTooLarge) as caught:
         encode_ledger(of(LEDGER_BYTES_MAX + 1))
-    assert (caught.value.size_bytes, caught.value.limit_bytes) == (LEDGER_BYTES_MAX + 1, LEDGER_BYTES_MAX)
+    assert (caught.value.size_bytes, caught.value.limit_bytes) == (
+        LEDGER_BYTES_MAX + 1,
+        LEDGER_BYTES_MAX,
+    )

@@ -31,7 +31,9 @@ OWN = PlacementTranslator(
 
 
 def an_object(spec: Obj | None = None, status: Obj | None = None, **metadata) -> Obj:
-    found: Obj = {"metadata": {"namespace": "t", "name": "a", "uid": "u", "resourceVersion": "7", **metadata}}
+    found: Obj = {
+        "metadata": {"namespace": "t", "name": "a", "uid": "u", "resourceVersion": "7", **metadata}
+    }
     return (
         found
         | ({"spec": spec} if spec is not None else {})
@@ -94,7 +96,10 @@ class TestToVPod:
                 id="text",
             ),
             pytest.param(
-                OWN, an_object({"n": 1, "weight": 0}), "spec.weight: must be an integer from 1", id="weight"
+                OWN,
+                an_object({"n": 1, "weight": 0}),
+                "spec.weight: must be an integer from 1",
+                id="weight",
             ),
             pytest.param(
                 OWN,
@@ -122,14 +127,20 @@ class TestStatusOf:
         assert GROUPS.status_of(vpod, {"d-0": 2, "d-1": 1}) == {
             "metadata": {"resourceVersion": "7", "uid": "u"},
             "status": {
-                "placements": [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}]
+                "placements": [
+                    {"podName": "d-0", "vreplicas": 2},
+                    {"podName": "d-1", "vreplicas": 1},
+                ]
             },
         }
 
     def test_a_kafka_source_has_its_count_beside_them(self):
         patch = KAFKA.status_of(KAFKA.to_vpod(an_object({"consumers": 2})), {"d-0": 2})
         assert patch is not None
-        assert patch["status"] == {"placements": [{"podName": "d-0", "vreplicas": 2}], "consumers": 2}
+        assert patch["status"] == {
+            "placements": [{"podName": "d-0", "vreplicas": 2}],
+            "consumers": 2,
+        }
 
     def test_a_count_that_somebody_else_has_changed_is_written_again(self):
         listed = [{"podName": "d-0", "vreplicas": 2}]
@@ -145,7 +156,9 @@ class TestStatusOf:
         st.dictionaries(st.sampled_from([f"d-{n}" for n in range(12)]), st.integers(1, 5)),
         st.sampled_from([GROUPS, KAFKA, OWN]),
     )
-    def test_what_is_written_reads_as_it_was_meant_and_leaves_the_rest_alone(self, placements, translator):
+    def test_what_is_written_reads_as_it_was_meant_and_leaves_the_rest_alone(
+        self, placements, translator
+    ):
         obj = an_object({"n": 3}, {"theirs": {"a": [1]}, "deep": {"theirs": 2}})
         placements = dict(sorted(placements.items(), key=lambda item: int(item[0][2:])))
         patch = translator.status_of(translator.to_vpod(obj), placements)

@@ -51,7 +51,8 @@ OVERVIEW = Dashboard(
                 _number(
                     "overcommitted pods",
                     f"max({S}_overcommitted_pods)",
-                    "Pods whose ledger is over their slots: only after slotsPerPod was lowered, or a forged ledger.",
+                    "Pods whose ledger is over their slots: only after slotsPerPod was lowered, or "
+                    "a forged ledger.",
                     thresholds=((1, "red"),),
                 ),
                 _number(
@@ -79,7 +80,8 @@ OVERVIEW = Dashboard(
                     title="time until a vpod is placed",
                     unit="s",
                     queries=quantiles(f"{S}_vpod_scheduling_sli_duration_seconds"),
-                    description="From when it wanted what it had not, over all attempts; it includes waiting for pods.",
+                    description="From when it wanted what it had not, over all attempts; it "
+                    "includes waiting for pods.",
                 ),
                 Panel(
                     title="vpods that wait",
@@ -129,7 +131,8 @@ POOLS = Dashboard(
                             "{{pool}}",
                         ),
                     ),
-                    description="Taken by placed vreplicas. Over 1: pods are being replaced, or are overcommitted.",
+                    description="Taken by placed vreplicas. Over 1: pods are being replaced, or "
+                    "are overcommitted.",
                     thresholds=((1, "red"),),
                 ),
                 Panel(
@@ -142,7 +145,8 @@ POOLS = Dashboard(
                     title="vreplicas without a place",
                     width=12,
                     queries=(largest(f"{S}_pool_pending_vreplicas{{{POOL}}}", "pool"),),
-                    description="Waiting for room, for a pod, or for a person: see the vpods' conditions.",
+                    description="Waiting for room, for a pod, or for a person: see the vpods' "
+                    "conditions.",
                     thresholds=((1, "orange"),),
                 ),
                 Panel(
@@ -155,7 +159,8 @@ POOLS = Dashboard(
                     title="vreplicas that nobody serves",
                     width=12,
                     queries=(largest(f"{S}_pool_unserved_vreplicas{{{POOL}}}", "pool"),),
-                    description="Placed on pods that are not Ready, or terminating, or on a lost node.",
+                    description="Placed on pods that are not Ready, or terminating, or on a lost "
+                    "node.",
                     thresholds=((1, "red"),),
                 ),
                 Panel(
@@ -164,7 +169,8 @@ POOLS = Dashboard(
                     queries=(
                         Query(
                             f"max by (pool) ({S}_pool_unserved_vreplicas{{{POOL}}} / "
-                            f"({S}_pool_unserved_vreplicas{{{POOL}}} + {S}_pool_ready_vreplicas{{{POOL}}}))",
+                            f"({S}_pool_unserved_vreplicas{{{POOL}}} + "
+                            f"{S}_pool_ready_vreplicas{{{POOL}}}))",
                             "{{pool}}",
                         ),
                     ),
@@ -190,10 +196,12 @@ POOLS = Dashboard(
                     stacked=True,
                     queries=(
                         Query(
-                            f"sum by (state) (max by (pool, state) ({S}_pool_pods{{{POOL}}}))", "{{state}}"
+                            f"sum by (state) (max by (pool, state) ({S}_pool_pods{{{POOL}}}))",
+                            "{{state}}",
                         ),
                     ),
-                    description="expected: asked for and not created yet; unschedulable: drained, not Ready, cordoned.",
+                    description="expected: asked for and not created yet; unschedulable: drained, "
+                    "not Ready, cordoned.",
                 ),
                 Panel(
                     title="pods that the StatefulSet is asked for",
@@ -205,7 +213,8 @@ POOLS = Dashboard(
                     title="scalings an hour",
                     width=12,
                     queries=(rate(f"{S}_scalings_total", "direction", in_s=3600),),
-                    description="Over all pools. Up and down in turn: the load swings faster than scaleDownPeriodSeconds.",
+                    description="Over all pools. Up and down in turn: the load swings faster than "
+                    "scaleDownPeriodSeconds.",
                 ),
                 Panel(
                     title="moves planned and made a minute",

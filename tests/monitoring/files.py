@@ -49,7 +49,11 @@ def _rule() -> str:
         {
             "apiVersion": "monitoring.coreos.com/v1",
             "kind": "PrometheusRule",
-            "metadata": {"name": "vreplica-scheduler", "namespace": "vreplica-system", "labels": labels},
+            "metadata": {
+                "name": "vreplica-scheduler",
+                "namespace": "vreplica-system",
+                "labels": labels,
+            },
             "spec": {"groups": groups()},
         },
         sort_keys=False,

@@ -1,4 +1,6 @@
-"""Just enough of Grafana's dashboard JSON (schema 39, Grafana 11 and later) to say what a panel asks and how it is drawn."""
+"""Just enough of Grafana's dashboard JSON (schema 39, Grafana 11 and later) to say what a panel
+asks and how it is drawn.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +26,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One panel. ``kind``: timeseries, stat, table, heatmap. ``unit``: Grafana's (short, s, percentunit, reqps, bytes)."""
+    """One panel. ``kind``: timeseries, stat, table, heatmap. ``unit``: Grafana's (short, s,
+    percentunit, reqps, bytes).
+    """
 
     title: str
     queries: tuple[Query, ...]
@@ -83,14 +87,22 @@ class Dashboard:
                 }
             ],
             "templating": {
-                "list": [_datasource(), *(_variable(name, *of) for name, of in self.variables.items())]
+                "list": [
+                    _datasource(),
+                    *(_variable(name, *of) for name, of in self.variables.items()),
+                ]
             },
             "panels": _laid_out(self.rows),
         }
 
 
 def _datasource() -> dict[str, Any]:
-    return {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"}
+    return {
+        "name": "datasource",
+        "type": "datasource",
+        "query": "prometheus",
+        "label": "Data source",
+    }
 
 
 def _variable(name: str, metric: str, label: str) -> dict[str, Any]:
@@ -134,7 +146,10 @@ def _laid_out(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _panel(panel: Panel, number: int, left: int, top: int) -> dict[str, Any]:
-    steps = [{"color": "green", "value": None}, *({"color": c, "value": v} for v, c in panel.thresholds)]
+    steps = [
+        {"color": "green", "value": None},
+        *({"color": c, "value": v} for v, c in panel.thresholds),
+    ]
     custom: dict[str, Any] = {}
     options: dict[str, Any] = {}
     if panel.kind == "timeseries":
@@ -149,7 +164,11 @@ def _panel(panel: Panel, number: int, left: int, top: int) -> dict[str, Any]:
             "tooltip": {"mode": "multi", "sort": "desc"},
         }
     elif panel.kind == "stat":
-        options = {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "area"}
+        options = {
+            "reduceOptions": {"calcs": ["lastNotNull"]},
+            "colorMode": "value",
+            "graphMode": "area",
+        }
     return {
         "id": number,
         "type": panel.kind,

@@ -7,7 +7,9 @@ VERBS = Dashboard(
     uid="vreplica-verbs",
     title="vreplica-scheduler / Verbs and latency",
     description="What kube-scheduler asks, how fast it is answered, and what writing takes.",
-    variables={"verb": (f"{S}_framework_extension_point_duration_seconds_count", "extension_point")},
+    variables={
+        "verb": (f"{S}_framework_extension_point_duration_seconds_count", "extension_point")
+    },
     rows=(
         Row(
             "Asked by kube-scheduler",
@@ -40,7 +42,8 @@ VERBS = Dashboard(
                     queries=(
                         Query(
                             f'sum by (extension_point) (rate({S}_framework_extension_point_duration_seconds_count{{status="Error"}}[{RATE}]))'
-                            f" / sum by (extension_point) (rate({S}_framework_extension_point_duration_seconds_count[{RATE}]))",
+                            f" / sum by (extension_point) "
+                            f"(rate({S}_framework_extension_point_duration_seconds_count[{RATE}]))",
                             "{{extension_point}}",
                         ),
                     ),
@@ -73,7 +76,8 @@ VERBS = Dashboard(
                     title="reviews a second",
                     unit="reqps",
                     queries=(rate(f"{W}_requests_total", "result"),),
-                    description="Of the webhook; refused: it was no AdmissionReview, or came too slowly.",
+                    description="Of the webhook; refused: it was no AdmissionReview, or came too "
+                    "slowly.",
                 ),
                 Panel(
                     title="time to answer a review",
@@ -123,7 +127,8 @@ VERBS = Dashboard(
                     title="waiting in our own lanes",
                     unit="s",
                     queries=(rate(f"{S}_api_wait_seconds_total", "lane"),),
-                    description="Seconds waited a second: over 1, more than one request always waits. Raise clientConnection.qps.",
+                    description="Seconds waited a second: over 1, more than one request always "
+                    "waits. Raise clientConnection.qps.",
                 ),
                 Panel(
                     title="requests that wait in our own lanes",
@@ -178,7 +183,8 @@ RELIABILITY = Dashboard(
                 Panel(
                     title="repairs a minute",
                     queries=(rate(f"{S}_repairs_total", "kind", in_s=60),),
-                    description="What somebody else, or a crash, has left; PodReactivated is everyday.",
+                    description="What somebody else, or a crash, has left; PodReactivated is "
+                    "everyday.",
                 ),
                 Panel(
                     title="lost compare-and-swaps a second",
@@ -201,7 +207,8 @@ RELIABILITY = Dashboard(
                     title="silence of the watches",
                     unit="s",
                     queries=(largest(f"{S}_reflector_silence_seconds", "resource"),),
-                    description="A bookmark comes once a minute; at 150 s a watch is given up and begun again.",
+                    description="A bookmark comes once a minute; at 150 s a watch is given up and "
+                    "begun again.",
                     thresholds=((180, "red"),),
                 ),
                 Panel(
@@ -240,28 +247,36 @@ RELIABILITY = Dashboard(
                     width=12,
                     queries=(
                         Query(
-                            f"min by (certificate) ({S}_certificate_expiry_timestamp_seconds - time())",
+                            f"min by (certificate) ({S}_certificate_expiry_timestamp_seconds - "
+                            f"time())",
                             "service {{certificate}}",
                         ),
                         Query(
-                            f"max by (client) ({S}_client_certificate_expiry_timestamp_seconds - time())",
+                            f"max by (client) ({S}_client_certificate_expiry_timestamp_seconds - "
+                            f"time())",
                             "client {{client}}",
                         ),
                         Query(
-                            f"min by (certificate) ({W}_certificate_expiry_timestamp_seconds - time())",
+                            f"min by (certificate) ({W}_certificate_expiry_timestamp_seconds - "
+                            f"time())",
                             "webhook {{certificate}}",
                         ),
                     ),
-                    description="The webhook renews its own 30 days before the end of the serving one.",
+                    description="The webhook renews its own 30 days before the end of the serving "
+                    "one.",
                 ),
                 Panel(
                     title="configuration file",
                     width=12,
                     queries=(
                         Query(f"min({S}_config_last_reload_successful)", "can be used"),
-                        Query(f"sum by (setting) ({S}_config_needs_restart)", "needs a restart: {{setting}}"),
+                        Query(
+                            f"sum by (setting) ({S}_config_needs_restart)",
+                            "needs a restart: {{setting}}",
+                        ),
                     ),
-                    description="0: the file as it is now cannot be used; replicas go on with the old one.",
+                    description="0: the file as it is now cannot be used; replicas go on with the "
+                    "old one.",
                 ),
             ),
         ),
@@ -291,7 +306,8 @@ RELIABILITY = Dashboard(
                     unit="percentunit",
                     queries=(
                         Query(
-                            f"rate(process_cpu_seconds_total[{RATE}]) and on (instance, job) {S}_build_info",
+                            f"rate(process_cpu_seconds_total[{RATE}]) and on (instance, job) "
+                            f"{S}_build_info",
                             "{{instance}}",
                         ),
                     ),

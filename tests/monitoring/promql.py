@@ -23,8 +23,27 @@ WORDS: Final = frozenset(
             "group_right",
             "offset",
         ),
-        *("sum", "min", "max", "avg", "count", "topk", "absent", "vector", "time", "abs", "clamp_min"),
-        *("rate", "increase", "histogram_quantile", "min_over_time", "max_over_time", "avg_over_time"),
+        *(
+            "sum",
+            "min",
+            "max",
+            "avg",
+            "count",
+            "topk",
+            "absent",
+            "vector",
+            "time",
+            "abs",
+            "clamp_min",
+        ),
+        *(
+            "rate",
+            "increase",
+            "histogram_quantile",
+            "min_over_time",
+            "max_over_time",
+            "avg_over_time",
+        ),
     }
 )
 _TOKEN: Final = re.compile(
@@ -111,7 +130,9 @@ def _check_matchers(
     labels: frozenset[str],
     closed: Mapping[tuple[str, str], frozenset[str]],
 ) -> None:
-    for (_, label), (_, operator), (_, text) in zip(tokens[::4], tokens[1::4], tokens[2::4], strict=True):
+    for (_, label), (_, operator), (_, text) in zip(
+        tokens[::4], tokens[1::4], tokens[2::4], strict=True
+    ):
         if label not in labels | TARGET_LABELS:
             raise Unknown(f"{name} has no label {label}")
         wanted, values = text.strip('"'), closed.get((name, label))

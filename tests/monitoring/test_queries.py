@@ -1,4 +1,6 @@
-"""Every query of the dashboards and alerts names metrics, labels and values that the programs export."""
+"""Every query of the dashboards and alerts names metrics, labels and values that the programs
+export.
+"""
 
 import json
 import re
@@ -74,13 +76,19 @@ def test_a_dashboard_is_one_that_grafana_takes(name: str):
     taken: set[tuple[int, int]] = set()
     for panel in dashboard["panels"]:
         at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
         assert at["x"] + at["w"] <= 24
         assert not cells & taken, f"{panel['title']} lies on another panel"
         taken |= cells
         if panel["type"] != "row":
             assert panel["description"].endswith(".")
-            assert [target["refId"] for target in panel["targets"]] == list("ABC")[: len(panel["targets"])]
+            assert [target["refId"] for target in panel["targets"]] == list("ABC")[
+                : len(panel["targets"])
+            ]
             assert panel["datasource"]["uid"] == "${datasource}"
 
 
@@ -104,8 +112,12 @@ def test_every_runbook_belongs_to_an_alert():
 
 
 def test_every_metric_of_the_alerts_is_one_that_a_panel_shows():
-    shown = " ".join(query.expr for d in DASHBOARDS.values() for p in d.panels() for query in p.queries)
+    shown = " ".join(
+        query.expr for d in DASHBOARDS.values() for p in d.panels() for query in p.queries
+    )
     for alert in alerts():
         for family in [*families(), *webhook_families()]:
             if family.name in alert["expr"]:
-                assert family.name in shown, f"{alert['alert']} asks for {family.name}, which no panel shows"
+                assert family.name in shown, (
+                    f"{alert['alert']} asks for {family.name}, which no panel shows"
+                )

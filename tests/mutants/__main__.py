@@ -1,4 +1,6 @@
-"""``python -m tests.mutants``: break the code on purpose, one mutant after the other, and see that each is caught."""
+"""``python -m tests.mutants``: break the code on purpose, one mutant after the other, and see that
+each is caught.
+"""
 
 import argparse
 import random
@@ -12,11 +14,19 @@ from tests.mutants.runner import BaselineFails, Outcome, Verdict, run_mutants
 
 
 def main() -> int:
-    """0 if every mutant was killed, 1 if one survived or does not apply any more, 2 where nothing can be said."""
+    """0 if every mutant was killed, 1 if one survived or does not apply any more, 2 where nothing
+    can be said.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="names that contain this")
     parser.add_argument(
-        "--share", type=_share, default=(1, 1), metavar="K/N", help="one of N equal shares, drawn by --seed"
+        "--only", action="append", default=[], metavar="NAME", help="names that contain this"
+    )
+    parser.add_argument(
+        "--share",
+        type=_share,
+        default=(1, 1),
+        metavar="K/N",
+        help="one of N equal shares, drawn by --seed",
     )
     parser.add_argument("--seed", default="", help="another seed draws other shares")
     parser.add_argument("--list", action="store_true", help="print the mutants, and end")
@@ -24,7 +34,9 @@ def main() -> int:
         "--jobs", type=int, default=2, metavar="N", help="side by side (default: %(default)s)"
     )
     options = parser.parse_args()
-    chosen = [m for m in MUTANTS if not options.only or any(part in m.name for part in options.only)]
+    chosen = [
+        m for m in MUTANTS if not options.only or any(part in m.name for part in options.only)
+    ]
     chosen = share_of(chosen, *options.share, seed=options.seed)
     if options.list:
         for mutant in chosen:
@@ -36,7 +48,9 @@ def main() -> int:
 
 
 def share_of(mutants: Sequence[Mutant], number: int, shares: int, *, seed: str) -> list[Mutant]:
-    """Share ``number`` (from 1) of so many, in the order of the list. All shares of a seed are all mutants, each once."""
+    """Share ``number`` (from 1) of so many, in the order of the list. All shares of a seed are all
+    mutants, each once.
+    """
     order = list(range(len(mutants)))
     random.Random(seed).shuffle(order)
     return [mutants[index] for index in sorted(order[number - 1 :: shares])]

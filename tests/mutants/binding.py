@@ -19,7 +19,8 @@ BINDING = (
     Mutant(
         "bind without validating again",
         _BINDER,
-        "problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node) or self._cordon(pod, node)",
+        "problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node) or "
+        "self._cordon(pod, node)",
         "problem: ConflictReason | None = None",
         "what filter has seen may not hold any more when bind comes",
         (f"{_TEST}test_a_bind_that_must_not_be_is_refused_and_leaves_nothing",),
@@ -65,12 +66,15 @@ BINDING = (
         "for key in carry.planned:",
         "for key in dict[str, int]():",
         "a second bind, or the placer, would give the same vreplicas to another pod",
-        (f"{_RACES}test_a_pod_that_changes_while_it_is_bound_leaves_what_was_planned_for_it_to_nobody_else",),
+        (
+            f"{_RACES}test_a_pod_that_changes_while_it_is_bound_leaves_what_was_planned_for_it_to_nobody_else",
+        ),
     ),
     Mutant(
         "a refused Binding is not undone",
         _POD_BINDER,
-        "except BaseException:\n                self._binder.revert(assumed)\n                raise",
+        "except BaseException:\n                self._binder.revert(assumed)\n                "
+        "raise",
         "except BaseException:\n                raise",
         "lost revert: the pod stays assumed and its vreplicas reserved",
         (f"{_TEST}test_a_binding_that_the_api_server_refuses_is_undone_exactly",),
@@ -114,7 +118,7 @@ BINDING = (
         "self._binder.revert(assumed)\n                raise",
         "it may have arrived: its vreplicas would be given away twice",
         (
-            f"{_TEST}test_a_bind_cancelled_by_its_deadline_gives_its_vreplicas_to_nobody_else_until_it_expires",
+            f"{_TEST}test_a_bind_past_its_deadline_gives_its_vreplicas_to_nobody_else_until_it_expires",
         ),
     ),
     Mutant(
@@ -179,7 +183,9 @@ BINDING = (
         "return max(0.0, self._since + HOLD_S - self._clock())",
         "return 0.0",
         "a status that is still on its way relies on a pod that nobody here has seen",
-        (f"{_PAST}test_after_a_list_nothing_can_close_the_gap_before_what_was_on_its_way_has_arrived",),
+        (
+            f"{_PAST}test_after_a_list_nothing_can_close_the_gap_before_what_was_on_its_way_has_arrived",
+        ),
     ),
     Mutant(
         "a list opens no gap",
@@ -203,7 +209,9 @@ BINDING = (
         "return outdated\n",
         "return frozenset()\n",
         "stale read: the ordinal has had another pod since",
-        (f"{_PAST}TestWhatToForget::test_the_last_ledger_of_an_ordinal_whose_pod_ended_in_the_gap",),
+        (
+            f"{_PAST}TestWhatToForget::test_the_last_ledger_of_an_ordinal_whose_pod_ended_in_the_gap",
+        ),
     ),
     Mutant(
         "what a lagging status claims comes before what the last pod held",
@@ -238,7 +246,9 @@ BINDING = (
         "        await self._list_vpods()\n",
         "",
         "stale read: what was on its way has arrived, and is not in the cache",
-        (f"{_WAITS}test_once_what_was_under_way_has_arrived_and_vpods_are_listed_all_pasts_are_known",),
+        (
+            f"{_WAITS}test_once_what_was_under_way_has_arrived_and_vpods_are_listed_all_pasts_are_known",
+        ),
     ),
     Mutant(
         "every leader believes it is the first",
@@ -277,8 +287,8 @@ BINDING = (
     Mutant(
         "planned on top without looking at the slots",
         _CARRY,
-        "free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)",
-        "free[there] = (slots if there == ordinal else state.capacity) - ledger_slots(back)",
+        "(slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)",
+        "(slots if there == ordinal else state.capacity) - ledger_slots(back)",
         "pending vreplicas would be planned where others stand",
         (
             "tests/node/test_bind_ledger_shares.py::test_a_pod_on_which_others_stand_takes_less_of_what_is_pending",
@@ -324,7 +334,9 @@ BINDING = (
         "taken + _declared(state, pod) > node.slots",
         "taken + _declared(state, pod) > node.slots + 1",
         "a node would get a slot more than it declares",
-        ("tests/node/test_verbs.py::TestFilter::test_a_node_that_declares_slots_holds_no_more_than_those",),
+        (
+            "tests/node/test_verbs.py::TestFilter::test_a_node_that_declares_slots_holds_no_more_than_those",
+        ),
     ),
     Mutant(
         "expired decisions count",

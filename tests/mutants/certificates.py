@@ -23,10 +23,13 @@ CERTIFICATES = (
     Mutant(
         "an old authority is not trusted any more at once",
         _ROTATION,
-        "if each in (self._current, self._next, issuer) or not (all_ended or self._has_ended(each))",
+        "if each in (self._current, self._next, issuer) or not (all_ended or "
+        "self._has_ended(each))",
         "if each in (self._current, self._next, issuer)",
         "replicas that still serve its certificates would be refused",
-        (f"{_STEPS}test_the_old_authority_is_trusted_until_the_last_certificate_that_it_signed_has_ended",),
+        (
+            f"{_STEPS}test_the_old_authority_is_trusted_until_the_last_certificate_that_it_signed_has_ended",
+        ),
     ),
     Mutant(
         "a certificate that another authority's replaces is not remembered",
@@ -34,7 +37,9 @@ CERTIFICATES = (
         "            before = [*before, served]\n",
         "            before = list(before)\n",
         "its authority would be trusted for years",
-        (f"{_STEPS}test_the_old_authority_is_trusted_until_the_last_certificate_that_it_signed_has_ended",),
+        (
+            f"{_STEPS}test_the_old_authority_is_trusted_until_the_last_certificate_that_it_signed_has_ended",
+        ),
     ),
     Mutant(
         "a new next authority drives out the previous one",
@@ -42,7 +47,9 @@ CERTIFICATES = (
         "kept = [each for each in self._still_trusted() if each != self._next]",
         "kept = [each for each in self._still_trusted() if each == self._current]",
         "replicas that still serve its certificates would be refused",
-        (f"{_STEPS}test_the_old_authority_is_trusted_until_the_last_certificate_that_it_signed_has_ended",),
+        (
+            f"{_STEPS}test_the_old_authority_is_trusted_until_the_last_certificate_that_it_signed_has_ended",
+        ),
     ),
     Mutant(
         "an authority that ends signs again and again",
@@ -51,7 +58,7 @@ CERTIFICATES = (
         "if self._ends_soon(end, SERVING_RENEWED_BEFORE_END) and self._current is not None:",
         "each round of each replica would write the Secret",
         (
-            f"{_STEPS}test_a_serving_certificate_never_outlives_its_authority_and_is_not_signed_again_for_nothing",
+            f"{_STEPS}test_a_serving_certificate_never_outlives_its_authority_nor_is_signed_for_nothing",
         ),
     ),
     Mutant(
@@ -68,7 +75,9 @@ CERTIFICATES = (
         "self._seen_since = {each: self._seen_since.get(each, now) for each in everywhere}",
         "self._seen_since |= {each: self._seen_since.get(each, now) for each in everywhere}",
         "it would sign what API servers refuse",
-        (f"{_REGISTERED}TestWhatIsPublished::test_one_that_has_been_taken_out_of_one_of_them_begins_anew",),
+        (
+            f"{_REGISTERED}TestWhatIsPublished::test_one_that_has_been_taken_out_of_one_of_them_begins_anew",
+        ),
     ),
     Mutant(
         "cert-manager's caBundle is overwritten",
@@ -84,10 +93,14 @@ CERTIFICATES = (
     Mutant(
         "what is stored is served only once it is as good as new",
         _CERTS,
-        "                await self._use_if_usable(stored.bundle)\n                if step is None:\n",
-        "                if step is None:\n                    await self._use_if_usable(stored.bundle)\n",
+        "                await self._use_if_usable(stored.bundle)\n                if step is "
+        "None:\n",
+        "                if step is None:\n                    await "
+        "self._use_if_usable(stored.bundle)\n",
         "without the right to renew it nothing would be served, weeks before it ends",
-        ("tests/webhook/test_certs.py::test_what_is_stored_is_served_even_where_it_may_not_be_renewed",),
+        (
+            "tests/webhook/test_certs.py::test_what_is_stored_is_served_even_where_it_may_not_be_renewed",
+        ),
     ),
     Mutant(
         "an error of the library's own is not expected",
@@ -103,7 +116,9 @@ CERTIFICATES = (
         "        self._in_use = context\n",
         "        self._in_use = self._in_use or context\n",
         "it would end",
-        (f"{_SERVED}test_a_certificate_that_is_replaced_is_served_and_half_of_one_changes_nothing",),
+        (
+            f"{_SERVED}test_a_certificate_that_is_replaced_is_served_and_half_of_one_changes_nothing",
+        ),
     ),
     Mutant(
         "a session is resumed with the certificate that it began with",
@@ -111,6 +126,8 @@ CERTIFICATES = (
         "if self._client_certificates and connection.session_reused:",
         "if not self._client_certificates and connection.session_reused:",
         "a client whose CA was taken away would go on for hours",
-        (f"{_SERVED}test_a_client_whose_authority_was_taken_away_cannot_resume_the_session_that_it_had",),
+        (
+            f"{_SERVED}test_a_client_whose_authority_was_taken_away_cannot_resume_the_session_that_it_had",
+        ),
     ),
 )

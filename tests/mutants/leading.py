@@ -18,15 +18,19 @@ LEADING = (
         _LEADER,
         'obj = {**current, "spec": {**mapping(current, "spec"), **spec}}',
         'metadata = {"namespace": lease.namespace, "name": lease.name}\n'
-        '                obj = {"metadata": metadata, "spec": {**mapping(current, "spec"), **spec}}',
+        '                obj = {"metadata": metadata, "spec": {**mapping(current, "spec"), '
+        "**spec}}",
         "of two candidates both would get it",
-        ("tests/kube/test_leader_race.py::test_of_two_that_see_the_lease_free_at_once_one_gets_it",),
+        (
+            "tests/kube/test_leader_race.py::test_of_two_that_see_the_lease_free_at_once_one_gets_it",
+        ),
     ),
     Mutant(
         "the lease is judged by the clock of its holder",
         _SEEN,
         "return asyncio.get_running_loop().time() >= self._seen_at + self._lasts_s()",
-        'at = __import__("datetime").datetime.fromisoformat(text(self.record, "spec", "renewTime"))\n'
+        'at = __import__("datetime").datetime.fromisoformat(text(self.record, "spec", '
+        '"renewTime"))\n'
         "        return self.began_at[1] >= at.timestamp() + self._lasts_s()",
         "no two machines' clocks agree",
         (f"{_TEST}test_anothers_clock_does_not_matter",),
@@ -50,7 +54,8 @@ LEADING = (
     Mutant(
         "a lease never expires",
         _SEEN,
-        'if not self.record or mapping(found, "spec") != mapping(self.record, "spec"):\n            self._seen_at',
+        'if not self.record or mapping(found, "spec") != mapping(self.record, "spec"):\n           '
+        " self._seen_at",
         "if found:\n            self._seen_at",
         "after a crash nobody would ever lead",
         (f"{_TEST}test_a_killed_leader_is_followed_after_its_lease_has_run_out",),
@@ -117,7 +122,9 @@ LEADING = (
         "if not self.seen.may_make_one(self.still_leading):",
         "if False:",
         "two would lead until the one that did looks",
-        (f"{_TEST}test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew",),
+        (
+            f"{_TEST}test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew",
+        ),
     ),
     Mutant(
         "who has held a lease before takes a deleted one at once",
@@ -125,7 +132,9 @@ LEADING = (
         "if self._is_ours() and still_leading():",
         "if self._is_ours():",
         "it was paused, another one led meanwhile, and leads on until it looks",
-        (f"{_TEST}test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_meanwhile",),
+        (
+            f"{_TEST}test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_meanwhile",
+        ),
     ),
     Mutant(
         "a lease that a person has emptied is taken at once",
@@ -244,16 +253,19 @@ LEADING = (
         "            self.acts_since += self._lease.duration_s\n",
         "",
         "those who count as before lead for some seconds more",
-        (f"{_SHARED}test_who_cannot_read_how_others_count_stops_before_one_who_counts_otherwise_begins",),
+        (
+            f"{_SHARED}test_who_cannot_read_how_others_count_stops_before_one_who_counts_otherwise_begins",
+        ),
     ),
     Mutant(
         "who waits says its own number already",
         _LEADER,
         "buckets = 0 if self._is_unsettled() else self._candidacy.buckets",
         "buckets = self._candidacy.buckets",
-        "those who count alike would lead at once by Leases of later buckets, and who follows would not wait",
+        "those who count alike would lead at once by Leases of later buckets, and who follows "
+        "would not wait",
         (
-            f"{_SHARED}test_a_rollback_to_buckets_whose_leases_were_released_long_ago_gives_no_pool_two_leaders",
+            f"{_SHARED}test_a_rollback_to_buckets_with_leases_released_long_ago_gives_no_pool_two_leaders",
             f"{_SHARED}test_who_counts_otherwise_waits_also_where_the_answer_to_its_first_write_was_lost",
             f"{_SHARED}test_who_follows_one_that_ended_while_it_waited_waits_itself",
         ),
@@ -264,12 +276,15 @@ LEADING = (
         "return asyncio.get_running_loop().time() >= elector.acts_since + UNDER_WAY_S",
         "return asyncio.get_running_loop().time() >= elector.leading_since + UNDER_WAY_S",
         "who led by another number of buckets led until later (I2)",
-        (f"{_SHARED}test_who_led_by_another_number_may_have_something_under_way_for_as_long_as_any_leader",),
+        (
+            f"{_SHARED}test_who_led_by_another_number_may_have_something_under_way_for_as_long_as_any_leader",
+        ),
     ),
     Mutant(
         "a question keeps a lease from being released",
         _LEADER,
-        "                    with suppress(Conflict):\n                        await self._put_released()\n                        return\n",
+        "                    with suppress(Conflict):\n                        await "
+        "self._put_released()\n                        return\n",
         "                    await self._put_released()\n                    return\n",
         "its buckets would have no leader for 15 s",
         (f"{_SHARED}test_who_ends_just_after_it_was_asked_for_a_bucket_releases_its_lease",),
@@ -290,7 +305,8 @@ LEADING = (
         "extender/service/app.py",
         "        self.leadership.another_has_led = self.placer.forget\n",
         "",
-        "ledgers would go below what the caller publishes by now (I2), or have what nobody takes back (I3)",
+        "ledgers would go below what the caller publishes by now (I2), or have what nobody takes "
+        "back (I3)",
         (
             f"{_BUCKETS}test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to",
             f"{_BUCKETS}test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_it",
@@ -302,7 +318,9 @@ LEADING = (
         "        self._left.add(bucket.index)\n",
         "        self._left.add(bucket.index)\n        self._another_has_led(bucket)\n",
         "I2: a pod that is bound meanwhile comes without what a caller publishes there",
-        (f"{_BUCKETS}test_who_leads_again_with_nobody_in_between_remembers_what_callers_have_asked",),
+        (
+            f"{_BUCKETS}test_who_leads_again_with_nobody_in_between_remembers_what_callers_have_asked",
+        ),
     ),
     Mutant(
         "a refused pod is forgotten for the one before it",
@@ -312,7 +330,7 @@ LEADING = (
         "it would wait for kube-scheduler's five minutes",
         (
             "tests/service/binding/test_reactivator.py::"
-            "test_a_pod_refused_while_the_watch_still_shows_its_predecessor_is_patched_when_it_shows_it",
+            "test_a_pod_refused_while_the_watch_shows_its_predecessor_is_patched_when_it_is_shown",
         ),
     ),
     Mutant(
@@ -373,7 +391,9 @@ LEADING = (
         "            and self._candidacy.may()\n            and asyncio",
         "            and asyncio",
         "after a pause that its own Lease has outlasted another may lead",
-        (f"{_SHARED}test_what_others_count_by_is_looked_at_when_it_acts_and_not_only_when_it_renews",),
+        (
+            f"{_SHARED}test_what_others_count_by_is_looked_at_when_it_acts_and_not_only_when_it_renews",
+        ),
     ),
     Mutant(
         "loops of a bucket run on while it is given away",

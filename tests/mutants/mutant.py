@@ -11,7 +11,9 @@ SIMULATE: Final = "simulate "
 
 
 class DoesNotApply(Exception):
-    """The text to be replaced is not there exactly once: the code has changed, and the mutant has to be looked at again."""
+    """The text to be replaced is not there exactly once: the code has changed, and the mutant has
+    to be looked at again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +22,9 @@ class Mutant:
 
     It is looked for token by token: comments and how lines are broken do not matter.
 
-    ``caught_by``: pytest node ids, with parameters or without, of which one has to fail; and arguments of ``vreplica`` that begin with
-    ``simulate``, each of which has to find something by itself.
+    ``caught_by``: pytest node ids, with parameters or without, of which one has to fail; and
+    arguments of ``vreplica`` that begin with ``simulate``, each of which has to find something by
+    itself.
 
     ``hangs``: what it breaks may never end, which is as good as caught.
     """
@@ -39,7 +42,8 @@ class Mutant:
         found = list(_places(_tokens(self.old), _tokens(text)))
         if len(found) != 1:
             raise DoesNotApply(
-                f"{self.name}: its code stands {len(found)} times in {self.file}; look at the mutant again"
+                f"{self.name}: its code stands {len(found)} times in {self.file}; look at the "
+                f"mutant again"
             )
         start, end = found[0]
         return text[:start] + self.new.strip() + text[end:]
@@ -59,7 +63,9 @@ _TOKEN: Final = re.compile(
     r'''[rbf]*(?:"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|\#[^\n]*|\w+|[^\w\s]''',
     re.DOTALL,
 )
-"""Also of a part of a statement: brackets need not be closed, as the tokenizer of the standard library would have them."""
+"""Also of a part of a statement: brackets need not be closed, as the tokenizer of the standard
+library would have them.
+"""
 _CLOSING: Final = frozenset(")]}")
 
 
@@ -70,7 +76,9 @@ class _Token(NamedTuple):
 
 
 def _tokens(code: str) -> list[_Token]:
-    """Without comments, and without a comma that only stands there because a bracket is closed on the next line."""
+    """Without comments, and without a comma that only stands there because a bracket is closed on
+    the next line.
+    """
     found = [_Token(match[0], match.start(), match.end()) for match in _TOKEN.finditer(code)]
     found = [token for token in found if not token.text.startswith("#")]
     after = [token.text for token in found[1:]] + [""]

@@ -1,4 +1,6 @@
-"""The list of all mutants. One that does not apply any more, because the code has changed, has to be looked at again."""
+"""The list of all mutants. One that does not apply any more, because the code has changed, has to
+be looked at again.
+"""
 
 from typing import Final
 

@@ -1,9 +1,9 @@
 """Applying mutants one by one, each in a copy of the tree, and running what has to catch it there.
 
-A copy holds what git lists (also what is not committed yet), in a temporary directory; each worker has one of its own. The
-child process finds the copy before anything else (``PYTHONPATH``), which is checked, since the package may be installed from
-the tree itself. Before any mutant everything that is to catch one must pass on the copy as it is: a test that fails anyway
-catches nothing.
+A copy holds what git lists (also what is not committed yet), in a temporary directory; each worker
+has one of its own. The child process finds the copy before anything else (``PYTHONPATH``), which is
+checked, since the package may be installed from the tree itself. Before any mutant everything that
+is to catch one must pass on the copy as it is: a test that fails anyway catches nothing.
 """
 
 import os
@@ -23,10 +23,14 @@ from typing import Final
 from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
 
 CATCHER_TIMEOUT_S: Final = 180.0
-"""Of one command on one mutant. That it does not end is no proof, but where the mutant says so (``hangs``)."""
+"""Of one command on one mutant. That it does not end is no proof, but where the mutant says so
+(``hangs``).
+"""
 BASELINE_TIMEOUT_S: Final = 600.0
 SOMETHING_FAILED: Final = 1
-"""Exit code of pytest, and of ``vreplica simulate``, where something was wrong; others say that nothing was found out."""
+"""Exit code of pytest, and of ``vreplica simulate``, where something was wrong; others say that
+nothing was found out.
+"""
 TOLD_LINES_MAX: Final = 30
 
 
@@ -64,14 +68,19 @@ class Copy:
     def of_tree(cls, at: Path) -> "Copy":
         """What git lists. Raises BaselineFails where it is not what a child process would run."""
         listed = subprocess.run(
-            ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+            ["git", "ls-files", "-z", "-co", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
         )
         for name in listed.stdout.decode().split("\0"):
             if name and (ROOT / name).is_file():
                 (at / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, at / name)
         copy = cls(at)
-        found = copy._run(["-c", "import extender; print(extender.__file__)"], timeout_s=60.0).stdout.strip()
+        found = copy._run(
+            ["-c", "import extender; print(extender.__file__)"], timeout_s=60.0
+        ).stdout.strip()
         if Path(found).resolve() != (at / "extender/__init__.py").resolve():
             raise BaselineFails(f"the copy in {at} is not what is run, but {found}")
         return copy
@@ -97,7 +106,8 @@ class Copy:
         text, stamp = file.read_text(), file.stat()
         try:
             file.write_text(mutant.applied_to(text))
-            # By its time Python knows a compiled form that is not this file's; it keeps none of a mutant.
+            # By its time Python knows a compiled form that is not this file's; it keeps none of a
+            # mutant.
             os.utime(file, (stamp.st_atime, stamp.st_mtime + 60))
             verdict, said = self._verdict(mutant)
         except DoesNotApply as error:
@@ -161,7 +171,18 @@ def run_mutants(mutants: Sequence[Mutant], *, jobs: int) -> Iterator[Outcome]:
 
 def _commands(tests: Sequence[str], simulations: Iterable[str]) -> Iterator[list[str]]:
     if tests:
-        yield ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+        yield [
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+            *tests,
+        ]
     for arguments in simulations:
         yield ["-m", "extender.cli.main", *arguments.split(), "--no-shrink", "--quiet"]
 

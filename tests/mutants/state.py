@@ -1,4 +1,6 @@
-"""Breaks of what decisions look at: the assume caches, the state, the plan, and what a pool may lose."""
+"""Breaks of what decisions look at: the assume caches, the state, the plan, and what a pool may
+lose.
+"""
 
 from tests.mutants.mutant import Mutant
 
@@ -293,15 +295,16 @@ POOL_STATE = (
         "a status that repeats the ledger counts twice",
         _STATE,
         "                known.status = share\n",
-        "                known.status = share\n                self.pods[name].held += share.slots\n",
+        "                known.status = share\n                self.pods[name].held += "
+        "share.slots\n",
         "every pod would seem full after a start",
         (f"{_CLAIMED}test_a_status_that_says_what_the_ledger_does_holds_nothing_more",),
     ),
     Mutant(
         "an event of the next incarnation counts as known",
         _CACHES,
-        "(latest.uid, latest.resource_version) != (uid, resource_version):",
-        "latest.uid != uid:",
+        "(latest.uid, latest.resource_version) != (uid, resource_version)",
+        "latest.uid != uid",
         "stale read: whatever others write would never be seen",
         (f"{_OBJECTS}test_only_an_event_of_the_newest_version_is_known",),
     ),
@@ -335,7 +338,8 @@ PLAN = (
     Mutant(
         "a tenant that may not use the pool keeps what no pod can hold",
         _PLAN,
-        "            self.kept = {name: fits for name, count in self.kept.items() if (fits := self._trim(name, count))}\n",
+        "            self.kept = {name: fits for name, count in self.kept.items() if (fits := "
+        "self._trim(name, count))}\n",
         "            pass\n",
         "I2: its status publishes what no ledger can cover",
         (f"{_PLANS}test_a_tenant_that_may_not_use_the_pool_keeps_no_more_than_its_pods_can_hold",),
@@ -516,7 +520,8 @@ SCALE_DOWN = (
     Mutant(
         "scaled first, evicted later",
         _SCALER,
-        "count = max(again.plan.wanted, count_without_empty(again.state, self._around.caches.state))",
+        "count = max(again.plan.wanted, count_without_empty(again.state, "
+        "self._around.caches.state))",
         "count = again.plan.wanted",
         "Knative's defect: placements on pods that are gone",
         (f"{_SCALES}test_max_pods_below_what_is_needed_removes_nothing_that_holds_something",),
@@ -547,7 +552,9 @@ SCALE_DOWN = (
         "            self.closed.may_still_shrink(scale, replicas)\n",
         "",
         "late write: it removes what was placed there meanwhile",
-        (f"{_DOUBTS}what_an_unanswered_scale_down_may_still_remove_stays_closed_though_it_is_wanted_again",),
+        (
+            f"{_DOUBTS}what_an_unanswered_scale_down_may_still_remove_stays_closed_though_wanted_again",
+        ),
     ),
     Mutant(
         "a new leader trusts that nothing is under way",

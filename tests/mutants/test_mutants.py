@@ -1,4 +1,6 @@
-"""The list of mutants is whole: each applies exactly once, and what is to catch it exists. `make mutants` runs them."""
+"""The list of mutants is whole: each applies exactly once, and what is to catch it exists. `make
+mutants` runs them.
+"""
 
 import ast
 import re
@@ -27,7 +29,8 @@ def node_ids_of(file: str) -> frozenset[str]:
         found.update(
             f"{prefix}::{test.name}"
             for test in inner
-            if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test")
+            if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef)
+            and test.name.startswith("test")
         )
     return frozenset(found)
 
@@ -44,13 +47,17 @@ def test_the_page_says_how_many_there_are():
 
 def test_who_notices_what_on_the_page_is_what_the_mutants_say():
     _, _, rest = (
-        (ROOT / "docs/reliability.md").read_text().partition("| rule | deliberate breaks | caught by |\n")
+        (ROOT / "docs/reliability.md")
+        .read_text()
+        .partition("| rule | deliberate breaks | caught by |\n")
     )
     rows = [row.strip("| ").split(" | ") for row in rest.partition("\n\n")[0].splitlines()[1:]]
     files = {mutant.name: {test.partition("::")[0] for test in mutant.tests} for mutant in MUTANTS}
     assert len(rows) > 1
     for _, breaks, by in rows:
-        assert set().union(*(files[name] for name in breaks.split("; "))) == set(re.findall(r"`(\S+)`", by))
+        assert set().union(*(files[name] for name in breaks.split("; "))) == set(
+            re.findall(r"`(\S+)`", by)
+        )
 
 
 @pytest.mark.parametrize("mutant", named(MUTANTS))

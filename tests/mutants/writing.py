@@ -19,7 +19,8 @@ COMMITTER = (
     Mutant(
         "a caller is answered what a write under way may take",
         _COMMITTER,
-        "        for name in self._unproved(decision, confirmed):\n            del confirmed[name]\n        return publishable(",
+        "        for name in self._unproved(decision, confirmed):\n            del "
+        "confirmed[name]\n        return publishable(",
         "        return publishable(",
         "I2: a lowering that was given up compares with what the ledger has become again",
         (
@@ -78,7 +79,9 @@ COMMITTER = (
         "                    self._caches.state.release(owner, pool, key)\n                elif",
         "                    pass\n                elif",
         "slots would be held twice until they expire",
-        (f"{_TEST}test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_all_covered",),
+        (
+            f"{_TEST}test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_all_covered",
+        ),
     ),
     Mutant(
         "publishes what no ledger covers",
@@ -132,11 +135,12 @@ COMMITTER = (
         "a doubt ends by itself",
         "extender/service/placing/status_doubts.py",
         "        return doubt is not None\n",
-        "        return doubt is not None and self._clock() < doubt.list_tells_at + self._lasts_s\n",
+        "        return doubt is not None and self._clock() < doubt.list_tells_at + "
+        "self._lasts_s\n",
         "I2: that no newer version comes proves nothing while the watch is silent",
         (
             f"{_ORDER}test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_long_that_takes",
-            f"{_ORDER}test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once_no_request_lives_that_long",
+            f"{_ORDER}test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_after_its_time",
         ),
     ),
     Mutant(
@@ -161,13 +165,15 @@ COMMITTER = (
         "            self.leadership.no_predecessor_writes(pool)\n            or key",
         "            True\n            or key",
         "I2: a status of the leader before may still be under way",
-        (f"{_ORDER}test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_be_under_way",),
+        (
+            f"{_ORDER}test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_be_under_way",
+        ),
     ),
     Mutant(
         "a status for an older spec",
         _COMMITTER,
-        "if decision.of != _version(vpod)",
-        "if vpod is None",
+        "decision.of != _version(vpod) or",
+        "vpod is None or",
         "stale read: it would claim to have observed what nobody has decided",
         (f"{_TEST}test_a_vpod_recreated_under_the_same_name_does_not_get_its_predecessors_status",),
     ),
@@ -182,10 +188,13 @@ COMMITTER = (
     Mutant(
         "the watch alone proves a ledger",
         _COMMITTER,
-        "return not self.ledger_confirmations.is_fresh(pod.uid, pod.ledger_text, changed_since=since)",
+        "return not self.ledger_confirmations.is_fresh(pod.uid, pod.ledger_text, "
+        "changed_since=since)",
         "return False",
         "stale read: the pod may be gone by now (I2)",
-        (f"{_TEST}test_what_a_ledger_says_that_only_the_watch_has_told_is_asked_for_before_it_is_published",),
+        (
+            f"{_TEST}test_what_only_the_watch_has_told_of_a_ledger_is_asked_for_before_it_is_published",
+        ),
     ),
     Mutant(
         "a proof lasts for ever",
@@ -210,7 +219,7 @@ COMMITTER = (
         "if doubt is not None and not vpod_key:",
         "I5: ledgers would stay too large for ever",
         (
-            f"{_ORDER}test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once_no_request_lives_that_long",
+            f"{_ORDER}test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_after_its_time",
         ),
     ),
     Mutant(
@@ -290,7 +299,8 @@ COMMITTER = (
     Mutant(
         "a first ledger is not compared with anything",
         _PATCH,
-        'patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version})',
+        'patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": '
+        "pod.resource_version})",
         "pass",
         "I1: two leaders would each begin a ledger",
         (
@@ -325,7 +335,7 @@ LOOPS = (
         "a vpod would not be told for a minute that it is served",
         (
             "tests/service/pools/test_availability.py"
-            "::test_a_pod_that_becomes_ready_while_the_first_status_is_being_written_is_told_in_seconds",
+            "::test_a_pod_that_is_ready_while_the_first_status_is_being_written_is_told_in_seconds",
         ),
     ),
     Mutant(
@@ -344,7 +354,7 @@ LOOPS = (
         "I2: its ledgers are lowered, and nobody writes the status that publishes them",
         (
             "tests/model/test_foreign_kinds.py::TestWhoseItIs::"
-            "test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused",
+            "test_labelled_for_a_pool_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused",
         ),
     ),
     Mutant(
@@ -361,8 +371,8 @@ LOOPS = (
     Mutant(
         "what a caller gave back is forgotten while a pod is about to bring it back",
         "extender/service/watching/external_vpods.py",
-        "kept = GIVEN_BACK_MAX if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",
-        "kept = 0",
+        "GIVEN_BACK_MAX if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",
+        "0",
         "its slots are taken for ever: nobody else releases it",
         (
             "tests/service/http/test_schedule.py::"
@@ -373,11 +383,12 @@ LOOPS = (
         "a caller that has changed its pool is forgotten before the first one's pods are back",
         "extender/service/watching/external_vpods.py",
         "if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",
-        "if any(_awaits_pods(self._state.pool(self._vpods[key].pool)) for key in self._given_back) else 0",
+        "if any(_awaits_pods(self._state.pool(self._vpods[key].pool)) for key in self._given_back) "
+        "else 0",
         "its slots are taken for ever: nobody else releases it",
         (
             "tests/service/http/test_schedule.py::"
-            "test_what_was_given_back_in_another_pool_is_taken_from_a_pod_of_the_first_one_that_comes_back",
+            "test_what_was_given_back_in_another_pool_is_taken_from_a_pod_that_comes_back",
         ),
     ),
     Mutant(
@@ -399,7 +410,8 @@ LOOPS = (
     Mutant(
         "forged ledgers are not repaired",
         _RECONCILER,
-        "pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error) or self._slots_differ(pod)",
+        "pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error) or "
+        "self._slots_differ(pod)",
         "pod.slots is None",
         "a ledger that cannot be read keeps its pod from all work",
         (f"{_ALONE}test_a_ledger_that_cannot_be_read_is_written_again_with_what_is_published",),
@@ -498,17 +510,20 @@ LOOPS = (
         "self._refused[0].update({move.vpod for move in planned} - moved)",
         "self._refused[0].clear()",
         "it would hold the budget of all others",
-        (f"{_EVICTS}TestWhatGoesWrong::test_moves_that_are_refused_do_not_hold_the_budget_for_ever",),
+        (
+            f"{_EVICTS}TestWhatGoesWrong::test_moves_that_are_refused_do_not_hold_the_budget_for_ever",
+        ),
     ),
     Mutant(
         "a decision that came too late tells an earlier one's moves",
         "extender/service/placing/committer.py",
         "            batch.stale.add(key)\n            return\n",
-        "            batch.stale.add(key)\n            self._tell(batch, decision)\n            return\n",
+        "            batch.stale.add(key)\n            self._tell(batch, decision)\n            "
+        "return\n",
         "the reason is lost: the status that is written then has none (I4)",
         (
             "tests/service/placing/test_committer_doubts.py::"
-            "test_a_move_in_doubt_is_not_told_by_a_decision_that_is_stale_nor_where_it_was_not_made_after_all",
+            "test_a_move_in_doubt_is_not_told_by_a_stale_decision_nor_where_it_was_not_made",
         ),
     ),
 )

@@ -1,4 +1,6 @@
-"""What a pod carries when it is bound: what stood on its ordinal, and its part of what is pending."""
+"""What a pod carries when it is bound: what stood on its ordinal, and its part of what is
+pending.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +25,11 @@ def carried(
     assert pod is not None
     slots = scene.pool.pods[pod.name].capacity
     carry = carry_of(
-        scene.pool, pod, slots=slots, with_planned=with_planned, allows=lambda v: scene.state.selects(POOL, v)
+        scene.pool,
+        pod,
+        slots=slots,
+        with_planned=with_planned,
+        allows=lambda v: scene.state.selects(POOL, v),
     )
     ledger = {key.partition("/")[2]: share.vreplicas for key, share in carry.ledger.items()}
     return ledger, {key.partition("/")[2]: count for key, count in carry.planned.items()}
@@ -44,7 +50,12 @@ class TestStanding:
 
     def test_what_a_vpod_that_is_gone_had_there_comes_back_for_its_successor_of_the_same_name(self):
         scene = (
-            Scene().vpod("a", 2).pod(0, {"tenant/a": 2}).no_pod(0).no_vpod("a").pod(0, node="", uid="next")
+            Scene()
+            .vpod("a", 2)
+            .pod(0, {"tenant/a": 2})
+            .no_pod(0)
+            .no_vpod("a")
+            .pod(0, node="", uid="next")
         )
         assert carried(scene, 0) == ({"a": 2}, {})
 
@@ -52,18 +63,25 @@ class TestStanding:
         scene = Scene().pod(0, {"tenant/late": Share(2, 3)}).no_pod(0).pod(0, node="", uid="next")
         assert carried(scene, 0) == ({"late": 2}, {})
 
-    def test_where_the_slots_do_not_suffice_what_is_published_comes_before_what_was_only_in_the_ledger(self):
-        scene = Scene(slots=5).pod(0, {"tenant/a": 3, "tenant/b": 2}).vpod("a", 3).vpod("b", 2, {0: 2})
+    def test_where_slots_do_not_suffice_what_is_published_comes_before_what_is_only_in_ledgers(
+        self,
+    ):
+        scene = (
+            Scene(slots=5).pod(0, {"tenant/a": 3, "tenant/b": 2}).vpod("a", 3).vpod("b", 2, {0: 2})
+        )
         scene.no_pod(0).pod(0, node="", uid="next", slots=3)
         assert carried(scene, 0) == ({"a": 1, "b": 2}, {})
 
     def test_a_status_that_the_last_ledger_never_covered_takes_no_room_of_one_that_it_did(self):
-        # The watch of vpods is behind that of pods: "a" has left, its room was given to "b", and "b" has published it.
+        # The watch of vpods is behind that of pods: "a" has left, its room was given to "b", and
+        # "b" has published it.
         scene = Scene(slots=7).pod(0, {"tenant/b": 5}).vpod("b", 5).vpod("a", 1, {0: 1}, weight=3)
         scene.no_pod(0).pod(0, node="", uid="next")
         assert carried(scene, 0) == ({"b": 5}, {})
 
-    @pytest.mark.parametrize("weight", [1, 3], ids=["a view of it that is behind", "what it weighs by now"])
+    @pytest.mark.parametrize(
+        "weight", [1, 3], ids=["a view of it that is behind", "what it weighs by now"]
+    )
     def test_the_last_ledger_comes_back_with_the_weights_it_had(self, weight: int):
         scene = Scene(slots=9).pod(0, {"tenant/a": Share(3, 2), "tenant/b": 3}).vpod("b", 3, {0: 3})
         scene.vpod("a", 3, {0: 3}, weight=weight).no_pod(0).pod(0, node="", uid="next")
@@ -73,7 +91,13 @@ class TestStanding:
         }
 
     def test_the_larger_of_both_counts(self):
-        scene = Scene().pod(0, {"tenant/a": 4}).vpod("a", 4, {0: 1}).no_pod(0).pod(0, node="", uid="next")
+        scene = (
+            Scene()
+            .pod(0, {"tenant/a": 4})
+            .vpod("a", 4, {0: 1})
+            .no_pod(0)
+            .pod(0, node="", uid="next")
+        )
         assert carried(scene, 0, with_planned=False) == ({"a": 4}, {})
 
 
@@ -100,16 +124,25 @@ class TestPlanned:
         assert [carried(scene, ordinal)[1] for ordinal in (0, 1)] == [{"a": 1}, {"a": 1}]
 
     def test_a_pod_that_is_being_drained_gets_nothing_new(self):
-        scene = Scene(slots=5, replicas=2).pod(0, node="", unschedulable=True).pod(1, node="").vpod("a", 4)
+        scene = (
+            Scene(slots=5, replicas=2)
+            .pod(0, node="", unschedulable=True)
+            .pod(1, node="")
+            .vpod("a", 4)
+        )
         assert [carried(scene, ordinal)[1] for ordinal in (0, 1)] == [{}, {"a": 4}]
 
     def test_a_closed_ordinal_gets_nothing_new_and_what_stands_there_comes_back(self):
         scene = Scene(slots=5, replicas=2).pod(0, node="").pod(1, node="").vpod("a", 4, {0: 1})
         scene.pool.set_closed(0b1)
-        assert [carried(scene, ordinal) for ordinal in (0, 1)] == [({"a": 1}, {}), ({"a": 3}, {"a": 3})]
+        assert [carried(scene, ordinal) for ordinal in (0, 1)] == [
+            ({"a": 1}, {}),
+            ({"a": 3}, {"a": 3}),
+        ]
 
     def test_a_pod_given_up_gets_nothing_new_and_covers_what_may_be_published_unseen(self):
-        # Seed 31026: the statuses of vpods that the last pod held were behind, and it was bound without them.
+        # Seed 31026: the statuses of vpods that the last pod held were behind, and it was bound
+        # without them.
         scene = (
             Scene(slots=5, replicas=2)
             .pod(0, {"tenant/a": 2, "tenant/b": 1})
@@ -144,10 +177,17 @@ class TestPlanned:
 @pytest.mark.parametrize(
     ("profile", "plans"),
     [
-        ("default", True), ("ha", False), ("spread", False), ("pack", False), ("knative", False), ("knative-maxfillup", False),
+        ("default", True),
+        ("ha", False),
+        ("spread", False),
+        ("pack", False),
+        ("knative", False),
+        ("knative-maxfillup", False),
     ],
-)  # fmt: skip
-def test_pending_vreplicas_are_bound_with_a_pod_only_where_the_profile_deals_them_out(profile, plans):
+)
+def test_pending_vreplicas_are_bound_with_a_pod_only_where_the_profile_deals_them_out(
+    profile, plans
+):
     assert plans_at_bind(BUILT_IN_PROFILES[profile]) is plans
 
 
@@ -168,10 +208,13 @@ def test_for_every_pending_pod_of_any_pool(world):
         standing = ledger_of_ordinal(pool, state.name, slots)
         assert ledger_slots(carry.ledger) <= slots, "never more than its slots (I1)"
         published = {
-            v.key: v.placements[state.name] for v in naive.vpods.values() if v.placements.get(state.name)
+            v.key: v.placements[state.name]
+            for v in naive.vpods.values()
+            if v.placements.get(state.name)
         }
         covered = {
-            key: min(n, state.last_ledger.get(key, Share(0)).vreplicas) for key, n in published.items()
+            key: min(n, state.last_ledger.get(key, Share(0)).vreplicas)
+            for key, n in published.items()
         }
         what = published if not state.last_ledger else covered
         if sum(count * naive.vpods[key].weight for key, count in what.items()) <= slots:

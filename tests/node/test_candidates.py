@@ -1,4 +1,6 @@
-"""Lists of candidates that are known by their text: never another list than the parser would have read."""
+"""Lists of candidates that are known by their text: never another list than the parser would have
+read.
+"""
 
 import orjson
 import pytest
@@ -27,7 +29,11 @@ def read(lists: CandidateLists, body: bytes, revision: int = 1) -> tuple[FilterA
 def was_cut(lists: CandidateLists, body: bytes, revision: int = 1) -> bool:
     args, cut = read(lists, body, revision)
     plain = decode_extender_args(body, KNOWN)
-    assert (args.pod, args.names, args.candidates.asked) == (plain.pod, plain.names, plain.candidates.asked)
+    assert (args.pod, args.names, args.candidates.asked) == (
+        plain.pod,
+        plain.names,
+        plain.candidates.asked,
+    )
     return cut
 
 
@@ -77,7 +83,9 @@ def test_what_filter_has_passed_is_known_when_prioritize_asks_about_it_in_whatev
     passed = asked.without({"node-1"})
     lists.answered(passed)
     assert read(lists, request(["node-2", "node-0", "node-3"]))[0].candidates is passed
-    again = read(lists, request(["node-3", "node-2", "node-1", "node-0"]))[0].candidates.without({"node-1"})
+    again = read(lists, request(["node-3", "node-2", "node-1", "node-0"]))[0].candidates.without(
+        {"node-1"}
+    )
     lists.answered(again)
     found = read(lists, request(["node-3", "node-2", "node-0"]))[0].candidates
     assert found.in_any_order is passed

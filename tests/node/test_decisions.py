@@ -111,7 +111,12 @@ def test_they_never_hold_more_names_of_nodes_than_so_many(cache, monkeypatch):
     monkeypatch.setattr(decisions, "NODES_MAX", 5)
     for index in range(4):
         decide(cache, f"u{index}")
-    assert [cache.get(f"u{index}", "n1") is not None for index in range(4)] == [False, False, True, True]
+    assert [cache.get(f"u{index}", "n1") is not None for index in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     cache.delete("u3")
     decide(cache, "u4")
     assert cache.get("u2", "n1") is not None

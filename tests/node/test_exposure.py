@@ -49,16 +49,28 @@ class TestPrioritize:
         assert scores(scene) == [5, 10, 0], "z0 has one pod, on node-0; z1 has two"
 
     def test_a_vpod_on_this_pod_alone_does_not_hide_what_can_be_chosen_for_the_others(self):
-        scene = self.scene().pod(0, {"tenant/b": 1}, node="node-0").vpod("a", 1, {9: 1}).vpod("b", 4)
+        scene = (
+            self.scene().pod(0, {"tenant/b": 1}, node="node-0").vpod("a", 1, {9: 1}).vpod("b", 4)
+        )
         assert scores(scene, ledger={"a": 1, "b": 1}) == [0, 5, 10]
 
     def test_of_two_vpods_the_larger_share_decides(self):
-        scene = self.scene().pod(0, {"tenant/a": 1}, node="node-0").pod(1, {"tenant/b": 6}, node="node-2")
+        scene = (
+            self.scene()
+            .pod(0, {"tenant/a": 1}, node="node-0")
+            .pod(1, {"tenant/b": 6}, node="node-2")
+        )
         scene.vpod("a", 4).vpod("b", 9)
-        assert scores(scene, ledger={"a": 1, "b": 1}, names=("node-0", "node-2")) == [10, 0], "2/4 over 7/9"
+        assert scores(scene, ledger={"a": 1, "b": 1}, names=("node-0", "node-2")) == [10, 0], (
+            "2/4 over 7/9"
+        )
 
     def test_what_is_wanted_counts_also_where_it_is_not_placed_yet(self):
-        scene = self.scene().pod(0, {"tenant/a": 1}, node="node-0").pod(1, {"tenant/b": 1}, node="node-2")
+        scene = (
+            self.scene()
+            .pod(0, {"tenant/a": 1}, node="node-0")
+            .pod(1, {"tenant/b": 1}, node="node-2")
+        )
         scene.vpod("a", 9).vpod("b", 2)
         assert scores(scene, ledger={"a": 1, "b": 1}, names=("node-0", "node-2")) == [10, 0]
 
@@ -72,7 +84,9 @@ class TestPrioritize:
         assert scores(scene, the_pending(scene, 3), ledger={"a": 1}) == [5, 10, 0]
 
     def test_a_bind_that_was_taken_back_leaves_no_previous_node(self):
-        scene = self.scene().vpod("a", 1, {3: 1}).pod(3, node="node-1", assumed=True).pod(3, node="")
+        scene = (
+            self.scene().vpod("a", 1, {3: 1}).pod(3, node="node-1", assumed=True).pod(3, node="")
+        )
         assert scores(scene, the_pending(scene, 3), ledger={"a": 1}) == [10, 10, 10]
 
     def test_less_exposure_comes_before_the_previous_node(self):
@@ -114,7 +128,9 @@ class TestPrioritize:
     @settings(max_examples=50, deadline=None)
     @given(
         st.lists(
-            st.tuples(st.integers(0, 5), st.dictionaries(st.sampled_from("abc"), st.integers(1, 5))),
+            st.tuples(
+                st.integers(0, 5), st.dictionaries(st.sampled_from("abc"), st.integers(1, 5))
+            ),
             max_size=8,
         ),
         st.dictionaries(st.sampled_from("abc"), st.integers(1, 5)),
@@ -136,7 +152,9 @@ class TestPrioritize:
 
 
 def exposed(scene: Scene, ledger: dict[str, int], name: str) -> tuple[Fraction, Fraction]:
-    """The figure to minimise, from its definition: the largest share that the zone, then the node, takes down."""
+    """The figure to minimise, from its definition: the largest share that the zone, then the node,
+    takes down.
+    """
     here = scene.state.nodes[name]
     worst = [Fraction(0), Fraction(0)]
     for vpod, carried in ledger.items():
@@ -151,7 +169,8 @@ def exposed(scene: Scene, ledger: dict[str, int], name: str) -> tuple[Fraction, 
             sum(count for node, count in placed if node.name == here.name),
         )
         worst = [
-            max(known, Fraction(count + carried, total)) for known, count in zip(worst, lost, strict=True)
+            max(known, Fraction(count + carried, total))
+            for known, count in zip(worst, lost, strict=True)
         ]
     return (worst[0], worst[1])
 

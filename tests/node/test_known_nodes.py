@@ -1,4 +1,6 @@
-"""Filter and prioritize by sets say the same as one look at each node after the other, whatever has changed before."""
+"""Filter and prioritize by sets say the same as one look at each node after the other, whatever has
+changed before.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,7 +39,9 @@ from extender.node.wire import (
 from tests.support.builders import NS, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import World
 
-pytestmark = pytest.mark.timeout(120)  # thousands of steps: 8 s alone, many times that beside others
+pytestmark = pytest.mark.timeout(
+    120
+)  # thousands of steps: 8 s alone, many times that beside others
 
 NODES = tuple(f"node-{index}" for index in range(5))
 UNKNOWN = ("elsewhere", "node-9")
@@ -60,7 +64,9 @@ def of_pool(pod: AdapterPod, name: str) -> AdapterPod:
     return replace(pod, name=f"{name}-{pod.ordinal}", pool=f"{NS}/{name}", owner=name)
 
 
-def preempt_one_by_one(state: State, pod: AdapterPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
+def preempt_one_by_one(
+    state: State, pod: AdapterPod, victims: Mapping[str, Victims]
+) -> dict[str, Victims]:
     """``preempt_nodes`` by one look at each node after the other."""
     helped = {
         name: state.nodes[name].zone
@@ -80,7 +86,10 @@ def preempt_one_by_one(state: State, pod: AdapterPod, victims: Mapping[str, Vict
         those = victims[name]
         there = state.pods_on_node.get(name, {}).values()
         carried = [
-            share.slots for other in there if other.uid in those.uids for share in other.ledger.values()
+            share.slots
+            for other in there
+            if other.uid in those.uids
+            for share in other.ledger.values()
         ]
         return sum(carried), those.pdb_violations, len(those.uids)
 
@@ -89,7 +98,9 @@ def preempt_one_by_one(state: State, pod: AdapterPod, victims: Mapping[str, Vict
 
 
 class KnownNodes(RuleBasedStateMachine):
-    """A cluster that changes; what is asked is always about all nodes, some of them, and two that there are not."""
+    """A cluster that changes; what is asked is always about all nodes, some of them, and two that
+    there are not.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,7 +204,9 @@ class KnownNodes(RuleBasedStateMachine):
             self.compare_bytes(names, pod, slow)
 
     def compare_bytes(self, names: list[str], pod: AdapterPod, slow: NodeVerdicts) -> None:
-        """As the verbs do it, with the lists that were seen before: the same answer, which prioritize then asks about."""
+        """As the verbs do it, with the lists that were seen before: the same answer, which
+        prioritize then asks about.
+        """
         index = self.world.state.node_index
         body = a_request(names)
         cut = self.lists.cut(body, index.names, index.revision)
@@ -216,7 +229,9 @@ class KnownNodes(RuleBasedStateMachine):
     @precondition(lambda self: self.world.nodes)
     @rule(data=st.data(), ledger=LEDGERS, kept=st.booleans())
     def prioritize(self, data, ledger, kept: bool) -> None:
-        names = data.draw(st.lists(st.sampled_from(sorted(self.world.nodes)), unique=True, min_size=1))
+        names = data.draw(
+            st.lists(st.sampled_from(sorted(self.world.nodes)), unique=True, min_size=1)
+        )
         self.compare_scores(names, ledger, kept=kept)
 
     @precondition(lambda self: self.world.nodes)
@@ -235,7 +250,9 @@ class KnownNodes(RuleBasedStateMachine):
             assert self.scores(candidates, groups) == wanted
             # Of candidates that come again the texts are kept as a list, whatever the order.
             backwards = tuple(reversed(names))
-            reordered = Candidates(backwards, candidates.asked, known=True, text=text, first=candidates)
+            reordered = Candidates(
+                backwards, candidates.asked, known=True, text=text, first=candidates
+            )
             for again in (candidates, reordered, candidates):
                 assert self.scores(again, groups) == wanted
             for most in range(1, len(names) + 1):
@@ -253,10 +270,13 @@ class KnownNodes(RuleBasedStateMachine):
         """As decoded from what kube-scheduler would send."""
         pods = {node: [{"UID": uid} for uid in uids] for node, (uids, _) in proposed.items()}
         victims = {
-            node: {"Pods": pods[node], "NumPDBViolations": broken} for node, (_, broken) in proposed.items()
+            node: {"Pods": pods[node], "NumPDBViolations": broken}
+            for node, (_, broken) in proposed.items()
         }
         raw = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
-        body = orjson.dumps({"Pod": raw, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims})
+        body = orjson.dumps(
+            {"Pod": raw, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
+        )
         args = decode_preemption_args(body)
         assert args.victims == {
             node: Victims(tuple(uids), broken) for node, (uids, broken) in proposed.items()
@@ -279,11 +299,15 @@ class KnownNodes(RuleBasedStateMachine):
             counted = pool.bound_pods
             assert counted.on_node == {n: sum(p[0] == n for p in places) for n, _ in places}
             assert counted.in_zone == {z: sum(p[1] == z for p in places) for _, z in places}
-            alike = [(node, zone, count) for zone, count, nodes in counted.alike() for node in nodes]
+            alike = [
+                (node, zone, count) for zone, count, nodes in counted.alike() for node in nodes
+            ]
             assert sorted(alike) == sorted((*place, places.count(place)) for place in set(places))
 
     def pods(self) -> list[AdapterPod]:
-        """Those that there are, as they are asked about: before they are bound; and one that is new."""
+        """Those that there are, as they are asked about: before they are bound; and one that is
+        new.
+        """
         new = a_pod(5, node="", uid="new", slots_request=8)
         return [*self.world.pods.values(), new, of_pool(new, "other")]
 
@@ -311,5 +335,7 @@ class KnownNodesForgotten(KnownNodes):
 
 KnownNodes.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestKnownNodes = KnownNodes.TestCase
-KnownNodesForgotten.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+KnownNodesForgotten.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None
+)
 TestKnownNodesForgotten = KnownNodesForgotten.TestCase

@@ -39,7 +39,8 @@ def proposal(*uids: list[str]) -> dict[str, Victims]:
 def returning(here: int, **standing: int) -> Scene:
     """Under a hard zone rule of MaxSkew 1, ordinal 5 is pending with ``here`` vreplicas of a vpod.
 
-    The vpod has one bound pod in each zone of ``standing``, on its node-0, node-1, ..., with so many vreplicas.
+    The vpod has one bound pod in each zone of ``standing``, on its node-0, node-1, ..., with so
+    many vreplicas.
     """
     scene = Scene(replicas=10)
     scene.pool.set_profile(Profile(name="hard", filters=(ZoneSpread(1),)))
@@ -62,7 +63,9 @@ class TestFilter:
     @pytest.mark.parametrize(
         ("fields", "reason"),
         [
-            pytest.param({"pool": f"{NS}/none"}, ConflictReason.POOL_NOT_FOUND, id="its pool does not exist"),
+            pytest.param(
+                {"pool": f"{NS}/none"}, ConflictReason.POOL_NOT_FOUND, id="its pool does not exist"
+            ),
             pytest.param(
                 {"owner": "other"}, ConflictReason.STATEFULSET_NOT_FOUND, id="another StatefulSet's"
             ),
@@ -95,15 +98,28 @@ class TestFilter:
             pytest.param(30, {"slots": 11}, False, id="another pod has the rest"),
             pytest.param(30, {"slots": 10}, True, id="next to another pod"),
             pytest.param(
-                30, {"slots": 20, "finished": True}, True, id="a finished pod has given its slots back"
+                30,
+                {"slots": 20, "finished": True},
+                True,
+                id="a finished pod has given its slots back",
             ),
-            pytest.param(30, {"slots": 20, "uid": "the-pod"}, True, id="itself, bound there already"),
             pytest.param(
-                30, {"slots": 20, "deleting": True}, False, id="one being deleted still has its slots"
+                30, {"slots": 20, "uid": "the-pod"}, True, id="itself, bound there already"
             ),
-            pytest.param(30, {"slots": 20, "assumed": True}, False, id="one assumed there has them already"),
             pytest.param(
-                30, {"slots": 5, "slots_request": 11}, False, id="a request counts more than the annotation"
+                30,
+                {"slots": 20, "deleting": True},
+                False,
+                id="one being deleted still has its slots",
+            ),
+            pytest.param(
+                30, {"slots": 20, "assumed": True}, False, id="one assumed there has them already"
+            ),
+            pytest.param(
+                30,
+                {"slots": 5, "slots_request": 11},
+                False,
+                id="a request counts more than the annotation",
             ),
         ],
     )
@@ -119,7 +135,10 @@ class TestFilter:
             pytest.param(1, {"z0": 2, "z1": 1}, {"z1"}, id="only where it holds"),
             pytest.param(1, {"z0": 1, "z1": 1}, {"z0", "z1"}, id="anywhere"),
             pytest.param(
-                2, {"z0": 2, "z1": 2, "z2": 0}, {"z2"}, id="all zones count, also one without the vpod"
+                2,
+                {"z0": 2, "z1": 2, "z2": 0},
+                {"z2"},
+                id="all zones count, also one without the vpod",
             ),
             pytest.param(9, {"z0": 0}, {"z0"}, id="one zone alone never refuses"),
             pytest.param(3, {"z0": 3, "z1": 5}, {"z0"}, id="nowhere, so the least bad passes"),
@@ -158,14 +177,18 @@ class TestFilter:
     def test_of_nodes_without_room_the_zones_are_no_alternative(self):
         scene = returning(5, z0=4, z1=1, z2=8).node(a_node("node-1", "z1", slots=0))
         pod = the_pod_of(scene)
-        verdicts = filter_nodes(scene.state, pod, ["node-0", "node-1", "node-2"], scene.state.nodes.get)
+        verdicts = filter_nodes(
+            scene.state, pod, ["node-0", "node-1", "node-2"], scene.state.nodes.get
+        )
         assert verdicts.passed == ["node-0"]
         assert verdicts.failed == {"node-1": ConflictReason.NODE_SLOTS_EXCEEDED}
         assert verdicts.unresolvable == {"node-2": ConflictReason.ZONE_SKEW_EXCEEDED}
 
     def test_nodes_stay_in_the_order_asked(self):
         scene = Scene().node(a_node("node-1")).node(a_node("node-2", slots=1))
-        verdicts = filter_nodes(scene.state, THE_POD, ["node-2", "node-1", "node-0"], scene.state.nodes.get)
+        verdicts = filter_nodes(
+            scene.state, THE_POD, ["node-2", "node-1", "node-0"], scene.state.nodes.get
+        )
         assert (verdicts.passed, list(verdicts.failed)) == (["node-1", "node-0"], ["node-2"])
 
     def test_what_eviction_can_cure_is_failed_and_the_rest_unresolvable(self):
@@ -205,16 +228,24 @@ class TestPreempt:
         ("proposed", "chosen"),
         [
             pytest.param(
-                [(["v0"], 1), (["v1"], 0)], ["node-0"], id="fewest vreplicas, even if that breaks a budget"
+                [(["v0"], 1), (["v1"], 0)],
+                ["node-0"],
+                id="fewest vreplicas, even if that breaks a budget",
             ),
-            pytest.param([(["x"], 1), (["y", "z"], 0)], ["node-1"], id="then fewest budgets broken"),
+            pytest.param(
+                [(["x"], 1), (["y", "z"], 0)], ["node-1"], id="then fewest budgets broken"
+            ),
             pytest.param([(["x", "y"], 1), (["z"], 1)], ["node-1"], id="then fewest victims"),
-            pytest.param([(["x"], 0), (["y"], 0)], ["node-0", "node-1"], id="then kube-scheduler chooses"),
+            pytest.param(
+                [(["x"], 0), (["y"], 0)], ["node-0", "node-1"], id="then kube-scheduler chooses"
+            ),
         ],
     )
     def test_what_costs_least_is_kept(self, proposed, chosen):
         scene = self.scene().node(a_node("node-0")).node(a_node("node-1"))
-        by_node = {f"node-{i}": Victims(tuple(uids), broken) for i, (uids, broken) in enumerate(proposed)}
+        by_node = {
+            f"node-{i}": Victims(tuple(uids), broken) for i, (uids, broken) in enumerate(proposed)
+        }
         assert self.answer(scene, by_node) == {name: by_node[name] for name in chosen}
 
     def test_weighted_vreplicas_count_by_their_slots(self):
@@ -245,7 +276,9 @@ class TestPreempt:
     @given(
         st.dictionaries(
             st.sampled_from(["node-0", "node-1", "ghost"]),
-            st.builds(Victims, st.lists(st.sampled_from(["v0", "v1", "x"])).map(tuple), st.integers(0, 2)),
+            st.builds(
+                Victims, st.lists(st.sampled_from(["v0", "v1", "x"])).map(tuple), st.integers(0, 2)
+            ),
         )
     )
     def test_every_node_answered_was_proposed_with_those_victims_and_is_helped(self, victims):

@@ -1,4 +1,6 @@
-"""The codec of the four verbs: any letter case in, capitalised out, and nothing but WireError for anything else."""
+"""The codec of the four verbs: any letter case in, capitalised out, and nothing but WireError for
+anything else.
+"""
 
 import contextlib
 import random
@@ -20,7 +22,10 @@ def body(**fields: object) -> bytes:
 
 
 def node(name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "labels": {"zone": "z"}}, "status": {"capacity": {"cpu": "2"}}}
+    return {
+        "metadata": {"name": name, "labels": {"zone": "z"}},
+        "status": {"capacity": {"cpu": "2"}},
+    }
 
 
 def named(*names: str) -> wire.FilterArgs:
@@ -28,15 +33,19 @@ def named(*names: str) -> wire.FilterArgs:
 
 
 def whole(*names: str) -> wire.FilterArgs:
-    return wire.decode_extender_args(body(Pod=POD, Nodes={"items": [node(n) for n in names]}, NodeNames=None))
+    return wire.decode_extender_args(
+        body(Pod=POD, Nodes={"items": [node(n) for n in names]}, NodeNames=None)
+    )
 
 
 def preempting(**uids_by_node: list[str]) -> wire.PreemptionArgs:
-    victims = {name: {"Pods": [{"UID": uid} for uid in uids]} for name, uids in uids_by_node.items()}
+    victims = {
+        name: {"Pods": [{"UID": uid} for uid in uids]} for name, uids in uids_by_node.items()
+    }
     return wire.decode_preemption_args(body(Pod=POD, NodeNameToMetaVictims=victims))
 
 
-# -- what is refused, and how it is told --------------------------------------------------------------------------
+# -- what is refused, and how it is told -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,36 +61,58 @@ def preempting(**uids_by_node: list[str]) -> wire.PreemptionArgs:
         pytest.param(b'{"Pod": "\xff"}', "expected the JSON", id="not UTF-8"),
         pytest.param(b"[" * 100_000, "expected the JSON", id="deep nesting"),
         pytest.param(b'{"Pod":{},"Pod":{}}', "Pod: expected once, found twice", id="doubled key"),
-        pytest.param(b'{"Pod":{},"Po\\u0064":{}}', "Pod: expected once", id="doubled key behind an escape"),
-        pytest.param(b'{"Pod":{},"pod":{}}', "twice in different letter case", id="doubled in another case"),
+        pytest.param(
+            b'{"Pod":{},"Po\\u0064":{}}', "Pod: expected once", id="doubled key behind an escape"
+        ),
+        pytest.param(
+            b'{"Pod":{},"pod":{}}', "twice in different letter case", id="doubled in another case"
+        ),
         pytest.param(body(), "Pod: expected an object, found nothing", id="no pod"),
         pytest.param(body(Pod=[]), "Pod: expected an object, found a list", id="pod is a list"),
         pytest.param(body(Pod={}), "Pod.metadata: expected an object", id="pod without metadata"),
         pytest.param(
-            body(Pod={"metadata": {"name": "a", "namespace": "n"}}), "Pod.metadata.uid", id="pod without UID"
+            body(Pod={"metadata": {"name": "a", "namespace": "n"}}),
+            "Pod.metadata.uid",
+            id="pod without UID",
         ),
-        pytest.param(body(Pod=POD), "NodeNames: expected NodeNames or Nodes, found neither", id="no nodes"),
-        pytest.param(body(Pod=POD, NodeNames=["a"], Nodes={}), "found both", id="both forms"),
-        pytest.param(body(Pod=POD, NodeNames="a"), "NodeNames: expected a list, found a string", id="text"),
         pytest.param(
-            body(Pod=POD, NodeNames=["a", 5]), "NodeNames[1]: expected a non-empty string", id="number"
+            body(Pod=POD), "NodeNames: expected NodeNames or Nodes, found neither", id="no nodes"
+        ),
+        pytest.param(body(Pod=POD, NodeNames=["a"], Nodes={}), "found both", id="both forms"),
+        pytest.param(
+            body(Pod=POD, NodeNames="a"), "NodeNames: expected a list, found a string", id="text"
+        ),
+        pytest.param(
+            body(Pod=POD, NodeNames=["a", 5]),
+            "NodeNames[1]: expected a non-empty string",
+            id="number",
         ),
         pytest.param(body(Pod=POD, NodeNames=[""]), "NodeNames[0]", id="empty name"),
-        pytest.param(body(Pod=POD, NodeNames=["x" * 254]), "at most 253 characters", id="long name"),
+        pytest.param(
+            body(Pod=POD, NodeNames=["x" * 254]), "at most 253 characters", id="long name"
+        ),
         pytest.param(body(Pod=POD, NodeNames=["a", "a"]), "every node once", id="node twice"),
         pytest.param(
             body(Pod=POD, Nodes=[]), "Nodes: expected an object, found a list", id="Nodes is a list"
         ),
-        pytest.param(body(Pod=POD, Nodes={"items": [5]}), "Nodes.items[0]: expected an object", id="node 5"),
         pytest.param(
-            body(Pod=POD, Nodes={"items": [{"metadata": {}}]}), "Nodes.items[0].metadata.name", id="nameless"
+            body(Pod=POD, Nodes={"items": [5]}), "Nodes.items[0]: expected an object", id="node 5"
         ),
         pytest.param(
-            body(Pod=POD, Nodes={"items": [node("a"), node("a")]}), "every node once", id="whole node twice"
+            body(Pod=POD, Nodes={"items": [{"metadata": {}}]}),
+            "Nodes.items[0].metadata.name",
+            id="nameless",
+        ),
+        pytest.param(
+            body(Pod=POD, Nodes={"items": [node("a"), node("a")]}),
+            "every node once",
+            id="whole node twice",
         ),
     ],
 )
-def test_a_bad_filter_request_is_refused_with_the_field_and_what_was_expected(raw: bytes, told: str) -> None:
+def test_a_bad_filter_request_is_refused_with_the_field_and_what_was_expected(
+    raw: bytes, told: str
+) -> None:
     with pytest.raises(WireError) as refused:
         wire.decode_extender_args(raw)
     assert told in str(refused.value)
@@ -93,10 +124,16 @@ def test_a_bad_filter_request_is_refused_with_the_field_and_what_was_expected(ra
     [
         pytest.param({"PodName": "../x"}, "PodName: expected a Kubernetes name", id="path"),
         pytest.param({"PodName": "a\n"}, "PodName", id="line break"),
-        pytest.param({"PodNamespace": "x" * 64}, "PodNamespace: expected at most 63", id="long namespace"),
+        pytest.param(
+            {"PodNamespace": "x" * 64}, "PodNamespace: expected at most 63", id="long namespace"
+        ),
         pytest.param({"PodUID": ""}, "PodUID: expected a non-empty string", id="no UID"),
-        pytest.param({"Node": None}, "Node: expected a non-empty string, found nothing", id="no node"),
-        pytest.param({"Node": True}, "Node: expected a non-empty string, found a boolean", id="boolean"),
+        pytest.param(
+            {"Node": None}, "Node: expected a non-empty string, found nothing", id="no node"
+        ),
+        pytest.param(
+            {"Node": True}, "Node: expected a non-empty string, found a boolean", id="boolean"
+        ),
     ],
 )
 def test_a_bad_bind_request_is_refused(fields: dict[str, object], told: str) -> None:
@@ -111,7 +148,9 @@ def test_a_bad_bind_request_is_refused(fields: dict[str, object], told: str) -> 
     [
         pytest.param(None, r"NodeNameToMetaVictims\[n\]: expected an object", id="null entry"),
         pytest.param({"Pods": [None]}, r"Pods\[0\]: expected an object", id="null victim"),
-        pytest.param({"Pods": [{}]}, r"Pods\[0\].UID: expected a non-empty string", id="victim without UID"),
+        pytest.param(
+            {"Pods": [{}]}, r"Pods\[0\].UID: expected a non-empty string", id="victim without UID"
+        ),
         pytest.param({"NumPDBViolations": -1}, "NumPDBViolations: expected a count", id="negative"),
         pytest.param({"NumPDBViolations": 2**70}, "NumPDBViolations: expected a count", id="huge"),
         pytest.param({"NumPDBViolations": True}, "expected a count, found a boolean", id="boolean"),
@@ -144,7 +183,7 @@ def test_too_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert refused.value.status == 413
 
 
-# -- what is accepted -------------------------------------------------------------------------------------------------
+# -- what is accepted ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -176,12 +215,16 @@ def test_text_that_only_looks_like_a_doubled_key_is_accepted() -> None:
     assert wire.decode_extender_args(body(Pod=pod, NodeNames=["a"])).pod == pod
 
 
-# -- what is sent -----------------------------------------------------------------------------------------------------
+# -- what is sent ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("args", [named("a", "b", "c"), whole("a", "b", "c")], ids=["names", "whole nodes"])
+@pytest.mark.parametrize(
+    "args", [named("a", "b", "c"), whole("a", "b", "c")], ids=["names", "whole nodes"]
+)
 def test_filter_result_in_the_form_of_the_request(args: wire.FilterArgs) -> None:
-    result = orjson.loads(wire.encode_filter_result(args, ["b"], {"a": "Full"}, {"c": "PoolNotFound"}))
+    result = orjson.loads(
+        wire.encode_filter_result(args, ["b"], {"a": "Full"}, {"c": "PoolNotFound"})
+    )
     assert result["FailedNodes"] == {"a": "Full"}
     assert result["FailedAndUnresolvableNodes"] == {"c": "PoolNotFound"}
     assert result["Error"] == ""
@@ -193,7 +236,8 @@ def test_filter_result_in_the_form_of_the_request(args: wire.FilterArgs) -> None
 
 def test_an_error_goes_into_the_result() -> None:
     assert (
-        orjson.loads(wire.encode_filter_result(named("a"), [], {}, {}, "not synced"))["Error"] == "not synced"
+        orjson.loads(wire.encode_filter_result(named("a"), [], {}, {}, "not synced"))["Error"]
+        == "not synced"
     )
     assert orjson.loads(wire.encode_binding_result("PodChanged")) == {"Error": "PodChanged"}
 
@@ -246,13 +290,16 @@ def test_victims_are_some_of_those_offered(chosen: dict[str, wire.Victims]) -> N
 
 def test_a_node_nested_too_deep_to_send_back_is_the_callers_mistake() -> None:
     deep = b"[" * 500 + b"]" * 500
-    raw = b'{"Pod":%b,"Nodes":{"items":[{"metadata":{"name":"a"},"x":%b}]}}' % (orjson.dumps(POD), deep)
+    raw = b'{"Pod":%b,"Nodes":{"items":[{"metadata":{"name":"a"},"x":%b}]}}' % (
+        orjson.dumps(POD),
+        deep,
+    )
     args = wire.decode_extender_args(raw)
     with pytest.raises(WireError, match="cannot be sent back"):
         wire.encode_filter_result(args, ["a"], {}, {})
 
 
-# -- properties -------------------------------------------------------------------------------------------------------
+# -- properties ------------------------------------------------------------------------------------
 
 NAMES = st.text("abcxyz0123456789-.", min_size=1, max_size=20)
 
@@ -266,14 +313,20 @@ def in_any_case(key: str, seed: int) -> str:
 def test_filter_round_trip_in_any_letter_case(names: list[str], full: bool, seed: int) -> None:
     nodes = {"items": [node(name) for name in names]} if full else None
     fields = {"Pod": POD, "Nodes": nodes, "NodeNames": None if full else names}
-    args = wire.decode_extender_args(body(**{in_any_case(key, seed): value for key, value in fields.items()}))
+    args = wire.decode_extender_args(
+        body(**{in_any_case(key, seed): value for key, value in fields.items()})
+    )
     assert (args.pod, args.names) == (POD, tuple(names))
     result = orjson.loads(wire.encode_filter_result(args, names, {}, {}))
-    assert (result["Nodes"]["items"] if full else result["NodeNames"]) == (nodes["items"] if nodes else names)
+    assert (result["Nodes"]["items"] if full else result["NodeNames"]) == (
+        nodes["items"] if nodes else names
+    )
 
 
 @given(
-    victims=st.dictionaries(NAMES, st.lists(NAMES, min_size=1, max_size=4, unique=True), max_size=5),
+    victims=st.dictionaries(
+        NAMES, st.lists(NAMES, min_size=1, max_size=4, unique=True), max_size=5
+    ),
     violations=st.integers(0, 2**31),
     full=st.booleans(),
     seed=st.integers(0, 99),
@@ -309,8 +362,28 @@ def test_no_bytes_raise_anything_but_wire_error(decode: Any, raw: bytes) -> None
 
 
 KNOWN_KEYS = (
-    *("Pod", "pod", "Nodes", "NodeNames", "NodeNameToVictims", "nodenametometavictims", "metadata", "name"),
-    *("namespace", "uid", "UID", "items", "Pods", "NumPDBViolations", "PodName", "PodUID", "Node", "n1"),
+    *(
+        "Pod",
+        "pod",
+        "Nodes",
+        "NodeNames",
+        "NodeNameToVictims",
+        "nodenametometavictims",
+        "metadata",
+        "name",
+    ),
+    *(
+        "namespace",
+        "uid",
+        "UID",
+        "items",
+        "Pods",
+        "NumPDBViolations",
+        "PodName",
+        "PodUID",
+        "Node",
+        "n1",
+    ),
 )
 KEYS = st.sampled_from(KNOWN_KEYS)
 VALUES = st.recursive(
@@ -326,7 +399,9 @@ VALUES = st.recursive(
 
 @pytest.mark.parametrize("decode", DECODERS)
 @given(fields=st.dictionaries(KEYS, VALUES | st.just(POD), max_size=5))
-def test_no_json_of_known_keys_raises_anything_but_wire_error(decode: Any, fields: dict[str, object]) -> None:
+def test_no_json_of_known_keys_raises_anything_but_wire_error(
+    decode: Any, fields: dict[str, object]
+) -> None:
     with contextlib.suppress(WireError):
         decode(orjson.dumps(fields))
 

@@ -39,8 +39,12 @@ SOURCES = st.dictionaries(st.sampled_from("abc"), st.integers(1, 9), max_size=3)
     st.lists(SOURCES, max_size=3),
     st.fixed_dictionaries({key: st.integers(1, 4) for key in "abc"}),
 )
-def test_never_more_than_the_slots_and_nothing_cut_while_a_whole_vreplica_fits(slots, sources, weights):
-    shares = [{key: Share(count, weights[key]) for key, count in source.items()} for source in sources]
+def test_never_more_than_the_slots_and_nothing_cut_while_a_whole_vreplica_fits(
+    slots, sources, weights
+):
+    shares = [
+        {key: Share(count, weights[key]) for key, count in source.items()} for source in sources
+    ]
     ledger = within_slots(slots, *shares)
     free = slots - ledger_slots(ledger)
     assert free >= 0

@@ -30,7 +30,9 @@ done"""
 
 
 def pool_objects(replicas: int, reschedule_after_s: int) -> list[Obj]:
-    """Namespaces, the AdapterPool and its StatefulSet; the container is told by a file of the downward API."""
+    """Namespaces, the AdapterPool and its StatefulSet; the container is told by a file of the
+    downward API.
+    """
     labels = {"app": POOL, "vreplica.dev/pool": POOL}
     annotation = f"metadata.annotations['{PLACEMENTS_ANNOTATION}']"
     field = {"path": "placements", "fieldRef": {"fieldPath": annotation}}
@@ -94,7 +96,9 @@ def vpod(name: str, vreplicas: int) -> Obj:
 
 @dataclass(slots=True)
 class Loss:
-    """vreplica-seconds without a Ready pod, summed over samples; ``longest_s``: until all are served again."""
+    """vreplica-seconds without a Ready pod, summed over samples; ``longest_s``: until all are
+    served again.
+    """
 
     vreplica_seconds: float = 0.0
     longest_s: float = 0.0
@@ -132,7 +136,9 @@ class Adapters:
         found: dict[str, tuple[datetime.datetime, dict[str, int]]] = {}
         for number in range(12):
             pod = f"{POOL}-{number}"
-            lines = sorted(line for node in self.cluster.nodes for line in node.log_lines(pod, "worker"))
+            lines = sorted(
+                line for node in self.cluster.nodes for line in node.log_lines(pod, "worker")
+            )
             for line in reversed(lines):
                 at, _, _, text = [*line.split(" ", 3), ""][:4]
                 with contextlib.suppress(json.JSONDecodeError):
@@ -142,7 +148,8 @@ class Adapters:
         return found
 
     async def told_all(self, wanted: int, timeout_s: float = 60.0) -> datetime.datetime:
-        """Returns when the files of Ready pods are what the vpods publish, ``wanted`` vreplicas together; when the last was read.
+        """Returns when the files of Ready pods are what the vpods publish, ``wanted`` vreplicas
+        together; when the last was read.
 
         The containers of a lost machine can no longer be told anything: theirs do not count.
         """
@@ -152,7 +159,9 @@ class Adapters:
             published: dict[str, dict[str, int]] = {}
             for name, each in vpods.items():
                 for placement in each.get("status", {}).get("placements", ()):
-                    published.setdefault(placement["podName"], {})[f"tenant/{name}"] = placement["vreplicas"]
+                    published.setdefault(placement["podName"], {})[f"tenant/{name}"] = placement[
+                        "vreplicas"
+                    ]
             told_now = {
                 pod: at_and_counts
                 for pod, at_and_counts in self.told().items()
@@ -164,10 +173,14 @@ class Adapters:
                 raise NotYet(f"published {published}, read {read}")
             return max(at for at, counts in told_now.values() if counts)
 
-        return await eventually(as_published, timeout_s, f"{wanted} vreplicas are in the containers' files")
+        return await eventually(
+            as_published, timeout_s, f"{wanted} vreplicas are in the containers' files"
+        )
 
     async def unserved(self, dead: frozenset[str] = frozenset()) -> int:
-        """Wanted vreplicas that are on no Ready pod; ``dead`` pods are known to serve nobody, whatever the API server still says."""
+        """Wanted vreplicas that are on no Ready pod; ``dead`` pods are known to serve nobody,
+        whatever the API server still says.
+        """
         pods, vpods = await self.pods(), await self.vpods()
         served = {name for name, pod in pods.items() if is_ready(pod)} - dead
         return sum(
@@ -185,14 +198,18 @@ class Adapters:
 
         async def served() -> bool:
             if count := await self.unserved():
-                raise NotYet(f"{count} are not; {[told(pod) for pod in (await self.pods()).values()]}")
+                raise NotYet(
+                    f"{count} are not; {[told(pod) for pod in (await self.pods()).values()]}"
+                )
             return True
 
         await eventually(served, timeout_s, "every vreplica is on a Ready pod")
 
     @contextlib.asynccontextmanager
     async def losses(self, dead: frozenset[str] = frozenset()) -> AsyncIterator[Loss]:
-        """What is lost meanwhile. While the API server is away, the last state it told counts on."""
+        """What is lost meanwhile. While the API server is away, the last state it told
+        counts on.
+        """
         loss = Loss()
         task = asyncio.create_task(self._watch(loss, dead))
         try:

@@ -1,10 +1,13 @@
-"""A cluster of real nodes: control plane, the cluster's own kube-scheduler, three nodes in three zones, and our chart.
+"""A cluster of real nodes: control plane, the cluster's own kube-scheduler, three nodes in three
+zones, and our chart.
 
-Theory of operation. All of it runs in namespaces of its own (``make e2e-nodes`` makes them): the network is a loopback to which addresses
-of the nodes are added, so nothing of this machine changes, and the end of the first process ends everything. Each node has a network of
-its own in turn (``machine.py``), connected by ``wires.py``: pods with hostNetwork on different nodes do not share ports, and the chart is
-installed with two values: ``extender.hostNetwork`` and ``webhook.hostNetwork``. Pods reach the API server at the Service's
-address, and the API server reaches the webhook at its endpoint.
+Theory of operation. All of it runs in namespaces of its own (``make e2e-nodes`` makes them): the
+network is a loopback to which addresses of the nodes are added, so nothing of this machine changes,
+and the end of the first process ends everything. Each node has a network of its own in turn
+(``machine.py``), connected by ``wires.py``: pods with hostNetwork on different nodes do not share
+ports, and the chart is installed with two values: ``extender.hostNetwork`` and
+``webhook.hostNetwork``. Pods reach the API server at the Service's address, and the API server
+reaches the webhook at its endpoint.
 """
 
 import asyncio
@@ -134,7 +137,11 @@ class Cluster:
         return [
             pack("docker.io/local/pause:1", pause, folder / "pause.tar"),
             pack("docker.io/local/worker:1", worker, folder / "worker.tar"),
-            pack(f"registry.k8s.io/kube-scheduler:{version}", scheduler, folder / "kube-scheduler.tar"),
+            pack(
+                f"registry.k8s.io/kube-scheduler:{version}",
+                scheduler,
+                folder / "kube-scheduler.tar",
+            ),
             image_file(),
         ]
 
@@ -153,12 +160,16 @@ class Cluster:
         return True
 
     async def install(self) -> str:
-        """``helm install`` of the chart as the README has it; returns when its Deployments are available."""
+        """``helm install`` of the chart as the README has it; returns when its Deployments are
+        available.
+        """
         file = self.folder / "values.json"
         file.write_text(json.dumps(VALUES))
         options = ("--namespace", SYSTEM, "--create-namespace", "--values", file)
         place = ("--kubeconfig", self.control_plane.kubeconfig)
-        said = await asyncio.to_thread(run_helm, "install", RELEASE, CHART, *options, *place, timeout_s=60.0)
+        said = await asyncio.to_thread(
+            run_helm, "install", RELEASE, CHART, *options, *place, timeout_s=60.0
+        )
         for name in ("vreplica-scheduler", "vreplica-webhook", "vreplica-webhook-upkeep"):
             await eventually(partial(self.is_available, name), 180.0, f"{name} is available")
         return said
@@ -194,11 +205,15 @@ class Cluster:
 
     async def delete(self, vpod: str) -> None:
         """A VPod of the tenant."""
-        answer = await self.raw.delete(f"/apis/vreplica.dev/v1alpha1/namespaces/tenant/vpods/{vpod}")
+        answer = await self.raw.delete(
+            f"/apis/vreplica.dev/v1alpha1/namespaces/tenant/vpods/{vpod}"
+        )
         assert answer.status == 200, f"{answer.status} {answer.message}"
 
     def containers_of(self, pods: str) -> dict[str, int]:
-        """The first process of each adapter container, by its pod's name: the oldest of its shells, which forks others."""
+        """The first process of each adapter container, by its pod's name: the oldest of its shells,
+        which forks others.
+        """
         found: dict[str, int] = {}
         for node in self.nodes:
             for container in node.containers():
@@ -211,7 +226,10 @@ class Cluster:
         """The ends of all logs."""
         parts = [self.processes.log_tails(), self.control_plane.processes.log_tails()]
         for node in self.nodes:
-            for file in (*node.folder.glob("*.log"), *node.folder.glob(f"podlogs/{SYSTEM}_*/*/*.log")):
+            for file in (
+                *node.folder.glob("*.log"),
+                *node.folder.glob(f"podlogs/{SYSTEM}_*/*/*.log"),
+            ):
                 lines = file.read_text(errors="replace").splitlines()[-12:]
                 parts += [f"--- {file}", *(line[:300] for line in lines)]
         return "\n".join(parts)
@@ -219,9 +237,16 @@ class Cluster:
     async def kubectl(self, *words: str, timeout_s: float = 60.0) -> str:
         """What kubectl says; AssertionError where it fails."""
         program = self.binaries.program("kubectl")
-        options = (f"--kubeconfig={self.control_plane.kubeconfig}", f"--cache-dir={self.folder / 'cache'}")
+        options = (
+            f"--kubeconfig={self.control_plane.kubeconfig}",
+            f"--cache-dir={self.folder / 'cache'}",
+        )
         process = await asyncio.create_subprocess_exec(
-            program, *options, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            program,
+            *options,
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         async with asyncio.timeout(timeout_s):
             said = (await process.communicate())[0].decode()
@@ -242,5 +267,10 @@ def told(pod: Obj) -> str:
         f"{each['name']}={json.dumps(each.get('state'))[:200]}/{each.get('restartCount')}"
         for each in status.get("containerStatuses", ())
     ]
-    why = [each.get("message", "") for each in status.get("conditions", ()) if each["status"] != "True"]
-    return f"{pod['metadata']['name']} {pod['spec'].get('nodeName')} {status.get('phase')} {containers} {why[:1]}"
+    why = [
+        each.get("message", "") for each in status.get("conditions", ()) if each["status"] != "True"
+    ]
+    return (
+        f"{pod['metadata']['name']} {pod['spec'].get('nodeName')} {status.get('phase')} "
+        f"{containers} {why[:1]}"
+    )

@@ -1,4 +1,6 @@
-"""One cluster of real nodes with our chart and an adapter pool for all scenarios; skips where it cannot run, and says why."""
+"""One cluster of real nodes with our chart and an adapter pool for all scenarios; skips where it
+cannot run, and says why.
+"""
 
 import asyncio
 import tempfile
@@ -54,8 +56,11 @@ async def cluster() -> AsyncIterator[Cluster]:
         ready_binaries(KUBELET)
     except (tool.ToolUnavailable, ControlPlaneUnavailable) as reason:
         pytest.skip(str(reason))
-    # Not pytest's own folder: the path of a containerd's socket may have 108 characters at the most.
-    with tempfile.TemporaryDirectory(prefix="vreplica-nodes-", ignore_cleanup_errors=True) as folder:
+    # Not pytest's own folder: the path of a containerd's socket may have 108 characters at the
+    # most.
+    with tempfile.TemporaryDirectory(
+        prefix="vreplica-nodes-", ignore_cleanup_errors=True
+    ) as folder:
         async with Cluster(Path(folder)) as running:
             yield running
         await asyncio.sleep(0)

@@ -1,11 +1,14 @@
-"""Container images without an engine: ours by the Containerfile's own steps, kube-scheduler's and the adapters' from one program.
+"""Container images without an engine: ours by the Containerfile's own steps, kube-scheduler's and
+the adapters' from one program.
 
-Theory of operation. ``ChrootBuild`` runs the Containerfile in root file systems that mmdebstrap has made: each stage begins as a copy of
-the same Debian with Python, COPY copies, RUN runs in a chroot with the file's own paths. The last stage's tree is packed as one layer of
-an OCI archive, with the entry point, variables and user that the file names. containerd imports such an archive as it is.
+Theory of operation. ``ChrootBuild`` runs the Containerfile in root file systems that mmdebstrap has
+made: each stage begins as a copy of the same Debian with Python, COPY copies, RUN runs in a chroot
+with the file's own paths. The last stage's tree is packed as one layer of an OCI archive, with the
+entry point, variables and user that the file names. containerd imports such an archive as it is.
 
-Differs from an engine's: the base is Debian's Python (3.11) instead of ``python:3.12.14-slim-trixie``, and there is one layer. A built image is kept
-in the cache under a hash of all that goes into it.
+Differs from an engine's: the base is Debian's Python (3.11) instead of
+``python:3.12.14-slim-trixie``, and there is one layer. A built image is kept in the cache under a
+hash of all that goes into it.
 """
 
 import hashlib
@@ -64,7 +67,9 @@ class Content:
 
 
 class ChrootBuild(Build):
-    """The Containerfile's steps, each stage in a root file system of its own that begins as a copy of ``base``."""
+    """The Containerfile's steps, each stage in a root file system of its own that begins as a copy
+    of ``base``.
+    """
 
     def __init__(self, base: Path, directory: Path, args: Mapping[str, str]) -> None:
         self._base = base
@@ -76,13 +81,22 @@ class ChrootBuild(Build):
             # What the image python has and Debian keeps apart.
             self._stage = stage
             packages = "python3-dev gcc libc6-dev"
-            self._run(f"apt-get update -qq && apt-get install -qq --no-install-recommends {packages}")
+            self._run(
+                f"apt-get update -qq && apt-get install -qq --no-install-recommends {packages}"
+            )
 
     def _run(self, command: str) -> None:
         stage = self._stage
         words = {"PATH": _CHROOT_PATH, "HOME": "/root", "LANG": "C.UTF-8", **_reaching_packages()}
         done = subprocess.run(
-            ["chroot", stage.root, "/bin/sh", "-e", "-c", f"cd {shlex.quote(stage.folder)}; {command}"],
+            [
+                "chroot",
+                stage.root,
+                "/bin/sh",
+                "-e",
+                "-c",
+                f"cd {shlex.quote(stage.folder)}; {command}",
+            ],
             env={**words, **stage.args, **stage.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -110,7 +124,9 @@ def _reaching_packages() -> dict[str, str]:
 
 
 def make_base(target: Path) -> None:
-    """A Debian with Python that reaches packages as this machine does. Raises CalledProcessError."""
+    """A Debian with Python that reaches packages as this machine does. Raises
+    CalledProcessError.
+    """
     left_out = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
     subprocess.run(
         [
@@ -132,7 +148,9 @@ def make_base(target: Path) -> None:
 
 
 def pack(name: str, content: Content, out: Path) -> Path:
-    """``content`` as an OCI archive of one layer, named ``name``. The layer goes by the disk: it may be hundreds of MB."""
+    """``content`` as an OCI archive of one layer, named ``name``. The layer goes by the disk: it
+    may be hundreds of MB.
+    """
     with tempfile.TemporaryDirectory(prefix="vreplica-image-", dir=out.parent) as scratch:
         layer = Path(scratch) / "layer.tar"
         with tarfile.open(layer, "w") as tar:
@@ -154,7 +172,12 @@ def pack(name: str, content: Content, out: Path) -> Path:
         config_entry = _blob(blobs, "config.v1+json", config)
         layer_entry = _descriptor("layer.v1.tar", layer_digest, layer.stat().st_size)
         kind = f"{_OCI}.manifest.v1+json"
-        manifest = {"schemaVersion": 2, "mediaType": kind, "config": config_entry, "layers": [layer_entry]}
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": kind,
+            "config": config_entry,
+            "layers": [layer_entry],
+        }
         names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}
         entry = _blob(blobs, "manifest.v1+json", manifest) | {"annotations": names}
         blobs["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
@@ -216,7 +239,9 @@ def image_file() -> Path:
 
 
 def build(args: Mapping[str, str] | None = None) -> Path:
-    """The image of this checkout, built unless it is there. Needs root. Raises StepFailed, CalledProcessError."""
+    """The image of this checkout, built unless it is there. Needs root. Raises StepFailed,
+    CalledProcessError.
+    """
     target = image_file()
     if target.exists():
         return target
@@ -228,7 +253,9 @@ def build(args: Mapping[str, str] | None = None) -> Path:
         made = ChrootBuild(base, Path(scratch) / "image", args or {}).stages[""]
         told = dict(made.told)
         env = {"PATH": made.env["PATH"].replace("$PATH", _CHROOT_PATH)}
-        content = Content(json.loads(told["ENTRYPOINT"]), made.root, env={**made.env, **env}, user=made.user)
+        content = Content(
+            json.loads(told["ENTRYPOINT"]), made.root, env={**made.env, **env}, user=made.user
+        )
         pack(OURS, content, Path(scratch) / "ours.tar").rename(target)
     for old in folder.glob("*.tar"):
         if old != target:
@@ -239,7 +266,9 @@ def build(args: Mapping[str, str] | None = None) -> Path:
 def main() -> int:
     """Builds the image of this checkout: ``python -m tests.nodes.image``."""
     if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
-        sys.stdout.write("image: needs root and mmdebstrap; the tests on real nodes will be skipped\n")
+        sys.stdout.write(
+            "image: needs root and mmdebstrap; the tests on real nodes will be skipped\n"
+        )
         return 0
     started = time.monotonic()
     file = build()

@@ -1,12 +1,15 @@
-"""What runs as the first process of a node's namespaces: containerd and the kubelet. ``python -m tests.nodes.machine SETTINGS.json``.
+"""What runs as the first process of a node's namespaces: containerd and the kubelet. ``python -m
+tests.nodes.machine SETTINGS.json``.
 
-Theory of operation. A node is a set of namespaces (network, mounts, processes) whose first process is this program: when it dies, the
-kernel ends all that runs in them, shims and containers too, and drops the mounts. So a lost machine is one SIGKILL, and nothing is left
-behind however the tests end. The node's network is a loopback with the node's own address; ``wires.py`` connects it.
+Theory of operation. A node is a set of namespaces (network, mounts, processes) whose first process
+is this program: when it dies, the kernel ends all that runs in them, shims and containers too, and
+drops the mounts. So a lost machine is one SIGKILL, and nothing is left behind however the tests
+end. The node's network is a loopback with the node's own address; ``wires.py`` connects it.
 
-What had to be found out (Debian 12, cgroup v1, no CAP_SYS_RESOURCE, no bridge or veth): restrict_oom_score_adj, or runc fails, for it may
-not lower oom_score_adj; two kubelets need a containerd each; a CNI configuration of the loopback plugin alone makes the node Ready;
-pods need hostNetwork; snapshotter native works everywhere.
+What had to be found out (Debian 12, cgroup v1, no CAP_SYS_RESOURCE, no bridge or veth):
+restrict_oom_score_adj, or runc fails, for it may not lower oom_score_adj; two kubelets need a
+containerd each; a CNI configuration of the loopback plugin alone makes the node Ready; pods need
+hostNetwork; snapshotter native works everywhere.
 """
 
 import json
@@ -60,7 +63,11 @@ def kubelet_configuration(folder: Path) -> dict[str, Any]:
         "makeIPTablesUtilChains": False,
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 12,
-        "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "evictionHard": {
+            "memory.available": "50Mi",
+            "nodefs.available": "1%",
+            "imagefs.available": "1%",
+        },
         "volumePluginDir": f"{folder}/plugins",
         "podLogsDir": f"{folder}/podlogs",
     }
@@ -111,7 +118,14 @@ class Machine:
         self.start("containerd", "containerd", "-c", toml)
         self._containerd_answers()
         for archive in self.settings["images"]:
-            _run(*self.ctr, "images", "import", "--snapshotter", self.settings["snapshotter"], archive)
+            _run(
+                *self.ctr,
+                "images",
+                "import",
+                "--snapshotter",
+                self.settings["snapshotter"],
+                archive,
+            )
         kubelet = self.start(
             "kubelet",
             self.settings["kubelet"],
@@ -139,7 +153,9 @@ class Machine:
 
 
 def reap(spared: int) -> None:
-    """Takes note of children that have ended, other than ``spared``, whose own object waits for it."""
+    """Takes note of children that have ended, other than ``spared``, whose own object waits
+    for it.
+    """
     while True:
         try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -1,4 +1,6 @@
-"""What the scenarios measured, as the table of docs/operations.md: written to ``build/e2e-nodes.md``."""
+"""What the scenarios measured, as the table of docs/operations.md: written to
+``build/e2e-nodes.md``.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,7 +8,8 @@ from typing import Final
 
 FILE: Final = Path(__file__).parents[2] / "build" / "e2e-nodes.md"
 HEAD: Final = (
-    "| what happens | until done | longest time with vreplicas unserved | vreplica-seconds without a Ready pod |\n"
+    "| what happens | until done | longest time with vreplicas unserved | vreplica-seconds without "
+    "a Ready pod |\n"
     "|---|---|---|---|\n"
 )
 
@@ -17,10 +20,14 @@ class Measurements:
 
     rows: list[str] = field(default_factory=list)
 
-    def add(self, what: str, done: str, longest_s: float | None = None, lost: float | None = None) -> None:
+    def add(
+        self, what: str, done: str, longest_s: float | None = None, lost: float | None = None
+    ) -> None:
         """One row; what was not measured is a dash."""
         longest = "-" if longest_s is None else f"{longest_s:.1f} s"
-        self.rows.append(f"| {what} | {done} | {longest} | {'-' if lost is None else f'{lost:.0f}'} |")
+        self.rows.append(
+            f"| {what} | {done} | {longest} | {'-' if lost is None else f'{lost:.0f}'} |"
+        )
         FILE.parent.mkdir(exist_ok=True)
         FILE.write_text(self.table())
 

@@ -45,7 +45,9 @@ class Node:
         self._process: Process | None = None
         self._wires: Process | None = None
 
-    async def start(self, kubelet: Path, kubeconfig: Path, images: list[Path], api_port: int) -> None:
+    async def start(
+        self, kubelet: Path, kubeconfig: Path, images: list[Path], api_port: int
+    ) -> None:
         """Starts it, or a lost one again with its disk; returns when its network is connected."""
         self.clean()
         shutil.rmtree(self.folder / "state", ignore_errors=True)
@@ -72,7 +74,9 @@ class Node:
 
     def _first_process(self) -> int:
         assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        )
         if not children or self.name not in Path(f"/proc/{children[0]}/cmdline").read_text():
             raise NotYet(f"children {children}\n{self._process.log_tail()}")
         interface = Path(f"/proc/{children[0]}/net/fib_trie").read_text()
@@ -82,9 +86,19 @@ class Node:
 
     async def _connect(self, inside: int, api_port: int) -> None:
         wires: list[dict[str, Any]] = [
-            {"inside": inside, "listen": [SERVICE_ADDRESS, 443], "to": 0, "address": ["127.0.0.1", api_port]},
+            {
+                "inside": inside,
+                "listen": [SERVICE_ADDRESS, 443],
+                "to": 0,
+                "address": ["127.0.0.1", api_port],
+            },
             *(
-                {"inside": 0, "listen": [self.address, port], "to": inside, "address": [self.address, port]}
+                {
+                    "inside": 0,
+                    "listen": [self.address, port],
+                    "to": inside,
+                    "address": [self.address, port],
+                }
                 for port in (WEBHOOK_PORT, KUBELET_PORT)
             ),
         ]
@@ -102,7 +116,9 @@ class Node:
         await self._wires.kill()
 
     def containers(self) -> list[Container]:
-        """The processes of its containers: those of its network that are in a container's cgroup."""
+        """The processes of its containers: those of its network that are in a container's
+        cgroup.
+        """
         found = []
         network = self._network()
         for path in Path("/proc").iterdir():
@@ -125,7 +141,9 @@ class Node:
         return None
 
     def kill_containers(self, word: str, **environment: str) -> int:
-        """SIGKILL to the containers whose command has ``word`` and that have these variables; how many processes."""
+        """SIGKILL to the containers whose command has ``word`` and that have these variables; how
+        many processes.
+        """
         killed = 0
         for container in self.containers():
             has = environment.items() <= container.environment.items()
@@ -136,7 +154,9 @@ class Node:
         return killed
 
     def log_lines(self, pod: str, container: str) -> list[str]:
-        """What a container said, oldest first, each with the time in front, as the kubelet keeps it."""
+        """What a container said, oldest first, each with the time in front, as the kubelet keeps
+        it.
+        """
         lines: list[str] = []
         for file in self.folder.glob(f"podlogs/*_{pod}_*/{container}/*.log"):
             lines += file.read_text(errors="replace").splitlines()
@@ -149,8 +169,12 @@ class Node:
                 process.signal(signal.SIGKILL)
 
     def clean(self) -> None:
-        """Removes what the kernel keeps of it: its containers' cgroups, which are empty once it has ended."""
-        left = [path.name for path in self.folder.glob("state/io.containerd.runtime.v2.task/k8s.io/*")]
+        """Removes what the kernel keeps of it: its containers' cgroups, which are empty once it has
+        ended.
+        """
+        left = [
+            path.name for path in self.folder.glob("state/io.containerd.runtime.v2.task/k8s.io/*")
+        ]
         for controller in CGROUPS.iterdir():
             top = controller / CONTAINERS.strip("/")
             for folder in [*(top / name for name in left), top]:

@@ -1,6 +1,8 @@
-"""Real kubelets, containers and our image: installed by helm, used, and broken in every way that machines break.
+"""Real kubelets, containers and our image: installed by helm, used, and broken in every way that
+machines break.
 
-The scenarios share one cluster and come in this order: each leaves the pool as it has found it, with every vreplica served.
+The scenarios share one cluster and come in this order: each leaves the pool as it has found it,
+with every vreplica served.
 """
 
 import asyncio
@@ -54,7 +56,9 @@ async def test_the_chart_installs_our_image_and_every_pod_of_it_becomes_ready(
     assert len(pods) == 5
     for pod in pods:
         assert pod["spec"]["securityContext"]["runAsUser"] == 65532
-        assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in pod["spec"]["containers"])
+        assert all(
+            each["securityContext"]["readOnlyRootFilesystem"] for each in pod["spec"]["containers"]
+        )
         assert all(each["restartCount"] == 0 for each in pod["status"]["containerStatuses"])
     users = {
         container.user
@@ -93,9 +97,12 @@ async def test_a_pool_grows_for_what_has_no_room(
     pods = await adapters.pods()
     assert len(pods) > PODS
     measurements.add(
-        "A VPod of 50 finds room for 40: the pool grows, until all are in files", seconds(started, read)
+        "A VPod of 50 finds room for 40: the pool grows, until all are in files",
+        seconds(started, read),
     )
-    assert {name: at for name, at in (await published(adapters)).items() if name != "large"} == before
+    assert {
+        name: at for name, at in (await published(adapters)).items() if name != "large"
+    } == before
     await cluster.delete("large")
     await adapters.told_all(TOTAL)
 
@@ -120,23 +127,36 @@ async def test_a_killed_container_comes_back_with_what_it_had(
         await adapters.all_served()
     await adapters.told_all(TOTAL)
     assert await published(adapters) == before
-    measurements.add("A container is killed", f"{done:.1f} s", loss.longest_s, loss.vreplica_seconds)
+    measurements.add(
+        "A container is killed", f"{done:.1f} s", loss.longest_s, loss.vreplica_seconds
+    )
 
 
-async def test_a_rollout_moves_nothing(cluster: Cluster, adapters: Adapters, measurements: Measurements):
+async def test_a_rollout_moves_nothing(
+    cluster: Cluster, adapters: Adapters, measurements: Measurements
+):
     before = await published(adapters)
     async with adapters.losses() as loss:
         started = time.monotonic()
         await cluster.kubectl("rollout", "restart", f"statefulset/{POOL}", "-n", NAMESPACE)
         await cluster.kubectl(
-            "rollout", "status", f"statefulset/{POOL}", "-n", NAMESPACE, "--timeout=120s", timeout_s=130.0
+            "rollout",
+            "status",
+            f"statefulset/{POOL}",
+            "-n",
+            NAMESPACE,
+            "--timeout=120s",
+            timeout_s=130.0,
         )
         done = time.monotonic() - started
         await adapters.all_served()
     await adapters.told_all(TOTAL)
     assert await published(adapters) == before
     measurements.add(
-        "`kubectl rollout restart` of the adapters", f"{done:.1f} s", loss.longest_s, loss.vreplica_seconds
+        "`kubectl rollout restart` of the adapters",
+        f"{done:.1f} s",
+        loss.longest_s,
+        loss.vreplica_seconds,
     )
 
 
@@ -161,11 +181,15 @@ async def test_a_drain_takes_adapter_pods_elsewhere_with_what_they_had(
     await adapters.told_all(TOTAL)
     assert await published(adapters) == before
     await cluster.kubectl("uncordon", node)
-    measurements.add("`kubectl drain` of a node", f"{done:.1f} s", loss.longest_s, loss.vreplica_seconds)
+    measurements.add(
+        "`kubectl drain` of a node", f"{done:.1f} s", loss.longest_s, loss.vreplica_seconds
+    )
 
 
 async def leader(cluster: Cluster) -> str:
-    lease = await cluster.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{LEASE_NAME}")
+    lease = await cluster.get(
+        f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{LEASE_NAME}"
+    )
     return str(lease["spec"].get("holderIdentity") or "")
 
 
@@ -174,7 +198,9 @@ async def test_the_leader_is_killed_and_another_places(
 ):
     before, old = await published(adapters), await leader(cluster)
     (node,) = [
-        each for each in cluster.nodes if old in "".join(each.log_lines("vreplica-scheduler-*", "extender"))
+        each
+        for each in cluster.nodes
+        if old in "".join(each.log_lines("vreplica-scheduler-*", "extender"))
     ]
     async with adapters.losses() as loss:
         started = now()
@@ -213,14 +239,17 @@ async def test_the_control_plane_is_away_and_adapters_go_on(
         await away[what](away_s)
         back = now()
         name = f"after-{what.rsplit(maxsplit=1)[-1]}"
-        await eventually(lambda: cluster.created(vpod(name, 4)), 30.0, "the API server takes a VPod")
+        await eventually(
+            lambda: cluster.created(vpod(name, 4)), 30.0, "the API server takes a VPod"
+        )
         read = await adapters.told_all(TOTAL + 4, 90.0)
         await adapters.all_served()
     assert cluster.containers_of(POOL) == running, "no container was restarted"
     after = await published(adapters)
     assert {each: after[each] for each in before} == before
     measurements.add(
-        f"{what} is killed and away for {away_s:.0f} s, from its return until a new VPod is in files",
+        f"{what} is killed and away for {away_s:.0f} s, from its return until a new VPod is in "
+        f"files",
         seconds(back, read),
         loss.longest_s,
         loss.vreplica_seconds,
@@ -252,7 +281,8 @@ async def test_what_stood_on_a_lost_machine_is_placed_elsewhere(
         read = await adapters.told_all(TOTAL)
         await adapters.all_served()
     measurements.add(
-        f"A machine is lost (NotReady after {cluster.grace_s} s, rescheduleAfterSeconds: {RESCHEDULE_AFTER_S}), "
+        f"A machine is lost (NotReady after {cluster.grace_s} s, rescheduleAfterSeconds: "
+        f"{RESCHEDULE_AFTER_S}), "
         "until its vreplicas are in other containers' files",
         seconds(started, read),
         loss.longest_s,

@@ -1,9 +1,11 @@
-"""TCP between network namespaces that have nothing but their loopback: ``python -m tests.nodes.wires FILE``.
+"""TCP between network namespaces that have nothing but their loopback: ``python -m
+tests.nodes.wires FILE``.
 
-Theory of operation. A socket stays in the network namespace that it was made in, whoever uses it. So this program enters a namespace for
-as long as it takes to make a listening or a connecting socket, goes back, and copies bytes between the two as any proxy does. It reads
-one JSON list of wires from a file: ``{"inside": PID or 0, "listen": [HOST, PORT], "to": PID or 0, "address": [HOST, PORT]}``, where the
-namespaces are those of processes and 0 is its own. It runs until it is ended.
+Theory of operation. A socket stays in the network namespace that it was made in, whoever uses it.
+So this program enters a namespace for as long as it takes to make a listening or a connecting
+socket, goes back, and copies bytes between the two as any proxy does. It reads one JSON list of
+wires from a file: ``{"inside": PID or 0, "listen": [HOST, PORT], "to": PID or 0, "address": [HOST,
+PORT]}``, where the namespaces are those of processes and 0 is its own. It runs until it is ended.
 """
 
 import asyncio
@@ -37,7 +39,9 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Sockets made within are the namespace's. Nothing may wait in it: the thread is elsewhere meanwhile."""
+        """Sockets made within are the namespace's. Nothing may wait in it: the thread is elsewhere
+        meanwhile.
+        """
         _enter(self._there)
         try:
             yield

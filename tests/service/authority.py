@@ -24,7 +24,9 @@ class Authority:
         self.file.write_bytes(self.pem)
 
     def issue(self, name: str, *more_names: str) -> tuple[str, str]:
-        """Certificate and key file of a client or server; ``more_names``: for its subjectAltName."""
+        """Certificate and key file of a client or server; ``more_names``: for its
+        subjectAltName.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         cert_file, key_file = self.folder / f"{name}.crt", self.folder / f"{name}.key"
         cert_file.write_bytes(
@@ -32,13 +34,20 @@ class Authority:
         )
         key_file.write_bytes(
             key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
             )
         )
         return str(cert_file), str(key_file)
 
     def _sign(
-        self, name: str, public: ec.EllipticCurvePublicKey, more_names: Sequence[str], *, ca: bool = False
+        self,
+        name: str,
+        public: ec.EllipticCurvePublicKey,
+        more_names: Sequence[str],
+        *,
+        ca: bool = False,
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -67,7 +76,9 @@ def client_context(trusted: Authority, certificate: tuple[str, str] | None) -> s
 
 
 def only_old_tls(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Speaks nothing newer than TLS 1.1, with ciphers that this OpenSSL would not offer by itself."""
+    """Speaks nothing newer than TLS 1.1, with ciphers that this OpenSSL would not offer by
+    itself.
+    """
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion.TLSv1_1

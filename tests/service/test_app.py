@@ -11,7 +11,13 @@ import orjson
 import pytest
 
 from extender.cli.main import main
-from extender.config.model import ClientConnectionConfig, Config, LeaderElectionConfig, Mode, ServerConfig
+from extender.config.model import (
+    ClientConnectionConfig,
+    Config,
+    LeaderElectionConfig,
+    Mode,
+    ServerConfig,
+)
 from extender.config.profiles import Reading
 from extender.kube.api import LEASES, Forbidden, OutcomeUnknown
 from extender.service import app
@@ -37,7 +43,9 @@ async def test_what_runs_beside_the_service_stops_it_with_its_error_when_it_dies
     monkeypatch.setattr(getattr(app, name), "run", fail)
     client = ClientConnectionConfig(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"))
     config = Config(server=ServerConfig(port=0), client_connection=client)
-    watched = Watched(Reading(config, (str(tmp_path / "config.yaml"),)), lambda: Reading(config, ()))
+    watched = Watched(
+        Reading(config, (str(tmp_path / "config.yaml"),)), lambda: Reading(config, ())
+    )
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(5):
             await app.serve(config, now=wall, rng=random.Random(1), watched=watched)
@@ -87,10 +95,16 @@ async def test_in_shadow_mode_the_service_compares_with_the_active_one_and_write
         state = orjson.loads(orjson.dumps(shadow.describe_state({})))
     assert state["leading"] is False
     found = state["shadow"]
-    # What a bind carries was decided before its pod was there: we, who see it bound, may choose other pods.
-    assert {outcome for outcome, count in found["decisions"].items() if count} <= {"Same", "OtherPods"}
+    # What a bind carries was decided before its pod was there: we, who see it bound, may choose
+    # other pods.
+    assert {outcome for outcome, count in found["decisions"].items() if count} <= {
+        "Same",
+        "OtherPods",
+    }
     assert found["decisions"]["Same"] >= 3
-    assert found["refusedWrites"].keys() <= {"bind", "create"}, "a bind that was asked for, and its event"
+    assert found["refusedWrites"].keys() <= {"bind", "create"}, (
+        "a bind that was asked for, and its event"
+    )
 
 
 async def _placed(world: World, name: str) -> bool:
@@ -122,7 +136,9 @@ async def test_a_replica_that_leads_again_goes_on_with_everything():
         pause = world.api.pause("patch", "pods")
         await world.vpod("a", 3)
         await pause.reached.wait()
-        world.api.fail("update", "leases", times=1000, before=OutcomeUnknown(0, "Timeout", "no answer"))
+        world.api.fail(
+            "update", "leases", times=1000, before=OutcomeUnknown(0, "Timeout", "no answer")
+        )
         await until(lambda: _is_true(not service.leading()))
         await asyncio.sleep(5)
         world.api.faults.clear()
@@ -168,12 +184,14 @@ async def test_a_port_that_is_taken_is_an_error_that_names_it():
             await Service(world.api, config, now=wall, rng=random.Random(1)).run()
 
 
-# -- the command line ---------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 def a_config(folder: Path, text: str) -> str:
     file = folder / "config.yaml"
-    file.write_text(f"apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n{text}")
+    file.write_text(
+        f"apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n{text}"
+    )
     return str(file)
 
 
@@ -184,7 +202,9 @@ def a_config(folder: Path, text: str) -> str:
         pytest.param("server: {host: 0.0.0.0}", "client certificates", id="open-without-tls"),
         pytest.param("server: {port: 99999}", "server.port: must be a whole number", id="port"),
         pytest.param("server: [1]", "must be a mapping", id="not-a-mapping"),
-        pytest.param("leaderElection: {leaseDurationSeconds: 5}", "must be greater than", id="lease"),
+        pytest.param(
+            "leaderElection: {leaseDurationSeconds: 5}", "must be greater than", id="lease"
+        ),
         pytest.param(
             "clientConnection: {kubeconfig: /nonexistent/kubeconfig}", "kubeconfig", id="kubeconfig"
         ),
@@ -234,7 +254,9 @@ def test_a_log_message_is_one_line_whatever_is_in_it():
 @pytest.mark.looptime
 async def test_readiness_says_why_a_kind_is_not_listed():
     world = await World.create()
-    world.api.fail("list", "adapterpools", before=Forbidden(403, "Forbidden", "no rights"), times=99)
+    world.api.fail(
+        "list", "adapterpools", before=Forbidden(403, "Forbidden", "no rights"), times=99
+    )
     service = world.service()
     running = asyncio.create_task(service.run())
     await asyncio.sleep(5)

@@ -10,7 +10,16 @@ import orjson
 import pytest
 
 from extender.config.model import Config, LeaderElectionConfig
-from extender.kube.api import EVERYWHERE, LEASES, PODS, VPODS, ListOptions, ListPage, NotFound, Resource
+from extender.kube.api import (
+    EVERYWHERE,
+    LEASES,
+    PODS,
+    VPODS,
+    ListOptions,
+    ListPage,
+    NotFound,
+    Resource,
+)
 from extender.model.bucket import Bucket
 from extender.model.names import LEASE_NAME
 from extender.service.app import Service
@@ -49,13 +58,19 @@ async def leads(service: Service) -> None:
     await until(look, timeout_s=120)
 
 
-async def ask(service: Service, vreplicas: int, placements: Mapping[str, int], **more: Any) -> dict[str, int]:
-    """A caller asks, publishes what it is answered, and asks again, which takes back what it has given up."""
+async def ask(
+    service: Service, vreplicas: int, placements: Mapping[str, int], **more: Any
+) -> dict[str, int]:
+    """A caller asks, publishes what it is answered, and asks again, which takes back what it has
+    given up.
+    """
     for _ in range(2):
         listed = [{"podName": name, "vreplicas": count} for name, count in placements.items()]
         body = orjson.dumps(a_request(vreplicas=vreplicas, placements=listed, **more))
         answer, _ = await service.schedule_verb().schedule(body)
-        placements = {item["podName"]: item["vreplicas"] for item in orjson.loads(answer)["placements"]}
+        placements = {
+            item["podName"]: item["vreplicas"] for item in orjson.loads(answer)["placements"]
+        }
     return dict(placements)
 
 
@@ -75,7 +90,9 @@ async def held(world: World) -> dict[str, int]:
 async def test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to(
     vreplicas: int, more: dict[str, Any]
 ):
-    """Found by review: the vpod as it was then was decided again, and ledgers were lowered below what is published (I2)."""
+    """Found by review: the vpod as it was then was decided again, and ledgers were lowered below
+    what is published (I2).
+    """
     world = await a_world(2)
     async with running(world, 1, 2) as first:
         await leads(first)
@@ -97,7 +114,9 @@ async def test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to(
 
 
 async def test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_it():
-    """Seeds 311000105 and 310000171: a pod came back with what another leader had long taken back, and which nobody asked for."""
+    """Seeds 311000105 and 310000171: a pod came back with what another leader had long taken back,
+    and which nobody asked for.
+    """
     world = await a_world(2)
     async with running(world, 1, 2) as first:
         await leads(first)
@@ -127,7 +146,9 @@ async def test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_i
 
 
 async def test_who_leads_again_with_nobody_in_between_remembers_what_callers_have_asked():
-    """Seed 315000117: it bound a pod without what a caller has there, since it had listed pods while that pod was away."""
+    """Seed 315000117: it bound a pod without what a caller has there, since it had listed pods
+    while that pod was away.
+    """
     world = await a_world(1)
     async with running(world, 1, 1) as service:
         await leads(service)
@@ -157,7 +178,9 @@ async def test_however_many_buckets_are_taken_at_once_pods_are_read_a_few_times(
 async def test_many_buckets_taken_at_once_do_not_make_the_watch_of_pods_list_again(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Found by review: eight readings of half a second each, one after the other, were taken for a watch that is behind."""
+    """Found by review: eight readings of half a second each, one after the other, were taken for a
+    watch that is behind.
+    """
     world = await a_world(8)
     list_page, core = world.api.list_page, asyncio.Lock()
 
@@ -175,8 +198,12 @@ async def test_many_buckets_taken_at_once_do_not_make_the_watch_of_pods_list_aga
         assert service.informers._pods.lists == 1
 
 
-async def test_a_status_that_is_refused_again_and_again_has_vpods_listed(monkeypatch: pytest.MonkeyPatch):
-    """Found by review: what fails was never asked whether it is in doubt, so a silent watch cost minutes."""
+async def test_a_status_that_is_refused_again_and_again_has_vpods_listed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Found by review: what fails was never asked whether it is in doubt, so a silent watch cost
+    minutes.
+    """
     world = await World.create()
     await world.pods(0, 1, 2)
     await world.vpod("a", 3)

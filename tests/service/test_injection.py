@@ -1,8 +1,10 @@
-"""Text that others choose, wherever it may come in, and where it comes out: log, events, metrics, conditions, replies.
+"""Text that others choose, wherever it may come in, and where it comes out: log, events, metrics,
+conditions, replies.
 
-A hostile workload sends line breaks, terminal escapes, text direction overrides, format strings and very long text through
-every way in that there is: bodies of the verbs and of ``/v1/schedule``, ledgers, error messages of the API server. What
-comes out is one bounded printable line each, and the labels of the metrics are of closed sets, whatever was sent.
+A hostile workload sends line breaks, terminal escapes, text direction overrides, format strings and
+very long text through every way in that there is: bodies of the verbs and of ``/v1/schedule``,
+ledgers, error messages of the API server. What comes out is one bounded printable line each, and
+the labels of the metrics are of closed sets, whatever was sent.
 """
 
 import asyncio
@@ -30,7 +32,8 @@ from tests.support.builders import NS
 from tests.support.service import World, bind_args, until
 
 HOSTILE: Final = {
-    "line breaks": "x\nERROR root: y\r\n2026-01-01 00:00:00,000 INFO extender.service.app: replica leads",
+    "line breaks": "x\nERROR root: y\r\n2026-01-01 00:00:00,000 INFO extender.service.app: replica "
+    "leads",
     "terminal escapes": "\x1b[2J\x1b]0;owned\x07\x9b31m\x00\x08",
     "text direction": "\u202e\u2066gnp.exe\u2069\u200b\ufeff",
     "line separators": "a\u2028b\u2029c\x85d\x0be",
@@ -44,12 +47,15 @@ NAMED: Final[dict[str, frozenset[str]]] = {
     "name": frozenset({"vreplica-scheduler"}),
     "pool": frozenset({f"{NS}/dispatcher"}),
     "resource": frozenset({"pods", "vpods", "nodes", "namespaces", "statefulsets", "adapterpools"}),
-    # Kinds that an AdapterPool declares: names by the pattern of its schema, and none in this workload.
+    # Kinds that an AdapterPool declares: names by the pattern of its schema, and none in this
+    # workload.
     "source": frozenset(),
     # Of clients, the names that the configuration allows.
     "client": frozenset(),
 }
-"""Label without a closed set -> what it names in this workload. A new one needs a line here, and a limit."""
+"""Label without a closed set -> what it names in this workload. A new one needs a line here, and a
+limit.
+"""
 
 
 def values_of(metrics: Metrics) -> dict[tuple[str, str], frozenset[str]]:
@@ -74,10 +80,14 @@ def labels_of(metrics: Metrics) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def only_ours(stream: io.StringIO) -> None:
-    """Take away pytest's own handlers, which cannot send half a surrogate pair from one process to the other."""
+    """Take away pytest's own handlers, which cannot send half a surrogate pair from one process to
+    the other.
+    """
     root = logging.getLogger()
     root.handlers = [
-        one for one in root.handlers if isinstance(one, logging.StreamHandler) and one.stream is stream
+        one
+        for one in root.handlers
+        if isinstance(one, logging.StreamHandler) and one.stream is stream
     ]
 
 
@@ -142,7 +152,9 @@ async def test_nothing_of_a_hostile_workload_comes_out_as_more_than_text(text: s
 
 
 async def forged_ledgers(world: World, text: str) -> None:
-    """By someone with the right, or with the policy away. What is no text to the API server cannot be stored there."""
+    """By someone with the right, or with the policy away. What is no text to the API server cannot
+    be stored there.
+    """
     if "\ud800" in text:
         return
     entry = orjson.dumps({text[:1000]: 2, f"tenant/{text[:1000]}": 1}).decode()
@@ -176,13 +188,21 @@ async def messages_of_the_api_server(world: World, text: str) -> None:
 
 async def verbs(world: World, service: Any, text: str) -> None:
     known = await world.pod_object(0)
-    foreign = {"metadata": {**known["metadata"], "name": text, "namespace": text, "uid": text}, "spec": {}}
-    foreign["metadata"]["annotations"] = {names.PLACEMENTS_ANNOTATION: text, names.SLOTS_ANNOTATION: text}
+    foreign = {
+        "metadata": {**known["metadata"], "name": text, "namespace": text, "uid": text},
+        "spec": {},
+    }
+    foreign["metadata"]["annotations"] = {
+        names.PLACEMENTS_ANNOTATION: text,
+        names.SLOTS_ANNOTATION: text,
+    }
     foreign["metadata"]["labels"] = {names.POOL_LABEL: text}
     for pod in (known, foreign):
         for verb in (service.verbs.filter, service.verbs.prioritize):
             attempt(
-                lambda verb=verb, pod=pod: verb(dumped({"Pod": pod, "NodeNames": ["node-0", text[:200]]}))
+                lambda verb=verb, pod=pod: verb(
+                    dumped({"Pod": pod, "NodeNames": ["node-0", text[:200]]})
+                )
             )
         victims = {text[:200]: {"Pods": [{"UID": text[:100]}], "NumPDBViolations": 0}}
         sent = {"Pod": pod, "NodeNameToMetaVictims": victims}
@@ -290,7 +310,9 @@ class TestOneLine:
 
 @pytest.mark.looptime
 async def test_every_label_of_a_services_metrics_has_its_closed_set_or_names_what_operators_make():
-    """Also those without a sample yet: what has labels is what is declared, not what has happened to happen."""
+    """Also those without a sample yet: what has labels is what is declared, not what has happened
+    to happen.
+    """
     world = await World.create()
     async with world.serving() as service:
         for family in service.metrics.families:

@@ -1,4 +1,6 @@
-"""The whole service with the profiles that place as Knative did up to 1.16: safe at every moment, and it comes to rest."""
+"""The whole service with the profiles that place as Knative did up to 1.16: safe at every moment,
+and it comes to rest.
+"""
 
 import random
 
@@ -14,20 +16,28 @@ from tests.support.service import World, until, wall
 
 pytestmark = pytest.mark.looptime
 
-AFRESH = Profile(name="afresh", rules=KNATIVE_1_16_RULES, scores=(Weighted(LowestOrdinalPriority(), 1),))
+AFRESH = Profile(
+    name="afresh", rules=KNATIVE_1_16_RULES, scores=(Weighted(LowestOrdinalPriority(), 1),)
+)
 
 
 class KnownWorld(World):
     """A service that also knows the profile ``afresh``."""
 
     def service(self, **_options: object) -> Service:
-        config = Config(server=ServerConfig(port=0), leader_election=LeaderElectionConfig(leader_elect=False))
+        config = Config(
+            server=ServerConfig(port=0), leader_election=LeaderElectionConfig(leader_elect=False)
+        )
         profiles = {**BUILT_IN_PROFILES, AFRESH.name: AFRESH}
-        return Service(self.api, config, now=wall, rng=random.Random(1), serve=False, profiles=profiles)
+        return Service(
+            self.api, config, now=wall, rng=random.Random(1), serve=False, profiles=profiles
+        )
 
 
 async def a_world(profile: str, *, slots: int = 5, replicas: int = 3) -> World:
-    world = await KnownWorld.create(profile=profile, slots=slots, replicas=replicas, maxPods=replicas)
+    world = await KnownWorld.create(
+        profile=profile, slots=slots, replicas=replicas, maxPods=replicas
+    )
     for ordinal in range(replicas):
         await world.pod(ordinal, node=f"node-{ordinal}", slots=slots)
     return world
@@ -61,7 +71,11 @@ async def test_growth_moves_the_whole_vpod_and_never_overcommits_a_pod_on_the_wa
         await published(world, {}, "b")
         await world.set_vreplicas("a", 6)
         await published(world, {0: 5, 1: 1})
-    assert [await world.ledger(ordinal) for ordinal in range(3)] == [{"tenant/a": 5}, {"tenant/a": 1}, {}]
+    assert [await world.ledger(ordinal) for ordinal in range(3)] == [
+        {"tenant/a": 5},
+        {"tenant/a": 1},
+        {},
+    ]
 
 
 async def test_growth_that_does_not_fit_waits_without_a_move():

@@ -1,4 +1,6 @@
-"""Long names fill a ledger before the pod's slots are taken: others still find bytes, the pool grows, and it is told."""
+"""Long names fill a ledger before the pod's slots are taken: others still find bytes, the pool
+grows, and it is told.
+"""
 
 import asyncio
 
@@ -14,7 +16,9 @@ pytestmark = [pytest.mark.looptime, pytest.mark.timeout(60)]
 SLOTS = 2_000
 GREEDY = "greedy" * 10
 SHARE = 191
-"""vpods with names of 253 characters that are a namespace's share of a ledger: one more gets no entry there."""
+"""vpods with names of 253 characters that are a namespace's share of a ledger: one more gets no
+entry there.
+"""
 
 
 def long_name(number: int) -> str:
@@ -32,7 +36,9 @@ async def a_world(vpods: int, **pool) -> World:
 
 async def condition(world: World, name: str) -> tuple[str, str, str]:
     stored = await world.cluster.get(VPODS, GREEDY, name)
-    (found,) = [c for c in stored.get("status", {}).get("conditions", []) if c["type"] == "Scheduled"]
+    (found,) = [
+        c for c in stored.get("status", {}).get("conditions", []) if c["type"] == "Scheduled"
+    ]
     return found["status"], found["reason"], found["message"]
 
 
@@ -49,8 +55,12 @@ async def placed(world: World) -> int:
     )
 
 
-@pytest.mark.parametrize("profile", ["default", "pack", "spread", "ha", "knative", "knative-maxfillup"])
-async def test_another_tenant_is_placed_at_once_and_the_pool_grows_until_all_long_names_are(profile):
+@pytest.mark.parametrize(
+    "profile", ["default", "pack", "spread", "ha", "knative", "knative-maxfillup"]
+)
+async def test_another_tenant_is_placed_at_once_and_the_pool_grows_until_all_long_names_are(
+    profile,
+):
     world = await a_world(SHARE + 20, profile=profile)
     async with world.serving() as service, world.adapters(service, slots=SLOTS):
         await asyncio.sleep(1)
@@ -67,7 +77,9 @@ async def test_another_tenant_is_placed_at_once_and_the_pool_grows_until_all_lon
 
 
 async def _is(world: World, name: str, wanted: tuple[str, str]) -> bool:
-    return bool((await world.status(name)).get("conditions")) and await world.condition(name) == wanted
+    return (
+        bool((await world.status(name)).get("conditions")) and await world.condition(name) == wanted
+    )
 
 
 async def _all(world: World, count: int) -> bool:
@@ -89,7 +101,9 @@ async def test_where_it_may_not_grow_condition_event_metric_and_pool_say_why():
             assert (status, reason) == ("False", "LedgerTooLarge")
             assert message.endswith("0/1 pods have room: 1 its namespace has half of the ledger")
         told = [
-            event for event in await world.events("FailedScheduling") if "LedgerTooLarge" in event["note"]
+            event
+            for event in await world.events("FailedScheduling")
+            if "LedgerTooLarge" in event["note"]
         ]
         assert sorted(event["regarding"]["name"] for event in told) == waiting
         assert scraped(service, "unschedulable_vpods") == {("LedgerTooLarge",): 3}

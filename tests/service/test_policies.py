@@ -1,4 +1,6 @@
-"""The whole service with profiles of plugins: third parties' that fail, and zones that come into and out of the rule."""
+"""The whole service with profiles of plugins: third parties' that fail, and zones that come into
+and out of the rule.
+"""
 
 import asyncio
 import random
@@ -46,10 +48,14 @@ class PolicyWorld(World):
         return world
 
     def service(self, **_options) -> Service:
-        config = Config(server=ServerConfig(port=0), leader_election=LeaderElectionConfig(leader_elect=False))
+        config = Config(
+            server=ServerConfig(port=0), leader_election=LeaderElectionConfig(leader_elect=False)
+        )
         acme = Profile(name="acme", scores=(Weighted(self.acme, 1),))
         profiles = {**BUILT_IN_PROFILES, acme.name: acme}
-        return Service(self.api, config, now=wall, rng=random.Random(1), serve=False, profiles=profiles)
+        return Service(
+            self.api, config, now=wall, rng=random.Random(1), serve=False, profiles=profiles
+        )
 
     async def taint(self, name: str, *taints: Obj) -> None:
         spec = {"spec": {"taints": list(taints)}}

@@ -47,7 +47,9 @@ async def stateful_set_controller(world: World) -> AsyncIterator[None]:
 async def reasons(world: World) -> set[str]:
     """Of all moves: what stands in brackets at the end of each sentence."""
     notes = [event["note"] for event in await world.events("Moved")]
-    return {sentence.rpartition("(")[2].rstrip(")") for note in notes for sentence in note.split("; ")}
+    return {
+        sentence.rpartition("(")[2].rstrip(")") for note in notes for sentence in note.split("; ")
+    }
 
 
 def shrunk_to(world: World, replicas: int):
@@ -89,7 +91,9 @@ async def test_in_a_dry_run_all_stays_and_what_would_move_is_told():
         assert await world.published() == {1: 3}
         assert await world.replicas() == 2
         (event,) = await world.events("WouldMove")
-        assert event["note"] == "3 vreplicas would move from dispatcher-1 to dispatcher-0 (Compaction)"
+        assert (
+            event["note"] == "3 vreplicas would move from dispatcher-1 to dispatcher-0 (Compaction)"
+        )
         assert not await world.events("Moved")
 
 
@@ -111,7 +115,7 @@ async def test_a_drain_waits_for_room_and_goes_on_when_there_is_some():
         await world.check()
 
 
-async def test_what_a_pod_holds_that_is_not_ready_for_too_long_is_placed_elsewhere_and_stays_there():
+async def test_what_a_pod_not_ready_for_too_long_holds_is_placed_elsewhere_and_stays_there():
     world = await World.create(replicas=3, rescheduleAfterSeconds=30, minPods=3)
     await world.pods(0, 1, 2)
     for ordinal in range(3):
@@ -174,11 +178,15 @@ async def test_a_pool_waits_300_seconds_unless_it_says_null_which_stays():
     async def patience(patch: Obj | list[Obj] | None, how: PatchType = PatchType.MERGE) -> object:
         if patch is not None:
             await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", patch, patch_type=how)
-        return (await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher"))["spec"]["rescheduleAfterSeconds"]
+        return (await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher"))["spec"][
+            "rescheduleAfterSeconds"
+        ]
 
     assert await patience(None) == 300
     never = {"op": "add", "path": "/spec/rescheduleAfterSeconds", "value": None}
     assert await patience([never], PatchType.JSON) is None
     assert await patience({"spec": {"maxPods": 9}}) is None, "another field's change leaves it"
     merged = {"spec": {"rescheduleAfterSeconds": None}}
-    assert await patience(merged) == 300, "a merge patch takes the field away, as with the real API server"
+    assert await patience(merged) == 300, (
+        "a merge patch takes the field away, as with the real API server"
+    )

@@ -1,4 +1,6 @@
-"""The configuration file while the service runs: live settings change together, the rest is told, a broken file changes nothing."""
+"""The configuration file while the service runs: live settings change together, the rest is told, a
+broken file changes nothing.
+"""
 
 import asyncio
 import logging
@@ -31,7 +33,9 @@ class Scene:
         self.applied: list[Config] = []
         self.metrics = Metrics()
         path = str(self.path)
-        watched = Watched(reading_of(open_config(path), path), lambda: reading_of(open_config(path), path))
+        watched = Watched(
+            reading_of(open_config(path), path), lambda: reading_of(open_config(path), path)
+        )
         self.reloading = Reloading(watched, apply=[self.applied.append], metrics=self.metrics)
 
     def write(self, text: str) -> None:
@@ -94,7 +98,10 @@ async def test_a_restart_is_no_longer_needed_once_the_file_says_again_what_is_in
 async def test_a_broken_file_changes_nothing_and_says_why(scene, caplog):
     reloading = await scene.changed_to("filter: {narrowto: 8}\n")
     assert (scene.applied, reloading.config.narrow_to) == ([], 2)
-    assert "filter.narrowto: unknown field, line 3, column 10; did you mean narrowTo?" in reloading.problem
+    assert (
+        "filter.narrowto: unknown field, line 3, column 10; did you mean narrowTo?"
+        in reloading.problem
+    )
     assert reloading.problem in caplog.text
     assert scene.sample("config_last_reload_successful") == ["config_last_reload_successful 0.0"]
     reloading = await scene.changed_to("filter: {narrowTo: 2}\n")
@@ -167,7 +174,9 @@ def config_of(**sections: object) -> Config:
 
 
 def test_live_settings_that_only_a_restart_makes_safe_wait_for_it():
-    """Without its list, the address of today would be open to every client of the CA until the restart."""
+    """Without its list, the address of today would be open to every client of the CA until the
+    restart.
+    """
     now = config_of(server={"host": "0.0.0.0", "tls": TLS}, filter={"narrowTo": 1})
     new = config_of(filter={"narrowTo": 5})
     merged = merge(now, new)

@@ -1,4 +1,6 @@
-"""etcd is restored from a backup: nothing of the time before it is built on, and a process that begins anew puts all right."""
+"""etcd is restored from a backup: nothing of the time before it is built on, and a process that
+begins anew puts all right.
+"""
 
 import asyncio
 
@@ -30,7 +32,9 @@ async def published(world: World, **wanted: int) -> None:
 
 
 async def a_world_with_a_backup() -> tuple[World, Service, "asyncio.Task[None]", Snapshot]:
-    """A service that leads, ``a`` and ``b`` placed at the backup; since then ``a`` has grown, ``b`` is gone, ``c`` came."""
+    """A service that leads, ``a`` and ``b`` placed at the backup; since then ``a`` has grown, ``b``
+    is gone, ``c`` came.
+    """
     world = await World.create()
     await world.pods(0, 1, 2)
     service = world.service(elect=True)
@@ -47,8 +51,10 @@ async def a_world_with_a_backup() -> tuple[World, Service, "asyncio.Task[None]",
     return world, service, task, backup
 
 
-@pytest.mark.parametrize("bump", [0, BUMP], ids=["versions are given out again", "versions go on above"])
-async def test_a_service_ends_when_the_api_server_is_restored_and_the_next_one_puts_ledgers_and_statuses_right(
+@pytest.mark.parametrize(
+    "bump", [0, BUMP], ids=["versions are given out again", "versions go on above"]
+)
+async def test_a_service_ends_when_the_api_server_is_restored_and_the_next_one_puts_all_right(
     bump: int,
 ):
     world, _, task, backup = await a_world_with_a_backup()

@@ -1,4 +1,6 @@
-"""Shadow mode: every answer of the other scheduler is compared with ours, and nothing is written."""
+"""Shadow mode: every answer of the other scheduler is compared with ours, and nothing is
+written.
+"""
 
 import asyncio
 import logging
@@ -27,7 +29,9 @@ pytestmark = pytest.mark.looptime
 
 
 class Scene:
-    """A shadow over caches that the test fills: ``pods`` bound pods of 4 slots, each on a node of its own."""
+    """A shadow over caches that the test fills: ``pods`` bound pods of 4 slots, each on a node of
+    its own.
+    """
 
     def __init__(self, pods: int = 3, **pool_fields) -> None:
         self.caches = Caches()
@@ -47,7 +51,9 @@ class Scene:
         pod = a_pod(ordinal, ledger, **{"node": f"node-{ordinal}", **fields})
         self.caches.pods.update(replace(pod, resource_version=str(self.version)))
 
-    def vpod(self, name: str, vreplicas: int, placements: Mapping[int, int] | None = None, **fields) -> None:
+    def vpod(
+        self, name: str, vreplicas: int, placements: Mapping[int, int] | None = None, **fields
+    ) -> None:
         self.version += 1
         self.put(a_vpod(name, vreplicas, placements, resource_version=str(self.version), **fields))
 
@@ -79,7 +85,11 @@ async def test_the_answer_that_we_would_have_given_is_the_same():
         (record,) = it.shadow.records
         assert (record.vpod, record.pool, record.wanted) == ("tenant/a", POOL, 4)
         assert record.before == {}
-        assert record.ours == record.theirs == {"dispatcher-0": 2, "dispatcher-1": 1, "dispatcher-2": 1}
+        assert (
+            record.ours
+            == record.theirs
+            == {"dispatcher-0": 2, "dispatcher-1": 1, "dispatcher-2": 1}
+        )
         assert record.explanation[-1] == "all 4 vreplicas are placed"
 
 
@@ -116,7 +126,9 @@ async def test_each_answer_is_judged_from_the_state_before_it():
 
 
 async def test_the_ledger_of_another_vreplica_scheduler_does_not_whisper_its_answer():
-    """It writes the ledger before the status: with it in the state, whatever it did would be kept, and be the same."""
+    """It writes the ledger before the status: with it in the state, whatever it did would be kept,
+    and be the same.
+    """
     async with running(Scene()) as it:
         it.vpod("a", 3)
         it.pod(0, {"tenant/a": 3})
@@ -229,11 +241,13 @@ async def test_only_the_last_comparisons_are_kept_and_the_queue_has_a_limit(monk
         assert page["last"][0]["theirs"] == {"dispatcher-1": 1}, "the newest first"
 
 
-# -- beside another service -------------------------------------------------------------------------------------------
+# -- beside another service ------------------------------------------------------------------------
 
 
 class Beside:
-    """A whole service in shadow mode, on the cluster of ``world``, with an API of its own that counts its calls."""
+    """A whole service in shadow mode, on the cluster of ``world``, with an API of its own that
+    counts its calls.
+    """
 
     def __init__(self, world: World) -> None:
         self.api = FaultApi(world.cluster)
@@ -252,7 +266,9 @@ class Beside:
             task.cancel()
             await asyncio.wait({task})
             assert task.cancelled()
-        assert {call.verb for call in self.api.calls} <= {"list", "watch", "get"}, "nothing but reads"
+        assert {call.verb for call in self.api.calls} <= {"list", "watch", "get"}, (
+            "nothing but reads"
+        )
 
 
 async def test_beside_an_active_service_all_is_the_same_and_nothing_is_written():
@@ -291,11 +307,19 @@ async def test_an_other_that_moves_and_overcommits_is_found_out():
         await publish(world, "b", {1: 2})
         await asyncio.sleep(1)
     told = [(str(record.outcome), record.vpod) for record in beside.shadow.records]
-    assert told == [("OtherPods", "tenant/a"), ("OtherMoved", "tenant/a"), ("Overcommitted", "tenant/b")]
+    assert told == [
+        ("OtherPods", "tenant/a"),
+        ("OtherMoved", "tenant/a"),
+        ("Overcommitted", "tenant/b"),
+    ]
 
 
 async def publish(world: World, name: str, placements: Mapping[int, int]) -> None:
-    status = {"placements": [{"podName": f"dispatcher-{o}", "vreplicas": n} for o, n in placements.items()]}
+    status = {
+        "placements": [
+            {"podName": f"dispatcher-{o}", "vreplicas": n} for o, n in placements.items()
+        ]
+    }
     await world.cluster.patch(
         VPODS, "tenant", name, {"status": status}, patch_type=PatchType.MERGE, subresource="status"
     )

@@ -1,4 +1,6 @@
-"""A StatefulSet has one pool: of several that name it the first has it, and the others are told and left alone."""
+"""A StatefulSet has one pool: of several that name it the first has it, and the others are told and
+left alone.
+"""
 
 import asyncio
 
@@ -17,7 +19,8 @@ async def ready(world: World, pool: str) -> tuple[str, str, str]:
     stored = await world.cluster.get(ADAPTERPOOLS, NS, pool)
     conditions: list[Obj] = stored.get("status", {}).get("conditions", [])
     return next(
-        ((c["status"], c["reason"], c["message"]) for c in conditions if c["type"] == "Ready"), ("", "", "")
+        ((c["status"], c["reason"], c["message"]) for c in conditions if c["type"] == "Ready"),
+        ("", "", ""),
     )
 
 
@@ -35,7 +38,9 @@ def scaled(world: World, replicas: int):
 
 
 async def a_second_pool(world: World) -> dict[int, int]:
-    """45 vreplicas of the first pool stand on three pods when another pool names their StatefulSet; what is published."""
+    """45 vreplicas of the first pool stand on three pods when another pool names their StatefulSet;
+    what is published.
+    """
     await world.vpod("a", 45)
     await until(scaled(world, 3))
     await asyncio.sleep(5)
@@ -110,5 +115,7 @@ async def test_what_the_first_pool_has_left_behind_is_not_scaled_away_by_the_nex
         assert await world.condition() == ("False", "PoolNotFound")
         await world.pool(20)
         await asyncio.sleep(60)
-        assert (await world.replicas(), await world.published()) == (3, standing), "its pods name it"
+        assert (await world.replicas(), await world.published()) == (3, standing), (
+            "its pods name it"
+        )
         assert await world.condition() == ("True", "AllPlaced")

@@ -1,4 +1,6 @@
-"""SIGTERM to the real program, against the embedded cluster over HTTP: what happens in which order, and how fast."""
+"""SIGTERM to the real program, against the embedded cluster over HTTP: what happens in which order,
+and how fast.
+"""
 
 import asyncio
 import json
@@ -44,7 +46,9 @@ class SlowBinding(HttpFace):
 class Program:
     """``vreplica serve`` as a process, and what it says over HTTP."""
 
-    def __init__(self, process: asyncio.subprocess.Process, url: str, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, url: str, session: aiohttp.ClientSession
+    ) -> None:
         self.process, self.url, self.session = process, url, session
 
     async def status(self, path: str) -> int:
@@ -110,8 +114,12 @@ async def holds(world: World, *, somebody: bool) -> bool:
     return bool(page.items) and bool(await holder(world)) is somebody
 
 
-async def binding(program: Program, face: SlowBinding, pod: Obj) -> "asyncio.Task[tuple[int, bytes]]":
-    """A bind that has reached the API server; until the replica has caught up it is refused, and tried again."""
+async def binding(
+    program: Program, face: SlowBinding, pod: Obj
+) -> "asyncio.Task[tuple[int, bytes]]":
+    """A bind that has reached the API server; until the replica has caught up it is refused, and
+    tried again.
+    """
     reached = asyncio.ensure_future(face.reached.wait())
     while True:
         bind = asyncio.create_task(program.post("bind", bind_args(pod, "node-1")))
@@ -121,7 +129,7 @@ async def binding(program: Program, face: SlowBinding, pod: Obj) -> "asyncio.Tas
         await asyncio.sleep(0.05)
 
 
-async def test_sigterm_unready_at_once_then_the_bind_is_finished_the_sockets_closed_the_lease_released_and_it_ends_with_0(
+async def test_sigterm_is_unready_at_once_and_ends_once_the_bind_is_done_and_the_lease_free(
     tmp_path: Path, unused_tcp_port: int
 ):
     world = await World.create()

@@ -1,4 +1,6 @@
-"""A pod with the pool's label that no StatefulSet controls: the running service gives it nothing and writes nothing on it."""
+"""A pod with the pool's label that no StatefulSet controls: the running service gives it nothing
+and writes nothing on it.
+"""
 
 import asyncio
 

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.looptime
 
 
 async def holds_up(listed: str) -> None:
-    """A vpod waits to be placed; the lease is free, and what is listed on taking over does not come for a second."""
+    """A vpod waits to be placed; the lease is free, and what is listed on taking over does not come
+    for a second.
+    """
     world = await World.create()
     await world.pods(0)
     await world.vpod("a", 2)
@@ -43,7 +45,9 @@ async def test_a_new_leader_waits_until_the_watch_of_pods_is_not_behind():
 
 
 async def test_a_new_leader_answers_no_caller_before_it_knows_what_was_written_before():
-    """It would decide by old ledgers, and forget what it was asked and answered as soon as its loops begin (seed 240001134)."""
+    """It would decide by old ledgers, and forget what it was asked and answered as soon as its
+    loops begin (seed 240001134).
+    """
     world = await World.create()
     await world.pods(0)
     lease = world.api.pause("get", "leases")

@@ -1,4 +1,6 @@
-"""A pool is for the namespaces that its namespaceSelector selects; who is no longer selected keeps what stands, and gets no more."""
+"""A pool is for the namespaces that its namespaceSelector selects; who is no longer selected keeps
+what stands, and gets no more.
+"""
 
 import asyncio
 import re
@@ -35,7 +37,10 @@ async def a_world(**spec: Any) -> World:
 
 def condition_is(world: World, status: str, reason: str):
     async def is_so() -> bool:
-        known = {c["type"]: (c["status"], c["reason"]) for c in (await world.status()).get("conditions", [])}
+        known = {
+            c["type"]: (c["status"], c["reason"])
+            for c in (await world.status()).get("conditions", [])
+        }
         return known.get("Scheduled") == (status, reason)
 
     return is_so
@@ -83,7 +88,9 @@ async def test_a_label_that_comes_places_and_one_that_goes_takes_nothing_away():
         await until(condition_is(world, "False", "TenantNotAllowed"), timeout_s=5)
         await label(world, "paid")
         await until(placed(world, 5), timeout_s=5)
-        repairs = re.findall(r'repairs_total\{kind="\w+"\} (\S+)', service.metrics.render().decode())
+        repairs = re.findall(
+            r'repairs_total\{kind="\w+"\} (\S+)', service.metrics.render().decode()
+        )
         assert set(repairs) == {"0.0"}
     await world.check()
 
@@ -122,12 +129,16 @@ async def test_a_selector_that_changes_is_as_a_label_that_changes():
 
 
 async def test_a_vpod_that_names_a_pool_it_may_not_use_loses_what_it_had_in_its_own():
-    """Its own doing: nothing of the old pool is held for it, and nothing of the new one is given to it."""
+    """Its own doing: nothing of the old pool is held for it, and nothing of the new one is given to
+    it.
+    """
     world = await World.create()
     await world.pods(0, 1, 2)
     await world.cluster.create(ADAPTERPOOLS, NS, a_pool("closed", PAID))
     workload = await world.cluster.get(STATEFULSETS, NS, "dispatcher")
-    await world.cluster.create(STATEFULSETS, NS, {"metadata": {"name": "closed"}, "spec": workload["spec"]})
+    await world.cluster.create(
+        STATEFULSETS, NS, {"metadata": {"name": "closed"}, "spec": workload["spec"]}
+    )
     await world.vpod("a", 6)
     async with world.serving():
         await until(condition_is(world, "True", "AllPlaced"), timeout_s=5)
@@ -174,7 +185,13 @@ async def test_a_caller_that_is_no_longer_selected_is_answered_with_what_it_has_
 
 
 def a_callers_vpod(vreplicas: int, placements: Mapping[str, int] | None = None) -> VPod:
-    vpod = {"namespace": TENANT, "name": "x", "kind": "Broker", "group": "x.dev", "vreplicas": vreplicas}
+    vpod = {
+        "namespace": TENANT,
+        "name": "x",
+        "kind": "Broker",
+        "group": "x.dev",
+        "vreplicas": vreplicas,
+    }
     listed = [{"podName": name, "vreplicas": count} for name, count in (placements or {}).items()]
     body = {"vpod": {**vpod, "placements": listed}, "pool": {"namespace": NS, "name": "dispatcher"}}
     return vpod_of_request(orjson.dumps(body))

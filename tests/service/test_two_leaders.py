@@ -1,4 +1,6 @@
-"""Two that believe to lead decide about the same vpod: what one has published, the other does not undo without a word (I4)."""
+"""Two that believe to lead decide about the same vpod: what one has published, the other does not
+undo without a word (I4).
+"""
 
 import asyncio
 

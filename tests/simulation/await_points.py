@@ -1,12 +1,13 @@
-"""SIGKILL at every await point: ``python -m tests.simulation.await_points [--scenario NAME] [--jobs N] [--seconds S]``.
+"""SIGKILL at every await point: ``python -m tests.simulation.await_points [--scenario NAME] [--jobs
+N] [--seconds S]``.
 
-A scenario runs once undisturbed, and every suspension of a replica's tasks is noted by its ``Place``. Then it runs again
-for each place, and for the first, second and last time that it is reached, with a SIGKILL there. Whatever was half done:
-everything settles, nothing is overcommitted, lost, or moved beyond what the scenario asks for, and the checkers of I1
-to I5 have nothing to say.
+A scenario runs once undisturbed, and every suspension of a replica's tasks is noted by its
+``Place``. Then it runs again for each place, and for the first, second and last time that it is
+reached, with a SIGKILL there. Whatever was half done: everything settles, nothing is overcommitted,
+lost, or moved beyond what the scenario asks for, and the checkers of I1 to I5 have nothing to say.
 
-Equal seeds give equal runs, so a place is found again. The reverse is checked too: ``unreached`` names every await
-expression of the modules in ``CHECKED`` at which no scenario was suspended.
+Equal seeds give equal runs, so a place is found again. The reverse is checked too: ``unreached``
+names every await expression of the modules in ``CHECKED`` at which no scenario was suspended.
 """
 
 import argparse
@@ -66,7 +67,9 @@ class Result:
 
 
 def play(scenario: str, kill: Kill | None = None, reference: Result | None = None) -> Result:
-    """Run a scenario, with a kill or without. ``reference``: the run without, for what may be moved."""
+    """Run a scenario, with a kill or without. ``reference``: the run without, for what may be
+    moved.
+    """
     result = Result()
     try:
         run_virtual(_play(scenario, kill, result))
@@ -107,7 +110,7 @@ async def _play(name: str, kill: Kill | None, result: Result) -> None:
         result.moves.update(checkers.moves)
 
 
-# -- which kills there are ---------------------------------------------------------------------------------------------
+# -- which kills there are -------------------------------------------------------------------------
 
 
 def occurrences(count: int) -> list[int]:
@@ -126,7 +129,9 @@ def every_kill(references: dict[str, Result]) -> Iterator[Kill]:
 
 
 def sample(kills: Iterable[Kill], count: int, rng: random.Random) -> list[Kill]:
-    """The first time at each innermost expression, its call lost or not, and ``count`` of the others."""
+    """The first time at each innermost expression, its call lost or not, and ``count`` of the
+    others.
+    """
     chosen: dict[tuple[Expression, bool], Kill] = {}
     others = []
     for kill in kills:
@@ -138,10 +143,16 @@ def sample(kills: Iterable[Kill], count: int, rng: random.Random) -> list[Kill]:
     return [*chosen.values(), *rng.sample(others, min(count, len(others)))]
 
 
-# -- the await expressions that there are ------------------------------------------------------------------------------
+# -- the await expressions that there are ----------------------------------------------------------
 
-NEVER_SUSPENDS: Final = ("asyncio.timeout(", "asyncio.timeout_at(", "contextlib.aclosing(self._pages())")
-"""Context managers whose ``async with`` has no await inside, and a generator that has none left when it is closed."""
+NEVER_SUSPENDS: Final = (
+    "asyncio.timeout(",
+    "asyncio.timeout_at(",
+    "contextlib.aclosing(self._pages())",
+)
+"""Context managers whose ``async with`` has no await inside, and a generator that has none left
+when it is closed.
+"""
 
 WAITS_FOR_CHILDREN: Final = (
     "its body never ends: it waits only for children that are cancelled, at the end of the process"
@@ -149,25 +160,42 @@ WAITS_FOR_CHILDREN: Final = (
 PAGES: Final = "lists of more than 500 objects; the first page's await is reached"
 SLICES: Final = "more objects than one turn takes"
 AT_ONCE: Final = "more than 32 writes at once, of several pools"
-PROCESS_START: Final = "the command's own start, with sockets; the simulation calls the service without them"
-LAST_EVENTS: Final = "events still unwritten when everything else has stopped: nothing else happens any more"
-READ_BACK: Final = "what is there is read after a lost answer: only the simulation's faults reach it"
+PROCESS_START: Final = (
+    "the command's own start, with sockets; the simulation calls the service without them"
+)
+LAST_EVENTS: Final = (
+    "events still unwritten when everything else has stopped: nothing else happens any more"
+)
+READ_BACK: Final = (
+    "what is there is read after a lost answer: only the simulation's faults reach it"
+)
 NO_LOOP: Final = "no loop of the leader creates, deletes or binds anything through it"
-BEHIND: Final = "a replica whose watch is behind, or has a gap: only the simulation's faults reach it"
+BEHIND: Final = (
+    "a replica whose watch is behind, or has a gap: only the simulation's faults reach it"
+)
 UNREACHED: Final = {
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("ledger_writer.py", "self._slots"): AT_ONCE,
     ("committer.py", "self._slots"): AT_ONCE,
-    ("placer.py", "self._lock(pool)"): "a move that waits for a batch: as a batch that waits for a caller",
+    (
+        "placer.py",
+        "self._lock(pool)",
+    ): "a move that waits for a batch: as a batch that waits for a caller",
     ("reflector.py", "await following"): PAGES,
     ("reflector.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await self._requeue_differences(bucket)"): SLICES,
     ("reconciler.py", "await self._unexpected_writes.begin(bucket)"): SLICES,
     ("reflector.py", 'await self._page(0, "")'): PAGES,
-    ("reflector.py", "await stream.aclose()"): "a stream that ends without waiting for its connection",
-    ("leader.py", "await self._release()"): "lead() that ends by itself, which the service's does not",
+    (
+        "reflector.py",
+        "await stream.aclose()",
+    ): "a stream that ends without waiting for its connection",
+    (
+        "leader.py",
+        "await self._release()",
+    ): "lead() that ends by itself, which the service's does not",
     ("leadership.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("leadership.py", "await lead(WHOLE)"): "without an election",
     (
@@ -190,9 +218,15 @@ UNREACHED: Final = {
     ): "selectors that change while there are more objects than one turn takes",
     ("binder.py", "await self._is_bound("): READ_BACK,
     ("binder.py", "await self._api.get(PODS"): READ_BACK,
-    ("leader.py", "await self._api.get(LEASES, self._lease.namespace, self._lease.name)"): READ_BACK,
+    (
+        "leader.py",
+        "await self._api.get(LEASES, self._lease.namespace, self._lease.name)",
+    ): READ_BACK,
     ("informers.py", "await self.list_published()"): BEHIND,
-    ("informers.py", "self._caught_up.turn"): "many buckets that are taken at once, and a slow list",
+    (
+        "informers.py",
+        "self._caught_up.turn",
+    ): "many buckets that are taken at once, and a slow list",
     ("informers.py", "await self.list_vpods()"): BEHIND,
     ("informers.py", "await self.sources.catch_up()"): BEHIND,
     ("informers.py", "await self._pods.relist()"): BEHIND,
@@ -230,36 +264,47 @@ def expressions(file: str) -> dict[Expression, str]:
             shown = node
         else:
             continue
-        # Python gives what waits inside ``async with`` and ``async for`` the place of the whole statement.
-        where = Expression(file, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
+        # Python gives what waits inside ``async with`` and ``async for`` the place of the whole
+        # statement.
+        where = Expression(
+            file, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
+        )
         found[where] = " ".join((ast.get_source_segment(source, shown) or "").split())
     return found
 
 
 def reached(references: Iterable[Result]) -> set[Expression]:
     """The expressions at which some task was suspended."""
-    return {expression for result in references for place in result.places for expression in place.path}
+    return {
+        expression for result in references for place in result.places for expression in place.path
+    }
 
 
 def unreached(references: Iterable[Result]) -> dict[Expression, str]:
-    """Expressions of the modules ``CHECKED`` at which nothing was suspended, and no reason says why; their texts."""
+    """Expressions of the modules ``CHECKED`` at which nothing was suspended, and no reason says
+    why; their texts.
+    """
     seen = reached(references)
     return {
         expression: text
         for file in CHECKED
         for expression, text in expressions(file).items()
-        if expression not in seen and not text.startswith(NEVER_SUSPENDS) and not reason_of(expression, text)
+        if expression not in seen
+        and not text.startswith(NEVER_SUSPENDS)
+        and not reason_of(expression, text)
     }
 
 
 def reason_of(expression: Expression, text: str) -> str:
     """Why no scenario is suspended there; "" where nothing says so."""
     module = expression.file.rpartition("/")[2]
-    reasons = (why for (file, start), why in UNREACHED.items() if file == module and text.startswith(start))
+    reasons = (
+        why for (file, start), why in UNREACHED.items() if file == module and text.startswith(start)
+    )
     return next(reasons, "")
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def _tried(job: tuple[Kill, Result]) -> tuple[Kill, list[str]]:
@@ -274,8 +319,12 @@ def say(line: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.await_points", description=__doc__)
-    parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append", help="only this one")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation.await_points", description=__doc__
+    )
+    parser.add_argument(
+        "--scenario", choices=sorted(SCENARIOS), action="append", help="only this one"
+    )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes")
     parser.add_argument("--sample", type=int, metavar="N", help="first times, and so many others")
     parser.add_argument("--seed", type=int, default=SEED, help="of the sample")

@@ -1,7 +1,8 @@
-"""Which modules' awaits have to be reached by a kill (``await_points``), and why the others' have not.
+"""Which modules' awaits have to be reached by a kill (``await_points``), and why the others' have
+not.
 
-Every module whose suspensions are watched (``suspensions.WATCHED``) and that has an await stands in one of the two. What
-belongs to placing, binding, moving, scaling and failover is in ``CHECKED``.
+Every module whose suspensions are watched (``suspensions.WATCHED``) and that has an await stands in
+one of the two. What belongs to placing, binding, moving, scaling and failover is in ``CHECKED``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +14,29 @@ CHECKED: Final = (
     *(
         f"extender/service/{name}.py"
         for name in (
-            "binding/binder", "binding/ordinal_history_reader", "binding/pod_binder", "binding/reactivator", "binding/verbs",
+            "binding/binder",
+            "binding/ordinal_history_reader",
+            "binding/pod_binder",
+            "binding/reactivator",
+            "binding/verbs",
             "http/schedule",
-            "placing/committer", "placing/ledger_writer", "placing/placer", "placing/queue", "placing/status_doubts",
-            "pools/autoscaler", "pools/availability", "pools/evictor", "pools/leadership", "pools/pool_scaler",
-            "pools/pool_status", "pools/reconciler", "pools/rescheduler", "pools/scale_cache",
-            "watching/unexpected_writes", "watching/informers", "watching/sources",
+            "placing/committer",
+            "placing/ledger_writer",
+            "placing/placer",
+            "placing/queue",
+            "placing/status_doubts",
+            "pools/autoscaler",
+            "pools/availability",
+            "pools/evictor",
+            "pools/leadership",
+            "pools/pool_scaler",
+            "pools/pool_status",
+            "pools/reconciler",
+            "pools/rescheduler",
+            "pools/scale_cache",
+            "watching/unexpected_writes",
+            "watching/informers",
+            "watching/sources",
         )
     ),
     "extender/kube/leader.py",
@@ -27,10 +45,11 @@ CHECKED: Final = (
     "extender/kube/fenced.py",
     "extender/kube/sources.py",
     "extender/service/app.py",
-)  # fmt: skip
+)
 
 WIRE: Final = (
-    "under the Api that the simulation puts in its place, whose calls are killed in each phase instead"
+    "under the Api that the simulation puts in its place, whose calls are killed in each phase "
+    "instead"
 )
 LISTENER: Final = "between a socket and its handler; the simulation calls the handlers"
 ASKED: Final = "answers whoever looks or asks, from memory, and writes nothing"
@@ -43,18 +62,23 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/kube/client.py": WIRE,
     "extender/kube/connection.py": WIRE,
     "extender/kube/ratelimit.py": WIRE,
-    "extender/kube/read_only.py": "its reads are the Api's own; nothing is read through it where something is written",
+    "extender/kube/read_only.py": "its reads are the Api's own; nothing is read through it where "
+    "something is written",
     "extender/kube/serving/readers.py": ASKED,
     "extender/kube/serving/listener.py": LISTENER,
     "extender/kube/serving/tls.py": "looks at files of certificates beside everything else",
     "extender/kube/serving/sockets.py": LISTENER,
-    "extender/kube/tokens.py": "a program of its own; its writes are files, and a token that is lost is made anew",
+    "extender/kube/tokens.py": "a program of its own; its writes are files, and a token that is "
+    "lost is made anew",
     "extender/kube/transport.py": WIRE,
-    "extender/service/garbage.py": "tells the collector what to leave alone; where it stops nothing is missing",
+    "extender/service/garbage.py": "tells the collector what to leave alone; where it stops "
+    "nothing is missing",
     "extender/service/http/decision_log.py": ASKED,
-    "extender/service/watching/first_lists.py": "tells in the log how far the first lists are, beside the service, which waits for them itself",
+    "extender/service/watching/first_lists.py": "tells in the log how far the first lists are, "
+    "beside the service, which waits for them itself",
     "extender/service/http/recording_buffer.py": ASKED,
-    "extender/service/http/overload.py": "reads a body before its verb begins, and waits for the last verb at a stop; no verb waits in it",
+    "extender/service/http/overload.py": "reads a body before its verb begins, and waits for the "
+    "last verb at a stop; no verb waits in it",
     "extender/service/http/overview.py": ASKED,
     "extender/service/http/page/facts.py": ASKED,
     "extender/service/http/page/history.py": "samples for a page, in memory only",
@@ -62,16 +86,19 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/service/http/page/stream.py": ASKED,
     "extender/service/http/process_metrics.py": "measures the event loop beside everything else",
     "extender/service/http/questions.py": ASKED,
-    "extender/service/reloading.py": "looks at files of settings beside everything else; new ones are taken without an await",
+    "extender/service/reloading.py": "looks at files of settings beside everything else; new ones "
+    "are taken without an await",
     "extender/service/http/server.py": LISTENER,
     "extender/service/shadow.py": "shadow mode, which writes nothing",
     "extender/service/watching/observer.py": TOOL,
-}  # fmt: skip
+}
 """Module -> why nobody has to be killed at its awaits."""
 
 
 def watched() -> Iterator[str]:
     """Every module whose suspensions are watched, as a path from the root."""
     for start in WATCHED:
-        for path in [ROOT / start] if start.endswith(".py") else sorted((ROOT / start).rglob("*.py")):
+        for path in (
+            [ROOT / start] if start.endswith(".py") else sorted((ROOT / start).rglob("*.py"))
+        ):
             yield path.relative_to(ROOT).as_posix()

@@ -1,4 +1,6 @@
-"""A caller of ``POST /v1/schedule`` in a simulated world: it publishes what it is answered, and says so when it asks again."""
+"""A caller of ``POST /v1/schedule`` in a simulated world: it publishes what it is answered, and
+says so when it asks again.
+"""
 
 import asyncio
 from typing import Any
@@ -31,7 +33,9 @@ class Caller:
         for _ in range(tries):
             reply = await self._answer(vreplicas)
             if reply is not None:
-                self.published = {item["podName"]: item["vreplicas"] for item in reply["placements"]}
+                self.published = {
+                    item["podName"]: item["vreplicas"] for item in reply["placements"]
+                }
                 left = reply["left"]
                 if not left:
                     break
@@ -61,7 +65,9 @@ class Caller:
         return next((r for r in candidates if r.service.leadership.leads(pool)), None)
 
     def _request(self, vreplicas: int) -> bytes:
-        placements = [{"podName": name, "vreplicas": count} for name, count in self.published.items()]
+        placements = [
+            {"podName": name, "vreplicas": count} for name, count in self.published.items()
+        ]
         vpod = {"namespace": TENANTS[0], "name": self._name, "kind": "Broker", "group": "x.dev"}
         return orjson.dumps(
             {
@@ -79,5 +85,7 @@ class Caller:
             ledger = decode_ledger((pod["metadata"].get("annotations") or {}).get(PLACEMENTS))
             has = ledger[self.key].vreplicas if self.key in ledger else 0
             if has < self.published[name]:
-                found.append(f"{self.published[name]} are published on {name}, whose ledger has {has}")
+                found.append(
+                    f"{self.published[name]} are published on {name}, whose ledger has {has}"
+                )
         return found

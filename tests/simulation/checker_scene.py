@@ -1,4 +1,6 @@
-"""Changes made by hand, for the checkers to look at: pods, vpods, pools and nodes as the API server would store them."""
+"""Changes made by hand, for the checkers to look at: pods, vpods, pools and nodes as the API server
+would store them.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -24,7 +26,9 @@ PERSON = ""
 
 
 class CheckerScene:
-    """The store as the checkers see it. Every method is one write, by ``actor``; ``found`` is what they say of it."""
+    """The store as the checkers see it. Every method is one write, by ``actor``; ``found`` is what
+    they say of it.
+    """
 
     def __init__(self, **of_checkers: Any) -> None:
         self.checkers = Checkers(circumstances=Circumstances(**of_checkers))
@@ -48,18 +52,27 @@ class CheckerScene:
             self._objects[(plural, name)] = obj
         token = ACTOR.set(actor)
         try:
-            self.checkers.on_change(("", plural), Change(self._versions, _entry(before), _entry(obj)))
+            self.checkers.on_change(
+                ("", plural), Change(self._versions, _entry(before), _entry(obj))
+            )
         finally:
             ACTOR.reset(token)
 
     def pool(self, name: str = "a", *, slots: int = 4, ordinals: int = 2, **spec: Any) -> None:
-        """An AdapterPool with its StatefulSet. No pod of these scenes is Ready, and by default none is given up for it."""
+        """An AdapterPool with its StatefulSet. No pod of these scenes is Ready, and by default none
+        is given up for it.
+        """
         obj = {
             "metadata": {"name": name},
             "spec": {"slotsPerPod": slots, "rescheduleAfterSeconds": None, **spec},
         }
         self.write("adapterpools", name, obj, PERSON)
-        self.write("statefulsets", name, {"metadata": {"name": name}, "spec": {"replicas": ordinals}}, PERSON)
+        self.write(
+            "statefulsets",
+            name,
+            {"metadata": {"name": name}, "spec": {"replicas": ordinals}},
+            PERSON,
+        )
 
     def node(self, name: str, zone: str) -> None:
         """A node that declares no slots."""
@@ -76,7 +89,9 @@ class CheckerScene:
         slots: int = 4,
         uid: str = "1",
     ) -> None:
-        """A pod of the pool that its name tells, bound to a node or (node "") not; as Ready as it was."""
+        """A pod of the pool that its name tells, bound to a node or (node "") not; as Ready as it
+        was.
+        """
         known = self._objects.get(("pods", name), {})
         obj = pod_object(name, ledger, node=node, slots=slots, uid=uid)
         self.write("pods", name, {**obj, "status": known.get("status", {})}, actor)
@@ -92,22 +107,35 @@ class CheckerScene:
         weight: int = 1,
         pool: str = "a",
     ) -> None:
-        """``moved``: message and time of its Moved condition. What is not all placed is not Scheduled."""
+        """``moved``: message and time of its Moved condition. What is not all placed is not
+        Scheduled.
+        """
         placed = sum(placements.values())
         conditions: list[Obj] = [
             {"type": "Scheduled", "status": str(placed == wanted), "reason": "AllPlaced"},
             # No pod of these scenes is Ready.
-            {"type": "Available", "status": "False", "reason": "PodNotReady" if placed else "NotAllPlaced"},
+            {
+                "type": "Available",
+                "status": "False",
+                "reason": "PodNotReady" if placed else "NotAllPlaced",
+            },
         ]
         if moved[0]:
             conditions.append(
-                {"type": "Moved", "reason": "x", "message": moved[0], "lastTransitionTime": moved[1]}
+                {
+                    "type": "Moved",
+                    "reason": "x",
+                    "message": moved[0],
+                    "lastTransitionTime": moved[1],
+                }
             )
         status = {
             "observedGeneration": 1,
             "scheduledVReplicas": placed,
             "readyVReplicas": 0,
-            "placements": [{"podName": pod, "vreplicas": count} for pod, count in placements.items()],
+            "placements": [
+                {"podName": pod, "vreplicas": count} for pod, count in placements.items()
+            ],
             "conditions": conditions,
         }
         spec = {"poolRef": {"name": pool}, "vreplicas": wanted, "slotsPerVReplica": weight}
@@ -116,12 +144,19 @@ class CheckerScene:
 
 
 def pod_object(
-    name: str, ledger: Mapping[str, Any] | str | None, *, node: str = "n", slots: int = 4, uid: str = "1"
+    name: str,
+    ledger: Mapping[str, Any] | str | None,
+    *,
+    node: str = "n",
+    slots: int = 4,
+    uid: str = "1",
 ) -> Obj:
     """A pod as stored. ``ledger``: text as it is, or vpod -> vreplicas; None: no annotation."""
     annotations = {SLOTS: str(slots)}
     if ledger is not None:
-        annotations[PLACEMENTS] = ledger if isinstance(ledger, str) else orjson.dumps(ledger).decode()
+        annotations[PLACEMENTS] = (
+            ledger if isinstance(ledger, str) else orjson.dumps(ledger).decode()
+        )
     return {
         "metadata": {
             "name": name,

@@ -1,4 +1,6 @@
-"""Builders for tests of the embedded cluster: small objects, a cluster on a clock of its own, webhooks in memory."""
+"""Builders for tests of the embedded cluster: small objects, a cluster on a clock of its own,
+webhooks in memory.
+"""
 
 import asyncio
 import base64
@@ -38,7 +40,10 @@ def a_virtual_cluster() -> Cluster:
 
 def a_pod(name: str = "p", *, labels: dict[str, str] | None = None, **spec) -> Obj:
     container = {"name": "c", "image": "registry.example/a:1"}
-    return {"metadata": {"name": name, "labels": labels or {}}, "spec": {"containers": [container], **spec}}
+    return {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"containers": [container], **spec},
+    }
 
 
 def a_definition(properties: Obj | None = None, *, status: bool = True, **version) -> Obj:
@@ -47,7 +52,10 @@ def a_definition(properties: Obj | None = None, *, status: bool = True, **versio
         "properties": {"spec": {"type": "object", "properties": properties or {}}},
     }
     if status:
-        schema["properties"]["status"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        schema["properties"]["status"] = {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
         version["subresources"] = {"status": {}, **version.get("subresources", {})}
     return {
         "metadata": {"name": "widgets.example.dev"},
@@ -120,7 +128,11 @@ class Webhooks:
         if answer is None:
             raise WebhookCallError(f'Post "https://{call.webhook}": connection refused')
         response = {"uid": request["uid"], **answer(request)}
-        return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
+        return {
+            "kind": "AdmissionReview",
+            "apiVersion": "admission.k8s.io/v1",
+            "response": response,
+        }
 
     def operations(self) -> list[str]:
         return [request["operation"] for _, request in self.requests]
@@ -136,7 +148,10 @@ def patching(*operations: Obj) -> Answer:
 
 
 def denying(message: str = "no", code: int = 403) -> Answer:
-    return lambda _: {"allowed": False, "status": {"code": code, "reason": "Forbidden", "message": message}}
+    return lambda _: {
+        "allowed": False,
+        "status": {"code": code, "reason": "Forbidden", "message": message},
+    }
 
 
 def annotating(key: str) -> Answer:
@@ -144,8 +159,12 @@ def annotating(key: str) -> Answer:
 
     def answer(request: Obj) -> Obj:
         if request["object"]["metadata"].get("annotations"):
-            return patching({"op": "add", "path": f"/metadata/annotations/{key}", "value": "yes"})(request)
-        return patching({"op": "add", "path": "/metadata/annotations", "value": {key: "yes"}})(request)
+            return patching({"op": "add", "path": f"/metadata/annotations/{key}", "value": "yes"})(
+                request
+            )
+        return patching({"op": "add", "path": "/metadata/annotations", "value": {key: "yes"}})(
+            request
+        )
 
     return answer
 

@@ -1,6 +1,8 @@
-"""``Run``: a scenario at work in a simulated world, whose replicas are killed at a place of one's choice and started again.
+"""``Run``: a scenario at work in a simulated world, whose replicas are killed at a place of one's
+choice and started again.
 
-A replica that was killed, or has ended by a SIGTERM, is started again a second later, as a kubelet would.
+A replica that was killed, or has ended by a SIGTERM, is started again a second later, as a kubelet
+would.
 """
 
 import asyncio
@@ -27,7 +29,9 @@ RESTART_AFTER_S: Final = 1.0
 class Run:
     """A scenario at work. ``told(process, place)`` of each suspension from ``arm`` on."""
 
-    def __init__(self, world: World, checkers: Checkers, told: Callable[["Run", str, Place], None]) -> None:
+    def __init__(
+        self, world: World, checkers: Checkers, told: Callable[["Run", str, Place], None]
+    ) -> None:
         self.world = world
         self.checkers = checkers
         self.processes: dict[str, Replica] = {}
@@ -52,7 +56,9 @@ class Run:
             self.processes[process].api.lose_under_way()
 
     def when(self, file: str, act: Callable[[str], None], *, phase: str = "_call") -> None:
-        """Do something the next time that a call made in a module is in this phase; ``act`` gets the process."""
+        """Do something the next time that a call made in a module is in this phase; ``act`` gets
+        the process.
+        """
         self._awaited = (file, phase, act)
 
     def _suspended(self, process: str, place: Place) -> None:
@@ -64,7 +70,7 @@ class Run:
         if self._armed:
             self._told(self, process, place)
 
-    # -- processes ----------------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     async def start(self, replicas: int = 1) -> None:
         """Keep so many running from now on; waits until one leads."""
@@ -100,8 +106,12 @@ class Run:
         verbs, bind = replica.service.verbs, replica.service.verbs.bind
 
         async def twice(body: bytes) -> tuple[bytes, str]:
-            """As kube-scheduler asks; also twice at once, as one that does not wait for its first answer."""
-            return (await asyncio.gather(*[bind(body) for _ in range(2 if self.binds_twice else 1)]))[-1]
+            """As kube-scheduler asks; also twice at once, as one that does not wait for its first
+            answer.
+            """
+            return (
+                await asyncio.gather(*[bind(body) for _ in range(2 if self.binds_twice else 1)])
+            )[-1]
 
         verbs.bind = twice  # type: ignore[method-assign]
 
@@ -147,7 +157,7 @@ class Run:
         """Somebody else does something at this very moment."""
         self._others.add(asyncio.get_running_loop().create_task(act, context=Context()))
 
-    # -- acts ---------------------------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------------------
 
     async def vpods(self, *sizes: int, weights: tuple[int, ...] = (1, 2)) -> None:
         for number, size in enumerate(sizes):
@@ -155,7 +165,9 @@ class Run:
             await self.world.cluster.create(VPODS, TENANTS[number % 2], vpod)
 
     async def resize(self, number: int, vreplicas: int) -> None:
-        await self.patch(VPODS, f"v{number}", {"spec": {"vreplicas": vreplicas}}, TENANTS[number % 2])
+        await self.patch(
+            VPODS, f"v{number}", {"spec": {"vreplicas": vreplicas}}, TENANTS[number % 2]
+        )
 
     async def patch(
         self, resource: Resource, name: str, patch: Obj, namespace: str = NS, subresource: str = ""

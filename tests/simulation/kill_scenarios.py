@@ -1,6 +1,8 @@
-"""What replicas are doing when they are killed: placing, binding, moving, scaling, failing over, repairing.
+"""What replicas are doing when they are killed: placing, binding, moving, scaling, failing over,
+repairing.
 
-A scenario acts on a world and waits until what it asked for has come about, whoever does it. From ``run.arm()`` on kills count.
+A scenario acts on a world and waits until what it asked for has come about, whoever does it. From
+``run.arm()`` on kills count.
 """
 
 import asyncio
@@ -31,13 +33,20 @@ from tests.simulation.kill_run import Run
 DOUBT_S: Final = 35.0
 """What lost answers leave reserved ends by itself after 30 s."""
 KNATIVE: Final = Path(__file__).parents[1] / "contract" / "knative"
-GROUPS: Final = Resource("internal.kafka.eventing.knative.dev", "v1alpha1", "consumergroups", "ConsumerGroup")
-POOL: Final = {"scaleDownPeriodSeconds": 5, "rebalance": {"movesPerPeriod": 10, "cooldownSeconds": 1}}
+GROUPS: Final = Resource(
+    "internal.kafka.eventing.knative.dev", "v1alpha1", "consumergroups", "ConsumerGroup"
+)
+POOL: Final = {
+    "scaleDownPeriodSeconds": 5,
+    "rebalance": {"movesPerPeriod": 10, "cooldownSeconds": 1},
+}
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """``play`` acts. ``moves``: whether it asks for moves; none of the others may happen, nor more than without a kill."""
+    """``play`` acts. ``moves``: whether it asks for moves; none of the others may happen, nor more
+    than without a kill.
+    """
 
     name: str
     play: Callable[[Run], Awaitable[None]]
@@ -61,7 +70,9 @@ async def _many(run: Run) -> None:
 
 
 async def _return(run: Run) -> None:
-    """Two pods are deleted and come back with what they had; somebody annotates one while it is being bound."""
+    """Two pods are deleted and come back with what they had; somebody annotates one while it is
+    being bound.
+    """
     await run.start()
     await run.vpods(3, 3, 3, 3)
     await run.settled()
@@ -134,7 +145,9 @@ async def _stopped_in_doubt(run: Run) -> None:
 
 
 async def _no_lease(run: Run) -> None:
-    """The first leader of all has to make the Lease, once it has waited for one that may have been deleted."""
+    """The first leader of all has to make the Lease, once it has waited for one that may have been
+    deleted.
+    """
     await run.world.cluster.delete(LEASES, OWN_NAMESPACE, LEASE_NAME)
     run.arm()
     await run.start()
@@ -143,7 +156,9 @@ async def _no_lease(run: Run) -> None:
 
 
 async def _lease_taken(run: Run) -> None:
-    """Somebody takes the lease from the leader, and lets it run out; a candidate gets a SIGTERM meanwhile."""
+    """Somebody takes the lease from the leader, and lets it run out; a candidate gets a SIGTERM
+    meanwhile.
+    """
     await run.start(replicas=2)
     await run.vpods(3, 3)
     await run.settled()
@@ -171,7 +186,9 @@ async def _share(run: Run) -> None:
 
 
 async def _repair(run: Run) -> None:
-    """Pods slip past the webhook, and ledgers become unreadable: of a pod that holds nothing, and of one that does."""
+    """Pods slip past the webhook, and ledgers become unreadable: of a pod that holds nothing, and
+    of one that does.
+    """
     run.bypass_webhook()
     run.arm()
     await run.start()
@@ -196,7 +213,9 @@ async def _reactivate(run: Run) -> None:
     await run.world.cluster.delete(ADAPTERPOOLS, NS, NAME)
     await run.world.cluster.delete(PODS, NS, "dispatcher-0")
     await asyncio.sleep(5.0)
-    await run.world.cluster.create(ADAPTERPOOLS, NS, {"metadata": {"name": NAME}, "spec": pool["spec"]})
+    await run.world.cluster.create(
+        ADAPTERPOOLS, NS, {"metadata": {"name": NAME}, "spec": pool["spec"]}
+    )
     await asyncio.sleep(0.5)
     await run.settled()
 
@@ -250,7 +269,9 @@ async def _callers(run: Run) -> None:
 
 async def _foreign(run: Run) -> None:
     """An object of a foreign kind comes, grows and goes."""
-    await run.world.cluster.create(CRDS, "", yaml.safe_load((KNATIVE / "consumergroups.yaml").read_text()))
+    await run.world.cluster.create(
+        CRDS, "", yaml.safe_load((KNATIVE / "consumergroups.yaml").read_text())
+    )
     run.arm()
     await run.start()
     group: Obj = {
@@ -277,15 +298,25 @@ def _placed(run: Run) -> int:
 
 
 async def _answers_lost(run: Run) -> None:
-    """As growing and shrinking, while calls are refused, answers lost, watches cut off and binds repeated."""
+    """As growing and shrinking, while calls are refused, answers lost, watches cut off and binds
+    repeated.
+    """
     await run.start()
     run.arm()
     run.binds_twice = True
     run.world.faults.rates = FaultRates(
-        conflict=0.2, internal_error=0.1, patch_reply_lost=0.25, status_reply_lost=0.25, bind_reply_lost=0.25,
-        scale_reply_lost=0.25, lease_reply_lost=0.25, bind_repeated=0.3,
-        bind_unknown_node=0.5, watch_dropped=0.1, watch_expired=0.1,
-    )  # fmt: skip
+        conflict=0.2,
+        internal_error=0.1,
+        patch_reply_lost=0.25,
+        status_reply_lost=0.25,
+        bind_reply_lost=0.25,
+        scale_reply_lost=0.25,
+        lease_reply_lost=0.25,
+        bind_repeated=0.3,
+        bind_unknown_node=0.5,
+        watch_dropped=0.1,
+        watch_expired=0.1,
+    )
     await run.vpods(3, 3, 3)
     await asyncio.sleep(20.0)
     for vreplicas in (1, 4):
@@ -308,12 +339,16 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         Scenario("return", _return),
         Scenario("resize", _resize),
         Scenario("drain", _drain, moves=frozenset({"Drain"})),
-        Scenario("shrink pool", _shrink_pool, _scale(min_pods=3, **POOL), moves=frozenset({"Compaction"})),
+        Scenario(
+            "shrink pool", _shrink_pool, _scale(min_pods=3, **POOL), moves=frozenset({"Compaction"})
+        ),
         Scenario("failover", _failover),
         Scenario("stopped in doubt", _stopped_in_doubt),
         Scenario("no lease", _no_lease),
         Scenario("lease taken", _lease_taken),
-        Scenario("share", _share, Scale(nodes=3, slots_per_pod=5, replicas=0, pools=({},) * 3, buckets=2)),
+        Scenario(
+            "share", _share, Scale(nodes=3, slots_per_pod=5, replicas=0, pools=({},) * 3, buckets=2)
+        ),
         Scenario("repair", _repair, _scale(min_pods=3)),
         Scenario("reactivate", _reactivate),
         Scenario("no adapter", _no_adapter),

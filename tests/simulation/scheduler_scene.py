@@ -1,4 +1,6 @@
-"""A cluster with the embedded kube-scheduler in virtual time: a test names nodes, pods and what the extender answers."""
+"""A cluster with the embedded kube-scheduler in virtual time: a test names nodes, pods and what the
+extender answers.
+"""
 
 import asyncio
 import random
@@ -18,10 +20,14 @@ from extender.lab.scheduler.scheduler import Scheduler
 EPOCH = 1_800_000_000.0
 NS = "default"
 PREFIX = "http://extender"
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
 
 
-def node_object(name: str, *, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **fields: Any) -> Obj:
+def node_object(
+    name: str, *, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **fields: Any
+) -> Obj:
     labels = {"kubernetes.io/hostname": name, **fields.pop("labels", {})}
     allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **fields.pop("allocatable", {})}
     return {
@@ -29,7 +35,8 @@ def node_object(name: str, *, cpu: str = "4", memory: str = "8Gi", pods: str = "
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
         "spec": fields,
-        # Ready from the start: there is no node lifecycle controller here to take a new node's taint away.
+        # Ready from the start: there is no node lifecycle controller here to take a new node's
+        # taint away.
         "status": {
             "allocatable": allocatable,
             "capacity": allocatable,
@@ -39,13 +46,26 @@ def node_object(name: str, *, cpu: str = "4", memory: str = "8Gi", pods: str = "
 
 
 def pod_object(
-    name: str, *, cpu: str = "", memory: str = "", requests: Mapping[str, str] | None = None, **spec: Any
+    name: str,
+    *,
+    cpu: str = "",
+    memory: str = "",
+    requests: Mapping[str, str] | None = None,
+    **spec: Any,
 ) -> Obj:
-    wanted = {**(requests or {}), **({"cpu": cpu} if cpu else {}), **({"memory": memory} if memory else {})}
+    wanted = {
+        **(requests or {}),
+        **({"cpu": cpu} if cpu else {}),
+        **({"memory": memory} if memory else {}),
+    }
     resources: Obj = {"requests": wanted}
     if requests:
         resources["limits"] = dict(requests)
-    metadata = {"name": name, "namespace": spec.pop("namespace", NS), "labels": spec.pop("labels", {})}
+    metadata = {
+        "name": name,
+        "namespace": spec.pop("namespace", NS),
+        "labels": spec.pop("labels", {}),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -56,7 +76,9 @@ def pod_object(
 
 @dataclass
 class FakeService:
-    """An extender behind the transport: bytes in, bytes out. ``answers`` by verb; a test replaces them as it goes."""
+    """An extender behind the transport: bytes in, bytes out. ``answers`` by verb; a test replaces
+    them as it goes.
+    """
 
     answers: dict[str, Callable[[Obj], Any]] = field(default_factory=dict)
     requests: list[tuple[str, Obj]] = field(default_factory=list)
@@ -108,10 +130,14 @@ class Scene:
     async def node(self, name: str, **fields: Any) -> None:
         await self.cluster.create(NODES, "", node_object(name, **fields))
 
-    async def pod(self, name: str, *, priority: int = 0, never_preempts: bool = False, **fields: Any) -> Obj:
+    async def pod(
+        self, name: str, *, priority: int = 0, never_preempts: bool = False, **fields: Any
+    ) -> Obj:
         if priority:
             fields["priorityClassName"] = await self._priority_class(priority, never_preempts)
-        return await self.cluster.create(PODS, fields.get("namespace", NS), pod_object(name, **fields))
+        return await self.cluster.create(
+            PODS, fields.get("namespace", NS), pod_object(name, **fields)
+        )
 
     async def _priority_class(self, value: int, never_preempts: bool) -> str:
         name = f"p{value}{'-never' if never_preempts else ''}"
@@ -145,7 +171,9 @@ class Scene:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scheduler]:
-        scheduler = Scheduler(self.cluster, self.config, now=self.now, rng=self.rng, transport=self.service)
+        scheduler = Scheduler(
+            self.cluster, self.config, now=self.now, rng=self.rng, transport=self.service
+        )
         task = asyncio.create_task(scheduler.run())
         try:
             yield scheduler

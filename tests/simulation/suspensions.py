@@ -1,7 +1,9 @@
-"""Every suspension of a process's tasks, as it happens: where in the service's code it waits, and what for.
+"""Every suspension of a process's tasks, as it happens: where in the service's code it waits, and
+what for.
 
-``Watch`` wraps the coroutine of every task that a process creates, through the event loop's task factory, and tells each time
-that it yields to the loop. Nothing is listed by hand: a place is read off the suspended frames.
+``Watch`` wraps the coroutine of every task that a process creates, through the event loop's task
+factory, and tells each time that it yields to the loop. Nothing is listed by hand: a place is read
+off the suspended frames.
 
 A process is what runs in a context where the simulation's ``PROCESS`` is set.
 """
@@ -26,7 +28,9 @@ WATCHED: Final = ("extender/service/", "extender/kube/")
 FRAMES: Final = ("cr_frame", "gi_frame", "ag_frame")
 AWAITED: Final = ("cr_await", "gi_yieldfrom", "ag_await")
 STEPS: Final = frozenset({"async_generator_asend", "async_generator_athrow"})
-"""What is awaited of an asynchronous generator: objects that do not tell which generator, but to the collector."""
+"""What is awaited of an asynchronous generator: objects that do not tell which generator, but to
+the collector.
+"""
 NETWORK: Final = "FaultyApi."
 """Whose frames tell how far a call has come."""
 
@@ -47,9 +51,11 @@ class Expression:
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a task waits: its own await expressions and those of the task that made it, outermost first.
+    """Where a task waits: its own await expressions and those of the task that made it, outermost
+    first.
 
-    ``phase``: how far an API call has come (on its way, being served, on its way back), "" for other waits.
+    ``phase``: how far an API call has come (on its way, being served, on its way back), "" for
+    other waits.
     """
 
     path: tuple[Expression, ...]
@@ -78,11 +84,15 @@ def _suspended(awaitable: Any) -> Iterator[FrameType]:
     while awaitable is not None:
         if type(awaitable).__name__ in STEPS:
             awaitable = next(filter(isasyncgen, gc.get_referents(awaitable)), None)
-        frame = next((f for name in FRAMES if (f := getattr(awaitable, name, None)) is not None), None)
+        frame = next(
+            (f for name in FRAMES if (f := getattr(awaitable, name, None)) is not None), None
+        )
         if frame is None:
             return
         yield frame
-        awaitable = next((a for name in AWAITED if (a := getattr(awaitable, name, None)) is not None), None)
+        awaitable = next(
+            (a for name in AWAITED if (a := getattr(awaitable, name, None)) is not None), None
+        )
 
 
 def _running() -> tuple[Expression, ...]:
@@ -109,7 +119,9 @@ class _Watched:
         error: BaseException | None = None
         while True:
             try:
-                awaited = self._coroutine.send(sent) if error is None else self._coroutine.throw(error)
+                awaited = (
+                    self._coroutine.send(sent) if error is None else self._coroutine.throw(error)
+                )
             except StopIteration as stop:
                 return stop.value
             place = self._place()
@@ -132,7 +144,9 @@ class _Watched:
 
 
 class Watch:
-    """Tells ``told(process, place)`` of each suspension of each task of each process, once it is installed."""
+    """Tells ``told(process, place)`` of each suspension of each task of each process, once it is
+    installed.
+    """
 
     def __init__(self, told: Callable[[str, Place], None]) -> None:
         self._told = told

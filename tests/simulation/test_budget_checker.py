@@ -1,4 +1,6 @@
-"""What compaction and policy may do is told from outside: a budget that no periods explain, a cool-down by its mover's clock."""
+"""What compaction and policy may do is told from outside: a budget that no periods explain, a
+cool-down by its mover's clock.
+"""
 
 import asyncio
 from typing import Any
@@ -30,7 +32,9 @@ async def pool_that_moves(moves: int = 3, cooldown_s: int = 0, **of_checkers: An
     return scene
 
 
-def move(scene: CheckerScene, at_s: float, count: int, *, reason: str = "Policy", vpod: str = "v") -> None:
+def move(
+    scene: CheckerScene, at_s: float, count: int, *, reason: str = "Policy", vpod: str = "v"
+) -> None:
     """A vpod that was all on a-0 goes to a-1 in part, told at ``at_s``."""
     scene.pod("a-0", {f"t/{vpod}": 50}, slots=100)
     scene.pod("a-1", {f"t/{vpod}": 50}, slots=100)
@@ -101,7 +105,12 @@ async def test_what_was_moved_before_a_write_that_got_no_answer_counts_for_nobod
 @in_virtual_time
 async def test_a_limit_that_was_in_force_lately_may_still_be_gone_by():
     scene = await pool_that_moves(moves=20)
-    scene.pool(slots=100, profile="spread", rebalance={"movesPerPeriod": 0}, scaleDownPeriodSeconds=PERIOD_S)
+    scene.pool(
+        slots=100,
+        profile="spread",
+        rebalance={"movesPerPeriod": 0},
+        scaleDownPeriodSeconds=PERIOD_S,
+    )
     move(scene, LONG_S, 20)
     assert broken(scene) == []
     await later(LONG_S)
@@ -130,7 +139,9 @@ async def test_a_vpod_is_not_moved_again_before_its_cool_down_is_over():
 async def test_what_a_pool_is_created_with_excuses_no_move():
     scene = CheckerScene()
     scene.pool(
-        slots=100, rebalance={"dryRun": True, "movesPerPeriod": 10, "cooldownSeconds": 0}, profile="spread"
+        slots=100,
+        rebalance={"dryRun": True, "movesPerPeriod": 10, "cooldownSeconds": 0},
+        profile="spread",
     )
     for reason in ("Overcommit", "Policy", "Compaction"):
         move(scene, 0.0, 1, reason=reason, vpod=reason.lower())
@@ -150,17 +161,29 @@ async def test_a_run_that_gets_nowhere_is_given_up():
     assert len(given_up) == 1
     await later(2.0)
     for number in range(WRITES_MAX):
-        scene.write("leases", "l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": str(number)}})
+        scene.write(
+            "leases", "l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": str(number)}}
+        )
     assert len(given_up) == 2
 
 
 @in_virtual_time
 async def test_a_cool_down_is_told_by_the_clock_of_who_moves():
-    assert await moved_twice("Reschedule", "Policy", 5.0, now_of=lambda _: wall_clock() + 3600.0) == []
-    assert len(await moved_twice("Reschedule", "Policy", 35.0, now_of=lambda _: wall_clock() - 10.0)) == 1
+    assert (
+        await moved_twice("Reschedule", "Policy", 5.0, now_of=lambda _: wall_clock() + 3600.0) == []
+    )
+    assert (
+        len(await moved_twice("Reschedule", "Policy", 35.0, now_of=lambda _: wall_clock() - 10.0))
+        == 1
+    )
 
 
 @in_virtual_time
 async def test_a_move_whose_second_ledger_could_not_be_written_at_first_is_told_in_two_parts():
-    assert await moved_twice("Policy", "Policy", 5.0, ledger_failed_at=lambda *_: LONG_S - 1.0) == []
-    assert len(await moved_twice("Policy", "Policy", 5.0, ledger_failed_at=lambda *_: LONG_S - 20.0)) == 1
+    assert (
+        await moved_twice("Policy", "Policy", 5.0, ledger_failed_at=lambda *_: LONG_S - 1.0) == []
+    )
+    assert (
+        len(await moved_twice("Policy", "Policy", 5.0, ledger_failed_at=lambda *_: LONG_S - 20.0))
+        == 1
+    )

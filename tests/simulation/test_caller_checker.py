@@ -1,4 +1,6 @@
-"""The checker of what callers of ``/v1/schedule`` publish: what it finds, and what it lets pass (no engine, no service)."""
+"""The checker of what callers of ``/v1/schedule`` publish: what it finds, and what it lets pass (no
+engine, no service).
+"""
 
 from dataclasses import replace
 
@@ -88,7 +90,9 @@ async def test_a_move_for_no_reason_is_found():
     scene.pod("a-1", {KEY: 2})
     scene.answer({"a-1": 2})
     (found,) = scene.found
-    assert found.startswith("I4: replica-1 took 2 of t/c@broker.x.dev (wants 2) off a-0 for no reason")
+    assert found.startswith(
+        "I4: replica-1 took 2 of t/c@broker.x.dev (wants 2) off a-0 for no reason"
+    )
 
 
 @in_virtual_time

@@ -1,4 +1,6 @@
-"""What a caller of ``POST /v1/schedule`` was answered stays in the ledgers until it asks again (docs/python-api.md)."""
+"""What a caller of ``POST /v1/schedule`` was answered stays in the ledgers until it asks again
+(docs/python-api.md).
+"""
 
 import asyncio
 from functools import wraps
@@ -64,10 +66,14 @@ async def test_it_stays_where_the_pool_would_place_less():
 
 @in_virtual_time
 async def test_it_stays_when_a_pod_is_replaced_while_the_watch_of_pods_has_a_gap():
-    async with World(1, Scale(nodes=1, slots_per_pod=5, min_pods=2, max_pods=2, replicas=2)) as world:
+    async with World(
+        1, Scale(nodes=1, slots_per_pod=5, min_pods=2, max_pods=2, replicas=2)
+    ) as world:
         await led(world)
         assert world.leadership.leader is not None
-        world.stop(world.leadership.leader)  # any installation but a brand new one: somebody has led before
+        world.stop(
+            world.leadership.leader
+        )  # any installation but a brand new one: somebody has led before
         await asyncio.sleep(30.0)
         leader = world.leadership.leader
         assert leader is not None
@@ -105,7 +111,9 @@ async def test_pools_that_do_not_exist_are_forgotten_with_the_last_vpod_that_nam
         service = world.leadership.leader.service
         queues, tasks = len(list(service.placer.queues)), len(asyncio.all_tasks())
         for number in range(100):
-            await world.cluster.create(VPODS, TENANTS[0], vpod_object("v", 1, pool=f"made-up-{number}"))
+            await world.cluster.create(
+                VPODS, TENANTS[0], vpod_object("v", 1, pool=f"made-up-{number}")
+            )
             await asyncio.sleep(0.05)
             await world.cluster.delete(VPODS, TENANTS[0], "v")
             await asyncio.sleep(0.05)

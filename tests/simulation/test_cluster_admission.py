@@ -1,4 +1,6 @@
-"""Admission webhooks: which requests go to which, what their answers do, and what their failures do."""
+"""Admission webhooks: which requests go to which, what their answers do, and what their failures
+do.
+"""
 
 import asyncio
 
@@ -87,7 +89,8 @@ async def test_a_custom_object_is_defaulted_and_pruned_again_after_a_webhook():
         {"a": {"type": "object", "properties": {"n": {"type": "integer", "default": 7}}}}
     )
     add = patching(
-        {"op": "add", "path": "/spec/a", "value": {}}, {"op": "add", "path": "/spec/junk", "value": 1}
+        {"op": "add", "path": "/spec/a", "value": {}},
+        {"op": "add", "path": "/spec/junk", "value": 1},
     )
     cluster.call_webhooks_with(Webhooks(hook=add))
     await cluster.create(MUTATING_WEBHOOKS, "", a_configuration(a_webhook(resources=["widgets"])))
@@ -103,7 +106,9 @@ async def test_a_custom_object_is_defaulted_and_pruned_again_after_a_webhook():
             "denied the request: not yours",
             id="403",
         ),
-        pytest.param({"code": 422, "message": "bad"}, 422, "denied the request: bad", id="code of its own"),
+        pytest.param(
+            {"code": 422, "message": "bad"}, 422, "denied the request: bad", id="code of its own"
+        ),
         pytest.param({"message": "bad"}, 400, "denied the request: bad", id="no code"),
         pytest.param({}, 400, "denied the request without explanation", id="no words"),
     ],
@@ -166,19 +171,29 @@ async def test_a_webhook_that_takes_too_long_has_failed(policy):
     ("fields", "called"),
     [
         pytest.param({}, True, id="all"),
-        pytest.param({"objectSelector": {"matchLabels": {"pool": "d"}}}, True, id="object selected"),
-        pytest.param({"objectSelector": {"matchLabels": {"pool": "x"}}}, False, id="object not selected"),
+        pytest.param(
+            {"objectSelector": {"matchLabels": {"pool": "d"}}}, True, id="object selected"
+        ),
+        pytest.param(
+            {"objectSelector": {"matchLabels": {"pool": "x"}}}, False, id="object not selected"
+        ),
         pytest.param(
             {"objectSelector": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}},
             True,
             id="label exists",
         ),
-        pytest.param({"namespaceSelector": {"matchLabels": {"team": "a"}}}, True, id="namespace selected"),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"team": "a"}}}, True, id="namespace selected"
+        ),
         pytest.param(
             {
                 "namespaceSelector": {
                     "matchExpressions": [
-                        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["tenant"]}
+                        {
+                            "key": "kubernetes.io/metadata.name",
+                            "operator": "NotIn",
+                            "values": ["tenant"],
+                        }
                     ]
                 }
             },
@@ -218,7 +233,9 @@ async def test_rules_of_a_webhook(rule, called):
 
 async def test_subresources_are_asked_about_under_their_own_names():
     resources = ["pods/binding", "pods/status", "statefulsets/scale"]
-    cluster, webhooks = await validating(a_webhook(operations=["*"], resources=resources), hook=allowed)
+    cluster, webhooks = await validating(
+        a_webhook(operations=["*"], resources=resources), hook=allowed
+    )
     await cluster.create(PODS, NS, a_pod())
     await cluster.bind(Binding(NS, "p", "n", annotations={"a": "b"}))
     await cluster.patch(
@@ -296,7 +313,9 @@ async def test_a_dry_run_says_so_and_needs_a_webhook_without_side_effects():
 
 
 async def test_the_version_is_checked_again_after_the_webhooks_answer():
-    """A write that comes while a webhook is asked: the patch is done again on the new object, the update refused."""
+    """A write that comes while a webhook is asked: the patch is done again on the new object, the
+    update refused.
+    """
     cluster = a_cluster()
     await cluster.create(PODS, NS, a_pod(labels={"n": "0"}))
     webhooks = Webhooks(hook=allowed)
@@ -311,7 +330,9 @@ async def test_the_version_is_checked_again_after_the_webhooks_answer():
 
     cluster.call_webhooks_with(racing)
     await cluster.create(VALIDATING_WEBHOOKS, "", a_configuration(a_webhook(operations=["UPDATE"])))
-    patched = await cluster.patch(PODS, NS, "p", {"metadata": {"labels": {"n": "1"}}}, patch_type=MERGE)
+    patched = await cluster.patch(
+        PODS, NS, "p", {"metadata": {"labels": {"n": "1"}}}, patch_type=MERGE
+    )
     assert (patched["spec"]["nodeName"], patched["metadata"]["labels"]) == ("n1", {"n": "1"})
     assert webhooks.operations() == ["UPDATE", "UPDATE"]
 
@@ -354,7 +375,9 @@ async def test_webhooks_cannot_reach_what_is_stored():
                 obj["metadata"].clear()
         answer = {"uid": request["uid"], "allowed": True}
         return orjson.loads(
-            orjson.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": answer})
+            orjson.dumps(
+                {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": answer}
+            )
         )
 
     cluster.call_webhooks_with(vandal)

@@ -1,4 +1,6 @@
-"""What the comparison with kube-apiserver 1.37 has found (``tests/differential``), each as the real one does it."""
+"""What the comparison with kube-apiserver 1.37 has found (``tests/differential``), each as the real
+one does it.
+"""
 
 import pytest
 
@@ -58,15 +60,19 @@ def test_a_quantity_is_stored_in_canonical_form(written: str, read: str):
 
 async def test_quantities_of_pods_and_nodes_are_read_back_as_quantities():
     cluster = a_cluster()
-    node = await cluster.create(NODES, "", {"metadata": {"name": "n"}, "status": {"capacity": {"pods": 10}}})
+    node = await cluster.create(
+        NODES, "", {"metadata": {"name": "n"}, "status": {"capacity": {"pods": 10}}}
+    )
     assert node["status"]["capacity"] == {"pods": "10"}
     pod = a_pod()
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2000m"}}
-    assert (await cluster.create(PODS, NS, pod))["spec"]["containers"][0]["resources"]["requests"] == {
-        "cpu": "2"
-    }
+    assert (await cluster.create(PODS, NS, pod))["spec"]["containers"][0]["resources"][
+        "requests"
+    ] == {"cpu": "2"}
     with pytest.raises(ApiError, match="cannot be handled as a Node") as refused:
-        await cluster.create(NODES, "", {"metadata": {"name": "o"}, "status": {"capacity": {"pods": "x"}}})
+        await cluster.create(
+            NODES, "", {"metadata": {"name": "o"}, "status": {"capacity": {"pods": "x"}}}
+        )
     assert refused.value.status == 400
 
 
@@ -97,7 +103,9 @@ async def test_a_scale_of_nothing_has_no_replicas_in_its_spec():
 
 async def test_a_put_of_a_lease_that_is_not_there_creates_it():
     cluster = a_cluster()
-    made = await cluster.update(LEASES, NS, "l", {"metadata": {"name": "l", "resourceVersion": "5"}})
+    made = await cluster.update(
+        LEASES, NS, "l", {"metadata": {"name": "l", "resourceVersion": "5"}}
+    )
     assert made["spec"] == {}
     assert await cluster.get(LEASES, NS, "l") == made
 
@@ -150,7 +158,10 @@ async def test_a_shorter_grace_counts_from_the_first_delete():
 async def test_no_write_can_begin_a_deletion():
     cluster = a_cluster()
     await cluster.create(PODS, NS, a_pod())
-    for field, value in (("deletionTimestamp", "2020-01-02T03:04:05Z"), ("deletionGracePeriodSeconds", 5)):
+    for field, value in (
+        ("deletionTimestamp", "2020-01-02T03:04:05Z"),
+        ("deletionGracePeriodSeconds", 5),
+    ):
         with pytest.raises(Invalid, match=f"metadata.{field}: Invalid value"):
             await cluster.patch(PODS, NS, "p", {"metadata": {field: value}}, patch_type=MERGE)
 
@@ -165,7 +176,9 @@ async def test_a_stale_uid_in_a_put_is_a_conflict():
 
 async def test_binding_gives_the_pod_its_nodes_zone_and_ends_the_nomination():
     cluster = a_cluster()
-    await cluster.create(NODES, "", {"metadata": {"name": "n", "labels": {ZONE: "z", "other": "x"}}})
+    await cluster.create(
+        NODES, "", {"metadata": {"name": "n", "labels": {ZONE: "z", "other": "x"}}}
+    )
     await cluster.create(PODS, NS, a_pod())
     nomination = {"status": {"nominatedNodeName": "n"}}
     await cluster.patch(PODS, NS, "p", nomination, patch_type=MERGE, subresource="status")
@@ -220,12 +233,17 @@ async def test_the_template_of_a_stateful_set_has_fewer_defaults_than_a_pod():
 async def test_tolerations_that_are_taken_away_come_back_as_defaults():
     cluster = a_cluster()
     made = await cluster.create(PODS, NS, a_pod())
-    assert await cluster.patch(PODS, NS, "p", {"spec": {"tolerations": None}}, patch_type=MERGE) == made
+    assert (
+        await cluster.patch(PODS, NS, "p", {"spec": {"tolerations": None}}, patch_type=MERGE)
+        == made
+    )
 
 
 async def test_a_config_map_that_is_immutable_stays_as_it_is():
     cluster = a_cluster()
-    await cluster.create(CONFIGMAPS, NS, {"metadata": {"name": "c"}, "data": {"k": "1"}, "immutable": True})
+    await cluster.create(
+        CONFIGMAPS, NS, {"metadata": {"name": "c"}, "data": {"k": "1"}, "immutable": True}
+    )
     with pytest.raises(Invalid, match="field is immutable when `immutable` is set"):
         await cluster.patch(CONFIGMAPS, NS, "c", {"data": {"k": "2"}}, patch_type=MERGE)
 
@@ -234,14 +252,28 @@ async def test_a_config_map_that_is_immutable_stays_as_it_is():
     ("resource", "obj", "words"),
     [
         pytest.param(
-            NODES, {"spec": {"taints": [{"key": "a", "effect": "x"}]}}, "taints\\[0\\].effect", id="taint"
+            NODES,
+            {"spec": {"taints": [{"key": "a", "effect": "x"}]}},
+            "taints\\[0\\].effect",
+            id="taint",
         ),
-        pytest.param(NAMESPACES, {"spec": {"finalizers": ["x"]}}, "spec.finalizers", id="namespace"),
-        pytest.param(CONFIGMAPS, {"data": {"not a key": ""}}, "data\\[not a key\\]", id="config map"),
-        pytest.param(EVENTS, {"regarding": {"namespace": "x"}}, "does not match event.namespace", id="event"),
-        pytest.param(PODS, a_pod(restartPolicy="Maybe"), "restartPolicy: Unsupported value", id="pod"),
         pytest.param(
-            CONFIGMAPS, {"metadata": {"finalizers": ["x"]}}, "metadata.finalizers\\[0\\]", id="finalizer"
+            NAMESPACES, {"spec": {"finalizers": ["x"]}}, "spec.finalizers", id="namespace"
+        ),
+        pytest.param(
+            CONFIGMAPS, {"data": {"not a key": ""}}, "data\\[not a key\\]", id="config map"
+        ),
+        pytest.param(
+            EVENTS, {"regarding": {"namespace": "x"}}, "does not match event.namespace", id="event"
+        ),
+        pytest.param(
+            PODS, a_pod(restartPolicy="Maybe"), "restartPolicy: Unsupported value", id="pod"
+        ),
+        pytest.param(
+            CONFIGMAPS,
+            {"metadata": {"finalizers": ["x"]}},
+            "metadata.finalizers\\[0\\]",
+            id="finalizer",
         ),
     ],
 )
@@ -272,6 +304,8 @@ async def test_a_release_answers_with_what_was_wanted_at_the_version_before():
     await cluster.create(WIDGETS, NS, widget)
     await cluster.delete(WIDGETS, NS, "w")
     version = (await cluster.get(WIDGETS, NS, "w"))["metadata"]["resourceVersion"]
-    gone = await cluster.patch(WIDGETS, NS, "w", {"metadata": {"finalizers": None}}, patch_type=MERGE)
+    gone = await cluster.patch(
+        WIDGETS, NS, "w", {"metadata": {"finalizers": None}}, patch_type=MERGE
+    )
     assert "finalizers" not in gone["metadata"]
     assert gone["metadata"]["resourceVersion"] == version

@@ -17,7 +17,14 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from tests.simulation.cluster_scene import NS, WIDGETS, a_cluster, a_definition, a_widget, with_widgets
+from tests.simulation.cluster_scene import (
+    NS,
+    WIDGETS,
+    a_cluster,
+    a_definition,
+    a_widget,
+    with_widgets,
+)
 
 MERGE = PatchType.MERGE
 DEFINITIONS = Path(__file__).parents[2] / "manifests" / "crds"
@@ -43,7 +50,9 @@ async def test_a_kind_is_not_found_before_its_definition_and_after():
 async def test_a_watch_ends_with_its_definition_having_told_that_the_objects_are_gone():
     cluster = await with_widgets({})
     made = await cluster.create(WIDGETS, NS, a_widget())
-    stream = cluster.watch(WIDGETS, resource_version=made["metadata"]["resourceVersion"], timeout_s=300)
+    stream = cluster.watch(
+        WIDGETS, resource_version=made["metadata"]["resourceVersion"], timeout_s=300
+    )
     seen = asyncio.create_task(_all(stream))
     await asyncio.sleep(1)
     await cluster.delete(CRDS, "", "widgets.example.dev")
@@ -66,7 +75,11 @@ async def test_a_changed_definition_holds_from_the_next_write_on():
 
 
 async def test_defaults_are_filled_in_and_unknown_fields_pruned():
-    limits = {"type": "object", "default": {}, "properties": {"max": {"type": "integer", "default": 3}}}
+    limits = {
+        "type": "object",
+        "default": {},
+        "properties": {"max": {"type": "integer", "default": 3}},
+    }
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     items = {
         "type": "array",
@@ -91,18 +104,31 @@ async def test_defaults_are_filled_in_and_unknown_fields_pruned():
     [
         pytest.param({"type": "integer"}, "1", 'must be of type integer: "string"', id="type"),
         pytest.param({"type": "integer"}, 1.5, "must be of type integer", id="fraction"),
-        pytest.param({"type": "integer"}, True, "must be of type integer", id="boolean is no number"),
-        pytest.param({"type": "integer", "minimum": 1}, 0, "greater than or equal to 1", id="minimum"),
-        pytest.param({"type": "integer", "maximum": 9}, 10, "less than or equal to 9", id="maximum"),
         pytest.param(
-            {"type": "number", "minimum": 1, "exclusiveMinimum": True}, 1, "greater than 1", id="exclusive"
+            {"type": "integer"}, True, "must be of type integer", id="boolean is no number"
+        ),
+        pytest.param(
+            {"type": "integer", "minimum": 1}, 0, "greater than or equal to 1", id="minimum"
+        ),
+        pytest.param(
+            {"type": "integer", "maximum": 9}, 10, "less than or equal to 9", id="maximum"
+        ),
+        pytest.param(
+            {"type": "number", "minimum": 1, "exclusiveMinimum": True},
+            1,
+            "greater than 1",
+            id="exclusive",
         ),
         pytest.param({"type": "integer", "multipleOf": 3}, 4, "multiple of 3", id="multiple"),
-        pytest.param({"type": "integer", "format": "int32"}, 2**31, "must be of type int32", id="int32"),
+        pytest.param(
+            {"type": "integer", "format": "int32"}, 2**31, "must be of type int32", id="int32"
+        ),
         pytest.param({"type": "string", "minLength": 2}, "a", "at least 2 chars", id="min length"),
         pytest.param({"type": "string", "maxLength": 2}, "abc", "Too long", id="max length"),
         pytest.param({"type": "string", "pattern": "^a"}, "b", "should match", id="pattern"),
-        pytest.param({"type": "string", "enum": ["a", "b"]}, "c", 'supported values: "a", "b"', id="enum"),
+        pytest.param(
+            {"type": "string", "enum": ["a", "b"]}, "c", 'supported values: "a", "b"', id="enum"
+        ),
         pytest.param({"type": "string", "format": "date-time"}, "soon", "date-time", id="time"),
         pytest.param(
             {"type": "array", "items": {"type": "string"}},
@@ -123,7 +149,10 @@ async def test_defaults_are_filled_in_and_unknown_fields_pruned():
             id="max items",
         ),
         pytest.param(
-            {"type": "array", "items": {"type": "string"}}, ["a", 1], r"spec\.field\[1\]", id="items"
+            {"type": "array", "items": {"type": "string"}},
+            ["a", 1],
+            r"spec\.field\[1\]",
+            id="items",
         ),
         pytest.param(
             {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
@@ -132,18 +161,32 @@ async def test_defaults_are_filled_in_and_unknown_fields_pruned():
             id="set",
         ),
         pytest.param(
-            {"type": "object", "required": ["a"]}, {}, r"spec\.field\.a: Required value", id="required"
+            {"type": "object", "required": ["a"]},
+            {},
+            r"spec\.field\.a: Required value",
+            id="required",
         ),
         pytest.param(
-            {"type": "object", "additionalProperties": {"type": "integer"}}, {"a": "b"}, r"field\.a", id="map"
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            {"a": "b"},
+            r"field\.a",
+            id="map",
         ),
-        pytest.param({"x-kubernetes-int-or-string": True}, 1.5, "integer,string", id="int or string"),
+        pytest.param(
+            {"x-kubernetes-int-or-string": True}, 1.5, "integer,string", id="int or string"
+        ),
         pytest.param({"type": "integer", "not": {"enum": [3]}}, 3, "must not validate", id="not"),
         pytest.param(
-            {"type": "integer", "oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, "one and only one", id="oneOf"
+            {"type": "integer", "oneOf": [{"minimum": 1}, {"minimum": 2}]},
+            3,
+            "one and only one",
+            id="oneOf",
         ),
         pytest.param(
-            {"type": "integer", "anyOf": [{"minimum": 5}, {"maximum": 1}]}, 3, "at least one", id="anyOf"
+            {"type": "integer", "anyOf": [{"minimum": 5}, {"maximum": 1}]},
+            3,
+            "at least one",
+            id="anyOf",
         ),
     ],
 )
@@ -161,7 +204,10 @@ async def test_a_value_that_the_schema_refuses(schema, value, words):
         pytest.param({"type": "string", "nullable": True}, None, id="nullable"),
         pytest.param({"x-kubernetes-int-or-string": True}, "50%", id="string"),
         pytest.param(
-            {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+            {
+                "x-kubernetes-int-or-string": True,
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+            },
             5,
             id="int",
         ),
@@ -203,7 +249,9 @@ async def test_the_scale_of_a_custom_kind_follows_its_paths():
     await cluster.create(WIDGETS, NS, a_widget(size=2))
     status = {"status": {"size": 1, "sel": "a=b"}}
     await cluster.patch(WIDGETS, NS, "w", status, patch_type=MERGE, subresource="status")
-    await cluster.patch(WIDGETS, NS, "w", {"spec": {"replicas": 4}}, patch_type=MERGE, subresource="scale")
+    await cluster.patch(
+        WIDGETS, NS, "w", {"spec": {"replicas": 4}}, patch_type=MERGE, subresource="scale"
+    )
     scale = await cluster.get(WIDGETS, NS, "w", subresource="scale")
     assert (scale["spec"], scale["status"]) == ({"replicas": 4}, {"replicas": 1, "selector": "a=b"})
 
@@ -211,9 +259,13 @@ async def test_the_scale_of_a_custom_kind_follows_its_paths():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        pytest.param({"metadata": {"name": "gadgets.example.dev"}}, "must be spec.names.plural", id="name"),
+        pytest.param(
+            {"metadata": {"name": "gadgets.example.dev"}}, "must be spec.names.plural", id="name"
+        ),
         pytest.param({"spec": {"scope": "Planet"}}, "Unsupported value", id="scope"),
-        pytest.param({"spec": {"versions": []}}, "exactly one version marked as storage", id="no version"),
+        pytest.param(
+            {"spec": {"versions": []}}, "exactly one version marked as storage", id="no version"
+        ),
     ],
 )
 async def test_a_definition_that_is_refused(change, words):

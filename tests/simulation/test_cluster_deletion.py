@@ -43,7 +43,9 @@ async def test_an_unbound_pod_goes_at_once():
     ],
 )
 async def test_a_bound_pod_is_marked_with_its_grace(own_s, asked_s, grace_s, stamp):
-    cluster = await a_bound_pod(**({} if own_s is None else {"terminationGracePeriodSeconds": own_s}))
+    cluster = await a_bound_pod(
+        **({} if own_s is None else {"terminationGracePeriodSeconds": own_s})
+    )
     await cluster.delete(PODS, NS, "p", grace_period_s=asked_s)
     metadata = (await cluster.get(PODS, NS, "p"))["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == grace_s
@@ -86,7 +88,9 @@ async def test_a_pod_being_deleted_cannot_be_bound():
     ("preconditions", "words"),
     [
         pytest.param(Preconditions(uid="x"), "the UID in the precondition", id="uid"),
-        pytest.param(Preconditions("", "1"), "the ResourceVersion in the precondition", id="version"),
+        pytest.param(
+            Preconditions("", "1"), "the ResourceVersion in the precondition", id="version"
+        ),
     ],
 )
 async def test_a_failed_precondition_deletes_nothing(preconditions, words):
@@ -110,7 +114,9 @@ async def test_an_object_with_finalizers_stays_until_the_last_is_removed():
     more = {"metadata": {"finalizers": ["example.dev/a", "example.dev/c"]}}
     with pytest.raises(Invalid, match="no new finalizers can be added"):
         await cluster.patch(WIDGETS, NS, "w", more, patch_type=MERGE)
-    await cluster.patch(WIDGETS, NS, "w", {"metadata": {"finalizers": ["example.dev/b"]}}, patch_type=MERGE)
+    await cluster.patch(
+        WIDGETS, NS, "w", {"metadata": {"finalizers": ["example.dev/b"]}}, patch_type=MERGE
+    )
     assert cluster.object_count(WIDGETS) == 1
     await cluster.patch(WIDGETS, NS, "w", {"metadata": {"finalizers": None}}, patch_type=MERGE)
     assert cluster.object_count(WIDGETS) == 0

@@ -1,4 +1,6 @@
-"""JSON patch, merge patch and strategic merge patch, by rows; then what the server makes of patches that fail."""
+"""JSON patch, merge patch and strategic merge patch, by rows; then what the server makes of patches
+that fail.
+"""
 
 import asyncio
 import copy
@@ -17,24 +19,46 @@ from tests.simulation.cluster_scene import NS, a_cluster, a_pod
 @pytest.mark.parametrize(
     ("document", "operations", "result"),
     [
-        pytest.param({"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}, id="add member"),
-        pytest.param({"a": 1}, [{"op": "add", "path": "/a", "value": 2}], {"a": 2}, id="add replaces"),
         pytest.param(
-            {"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}, id="insert"
+            {"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}, id="add member"
         ),
-        pytest.param({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}, id="append"),
+        pytest.param(
+            {"a": 1}, [{"op": "add", "path": "/a", "value": 2}], {"a": 2}, id="add replaces"
+        ),
+        pytest.param(
+            {"a": [1, 3]},
+            [{"op": "add", "path": "/a/1", "value": 2}],
+            {"a": [1, 2, 3]},
+            id="insert",
+        ),
+        pytest.param(
+            {"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}, id="append"
+        ),
         pytest.param({"a": 1, "b": 2}, [{"op": "remove", "path": "/a"}], {"b": 2}, id="remove"),
-        pytest.param({"a": [1, 2]}, [{"op": "remove", "path": "/a/0"}], {"a": [2]}, id="remove element"),
-        pytest.param({"a": 1}, [{"op": "replace", "path": "/a", "value": None}], {"a": None}, id="replace"),
         pytest.param(
-            {"a": {"b": 1}}, [{"op": "move", "from": "/a/b", "path": "/c"}], {"a": {}, "c": 1}, id="move"
+            {"a": [1, 2]}, [{"op": "remove", "path": "/a/0"}], {"a": [2]}, id="remove element"
         ),
         pytest.param(
-            {"a": [1]}, [{"op": "copy", "from": "/a", "path": "/b"}], {"a": [1], "b": [1]}, id="copy"
+            {"a": 1}, [{"op": "replace", "path": "/a", "value": None}], {"a": None}, id="replace"
+        ),
+        pytest.param(
+            {"a": {"b": 1}},
+            [{"op": "move", "from": "/a/b", "path": "/c"}],
+            {"a": {}, "c": 1},
+            id="move",
+        ),
+        pytest.param(
+            {"a": [1]},
+            [{"op": "copy", "from": "/a", "path": "/b"}],
+            {"a": [1], "b": [1]},
+            id="copy",
         ),
         pytest.param({"a": 1}, [{"op": "test", "path": "/a", "value": 1}], {"a": 1}, id="test"),
         pytest.param(
-            {}, [{"op": "test", "path": "/a", "value": None}], {}, id="test of an absent value for null"
+            {},
+            [{"op": "test", "path": "/a", "value": None}],
+            {},
+            id="test of an absent value for null",
         ),
         pytest.param(
             {"a/b": 1, "m~n": 2},
@@ -66,7 +90,9 @@ def test_a_copy_in_a_json_patch_is_a_value_of_its_own():
         pytest.param({"op": "remove", "path": "/absent"}, id="remove missing"),
         pytest.param({"op": "fly", "path": "/a"}, id="unknown operation"),
         pytest.param({"op": "add", "path": "a", "value": 1}, id="not a pointer"),
-        pytest.param({"op": "test", "path": "/absent/deeper", "value": None}, id="test below nothing"),
+        pytest.param(
+            {"op": "test", "path": "/absent/deeper", "value": None}, id="test below nothing"
+        ),
         pytest.param({"op": "replace", "path": "/list/1", "value": 1}, id="replace out of bounds"),
         pytest.param({"op": "add", "path": "/absent/deeper", "value": 1}, id="add below nothing"),
         pytest.param({"op": "add", "path": "/list/5", "value": 1}, id="add out of bounds"),
@@ -76,7 +102,9 @@ def test_a_copy_in_a_json_patch_is_a_value_of_its_own():
     ],
 )
 def test_a_json_patch_that_does_not_apply_is_422(operation):
-    with pytest.raises(Invalid, match="the server rejected our request due to an error in our request"):
+    with pytest.raises(
+        Invalid, match="the server rejected our request due to an error in our request"
+    ):
         json_patch({"a": 1, "flag": True, "list": [1]}, [operation])
 
 
@@ -87,7 +115,10 @@ def test_too_many_operations_of_a_json_patch_are_too_large_a_request():
 
 
 def test_a_json_patch_replaces_a_member_that_is_not_there_and_takes_no_value_for_null():
-    operations: list[Obj] = [{"op": "replace", "path": "/absent", "value": 1}, {"op": "add", "path": "/null"}]
+    operations: list[Obj] = [
+        {"op": "replace", "path": "/absent", "value": 1},
+        {"op": "add", "path": "/null"},
+    ]
     assert json_patch({"a": 1}, operations) == {"a": 1, "absent": 1, "null": None}
 
 
@@ -98,7 +129,9 @@ def test_a_json_patch_replaces_a_member_that_is_not_there_and_takes_no_value_for
         pytest.param({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}, id="remove"),
         pytest.param({"a": ["b"]}, {"a": "c"}, {"a": "c"}, id="list by string"),
         pytest.param({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}, id="string by list"),
-        pytest.param({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}, id="nested"),
+        pytest.param(
+            {"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}, id="nested"
+        ),
         pytest.param({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}, id="null below nothing"),
         pytest.param({"e": None}, {"a": 1}, {"e": None, "a": 1}, id="null that was there"),
     ],
@@ -109,7 +142,9 @@ def test_merge_patch(document, patch, result):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 OBJECT = st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
@@ -237,21 +272,36 @@ async def test_a_test_of_the_version_makes_a_json_patch_compare_and_swap():
 @pytest.mark.parametrize(
     ("patch", "patch_type", "status"),
     [
-        pytest.param([{"op": "remove", "path": "/metadata"}], PatchType.JSON, 422, id="no metadata left"),
-        pytest.param([{"op": "replace", "path": "", "value": []}], PatchType.JSON, 422, id="no object left"),
+        pytest.param(
+            [{"op": "remove", "path": "/metadata"}], PatchType.JSON, 422, id="no metadata left"
+        ),
+        pytest.param(
+            [{"op": "replace", "path": "", "value": []}], PatchType.JSON, 422, id="no object left"
+        ),
         pytest.param({"kind": "Node"}, PatchType.MERGE, 422, id="another kind"),
         pytest.param({"metadata": {"name": "q"}}, PatchType.MERGE, 400, id="another name"),
-        pytest.param({"metadata": {"labels": "x"}}, PatchType.MERGE, 422, id="labels that are none"),
         pytest.param(
-            {"metadata": {"annotations": {"a": 1}}}, PatchType.MERGE, 422, id="annotation that is a number"
+            {"metadata": {"labels": "x"}}, PatchType.MERGE, 422, id="labels that are none"
         ),
-        pytest.param({"spec": {"containers": [None]}}, PatchType.MERGE, 422, id="container that is null"),
+        pytest.param(
+            {"metadata": {"annotations": {"a": 1}}},
+            PatchType.MERGE,
+            422,
+            id="annotation that is a number",
+        ),
+        pytest.param(
+            {"spec": {"containers": [None]}}, PatchType.MERGE, 422, id="container that is null"
+        ),
         pytest.param({"spec": None}, PatchType.MERGE, 422, id="no spec"),
-        pytest.param({"status": {"conditions": 1}}, PatchType.MERGE, 422, id="conditions that are none"),
+        pytest.param(
+            {"status": {"conditions": 1}}, PatchType.MERGE, 422, id="conditions that are none"
+        ),
         pytest.param([], PatchType.MERGE, 400, id="merge patch that is a list"),
         pytest.param({}, PatchType.JSON, 400, id="JSON patch that is an object"),
         pytest.param([1], PatchType.JSON, 400, id="operation that is a number"),
-        pytest.param({"metadata": {"labels": {"a": "no spaces"}}}, PatchType.MERGE, 422, id="invalid label"),
+        pytest.param(
+            {"metadata": {"labels": {"a": "no spaces"}}}, PatchType.MERGE, 422, id="invalid label"
+        ),
         pytest.param(
             {"metadata": {"annotations": {"a": "x" * 300_000}}}, PatchType.MERGE, 422, id="too long"
         ),

@@ -1,4 +1,6 @@
-"""The CEL rules of our own definitions, which the embedded API server holds as the real one does."""
+"""The CEL rules of our own definitions, which the embedded API server holds as the real one
+does.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +26,9 @@ def shipped() -> list[Obj]:
 
 def rules_in(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        yield from (" ".join(rule["rule"].split()) for rule in value.get("x-kubernetes-validations", ()))
+        yield from (
+            " ".join(rule["rule"].split()) for rule in value.get("x-kubernetes-validations", ())
+        )
         for inner in value.values():
             yield from rules_in(inner)
     elif isinstance(value, list):
@@ -63,12 +67,19 @@ def a_source(**fields: object) -> Obj:
         ),
         pytest.param(
             {"namespaceSelector": SELECTOR},
-            "spec.namespaceSelector.matchExpressions[0]: Invalid value: values are required with In",
+            "spec.namespaceSelector.matchExpressions[0]: Invalid value: values are required with "
+            "In",
             id="values",
         ),
-        pytest.param({"sources": [PRESET | a_source()]}, "name either a preset, or group", id="both"),
-        pytest.param({"sources": [a_source(kind=None)]}, "a resource needs group, version, kind", id="half"),
-        pytest.param({"sources": [a_source(group="vreplica.dev")]}, "has no foreign kinds", id="ours"),
+        pytest.param(
+            {"sources": [PRESET | a_source()]}, "name either a preset, or group", id="both"
+        ),
+        pytest.param(
+            {"sources": [a_source(kind=None)]}, "a resource needs group, version, kind", id="half"
+        ),
+        pytest.param(
+            {"sources": [a_source(group="vreplica.dev")]}, "has no foreign kinds", id="ours"
+        ),
         pytest.param(
             {"sources": [a_source(paths={"placements": "spec.p", "vreplicas": "spec.v"})]},
             "they must be below status",
@@ -87,7 +98,9 @@ async def test_what_a_rule_refuses_is_invalid_in_the_real_servers_words(spec: Ob
 async def test_what_the_rules_allow_is_stored_and_its_stateful_set_stays(sources: list[Obj]):
     cluster = await with_pools()
     await cluster.create(ADAPTERPOOLS, NS, a_pool(minPods=2, maxPods=2, sources=sources))
-    with pytest.raises(Invalid, match=r"spec\.statefulSet: Invalid value: statefulSet cannot be changed"):
+    with pytest.raises(
+        Invalid, match=r"spec\.statefulSet: Invalid value: statefulSet cannot be changed"
+    ):
         await _patch(cluster, statefulSet="other")
     await _patch(cluster, maxPods=3)
 

@@ -112,7 +112,9 @@ async def test_field_selectors(selector, names):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(ListOptions(field_selector="spec.hostname=x"), id="field that is not selectable"),
+        pytest.param(
+            ListOptions(field_selector="spec.hostname=x"), id="field that is not selectable"
+        ),
         pytest.param(ListOptions(field_selector="nonsense"), id="no operator"),
         pytest.param(ListOptions(label_selector="a in x"), id="set without parentheses"),
         pytest.param(ListOptions(label_selector="a b"), id="two words"),
@@ -181,7 +183,9 @@ async def test_a_bound_pod_leaves_the_watch_of_unbound_ones():
     await cluster.create(PODS, NS, a_pod())
     since = str(cluster.version)
     await cluster.bind(Binding(NS, "p", "n"))
-    events = await all_events(cluster, options=ListOptions(field_selector="spec.nodeName="), since=since)
+    events = await all_events(
+        cluster, options=ListOptions(field_selector="spec.nodeName="), since=since
+    )
     assert [event.type.value for event in events] == ["DELETED", "BOOKMARK"]
 
 
@@ -191,7 +195,9 @@ async def test_bookmarks_come_each_minute_and_at_the_timeout():
     loop = asyncio.get_running_loop()
     seen = []
     async for event in cluster.watch(PODS, resource_version=str(cluster.version), timeout_s=150):
-        seen.append((round(loop.time()), event.type.value, event.object["metadata"]["resourceVersion"]))
+        seen.append(
+            (round(loop.time()), event.type.value, event.object["metadata"]["resourceVersion"])
+        )
         await cluster.create(NODES, "", node_object(f"n{len(seen)}", "z"))
     start = cluster.version - 3
     assert seen == [
@@ -259,7 +265,8 @@ async def test_a_watch_from_a_version_in_the_future_tells_nothing_before_it():
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from("abc"), st.sampled_from(["create", "x", "y", "bind", "delete"])), max_size=25
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["create", "x", "y", "bind", "delete"])),
+    max_size=25,
 )
 
 
@@ -278,7 +285,9 @@ async def _step(cluster: Cluster, name: str, what: str) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=STEPS, cut=st.integers(0, 25), selector=st.sampled_from(["", "app=x", "!app", "app!=y"]))
+@given(
+    steps=STEPS, cut=st.integers(0, 25), selector=st.sampled_from(["", "app=x", "!app", "app!=y"])
+)
 def test_list_then_watch_always_ends_in_what_a_list_shows(steps, cut, selector):
     async def scenario() -> None:
         cluster = a_cluster()

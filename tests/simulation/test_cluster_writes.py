@@ -1,4 +1,6 @@
-"""Versions, optimistic concurrency, subresources and bindings: what the API server promises about writes."""
+"""Versions, optimistic concurrency, subresources and bindings: what the API server promises about
+writes.
+"""
 
 import pytest
 
@@ -73,7 +75,12 @@ async def test_what_callers_hold_is_never_what_is_stored():
     cluster = a_cluster()
     given = a_pod(labels={"a": "1"})
     made = await cluster.create(PODS, NS, given)
-    for mine in (given, made, await cluster.get(PODS, NS, "p"), (await cluster.list_page(PODS)).items[0]):
+    for mine in (
+        given,
+        made,
+        await cluster.get(PODS, NS, "p"),
+        (await cluster.list_page(PODS)).items[0],
+    ):
         mine["metadata"]["labels"]["a"] = "changed"
     patch = {"metadata": {"annotations": {"k": "v"}}}
     await cluster.patch(PODS, NS, "p", patch, patch_type=MERGE)
@@ -123,7 +130,9 @@ async def test_update_without_a_version_is_unconditional_only_where_the_kind_all
 async def test_a_write_that_changes_nothing_keeps_the_version():
     cluster = a_cluster()
     made = await cluster.create(PODS, NS, a_pod(labels={"a": "1"}))
-    same = await cluster.patch(PODS, NS, "p", {"metadata": {"labels": {"a": "1"}}}, patch_type=MERGE)
+    same = await cluster.patch(
+        PODS, NS, "p", {"metadata": {"labels": {"a": "1"}}}, patch_type=MERGE
+    )
     assert same == made
     assert await cluster.update(PODS, NS, "p", made) == made
     assert cluster.version == int(made["metadata"]["resourceVersion"])
@@ -134,14 +143,18 @@ async def test_a_write_that_changes_nothing_keeps_the_version():
     [
         pytest.param({"resourceVersion": "1"}, Conflict, "has been modified", id="version"),
         pytest.param({"uid": "another"}, Invalid, "metadata.uid: Invalid value", id="uid"),
-        pytest.param({"resourceVersion": "x"}, ApiError, "strconv.ParseUint", id="no version at all"),
+        pytest.param(
+            {"resourceVersion": "x"}, ApiError, "strconv.ParseUint", id="no version at all"
+        ),
     ],
 )
 async def test_a_merge_patch_cannot_be_about_another_version_or_uid(metadata, refusal, words):
     cluster = a_cluster()
     made = await cluster.create(PODS, NS, a_pod())
     with pytest.raises(refusal, match=words):
-        await cluster.patch(PODS, NS, "p", {"metadata": {**metadata, "labels": {"a": "1"}}}, patch_type=MERGE)
+        await cluster.patch(
+            PODS, NS, "p", {"metadata": {**metadata, "labels": {"a": "1"}}}, patch_type=MERGE
+        )
     assert await cluster.get(PODS, NS, "p") == made
 
 
@@ -168,15 +181,24 @@ async def test_generation_counts_changes_of_spec_only():
         pytest.param(WIDGETS, "w", False, id="custom: status only"),
     ],
 )
-async def test_main_writes_ignore_status_and_status_writes_ignore_spec(resource, name, metadata_is_written):
+async def test_main_writes_ignore_status_and_status_writes_ignore_spec(
+    resource, name, metadata_is_written
+):
     cluster = await with_widgets({"size": {"type": "integer"}})
     namespace = NS if resource.namespaced else ""
-    objects = {"p": a_pod(), "n": node_object("n", "z"), "s": stateful_set_object("s"), "w": a_widget(size=1)}
+    objects = {
+        "p": a_pod(),
+        "n": node_object("n", "z"),
+        "s": stateful_set_object("s"),
+        "w": a_widget(size=1),
+    }
     made = await cluster.create(resource, namespace, objects[name])
     change = {"metadata": {"labels": {"new": "1"}}, "spec": {"size": 9}, "status": {"x": "y"}}
     if name == "s":
         change["spec"] = {"replicas": 9}
-    stored = await cluster.patch(resource, namespace, name, change, patch_type=MERGE, subresource="status")
+    stored = await cluster.patch(
+        resource, namespace, name, change, patch_type=MERGE, subresource="status"
+    )
     assert stored["status"]["x"] == "y"
     assert stored["spec"] == made["spec"]
     assert ("new" in stored["metadata"].get("labels", {})) is metadata_is_written
@@ -237,20 +259,28 @@ async def a_cluster_with_pod(**spec) -> tuple[Cluster, Obj]:
 async def test_a_binding_sets_node_annotations_and_condition_in_one_write():
     cluster, pod = await a_cluster_with_pod()
     version = cluster.version
-    await cluster.bind(Binding(NS, "p", "n1", pod["metadata"]["uid"], str(version), {"ledger": "{}"}))
+    await cluster.bind(
+        Binding(NS, "p", "n1", pod["metadata"]["uid"], str(version), {"ledger": "{}"})
+    )
     bound = await cluster.get(PODS, NS, "p")
     assert cluster.version == version + 1
     assert bound["spec"]["nodeName"] == "n1"
     assert bound["metadata"]["annotations"] == {"ledger": "{}"}
     assert bound["metadata"]["generation"] == 1
-    assert [(c["type"], c["status"]) for c in bound["status"]["conditions"]] == [("PodScheduled", "True")]
+    assert [(c["type"], c["status"]) for c in bound["status"]["conditions"]] == [
+        ("PodScheduled", "True")
+    ]
 
 
 @pytest.mark.parametrize(
     ("binding", "words"),
     [
-        pytest.param(Binding(NS, "p", "n", uid="other"), "Precondition failed: UID", id="another uid"),
-        pytest.param(Binding(NS, "p", "n", resource_version="1"), "ResourceVersion", id="stale version"),
+        pytest.param(
+            Binding(NS, "p", "n", uid="other"), "Precondition failed: UID", id="another uid"
+        ),
+        pytest.param(
+            Binding(NS, "p", "n", resource_version="1"), "ResourceVersion", id="stale version"
+        ),
     ],
 )
 async def test_a_binding_with_a_failed_precondition_is_a_conflict(binding, words):
@@ -284,7 +314,11 @@ async def test_scale_reads_and_writes_replicas():
     cluster = a_cluster()
     await cluster.create(STATEFULSETS, NS, stateful_set_object("s", replicas=2))
     scale = await cluster.get(STATEFULSETS, NS, "s", subresource="scale")
-    assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 2})
+    assert (scale["kind"], scale["apiVersion"], scale["spec"]) == (
+        "Scale",
+        "autoscaling/v1",
+        {"replicas": 2},
+    )
     assert scale["status"]["selector"] == "app=s"
     scale["spec"]["replicas"] = 5
     await cluster.update(STATEFULSETS, NS, "s", scale, subresource="scale")
@@ -353,7 +387,9 @@ def an_event(**fields) -> Obj:
     ("fields", "words"),
     [
         pytest.param({"eventTime": None}, "eventTime: Required", id="no time"),
-        pytest.param({"reportingController": ""}, "reportingController: Required", id="no controller"),
+        pytest.param(
+            {"reportingController": ""}, "reportingController: Required", id="no controller"
+        ),
         pytest.param({"reportingInstance": ""}, "reportingInstance: Required", id="no instance"),
         pytest.param({"action": ""}, "action: Required", id="no action"),
         pytest.param({"reason": "r" * 129}, "reason: Invalid", id="long reason"),
@@ -383,8 +419,12 @@ async def test_of_an_event_only_the_series_may_change():
 @pytest.mark.parametrize(
     ("obj", "words"),
     [
-        pytest.param({"metadata": {"name": "p", "namespace": "other"}}, "does not match", id="namespace"),
-        pytest.param({"metadata": {"name": "p"}, "kind": "Node"}, "cannot be handled as a Pod", id="kind"),
+        pytest.param(
+            {"metadata": {"name": "p", "namespace": "other"}}, "does not match", id="namespace"
+        ),
+        pytest.param(
+            {"metadata": {"name": "p"}, "kind": "Node"}, "cannot be handled as a Pod", id="kind"
+        ),
         pytest.param({"metadata": {"name": "p"}, "spec": {1, 2}}, "not JSON", id="not JSON"),
     ],
 )
@@ -409,7 +449,9 @@ async def test_a_dry_run_answers_and_stores_nothing():
     assert (await dry.create(PODS, NS, a_pod()))["metadata"]["uid"]
     assert cluster.version == version
     await cluster.create(PODS, NS, a_pod())
-    answered = await dry.patch(PODS, NS, "p", {"metadata": {"labels": {"a": "1"}}}, patch_type=MERGE)
+    answered = await dry.patch(
+        PODS, NS, "p", {"metadata": {"labels": {"a": "1"}}}, patch_type=MERGE
+    )
     answered["spec"]["containers"].clear()
     await dry.delete(PODS, NS, "p")
     await dry.bind(Binding(NS, "p", "n"))

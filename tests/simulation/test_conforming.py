@@ -1,4 +1,6 @@
-"""The quick look at an object agrees with the one that words every violation, and is what plain objects get."""
+"""The quick look at an object agrees with the one that words every violation, and is what plain
+objects get.
+"""
 
 import random
 from typing import Any
@@ -11,7 +13,23 @@ from extender.lab.embedded import node_object, stateful_set_object
 from extender.lab.simulation.world.objects import pool_object, vpod_object
 from extender.shipped import manifests
 
-ODD: list[Any] = [None, True, -1, 0, 7, 2**40, 1.5, "", "x", "A" * 300, [], {}, [1, 1], ["a", "a"], {"": ""}]
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    7,
+    2**40,
+    1.5,
+    "",
+    "x",
+    "A" * 300,
+    [],
+    {},
+    [1, 1],
+    ["a", "a"],
+    {"": ""},
+]
 
 
 def _schema_of(path: str) -> dict[str, Any]:
@@ -37,7 +55,10 @@ CASES = [
         _schema_of("crds/adapterpools.yaml"),
         pool_object("p", slotsPerPod=4, maxPods=3, rebalance={"dryRun": True}),
     ),
-    ({"type": "object", "properties": dict(shapes._SHAPES["", "nodes"])}, node_object("n", "z", slots=3)),
+    (
+        {"type": "object", "properties": dict(shapes._SHAPES["", "nodes"])},
+        node_object("n", "z", slots=3),
+    ),
     (
         {"type": "object", "properties": dict(shapes._SHAPES["apps", "statefulsets"])},
         stateful_set_object("s", namespace="ns", replicas=2, pool=""),

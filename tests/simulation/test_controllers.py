@@ -23,7 +23,12 @@ from extender.kube.api import (
 from extender.lab.apiserver.registry import CONFIGMAPS, CONTROLLERREVISIONS
 from extender.lab.controllers.informer import Informer
 from extender.lab.controllers.stateful_set import REVISION_LABEL, is_ready
-from extender.lab.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
+from extender.lab.embedded import (
+    ControllerSettings,
+    EmbeddedCluster,
+    node_object,
+    stateful_set_object,
+)
 from tests.simulation.cluster_scene import NS, a_pod, a_virtual_cluster
 
 pytestmark = pytest.mark.looptime
@@ -45,7 +50,9 @@ class Scene:
             if event.type is WatchEventType.ADDED and self.nodes:
                 metadata = event.object["metadata"]
                 await self.api.bind(
-                    Binding(metadata["namespace"], metadata["name"], self.nodes[turn % len(self.nodes)])
+                    Binding(
+                        metadata["namespace"], metadata["name"], self.nodes[turn % len(self.nodes)]
+                    )
                 )
                 turn += 1
 
@@ -107,7 +114,9 @@ def a_set(replicas: int = 3, *, ordered: bool = False, **fields) -> Obj:
     return obj
 
 
-async def eventually(ask: Callable[[], Awaitable[object]], wanted: object, within_s: float = 60.0) -> None:
+async def eventually(
+    ask: Callable[[], Awaitable[object]], wanted: object, within_s: float = 60.0
+) -> None:
     """Virtual time passes until ``ask()`` answers ``wanted``."""
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s
@@ -140,7 +149,13 @@ async def test_a_parallel_set_makes_all_at_once_and_reports_it():
         await eventually(scene.ready, ["s-0", "s-1", "s-2"], within_s=4)
         await asyncio.sleep(1)
         status = await scene.status()
-        counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "observedGeneration")
+        counts = (
+            "replicas",
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "observedGeneration",
+        )
         assert [status[field] for field in counts] == [3, 3, 3, 3, 1]
 
 
@@ -223,7 +238,10 @@ async def test_a_new_template_rolls_from_the_highest_ordinal_one_at_a_time():
 
 async def test_a_partition_keeps_lower_ordinals_on_the_old_template_also_when_they_come_back():
     stateful_set = a_set(3)
-    stateful_set["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
+    stateful_set["spec"]["updateStrategy"] = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"partition": 2},
+    }
     async with a_scene(stateful_set) as scene:
         await eventually(scene.ready, ["s-0", "s-1", "s-2"])
         await roll(scene)
@@ -254,10 +272,14 @@ async def test_an_object_with_two_owners_lives_until_the_second_is_gone():
                 "uid": made["metadata"]["uid"],
             }
             owners.append(reference)
-        await scene.api.create(CONFIGMAPS, NS, {"metadata": {"name": "c", "ownerReferences": owners}})
+        await scene.api.create(
+            CONFIGMAPS, NS, {"metadata": {"name": "c", "ownerReferences": owners}}
+        )
         await scene.api.delete(CONFIGMAPS, NS, "a")
         await asyncio.sleep(1)
-        assert (await scene.api.get(CONFIGMAPS, NS, "c"))["metadata"]["ownerReferences"] == owners[1:]
+        assert (await scene.api.get(CONFIGMAPS, NS, "c"))["metadata"]["ownerReferences"] == owners[
+            1:
+        ]
         await scene.api.delete(CONFIGMAPS, NS, "b")
         await asyncio.sleep(1)
         assert scene.api.object_count(CONFIGMAPS) == 0
@@ -266,7 +288,9 @@ async def test_an_object_with_two_owners_lives_until_the_second_is_gone():
 async def test_an_object_whose_owner_never_was_is_collected():
     async with a_scene() as scene:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "gone"}
-        await scene.api.create(CONFIGMAPS, NS, {"metadata": {"name": "c", "ownerReferences": [owner]}})
+        await scene.api.create(
+            CONFIGMAPS, NS, {"metadata": {"name": "c", "ownerReferences": [owner]}}
+        )
         await asyncio.sleep(1)
         assert scene.api.object_count(CONFIGMAPS) == 0
 
@@ -354,12 +378,16 @@ async def test_a_node_that_recovers_in_time_keeps_its_pods():
         await asyncio.sleep(200)
         scene.embedded.recover_node("n0")
         await asyncio.sleep(600)
-        assert {name: pod["metadata"]["uid"] for name, pod in (await scene.pods()).items()} == before
+        assert {
+            name: pod["metadata"]["uid"] for name, pod in (await scene.pods()).items()
+        } == before
 
 
 async def test_pods_that_tolerate_nothing_go_at_once_and_those_that_tolerate_forever_stay():
     async with a_scene() as scene:
-        forever = [{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}]
+        forever = [
+            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+        ]
         brief = [{**forever[0], "tolerationSeconds": 0}]
         await scene.api.create(PODS, NS, a_pod("brief", tolerations=brief))
         await scene.api.create(PODS, NS, a_pod("forever", tolerations=forever))
@@ -384,10 +412,16 @@ async def test_pods_of_a_deleted_node_are_removed_by_force_and_made_elsewhere():
         assert {pod["spec"]["nodeName"] for pod in (await scene.pods()).values()} == {"n1"}
 
 
-async def test_terminating_pods_of_a_lost_node_out_of_service_are_removed_and_those_of_a_ready_one_are_not():
+async def test_terminating_pods_of_a_node_out_of_service_are_removed_and_those_of_a_ready_one_not():
     async with a_scene(a_set(2)) as scene:
         await eventually(scene.ready, ["s-0", "s-1"])
-        out = [{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]
+        out = [
+            {
+                "key": "node.kubernetes.io/out-of-service",
+                "value": "nodeshutdown",
+                "effect": "NoSchedule",
+            }
+        ]
         await scene.api.patch(NODES, "", "n1", {"spec": {"taints": out}}, patch_type=MERGE)
         scene.embedded.fail_node("n0")
         await asyncio.sleep(42 + 305)
@@ -399,7 +433,9 @@ async def test_terminating_pods_of_a_lost_node_out_of_service_are_removed_and_th
         again = (await scene.pods())[lost["metadata"]["name"]]
         assert again["metadata"]["uid"] != lost["metadata"]["uid"]
         assert again["spec"]["nodeName"] == "n1"
-        assert "deletionTimestamp" not in again["metadata"], "a taint of a node that is Ready ends nothing"
+        assert "deletionTimestamp" not in again["metadata"], (
+            "a taint of a node that is Ready ends nothing"
+        )
 
 
 async def test_a_cordoned_node_is_tainted_until_it_is_not():

@@ -1,4 +1,6 @@
-"""Two replicas over three pods and three vpods in every order, to a small depth; and the explorer itself on toys."""
+"""Two replicas over three pods and three vpods in every order, to a small depth; and the explorer
+itself on toys.
+"""
 
 import asyncio
 import os
@@ -26,7 +28,9 @@ pytestmark = pytest.mark.sim
 
 ROOT = Path(__file__).parents[2]
 SECONDS_EACH = 120.0
-"""The slowest needs 8 on an idle machine. One that does not end by then fails: it has not tried all."""
+"""The slowest needs 8 on an idle machine. One that does not end by then fails: it has not tried
+all.
+"""
 
 
 def explored(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -38,7 +42,9 @@ def explored(*arguments: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.timeout(SECONDS_EACH + 20.0)
 @pytest.mark.parametrize("watches", ["--late", "--no-late"])
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_every_order_with_at_most_one_change_keeps_the_invariants_and_settles(name: str, watches: str):
+def test_every_order_with_at_most_one_change_keeps_the_invariants_and_settles(
+    name: str, watches: str
+):
     ended = explored("--depth", "1", "--situation", name, watches, "--seconds", str(SECONDS_EACH))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert " (all), " in ended.stdout
@@ -64,11 +70,13 @@ def test_a_call_that_its_sender_gives_up_is_served_later():
     assert "late, patch of pods dispatcher-2 of replica-A is served" in ended.stdout
 
 
-# -- the explorer ------------------------------------------------------------------------------------------------------
+# -- the explorer ----------------------------------------------------------------------------------
 
 
 class Counter:
-    """Two processes that add 1 to a number by reading and writing it; ``seen`` is where results of all runs go."""
+    """Two processes that add 1 to a number by reading and writing it; ``seen`` is where results of
+    all runs go.
+    """
 
     def __init__(self, *, compare_and_swap: bool) -> None:
         self.value = 0
@@ -85,7 +93,9 @@ class Counter:
                 return
 
 
-def results(tmp: Path, *, depth: int, compare_and_swap: bool, events: int = 0) -> tuple[list[int], Known]:
+def results(
+    tmp: Path, *, depth: int, compare_and_swap: bool, events: int = 0
+) -> tuple[list[int], Known]:
     """What the number was at the end of each run; by its own process, as the explorer forks."""
     known = Known(states_max=1000)
     written = tmp / "results"
@@ -99,7 +109,10 @@ def results(tmp: Path, *, depth: int, compare_and_swap: bool, events: int = 0) -
                 yield Step("events", "a", f"event {left[0]}", partial(_take, left))
 
         director = Director(
-            fork=fork, order=["a", "b", "events"], more_steps=more, world=lambda: (counter.value, left[0])
+            fork=fork,
+            order=["a", "b", "events"],
+            more_steps=more,
+            world=lambda: (counter.value, left[0]),
         )
         tasks = [loop.create_task(counter.add(director, process)) for process in ("a", "b")]
         await asyncio.sleep(0)
@@ -150,7 +163,13 @@ def test_events_come_at_any_moment_and_equal_states_are_met_once(tmp_path: Path)
 
 def test_a_state_is_known_only_with_as_much_depth_left():
     known = Known(states_max=10)
-    met = [known.met("a", 1), known.met("a", 1), known.met("a", 0), known.met("a", 2), known.met("a", 1)]
+    met = [
+        known.met("a", 1),
+        known.met("a", 1),
+        known.met("a", 0),
+        known.met("a", 2),
+        known.met("a", 1),
+    ]
     assert met == [False, True, True, False, True]
     assert known.count("states") == 1
 

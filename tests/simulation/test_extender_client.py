@@ -1,4 +1,6 @@
-"""The extender client beyond the conformance cases: Go's JSON, what is sent, the transport, the configuration files."""
+"""The extender client beyond the conformance cases: Go's JSON, what is sent, the transport, the
+configuration files.
+"""
 
 import asyncio
 import json
@@ -20,7 +22,12 @@ from extender.config.kube_scheduler_file import (
 from extender.kube.api import Obj
 from extender.lab.scheduler import go_json
 from extender.lab.scheduler.cache import SchedulerCache
-from extender.lab.scheduler.extender_client import ExtenderError, HTTPExtender, Victims, build_extenders
+from extender.lab.scheduler.extender_client import (
+    ExtenderError,
+    HTTPExtender,
+    Victims,
+    build_extenders,
+)
 from extender.lab.scheduler.extender_transport import AiohttpTransport, TransportError
 from extender.lab.scheduler.go_json_scanner import GoJSONError, Scanner
 from extender.lab.scheduler.types import NodeInfo, node_view, pod_info
@@ -62,7 +69,11 @@ def test_bodies_that_go_cannot_read_fail_in_its_words(body, text):
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -89,7 +100,9 @@ def test_very_deep_bodies_are_refused():
 # What is sent
 
 
-def an_extender(config: ExtenderConfig, answer: object) -> tuple[HTTPExtender, list[tuple[str, Obj]]]:
+def an_extender(
+    config: ExtenderConfig, answer: object
+) -> tuple[HTTPExtender, list[tuple[str, Obj]]]:
     sent: list[tuple[str, Obj]] = []
 
     async def transport(url: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
@@ -115,7 +128,9 @@ async def test_filter_sends_what_kube_scheduler_was_recorded_to_send():
     assert [node.name for node in result.nodes or ()] == recording["response"]["NodeNames"]
 
 
-@pytest.mark.parametrize(("name", "cached"), [("preempt-meta-1.json", True), ("preempt-full-1.json", False)])
+@pytest.mark.parametrize(
+    ("name", "cached"), [("preempt-meta-1.json", True), ("preempt-full-1.json", False)]
+)
 async def test_preempt_sends_victims_by_uid_or_whole(name, cached):
     recording = recorded(name)
     request = recording["request"]
@@ -130,7 +145,9 @@ async def test_preempt_sends_victims_by_uid_or_whole(name, cached):
             obj = {**obj, "metadata": {**obj["metadata"], "uid": answer[node]["Pods"][0]["UID"]}}
         cache.put_pod(pod_info(obj))
         victims[node] = Victims((pod_info(obj),))
-    config = ExtenderConfig(url_prefix="http://e", preempt_verb="preempt", node_cache_capable=cached)
+    config = ExtenderConfig(
+        url_prefix="http://e", preempt_verb="preempt", node_cache_capable=cached
+    )
     extender, sent = an_extender(config, recording["response"])
     result = await extender.process_preemption(pod_info(request["Pod"]), victims, cache.snapshot())
     assert sent == [("http://e/preempt", request)]
@@ -205,7 +222,11 @@ def test_a_configuration_is_read_with_kube_schedulers_defaults():
     assert (config.pod_initial_backoff_s, config.pod_max_backoff_s) == (1, 10)
     assert config.ignored_resources == {"vreplica.dev/slots"}
     extender = config.extenders[0]
-    assert (extender.http_timeout_s, extender.weight, extender.tls.server_name) == (90.5, 5, "extender.svc")
+    assert (extender.http_timeout_s, extender.weight, extender.tls.server_name) == (
+        90.5,
+        5,
+        "extender.svc",
+    )
     assert not extender.ignorable
 
 
@@ -215,7 +236,12 @@ def a_policy(http_timeout: int) -> Obj:
         "apiVersion": "v1",
         "predicates": [{"name": "PodFitsResources"}],
         "extenders": [
-            {"urlPrefix": "http://e", "filterVerb": "f", "enableHttps": False, "httpTimeout": http_timeout}
+            {
+                "urlPrefix": "http://e",
+                "filterVerb": "f",
+                "enableHttps": False,
+                "httpTimeout": http_timeout,
+            }
         ],
     }
 
@@ -236,30 +262,46 @@ def test_nanoseconds_that_no_64_bits_hold_are_wrong():
     ("change", "field"),
     [
         pytest.param({"podInitialBackoffSeconds": 0}, "podInitialBackoffSeconds", id="no backoff"),
-        pytest.param({"podMaxBackoffSeconds": 0}, "podMaxBackoffSeconds", id="maximum below initial"),
-        pytest.param({"percentageOfNodesToScore": 101}, "percentageOfNodesToScore", id="percentage"),
         pytest.param(
-            {"extenders": [{"httpTimeout": 5}]}, "extenders[0].httpTimeout", id="timeout as a number"
+            {"podMaxBackoffSeconds": 0}, "podMaxBackoffSeconds", id="maximum below initial"
         ),
         pytest.param(
-            {"extenders": [{"httpTimeout": "5"}]}, "extenders[0].httpTimeout", id="timeout without unit"
+            {"percentageOfNodesToScore": 101}, "percentageOfNodesToScore", id="percentage"
+        ),
+        pytest.param(
+            {"extenders": [{"httpTimeout": 5}]},
+            "extenders[0].httpTimeout",
+            id="timeout as a number",
+        ),
+        pytest.param(
+            {"extenders": [{"httpTimeout": "5"}]},
+            "extenders[0].httpTimeout",
+            id="timeout without unit",
         ),
         pytest.param(
             {"extenders": [{"httpTimeout": "99999999999h"}]},
             "extenders[0].httpTimeout",
             id="timeout beyond Go's",
         ),
-        pytest.param({"extenders": [{"weight": 10**400}]}, "extenders[0].weight", id="weight beyond Go's"),
-        pytest.param({"extenders": [{"filterverb": "x"}]}, "extenders[0].filterverb", id="misspelt"),
         pytest.param(
-            {"profiles": [{}, {"schedulerName": "a"}]}, "profiles[0].schedulerName", id="nameless profile"
+            {"extenders": [{"weight": 10**400}]}, "extenders[0].weight", id="weight beyond Go's"
+        ),
+        pytest.param(
+            {"extenders": [{"filterverb": "x"}]}, "extenders[0].filterverb", id="misspelt"
+        ),
+        pytest.param(
+            {"profiles": [{}, {"schedulerName": "a"}]},
+            "profiles[0].schedulerName",
+            id="nameless profile",
         ),
         pytest.param(
             {"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]},
             "profiles[1].schedulerName",
             id="twice",
         ),
-        pytest.param({"apiVersion": "kubescheduler.config.k8s.io/v1beta3"}, "apiVersion", id="old version"),
+        pytest.param(
+            {"apiVersion": "kubescheduler.config.k8s.io/v1beta3"}, "apiVersion", id="old version"
+        ),
     ],
 )
 def test_what_kube_scheduler_refuses_is_named_by_its_field(change, field):
@@ -281,7 +323,15 @@ def test_loading_an_invalid_file_names_everything_that_is_wrong():
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("5s", 5), ("1m30s", 90), ("100ms", 0.1), ("1.5h", 5400), ("0", 0), ("-2s", -2), ("1us", 1e-6)],
+    [
+        ("5s", 5),
+        ("1m30s", 90),
+        ("100ms", 0.1),
+        ("1.5h", 5400),
+        ("0", 0),
+        ("-2s", -2),
+        ("1us", 1e-6),
+    ],
 )
 def test_go_durations(text, seconds):
     assert duration_s(text) == pytest.approx(seconds)
@@ -295,6 +345,9 @@ def test_what_is_not_a_go_duration(text):
 
 def test_managed_resources_are_unique_over_all_extenders():
     config = load_configuration(CONFIGURATION)
-    twice = (*config.extenders, ExtenderConfig(managed_resources=(ManagedResource("vreplica.dev/slots"),)))
+    twice = (
+        *config.extenders,
+        ExtenderConfig(managed_resources=(ManagedResource("vreplica.dev/slots"),)),
+    )
     errors = validate(type(config)(extenders=twice))
     assert [error.detail for error in errors] == ["duplicate extender managed resource name"]

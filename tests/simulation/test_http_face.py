@@ -36,7 +36,12 @@ from extender.kube.api import (
 )
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.webhooks import HttpWebhookCaller
-from extender.lab.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
+from extender.lab.embedded import (
+    ControllerSettings,
+    EmbeddedCluster,
+    node_object,
+    stateful_set_object,
+)
 from extender.lab.http.face import HttpFace
 from extender.lab.http.table import duration_text, json_path
 from tests.simulation.cluster_scene import (
@@ -95,7 +100,11 @@ async def test_objects_are_created_read_changed_and_deleted():
             status, patched = await wire.ask("PATCH", f"{PATH}/p", patch, headers=headers)
             assert (status, patched["metadata"]["labels"]) == (200, {"a": "1", "b": "2"})
         status, gone = await wire.ask("DELETE", f"{PATH}/p")
-        assert (status, gone["status"], gone["details"]["uid"]) == (200, "Success", made["metadata"]["uid"])
+        assert (status, gone["status"], gone["details"]["uid"]) == (
+            200,
+            "Success",
+            made["metadata"]["uid"],
+        )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +123,12 @@ async def test_objects_are_created_read_changed_and_deleted():
         pytest.param("GET", f"{PATH}?labelSelector=a+b", None, 400, "BadRequest", id="selector"),
         pytest.param("GET", f"{PATH}?limit=x", None, 400, "BadRequest", id="limit"),
         pytest.param(
-            "GET", f"{PATH}?watch=1&fieldSelector=x%3Dy", None, 400, "BadRequest", id="watch selector"
+            "GET",
+            f"{PATH}?watch=1&fieldSelector=x%3Dy",
+            None,
+            400,
+            "BadRequest",
+            id="watch selector",
         ),
         pytest.param("POST", f"{PATH}/p/eviction", [1], 404, "NotFound", id="evict nothing"),
         pytest.param("DELETE", f"{PATH}/p", [1], 400, "BadRequest", id="options that are a list"),
@@ -127,7 +141,12 @@ async def test_objects_are_created_read_changed_and_deleted():
 async def test_errors_are_status_objects(method, path, body, status, reason):
     async with a_wire() as wire:
         answered, error = await wire.ask(method, path, body)
-        assert (answered, error["kind"], error["reason"], error["code"]) == (status, "Status", reason, status)
+        assert (answered, error["kind"], error["reason"], error["code"]) == (
+            status,
+            "Status",
+            reason,
+            status,
+        )
 
 
 async def test_a_body_that_is_too_large_is_413():
@@ -143,7 +162,10 @@ async def test_lists_are_paged_and_selected():
         for name in "abc":
             await wire.cluster.create(PODS, NS, a_pod(name, labels={"app": name}))
         _, page = await wire.ask("GET", "/api/v1/pods?limit=2")
-        assert (page["kind"], [item["metadata"]["name"] for item in page["items"]]) == ("PodList", ["a", "b"])
+        assert (page["kind"], [item["metadata"]["name"] for item in page["items"]]) == (
+            "PodList",
+            ["a", "b"],
+        )
         _, rest = await wire.ask(
             "GET", "/api/v1/pods", params={"limit": "2", "continue": page["metadata"]["continue"]}
         )
@@ -220,18 +242,26 @@ async def test_subresources_bind_scale_and_evict():
     async with a_wire() as wire:
         pod = await wire.cluster.create(PODS, NS, a_pod())
         metadata = {"name": "p", "uid": pod["metadata"]["uid"], "annotations": {"ledger": "{}"}}
-        binding = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "n1"}}
+        binding = {
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"kind": "Node", "name": "n1"},
+        }
         assert (await wire.ask("POST", f"{PATH}/p/binding", binding))[0] == 201
         assert (await wire.ask("POST", f"{PATH}/p/binding", binding))[1]["reason"] == "Conflict"
-        assert (await wire.cluster.get(PODS, NS, "p"))["metadata"]["annotations"] == {"ledger": "{}"}
+        assert (await wire.cluster.get(PODS, NS, "p"))["metadata"]["annotations"] == {
+            "ledger": "{}"
+        }
         await wire.cluster.create(STATEFULSETS, NS, stateful_set_object("s", replicas=1))
         path = f"/apis/apps/v1/namespaces/{NS}/statefulsets/s/scale"
         _, scale = await wire.ask("GET", path, headers={"Accept": TABLE})
         scale["spec"]["replicas"] = 3
         assert (await wire.ask("PUT", path, scale))[1]["spec"]["replicas"] == 3
-        assert (await wire.ask("POST", f"{PATH}/p/eviction", {"deleteOptions": {"gracePeriodSeconds": 0}}))[
-            0
-        ] == 201
+        assert (
+            await wire.ask(
+                "POST", f"{PATH}/p/eviction", {"deleteOptions": {"gracePeriodSeconds": 0}}
+            )
+        )[0] == 201
         assert wire.cluster.object_count(PODS) == 0
 
 
@@ -251,7 +281,11 @@ async def test_a_token_names_the_user_and_an_unknown_one_nobody():
         async def webhook(call):
             asked.append(call.review["request"]["userInfo"]["username"])
             answer = {"uid": call.review["request"]["uid"], "allowed": True}
-            return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": answer}
+            return {
+                "kind": "AdmissionReview",
+                "apiVersion": "admission.k8s.io/v1",
+                "response": answer,
+            }
 
         wire.cluster.call_webhooks_with(webhook)
         await wire.cluster.create(VALIDATING_WEBHOOKS, "", a_configuration(a_webhook()))
@@ -268,7 +302,9 @@ async def test_tables_have_the_columns_of_each_kind():
         await wire.cluster.create(CRDS, "", definition)
         await wire.cluster.create(WIDGETS, NS, a_widget(size=3))
         await wire.cluster.create(PODS, NS, a_pod())
-        _, widgets = await wire.ask("GET", "/apis/example.dev/v1/widgets", headers={"Accept": TABLE})
+        _, widgets = await wire.ask(
+            "GET", "/apis/example.dev/v1/widgets", headers={"Accept": TABLE}
+        )
         assert [column["name"] for column in widgets["columnDefinitions"]] == ["Name", "Size"]
         assert widgets["rows"][0]["cells"] == ["w", 3]
         assert widgets["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
@@ -350,7 +386,12 @@ def test_printer_columns_by_json_path(path, value):
     obj = {
         "metadata": {"labels": {"a.b/c": "l"}},
         "spec": {"a": 1, "list": ["x", "y"]},
-        "status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]},
+        "status": {
+            "conditions": [
+                {"type": "Other", "status": "False"},
+                {"type": "Ready", "status": "True"},
+            ]
+        },
     }
     assert json_path(obj, path) == value
 
@@ -367,7 +408,9 @@ def a_certificate(directory: Path) -> tuple[ssl.SSLContext, bytes]:
     )
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(
+        now + timedelta(hours=1)
+    )
     certificate = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
     pem = certificate.public_bytes(serialization.Encoding.PEM)
     private = key.private_bytes(
@@ -410,7 +453,11 @@ async def test_a_webhook_is_called_over_https_and_verified_by_its_bundle(tmp_pat
         async with a_wire(webhooks=caller) as wire:
             bundle = base64.b64encode(pem).decode()
             service = {"namespace": "default", "name": "hook", "path": "/validate"}
-            where = {"service": service} if by_service else {"url": f"https://127.0.0.1:{port}/validate"}
+            where = (
+                {"service": service}
+                if by_service
+                else {"url": f"https://127.0.0.1:{port}/validate"}
+            )
             hook = a_webhook(clientConfig={"caBundle": bundle, **where})
             await wire.cluster.create(VALIDATING_WEBHOOKS, "", a_configuration(hook))
             with pytest.raises(Forbidden, match="denied the request: over HTTPS"):
@@ -454,7 +501,9 @@ class Kubectl:
 async def a_cluster_for_kubectl(tmp_path: Path) -> AsyncIterator[tuple[Cluster, Kubectl]]:
     """A running cluster whose pods are bound to node n1 as soon as they are there."""
     async with a_wire() as wire:
-        settings = ControllerSettings(pod_start_delay_s=lambda _: 0.01, pod_stop_delay_s=lambda _: 0.01)
+        settings = ControllerSettings(
+            pod_start_delay_s=lambda _: 0.01, pod_stop_delay_s=lambda _: 0.01
+        )
         async with EmbeddedCluster(wire.cluster, settings):
             await wire.cluster.create(NODES, "", node_object("n1", "z1"))
 
@@ -462,7 +511,9 @@ async def a_cluster_for_kubectl(tmp_path: Path) -> AsyncIterator[tuple[Cluster, 
                 async for event in wire.cluster.watch(PODS, resource_version="0"):
                     metadata, spec = event.object["metadata"], event.object.get("spec", {})
                     if event.type == "ADDED" and not spec.get("nodeName"):
-                        await wire.cluster.bind(Binding(metadata["namespace"], metadata["name"], "n1"))
+                        await wire.cluster.bind(
+                            Binding(metadata["namespace"], metadata["name"], "n1")
+                        )
 
             scheduling = asyncio.create_task(schedule())
             path = tmp_path / "kubeconfig"
@@ -472,7 +523,9 @@ async def a_cluster_for_kubectl(tmp_path: Path) -> AsyncIterator[tuple[Cluster, 
             await asyncio.gather(scheduling, return_exceptions=True)
 
 
-needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+needs_kubectl = pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="kubectl is not installed"
+)
 
 
 @needs_kubectl
@@ -505,7 +558,9 @@ async def test_kubectl_knows_custom_kinds_and_their_errors(tmp_path):
         widget = {"apiVersion": "example.dev/v1", "kind": "Widget"} | a_widget(size=3)
         await kubectl("apply", "-f", "-", stdin=json.dumps(widget))
         assert (await kubectl("get", "wd")).split() == ["NAME", "SIZE", "w", "3"]
-        process = await kubectl.start("patch", "wd", "w", "--type=merge", "-p", '{"spec":{"size":"x"}}')
+        process = await kubectl.start(
+            "patch", "wd", "w", "--type=merge", "-p", '{"spec":{"size":"x"}}'
+        )
         _, err = await process.communicate()
         assert process.returncode == 1
         assert b'Widget.example.dev "w" is invalid: spec.size' in err

@@ -1,4 +1,6 @@
-"""What kubectl sends besides JSON: protobuf of a few kinds, and server-side apply; and what ``kubectl explain`` reads."""
+"""What kubectl sends besides JSON: protobuf of a few kinds, and server-side apply; and what
+``kubectl explain`` reads.
+"""
 
 from contextlib import suppress
 
@@ -47,7 +49,9 @@ async def test_an_eviction_as_protobuf_takes_the_pod_away():
         options = message((1, 0), (2, message((1, pod["metadata"]["uid"]))))
         raw = message((1, message((1, "p"), (3, NS))), (2, options))
         path = f"/api/v1/namespaces/{NS}/pods/p/eviction"
-        status, _ = await wire.ask("POST", path, a_body("policy/v1", "Eviction", raw), headers=PROTOBUF)
+        status, _ = await wire.ask(
+            "POST", path, a_body("policy/v1", "Eviction", raw), headers=PROTOBUF
+        )
         assert status == 201
         assert (await wire.cluster.list_page(PODS)).items == []
 
@@ -55,7 +59,9 @@ async def test_an_eviction_as_protobuf_takes_the_pod_away():
 async def test_another_kind_as_protobuf_is_refused_with_415():
     async with a_wire() as wire:
         body = a_body("v1", "Pod", message((1, LABELLED)))
-        status, answer = await wire.ask("POST", f"/api/v1/namespaces/{NS}/pods", body, headers=PROTOBUF)
+        status, answer = await wire.ask(
+            "POST", f"/api/v1/namespaces/{NS}/pods", body, headers=PROTOBUF
+        )
         assert (status, answer["reason"]) == (415, "UnsupportedMediaType")
 
 
@@ -72,7 +78,9 @@ def test_an_eviction_keeps_its_options():
 WHOLE = a_body("v1", "Namespace", message((1, LABELLED)))
 
 
-@pytest.mark.parametrize("body", [WHOLE[:size] for size in range(len(WHOLE))] + [b"k8s\x00" + b"\xff" * 40])
+@pytest.mark.parametrize(
+    "body", [WHOLE[:size] for size in range(len(WHOLE))] + [b"k8s\x00" + b"\xff" * 40]
+)
 def test_a_body_that_is_cut_is_no_namespace_with_a_whole_name(body: bytes):
     with suppress(NotProtobuf):
         assert decode(body).get("metadata", {}).get("labels") != {"team": "a"}
@@ -99,12 +107,16 @@ async def test_server_side_apply_creates_and_then_merges():
         pytest.param("?fieldManager=k", {"apiVersion": "v1", "kind": "Node"}, id="another kind"),
         pytest.param("?fieldManager=k", b"a: [", id="no YAML"),
         pytest.param("?fieldManager=k", b"- a", id="no object"),
-        pytest.param("?fieldManager=k", {"apiVersion": "v1", "kind": "Pod", "metadata": 3}, id="no metadata"),
+        pytest.param(
+            "?fieldManager=k", {"apiVersion": "v1", "kind": "Pod", "metadata": 3}, id="no metadata"
+        ),
     ],
 )
 async def test_an_apply_that_cannot_be_read_is_a_bad_request(query: str, body: object):
     async with a_wire() as wire:
-        status, _ = await wire.ask("PATCH", f"/api/v1/namespaces/{NS}/pods/p{query}", body, headers=APPLY)
+        status, _ = await wire.ask(
+            "PATCH", f"/api/v1/namespaces/{NS}/pods/p{query}", body, headers=APPLY
+        )
         assert status == 400
 
 

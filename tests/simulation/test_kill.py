@@ -1,7 +1,9 @@
-"""SIGKILL at the service's await points: whatever was half done, it settles, and nothing is overcommitted, lost or moved.
+"""SIGKILL at the service's await points: whatever was half done, it settles, and nothing is
+overcommitted, lost or moved.
 
-Here the first time at each await expression in each phase of a call, and some others; ``python -m tests.simulation.await_points``
-kills at every place, the first, second and last time that it is reached.
+Here the first time at each await expression in each phase of a call, and some others; ``python -m
+tests.simulation.await_points`` kills at every place, the first, second and last time that it is
+reached.
 """
 
 import random
@@ -60,7 +62,9 @@ def test_a_scenario_passes_and_moves_what_it_asks_for_without_a_kill(name: str):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_nothing_is_lost_or_moved_wherever_a_replica_is_killed(name: str):
     found = {
-        str(kill): play(name, kill, reference(name)).problems for kill in kills() if kill.scenario == name
+        str(kill): play(name, kill, reference(name)).problems
+        for kill in kills()
+        if kill.scenario == name
     }
     assert {kill: problems for kill, problems in found.items() if problems} == {}
 
@@ -77,7 +81,12 @@ def test_every_await_expression_is_reached_by_a_scenario_or_has_a_reason_why_not
 
 def test_every_reason_is_about_an_expression_that_there_is():
     texts = [(Path(file).name, text) for file in CHECKED for text in expressions(file).values()]
-    about = {key for key in UNREACHED for name, text in texts if name == key[0] and text.startswith(key[1])}
+    about = {
+        key
+        for key in UNREACHED
+        for name, text in texts
+        if name == key[0] and text.startswith(key[1])
+    }
     assert about == UNREACHED.keys()
 
 

@@ -1,4 +1,6 @@
-"""Lost updates: a ledger is replaced only by who knew it, and who has made the API server see to it."""
+"""Lost updates: a ledger is replaced only by who knew it, and who has made the API server see to
+it.
+"""
 
 import random
 
@@ -18,7 +20,9 @@ UID = "/metadata/uid"
 
 
 class Watched:
-    """A pod with a ledger on an API server, two replicas, and what the checker says of their writes."""
+    """A pod with a ledger on an API server, two replicas, and what the checker says of their
+    writes.
+    """
 
     def __init__(self) -> None:
         self.cluster = Cluster(now=lambda: 0.0, rng=random.Random(1))
@@ -28,7 +32,10 @@ class Watched:
     async def furnish(self, *, node: str = "n") -> Obj:
         pod: Obj = {
             "metadata": {"name": "a-0", "annotations": {PLACEMENTS: "{}"}},
-            "spec": {"containers": [{"name": "c", "image": "i"}], **({"nodeName": node} if node else {})},
+            "spec": {
+                "containers": [{"name": "c", "image": "i"}],
+                **({"nodeName": node} if node else {}),
+            },
         }
         created = await self.cluster.create(PODS, "default", pod)
         self.cluster.server.store.subscribers.append(self._on_change)
@@ -86,9 +93,12 @@ async def test_what_another_has_added_since_the_writers_last_read_is_not_replace
     await watched.second.get(PODS, "default", "a-0")
     await watched.write(watched.first, '{"t/v":1}', uid, compare(LEDGER_PATH, "{}"))
     assert watched.found == []
-    # It compares with what is there, which it was never told of: it has made the text up, and drops what was added.
+    # It compares with what is there, which it was never told of: it has made the text up, and drops
+    # what was added.
     await watched.write(watched.second, '{"t/w":1}', uid, compare(LEDGER_PATH, '{"t/v":1}'))
-    assert watched.found == ['ledger of a-0 is replaced by who has not seen it: {"t/v":1} by {"t/w":1}']
+    assert watched.found == [
+        'ledger of a-0 is replaced by who has not seen it: {"t/v":1} by {"t/w":1}'
+    ]
 
 
 @in_virtual_time

@@ -1,4 +1,6 @@
-"""Whether the reason that a move tells is true: how long its pod was not Ready, whether the vpod stands better, who removed what."""
+"""Whether the reason that a move tells is true: how long its pod was not Ready, whether the vpod
+stands better, who removed what.
+"""
 
 from typing import Any
 
@@ -7,7 +9,14 @@ import pytest
 from extender.kube.api import Obj
 from extender.lab.simulation.checkers.evenness import unevenness
 from extender.lab.simulation.checkers.excuses import EXCUSE_S
-from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time, later, pod_object, stamp
+from tests.simulation.checker_scene import (
+    PERSON,
+    CheckerScene,
+    in_virtual_time,
+    later,
+    pod_object,
+    stamp,
+)
 
 pytestmark = pytest.mark.sim
 
@@ -21,7 +30,12 @@ def condition(ready: bool) -> Obj:
 
 
 def seen(
-    scene: CheckerScene, name: str, ready: bool, *, node: str = "n", ledger: dict[str, int] | None = None
+    scene: CheckerScene,
+    name: str,
+    ready: bool,
+    *,
+    node: str = "n",
+    ledger: dict[str, int] | None = None,
 ) -> None:
     obj = pod_object(name, ledger or {}, node=node, slots=100)
     scene.write("pods", name, {**obj, "status": condition(ready)}, PERSON)
@@ -30,17 +44,23 @@ def seen(
 def node_is(scene: CheckerScene, name: str, ready: bool, zone: str = "z") -> None:
     labels = {"topology.kubernetes.io/zone": zone}
     scene.write(
-        "nodes", name, {"metadata": {"name": name, "labels": labels}, "status": condition(ready)}, PERSON
+        "nodes",
+        name,
+        {"metadata": {"name": name, "labels": labels}, "status": condition(ready)},
+        PERSON,
     )
 
 
-def moved(scene: CheckerScene, reason: str, before: dict[str, int], after: dict[str, int]) -> list[str]:
+def moved(
+    scene: CheckerScene, reason: str, before: dict[str, int], after: dict[str, int]
+) -> list[str]:
     """What is said of a move of one vreplica between two placements of t/v."""
     for name in {*before, *after}:
         node = scene.checkers.pods[name].node if name in scene.checkers.pods else NODES[name]
         scene.pod(name, {"t/v": 9}, actor=PERSON, node=node, slots=100)
     scene.vpod("v", sum(before.values()), before, actor=PERSON)
-    scene.checkers._broken._statuses.clear()  # it is the scene that has placed it, and no person that has forged it
+    # It is the scene that has placed it, and no person that has forged it.
+    scene.checkers._broken._statuses.clear()
     scene.checkers._broken._ledgers.clear()
     source = next(name for name, count in before.items() if after.get(name, 0) < count)
     target = next(name for name, count in after.items() if before.get(name, 0) < count)
@@ -92,7 +112,9 @@ class TestReschedule:
         assert len(rescheduled(scene)) == 1
 
     @in_virtual_time
-    async def test_what_is_not_wanted_any_more_may_leave_it_while_the_move_from_it_is_still_told(self):
+    async def test_what_is_not_wanted_any_more_may_leave_it_while_the_move_from_it_is_still_told(
+        self,
+    ):
         scene = waiting_scene()
         seen(scene, "a-1", ready=True)
         seen(scene, "a-1", ready=False)
@@ -190,13 +212,20 @@ class TestPolicy:
 
         all_on_one, pods, nodes, zones = (
             unevenness(placements, place_of)
-            for placements in ({"a-0": 2}, {"a-0": 1, "a-1": 1}, {"a-0": 1, "a-2": 1}, {"a-0": 1, "a-3": 1})
+            for placements in (
+                {"a-0": 2},
+                {"a-0": 1, "a-1": 1},
+                {"a-0": 1, "a-2": 1},
+                {"a-0": 1, "a-3": 1},
+            )
         )
         assert all_on_one > pods > nodes > zones
 
 
 def left_pool_a(profile_of_a: str, profile_of_b: str) -> list[str]:
-    """What is said of a move by policy that is told once the vpod has gone from pool a to pool b."""
+    """What is said of a move by policy that is told once the vpod has gone from pool a to
+    pool b.
+    """
     scene = spreading_scene(profile_of_a)
     scene.pool("b", slots=100, ordinals=4, profile=profile_of_b)
     for name in ("a-0", "a-1"):
@@ -217,7 +246,9 @@ async def test_a_move_that_is_told_after_its_vpod_has_left_the_pool_was_that_poo
 
 
 async def compacted(away_s: float, *, source_ready: bool = True, late_s: float = 1.0) -> list[str]:
-    """What is said of a move from a-1 to a-0, which has not been Ready for so long; -1: it is Ready."""
+    """What is said of a move from a-1 to a-0, which has not been Ready for so long; -1: it is
+    Ready.
+    """
     scene = waiting_scene(late_s=late_s)
     ledger = {"t/v": 2}
     for name in ("a-0", "a-1"):
@@ -255,7 +286,9 @@ class TestGoingOnBeingServed:
 
 
 async def trimmed(ledger: dict[str, Any], *, rebound: bool) -> list[str]:
-    """What is said of a trim long after t/v has become heavier. ``ledger``: as the service then wrote it."""
+    """What is said of a trim long after t/v has become heavier. ``ledger``: as the service then
+    wrote it.
+    """
     scene = waiting_scene()
     scene.pod("a-0", {"t/v": 2, "t/w": 1}, slots=10)
     scene.vpod("v", 2, {"a-0": 2})
@@ -319,5 +352,7 @@ class TestScalingDown:
         scene.pod("a-1", {"t/v": 1})
         scene.vpod("v", 1, {"a-1": 1})
         scene.write("statefulsets", "a", {"metadata": {"name": "a"}, "spec": {"replicas": 2}})
-        scene.write("statefulsets", "a", {"metadata": {"name": "a"}, "spec": {"replicas": 1}}, PERSON)
+        scene.write(
+            "statefulsets", "a", {"metadata": {"name": "a"}, "spec": {"replicas": 1}}, PERSON
+        )
         assert scene.found == []

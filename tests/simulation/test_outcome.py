@@ -1,4 +1,6 @@
-"""A run that ends with an error is a failed seed with its replay line, whatever the error, and the other seeds run all the same."""
+"""A run that ends with an error is a failed seed with its replay line, whatever the error, and the
+other seeds run all the same.
+"""
 
 import asyncio
 
@@ -37,7 +39,9 @@ def test_any_error_that_ends_a_run_is_a_problem_of_its_seed(
     assert "raised in broken, test_outcome.py:" in problem
 
 
-def test_a_run_in_which_something_is_waited_for_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch):
+def test_a_run_in_which_something_is_waited_for_without_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+):
     async def never(_workload: Workload) -> None:
         await asyncio.Event().wait()
 
@@ -58,7 +62,9 @@ def test_the_other_seeds_run_all_the_same_and_the_replay_line_is_told(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], jobs: int
 ):
     ends_with(monkeypatch, KeyError("no such pod"), seed=2)
-    monkeypatch.setattr(seeds, "_prepare_process", lambda: None)  # it is not ours: no logs, no collection
+    monkeypatch.setattr(
+        seeds, "_prepare_process", lambda: None
+    )  # it is not ours: no logs, no collection
     assert run_simulation(SimulateOptions(trials=trials(range(1, 4)), jobs=jobs, shrink=False)) == 1
     out = capfd.readouterr().out
     assert "replay: vreplica simulate --seed 2 --seeds 1 --trace" in out

@@ -1,4 +1,6 @@
-"""I1 in bytes: a ledger is no longer than it may be, and no namespace's part of it grows beyond its half."""
+"""I1 in bytes: a ledger is no longer than it may be, and no namespace's part of it grows beyond its
+half.
+"""
 
 import pytest
 
@@ -49,7 +51,9 @@ async def test_what_stands_over_the_half_may_stay_and_become_less():
 
 @pytest.mark.parametrize(("exist", "wrong"), [(True, 1), (False, 0)])
 @in_virtual_time
-async def test_of_what_comes_with_a_bind_the_vpods_that_are_gone_do_not_count(exist: bool, wrong: int):
+async def test_of_what_comes_with_a_bind_the_vpods_that_are_gone_do_not_count(
+    exist: bool, wrong: int
+):
     """A replica whose watch is behind knows what they published."""
     scene = CheckerScene()
     scene.pool("a", slots=5_000)
@@ -63,4 +67,7 @@ async def test_of_what_comes_with_a_bind_the_vpods_that_are_gone_do_not_count(ex
 
 def test_a_pod_has_bytes_for_whom_the_service_finds_some():
     assert facts.LEDGER_BYTES_MAX == names.LEDGER_BYTES_MAX
-    assert (facts.SHARE_BYTES_MAX, facts.ENTRY_BYTES_MAX) == (claims.SHARE_BYTES_MAX, claims.ENTRY_BYTES_MAX)
+    assert (facts.SHARE_BYTES_MAX, facts.ENTRY_BYTES_MAX) == (
+        claims.SHARE_BYTES_MAX,
+        claims.ENTRY_BYTES_MAX,
+    )

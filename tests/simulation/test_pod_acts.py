@@ -1,4 +1,6 @@
-"""Pods that lose their ordinal, and pods that are not Ready: what the checkers ask for then, and whole runs with such acts."""
+"""Pods that lose their ordinal, and pods that are not Ready: what the checkers ask for then, and
+whole runs with such acts.
+"""
 
 import asyncio
 
@@ -42,7 +44,9 @@ async def without_its_ordinal() -> CheckerScene:
 async def test_what_runs_without_its_ordinal_may_not_be_given_up_for_nothing():
     scene = await without_its_ordinal()
     scene.vpod("v", 1, {}, moved=(WAITS, stamp(2 * LATE_S)))
-    assert [line.partition(" has ")[2] for line in scene.found] == ["t/v nowhere, and a-0 still runs"]
+    assert [line.partition(" has ")[2] for line in scene.found] == [
+        "t/v nowhere, and a-0 still runs"
+    ]
 
 
 @in_virtual_time
@@ -86,7 +90,7 @@ def settled_with(limit_s: float | None, *, ready: bool) -> list[str]:
 @pytest.mark.parametrize(
     ("limit_s", "ready", "stays"), [(None, False, True), (5.0, True, True), (5.0, False, False)]
 )
-def test_what_is_on_a_pod_that_is_not_ready_for_longer_than_its_pool_waits_is_elsewhere_in_the_end(
+def test_what_is_on_a_pod_not_ready_for_longer_than_its_pool_waits_is_elsewhere_in_the_end(
     limit_s: float | None, ready: bool, stays: bool
 ):
     found = settled_with(limit_s, ready=ready)
@@ -95,7 +99,9 @@ def test_what_is_on_a_pod_that_is_not_ready_for_longer_than_its_pool_waits_is_el
 
 
 def with_alone(kind: str, seeds: range) -> list[Trial]:
-    return [Trial(seed, events=60, profile=FaultProfile({kind: 0.06}, others="none")) for seed in seeds]
+    return [
+        Trial(seed, events=60, profile=FaultProfile({kind: 0.06}, others="none")) for seed in seeds
+    ]
 
 
 @pytest.mark.parametrize("kind", ["ordinalsMoved", "podNotReady"])
@@ -111,7 +117,8 @@ async def ready_pods(world: World, wanted: int) -> list[str]:
             name
             for (_, name), pod in world.stored(PODS).items()
             if any(
-                c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", ())
+                c["type"] == "Ready" and c["status"] == "True"
+                for c in pod["status"].get("conditions", ())
             )
         )
 
@@ -140,7 +147,7 @@ async def test_ordinals_move_the_controller_makes_the_pods_anew_and_they_move_ba
 
 
 @in_virtual_time
-async def test_a_pod_that_is_not_ready_stands_on_a_node_that_is_and_stays_so_through_the_calm_or_not():
+async def test_a_pod_that_is_not_ready_stands_on_a_ready_node_and_may_stay_so_through_the_calm():
     async with World(2) as world:
         scene = Scene(world)
         mischief = Mischief(scene)

@@ -1,4 +1,6 @@
-"""What a service sees and decides under faults, recorded and played again, comes out as it was decided."""
+"""What a service sees and decides under faults, recorded and played again, comes out as it was
+decided.
+"""
 
 from collections.abc import Callable
 
@@ -15,8 +17,12 @@ pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trial, int], list[tuple[Notebook, Service]]]:
-    """Runs a trial; the notebooks of all its replicas, each begun before the decision of that number."""
+def recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Trial, int], list[tuple[Notebook, Service]]]:
+    """Runs a trial; the notebooks of all its replicas, each begun before the decision of that
+    number.
+    """
 
     def run(trial: Trial, after: int) -> list[tuple[Notebook, Service]]:
         found: list[tuple[Notebook, Service]] = []

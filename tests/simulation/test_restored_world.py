@@ -1,4 +1,6 @@
-"""etcd restored in a simulated world: what the checkers are told of it, what it excuses, and who has to begin anew."""
+"""etcd restored in a simulated world: what the checkers are told of it, what it excuses, and who
+has to begin anew.
+"""
 
 import random
 from collections.abc import AsyncIterator, Mapping
@@ -24,7 +26,9 @@ from tests.simulation.checker_scene import PERSON, REPLICA, in_virtual_time, lat
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
 
 TENANT = TENANTS[0]
-BUMPS = pytest.mark.parametrize("bump", [0, 1_000_000], ids=["versions go back", "versions go on above"])
+BUMPS = pytest.mark.parametrize(
+    "bump", [0, 1_000_000], ids=["versions go back", "versions go on above"]
+)
 
 
 class Stage:
@@ -42,13 +46,19 @@ class Stage:
         return found
 
     async def pod(self, ordinal: int, ledger: Mapping[str, int]) -> None:
-        metadata: Obj = {"name": f"{NAME}-{ordinal}", "labels": {POOL: NAME}, "annotations": {SLOTS: "4"}}
+        metadata: Obj = {
+            "name": f"{NAME}-{ordinal}",
+            "labels": {POOL: NAME},
+            "annotations": {SLOTS: "4"},
+        }
         spec = {"nodeName": "node-0", "containers": [{"name": "c", "image": "i"}]}
         await self.world.cluster.create(PODS, NS, {"metadata": metadata, "spec": spec})
         # The webhook knows what a new pod holds, and leaves no other ledger on it.
         await self.ledger(ordinal, ledger, actor=PERSON)
 
-    async def ledger(self, ordinal: int, ledger: Mapping[str, int], *, actor: str = REPLICA) -> None:
+    async def ledger(
+        self, ordinal: int, ledger: Mapping[str, int], *, actor: str = REPLICA
+    ) -> None:
         text = orjson.dumps(dict(ledger)).decode()
         patch = {"metadata": {"annotations": {PLACEMENTS: text}}}
         await self._write(actor, (PODS, NS, f"{NAME}-{ordinal}"), patch)
@@ -65,13 +75,20 @@ class Stage:
         token = ACTOR.set(actor)
         try:
             await self.world.cluster.patch(
-                resource, namespace, name, patch, patch_type=PatchType.MERGE, subresource=subresource
+                resource,
+                namespace,
+                name,
+                patch,
+                patch_type=PatchType.MERGE,
+                subresource=subresource,
             )
         finally:
             ACTOR.reset(token)
 
     async def placed(self) -> Snapshot:
-        """``v`` and ``w`` on the first of two pods, long ago; a backup; since then ``v`` has grown to the second one."""
+        """``v`` and ``w`` on the first of two pods, long ago; a backup; since then ``v`` has grown
+        to the second one.
+        """
         for name in ("v", "w"):
             await self.world.cluster.create(VPODS, TENANT, vpod_object(name, 2, 1, NAME))
         await self.pod(0, {f"{TENANT}/v": 2, f"{TENANT}/w": 2})
@@ -99,7 +116,7 @@ async def on_stage(seed: int) -> AsyncIterator[Stage]:
 
 @BUMPS
 @in_virtual_time
-async def test_what_was_written_since_the_backup_is_gone_for_the_checkers_too_and_is_no_loss_of_ours(
+async def test_what_was_written_since_the_backup_is_gone_for_the_checkers_and_no_loss_of_ours(
     bump: int,
 ):
     async with on_stage(1) as stage:
@@ -145,7 +162,9 @@ async def test_a_pod_that_a_restore_has_brought_back_is_not_a_former_one(bump: i
 
 @BUMPS
 @in_virtual_time
-async def test_a_former_pod_whose_binding_a_restore_has_undone_was_on_its_node_all_the_same(bump: int):
+async def test_a_former_pod_whose_binding_a_restore_has_undone_was_on_its_node_all_the_same(
+    bump: int,
+):
     async with on_stage(6) as stage:
         world, name = stage.world, f"{NAME}-0"
         spec = {"containers": [{"name": "c", "image": "i"}]}

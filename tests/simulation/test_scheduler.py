@@ -63,7 +63,7 @@ async def test_higher_priority_is_scheduled_first():
     assert (await scene.node_of("high"), await scene.node_of("low")) == ("n", "")
 
 
-async def test_a_pod_that_fits_nowhere_gets_the_reasons_as_condition_and_event_and_is_bound_when_a_node_comes():
+async def test_a_pod_that_fits_nowhere_is_told_the_reasons_and_bound_when_a_node_comes():
     scene = Scene()
     await scene.node("a", cpu="1")
     await scene.node("b", unschedulable=True)
@@ -122,7 +122,10 @@ async def test_an_extender_filters_prioritizes_and_binds_only_pods_with_its_reso
         return {"Error": ""}
 
     scene.service.answers = {
-        "filter": lambda args: {"NodeNames": ["n1", "n2"], "FailedNodes": {"n0": "NodeSlotsExceeded"}},
+        "filter": lambda args: {
+            "NodeNames": ["n1", "n2"],
+            "FailedNodes": {"n0": "NodeSlotsExceeded"},
+        },
         "prioritize": lambda args: [{"Host": "n2", "Score": 10}],
         "bind": bind,
     }
@@ -179,7 +182,10 @@ async def test_a_filter_error_is_retried_after_growing_pauses_and_reported_as_sc
         await scene.pod("p")
         await asyncio.sleep(25)
         condition = await scene.condition("p")
-    assert (condition["reason"], condition["message"]) == ("SchedulerError", "pool cache not synced")
+    assert (condition["reason"], condition["message"]) == (
+        "SchedulerError",
+        "pool cache not synced",
+    )
     pauses = [round(after - before) for before, after in pairwise(times)]
     assert pauses[:4] == [2, 3, 5, 9]
 
@@ -281,7 +287,9 @@ async def test_lower_priority_pods_make_room_and_the_pod_takes_it_once_they_are_
         assert await scene.node_of("low") == "n"
         await scene.pod("high", cpu="2", priority=1000)
         await asyncio.sleep(1)
-        low = [p for p in (await scene.cluster.list_page(PODS)).items if p["metadata"]["name"] == "low"]
+        low = [
+            p for p in (await scene.cluster.list_page(PODS)).items if p["metadata"]["name"] == "low"
+        ]
         if low:  # a kubelet would have ended it
             await scene.cluster.delete(PODS, NS, "low", grace_period_s=0)
         await asyncio.sleep(12)
@@ -295,7 +303,9 @@ async def test_an_extender_drops_a_node_from_preemption():
     await scene.node("n1", cpu="2")
     scene.service.answers = {
         "filter": all_fit,
-        "preempt": lambda args: {"NodeNameToMetaVictims": {"n1": args["NodeNameToMetaVictims"]["n1"]}},
+        "preempt": lambda args: {
+            "NodeNameToMetaVictims": {"n1": args["NodeNameToMetaVictims"]["n1"]}
+        },
     }
     async with scene.running():
         await scene.pod("low0", cpu="2")

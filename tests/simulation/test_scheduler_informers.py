@@ -1,4 +1,6 @@
-"""A pod that is parsed only in part, because its spec is as it was, reads as one that is parsed anew."""
+"""A pod that is parsed only in part, because its spec is as it was, reads as one that is parsed
+anew.
+"""
 
 from dataclasses import fields
 from typing import Any

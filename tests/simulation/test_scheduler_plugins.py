@@ -1,4 +1,6 @@
-"""Filter and score plugins against values worked out by hand from kube-scheduler 1.37's formulas."""
+"""Filter and score plugins against values worked out by hand from kube-scheduler 1.37's
+formulas.
+"""
 
 import pytest
 
@@ -9,7 +11,12 @@ from extender.lab.scheduler.framework import CycleState
 from extender.lab.scheduler.inter_pod_affinity import InterPodAffinity
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.pod_topology_spread import PodTopologySpread
-from extender.lab.scheduler.predicates import NodeAffinity, NodePorts, NodeResourcesFit, TaintToleration
+from extender.lab.scheduler.predicates import (
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    TaintToleration,
+)
 from extender.lab.scheduler.priorities import (
     ImageLocality,
     NodeResourcesBalancedAllocation,
@@ -109,7 +116,9 @@ def test_a_resource_that_only_an_extender_counts_is_not_looked_at():
         pytest.param({"key": "k", "value": "v", "effect": "NoSchedule"}, True, id="equal"),
         pytest.param({"key": "k", "value": "w"}, False, id="another value"),
         pytest.param({"operator": "Exists"}, True, id="everything"),
-        pytest.param({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False, id="another effect"),
+        pytest.param(
+            {"key": "k", "operator": "Exists", "effect": "NoExecute"}, False, id="another effect"
+        ),
     ],
 )
 def test_taints(toleration, fits):
@@ -141,13 +150,19 @@ def test_node_affinity_operators(expression, fits):
             }
         }
     }
-    status = NodeAffinity().filter(CycleState(), a_pod(affinity=affinity), a_node(labels={"size": "5"}))
+    status = NodeAffinity().filter(
+        CycleState(), a_pod(affinity=affinity), a_node(labels={"size": "5"})
+    )
     assert (status is None) is fits
 
 
 def test_affinity_to_named_nodes_narrows_the_search_to_them():
     def named(*names: str) -> object:
-        return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [n]} for n in names]}
+        return {
+            "matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": [n]} for n in names
+            ]
+        }
 
     def required(*terms: object) -> object:
         return {
@@ -157,7 +172,9 @@ def test_affinity_to_named_nodes_narrows_the_search_to_them():
         }
 
     plugin = NodeAffinity()
-    one = plugin.pre_filter(CycleState(), a_pod(affinity=required(named("a"), named("b"))), Snapshot())
+    one = plugin.pre_filter(
+        CycleState(), a_pod(affinity=required(named("a"), named("b"))), Snapshot()
+    )
     assert one.nodes == frozenset({"a", "b"})
     none = plugin.pre_filter(CycleState(), a_pod(affinity=required(named("a", "b"))), Snapshot())
     assert none.status is not None
@@ -206,7 +223,9 @@ def fitting(plugin, pod: PodInfo, snapshot: Snapshot) -> set[str]:
         pytest.param({}, {"b"}, id="the emptier zone"),
         pytest.param({"maxSkew": 2}, {"a", "b"}, id="a larger skew"),
         pytest.param(
-            {"maxSkew": 2, "minDomains": 3}, {"a", "b"}, id="too few domains: the emptiest counts as 0"
+            {"maxSkew": 2, "minDomains": 3},
+            {"a", "b"},
+            id="too few domains: the emptiest counts as 0",
         ),
     ],
 )
@@ -218,7 +237,9 @@ def test_topology_spread_keeps_domains_even(more, expected):
 
 def test_match_label_keys_count_only_pods_of_the_same_revision():
     old = a_pod("q", node="a", labels={"app": "x", "rev": "1"})
-    pod = a_pod(labels={"app": "x", "rev": "2"}, topologySpreadConstraints=spread(matchLabelKeys=["rev"]))
+    pod = a_pod(
+        labels={"app": "x", "rev": "2"}, topologySpreadConstraints=spread(matchLabelKeys=["rev"])
+    )
     assert fitting(PodTopologySpread(Listers()), pod, a_cluster(old, a="z0", b="z1")) == {"a", "b"}
 
 
@@ -233,7 +254,9 @@ def affinity(kind: str, **term):
         pytest.param(a_pod(affinity=affinity("podAffinity")), {"a"}, id="with x"),
         pytest.param(a_pod(affinity=affinity("podAntiAffinity")), {"b"}, id="away from x"),
         pytest.param(
-            a_pod(affinity=affinity("podAffinity", namespaces=["other"])), set(), id="with x elsewhere"
+            a_pod(affinity=affinity("podAffinity", namespaces=["other"])),
+            set(),
+            id="with x elsewhere",
         ),
         pytest.param(
             a_pod(
@@ -244,7 +267,11 @@ def affinity(kind: str, **term):
             id="the first of its kind",
         ),
         pytest.param(
-            a_pod(affinity=affinity("podAntiAffinity", namespaceSelector={"matchLabels": {"team": "t"}})),
+            a_pod(
+                affinity=affinity(
+                    "podAntiAffinity", namespaceSelector={"matchLabels": {"team": "t"}}
+                )
+            ),
             {"b"},
             id="away from x of that team",
         ),
@@ -252,7 +279,9 @@ def affinity(kind: str, **term):
 )
 def test_inter_pod_affinity(pod, expected):
     listers = Listers()
-    listers.stores[NAMESPACES]["default"] = {"metadata": {"name": "default", "labels": {"team": "t"}}}
+    listers.stores[NAMESPACES]["default"] = {
+        "metadata": {"name": "default", "labels": {"team": "t"}}
+    }
     snapshot = a_cluster(a_pod("q", node="a", labels={"app": "x"}), a="z0", b="z1")
     assert fitting(InterPodAffinity(listers), pod, snapshot) == expected
 
@@ -273,7 +302,9 @@ def test_least_allocated_is_the_mean_of_the_free_shares_in_whole_points():
 
 
 def test_a_pods_own_requests_count_on_its_node_but_not_when_it_is_scored_itself():
-    """1.36's NodeResourcesFit scores a pending pod by its containers alone; seen on kube-scheduler 1.37.2."""
+    """1.36's NodeResourcesFit scores a pending pod by its containers alone; seen on kube-scheduler
+    1.37.2.
+    """
     own = a_pod(resources={"requests": {"cpu": "2", "memory": "4Gi"}})
     assert (own.requests.milli_cpu, own.requests.memory) == (2000, 4 * 2**30)
     assert NodeResourcesFitScore().score(CycleState(), own, a_node()) == 97
@@ -339,14 +370,18 @@ def test_a_stateful_sets_pods_spread_over_zones_by_default():
 
 def test_without_an_owner_nothing_spreads_by_default():
     snapshot = a_cluster(a="z0", b="z1")
-    assert not PodTopologySpread(Listers()).pre_score(CycleState(), a_pod(), snapshot.nodes, snapshot)
+    assert not PodTopologySpread(Listers()).pre_score(
+        CycleState(), a_pod(), snapshot.nodes, snapshot
+    )
 
 
 def test_preferred_affinity_is_scaled_between_the_worst_and_the_best_node():
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "x"}}}
     preferred = {
         "podAntiAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": term}]
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 7, "podAffinityTerm": term}
+            ]
         }
     }
     snapshot = a_cluster(a_pod("q", node="a", labels={"app": "x"}), a="z0", b="z1", c="z0")
@@ -363,7 +398,9 @@ def test_preferred_affinity_is_scaled_between_the_worst_and_the_best_node():
 def test_totals_are_weighted_as_in_the_default_profile():
     snapshot = a_cluster(a="z0", b="z1")
     profile = default_profile("s", Listers())
-    totals = profile.run_scores(CycleState(), a_pod(cpu="1", memory="2Gi"), snapshot.nodes, snapshot)
+    totals = profile.run_scores(
+        CycleState(), a_pod(cpu="1", memory="2Gi"), snapshot.nodes, snapshot
+    )
     assert totals[0].scores == {
         "TaintToleration": 300,
         "NodeResourcesFit": 75,

@@ -32,7 +32,10 @@ def a_pending(cpu: str, *, priority: int = 1000) -> PodInfo:
 
 
 async def preempted(
-    pod: PodInfo, *running: PodInfo, queue: SchedulingQueue | None = None, listers: Listers | None = None
+    pod: PodInfo,
+    *running: PodInfo,
+    queue: SchedulingQueue | None = None,
+    listers: Listers | None = None,
 ) -> Preemption:
     cache = SchedulerCache()
     for name in sorted({other.node_name for other in running} | {"n"}):
@@ -80,14 +83,19 @@ async def test_pods_that_a_disruption_budget_protects_are_spared_if_others_do():
         "status": {"disruptionsAllowed": 0},
     }
     protected = a_pod("protected", "2", labels={"app": "x"})
-    found = await preempted(a_pending("2"), protected, a_pod("free", "2", priority=5), listers=listers)
+    found = await preempted(
+        a_pending("2"), protected, a_pod("free", "2", priority=5), listers=listers
+    )
     assert (names(found), found.victims.pdb_violations) == (["free"], 0)
 
 
 async def test_pods_of_equal_priority_are_no_victims():
     found = await preempted(a_pending("2", priority=5), a_pod("a", "4", priority=5))
     assert found.status is not None
-    assert found.status.message == "0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    assert (
+        found.status.message
+        == "0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
     assert found.node == ""
 
 
@@ -106,9 +114,12 @@ async def test_room_that_a_less_important_pod_waits_for_is():
     assert names(found) == ["a"]
 
 
-def victims(*priorities: int, violations: int = 0, started: str = "2026-01-01T00:00:00Z") -> Victims:
+def victims(
+    *priorities: int, violations: int = 0, started: str = "2026-01-01T00:00:00Z"
+) -> Victims:
     pods = tuple(
-        a_pod(f"v{index}", priority=priority, started=started) for index, priority in enumerate(priorities)
+        a_pod(f"v{index}", priority=priority, started=started)
+        for index, priority in enumerate(priorities)
     )
     return Victims(pods, violations)
 

@@ -74,7 +74,10 @@ async def test_a_refused_pod_waits_for_an_event_that_may_help(queue, clock):
     ("plugin", "event", "helps"),
     [
         pytest.param(
-            "NodeUnschedulable", node_added(unschedulable=True), False, id="a cordoned node is added"
+            "NodeUnschedulable",
+            node_added(unschedulable=True),
+            False,
+            id="a cordoned node is added",
         ),
         pytest.param("NodeUnschedulable", node_added(), True, id="a node is added"),
         pytest.param(
@@ -104,7 +107,9 @@ async def test_a_refused_pod_waits_for_an_event_that_may_help(queue, clock):
         ),
     ],
 )
-async def test_only_the_plugins_that_refused_a_pod_are_asked_about_an_event(queue, plugin, event, helps):
+async def test_only_the_plugins_that_refused_a_pod_are_asked_about_an_event(
+    queue, plugin, event, helps
+):
     queue.add(a_pod())
     await refused(queue, plugin)
     queue.move_all(event)
@@ -193,7 +198,9 @@ async def test_a_nomination_stays_until_the_status_says_so_too(queue):
 
 async def test_a_pod_whose_victims_are_being_deleted_is_held_back_until_a_pod_is_gone(clock):
     preempting = {"uid-p"}
-    queue = SchedulingQueue(clock=clock, gate=lambda pod: DEFAULT_PREEMPTION if pod.uid in preempting else "")
+    queue = SchedulingQueue(
+        clock=clock, gate=lambda pod: DEFAULT_PREEMPTION if pod.uid in preempting else ""
+    )
     queue.add(a_pod("other"))
     other = await queue.pop()
     preempting.clear()
@@ -215,7 +222,8 @@ async def test_a_pod_whose_victims_are_being_deleted_is_held_back_until_a_pod_is
 
 OPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "pop", "fail", "refuse", "event", "tick", "delete"]), st.integers(0, 4)
+        st.sampled_from(["add", "pop", "fail", "refuse", "event", "tick", "delete"]),
+        st.integers(0, 4),
     ),
     max_size=60,
 )

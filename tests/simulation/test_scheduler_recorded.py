@@ -1,6 +1,7 @@
 """The embedded kube-scheduler on clusters that kube-scheduler 1.37.2 has decided.
 
-Recorded with ``python -m tests.differential scheduler --first 232 --cases 7 --record tests/differential/recordings/scheduler.json``.
+Recorded with ``python -m tests.differential scheduler --first 232 --cases 7 --record
+tests/differential/recordings/scheduler.json``.
 """
 
 import pytest

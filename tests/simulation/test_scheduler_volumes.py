@@ -1,4 +1,6 @@
-"""Pods with claims: the volume plugins against kube-scheduler 1.37's texts, and the loop that waits for volumes and claims."""
+"""Pods with claims: the volume plugins against kube-scheduler 1.37's texts, and the loop that waits
+for volumes and claims.
+"""
 
 import asyncio
 from typing import Any
@@ -41,10 +43,16 @@ def a_claim(name: str = "data", *, volume: str = "disk", bound: bool = True, **f
 
 
 def a_class(mode: str, name: str = "fast") -> Obj:
-    return {"metadata": {"name": name}, "provisioner": "example.com/none", "volumeBindingMode": mode}
+    return {
+        "metadata": {"name": name},
+        "provisioner": "example.com/none",
+        "volumeBindingMode": mode,
+    }
 
 
-def known(*, volumes: tuple[Obj, ...] = (), claims: tuple[Obj, ...] = (), classes: tuple[Obj, ...] = ()):
+def known(
+    *, volumes: tuple[Obj, ...] = (), claims: tuple[Obj, ...] = (), classes: tuple[Obj, ...] = ()
+):
     listers = Listers()
     for volume in volumes:
         listers.stores[PERSISTENT_VOLUMES][volume["metadata"]["name"]] = volume
@@ -109,7 +117,10 @@ def test_a_volume_of_one_zone_keeps_its_pod_in_that_zone():
 
 def test_a_volume_without_node_affinity_reaches_every_node():
     assert (
-        refusals(VolumeBinding(known(volumes=(a_volume(),), claims=(a_claim(),))), a_pod(), a_cluster()) == {}
+        refusals(
+            VolumeBinding(known(volumes=(a_volume(),), claims=(a_claim(),))), a_pod(), a_cluster()
+        )
+        == {}
     )
 
 
@@ -117,7 +128,9 @@ def test_a_volume_without_node_affinity_reaches_every_node():
     ("claim", "message"),
     [
         pytest.param(
-            a_claim(bound=False), "pod has unbound immediate PersistentVolumeClaims", id="not yet bound"
+            a_claim(bound=False),
+            "pod has unbound immediate PersistentVolumeClaims",
+            id="not yet bound",
         ),
         pytest.param(
             a_claim(volume="", bound=False, storageClassName="gone"),
@@ -149,7 +162,7 @@ def test_a_bound_claim_whose_volume_is_gone_is_refused_on_each_node():
     assert set(found) == {"a", "b", "bare"}
 
 
-def test_nothing_provisions_here_so_a_claim_that_waits_for_its_first_consumer_finds_no_volume():
+def test_nothing_provisions_here_so_a_claim_that_waits_for_a_consumer_finds_no_volume():
     claim = a_claim(volume="", bound=False, storageClassName="fast")
     listers = known(claims=(claim,), classes=(a_class("WaitForFirstConsumer"),))
     found = refusals(VolumeBinding(listers), a_pod(), a_cluster())
@@ -226,9 +239,11 @@ async def test_a_pod_waits_for_its_claim_and_volume_and_then_goes_where_the_volu
     async with scene.running():
         await asyncio.sleep(2)
         refused = await scene.condition("p")
-        # DynamicResources' PostFilter finds no state, because its PreFilter was not reached: preemption is not even tried.
+        # DynamicResources' PostFilter finds no state, because its PreFilter was not reached:
+        # preemption is not even tried.
         assert (
-            refused["message"] == '0/2 nodes are available: persistentvolumeclaim "data" not found. not found'
+            refused["message"]
+            == '0/2 nodes are available: persistentvolumeclaim "data" not found. not found'
         )
         await scene.cluster.create(PERSISTENT_VOLUME_CLAIMS, NS, a_claim())
         await asyncio.sleep(15)
@@ -245,7 +260,9 @@ async def test_an_exclusive_claim_goes_from_pod_to_pod():
     scene = Scene()
     await scene.node("n")
     await scene.cluster.create(PERSISTENT_VOLUMES, "", a_volume())
-    await scene.cluster.create(PERSISTENT_VOLUME_CLAIMS, NS, a_claim(accessModes=["ReadWriteOncePod"]))
+    await scene.cluster.create(
+        PERSISTENT_VOLUME_CLAIMS, NS, a_claim(accessModes=["ReadWriteOncePod"])
+    )
     await scene.pod("first", volumes=ITS_CLAIM)
     async with scene.running():
         await asyncio.sleep(2)

@@ -1,8 +1,10 @@
-"""Whole runs with faults: seeds that have shown bugs, each in its short form, and what a trial may leave out.
+"""Whole runs with faults: seeds that have shown bugs, each in its short form, and what a trial may
+leave out.
 
-``FOUND`` are trials that failed before what they found was mended. Later changes have changed what most of them draw, so
-that one passes says that the run is a good one, not that its bug is still looked for: each bug has a test of its own for
-that, and `make mutants` names for some breaks a trial that finds them today.
+``FOUND`` are trials that failed before what they found was mended. Later changes have changed what
+most of them draw, so that one passes says that the run is a good one, not that its bug is still
+looked for: each bug has a test of its own for that, and `make mutants` names for some breaks a
+trial that finds them today.
 """
 
 import pytest
@@ -102,9 +104,13 @@ FOUND = [
         )
     ),
 ]
-"""Seen to fail: what they found is told in docs/reliability.md, of all but 30035, 90000015 and 92001920."""
+"""Seen to fail: what they found is told in docs/reliability.md, of all but 30035, 90000015 and
+92001920.
+"""
 LIMITS = [Trial(seed, events=60) for seed in (13081, 22682170, 54000165, 54000202)]
-"""Seen to fail where the checkers asked for more than is promised: what does not hold is told there, too."""
+"""Seen to fail where the checkers asked for more than is promised: what does not hold is told
+there, too.
+"""
 
 RIVALS = [
     Trial(seed, events=60, profile=FaultProfile({"rivalLeader": 0.05, "leaseDeleted": 0.02}))
@@ -112,7 +118,9 @@ RIVALS = [
 ]
 
 
-BUCKETS = [Trial(seed, events=60, profile=FaultProfile(buckets=3)) for seed in (*range(1, 9), 245469444)]
+BUCKETS = [
+    Trial(seed, events=60, profile=FaultProfile(buckets=3)) for seed in (*range(1, 9), 245469444)
+]
 
 
 WITH_CALLERS = [
@@ -127,7 +135,8 @@ def test_callers_ask_crash_and_go_and_the_invariants_hold():
 
 
 WITH_STREAMS = [
-    Trial(seed, events=60, profile=FaultProfile(parts=frozenset({"sources"}))) for seed in (5001, 5002, 5003)
+    Trial(seed, events=60, profile=FaultProfile(parts=frozenset({"sources"})))
+    for seed in (5001, 5002, 5003)
 ]
 
 
@@ -175,7 +184,9 @@ RESTARTED = [
 
 
 def test_kube_scheduler_is_restarted_while_it_waits_for_a_replica_that_is_stopped():
-    """The one before went on when that replica was killed, beside the new one, and a run never ended."""
+    """The one before went on when that replica was killed, beside the new one, and a run never
+    ended.
+    """
     outcomes = [simulate(trial) for trial in RESTARTED]
     assert [outcome.problems for outcome in outcomes] == [[]] * len(RESTARTED)
 

@@ -1,4 +1,6 @@
-"""The checkers know whom pools are for: what is placed stays, and what is new is refused with its reason."""
+"""The checkers know whom pools are for: what is placed stays, and what is new is refused with its
+reason.
+"""
 
 import pytest
 
@@ -12,7 +14,9 @@ REFUSED = ("False", "TenantNotAllowed")
 
 
 class SelectorScene(CheckerScene):
-    """A pool for namespaces with the label, which the tenant's has no longer; its vpod has 1 on a-0."""
+    """A pool for namespaces with the label, which the tenant's has no longer; its vpod has 1 on
+    a-0.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,9 +46,14 @@ class SelectorScene(CheckerScene):
         status: Obj = {
             "observedGeneration": 1,
             "scheduledVReplicas": sum(placements.values()),
-            "placements": [{"podName": pod, "vreplicas": count} for pod, count in placements.items()],
+            "placements": [
+                {"podName": pod, "vreplicas": count} for pod, count in placements.items()
+            ],
             "readyVReplicas": served,
-            "conditions": [scheduled, {"type": "Available", "status": available[0], "reason": available[1]}],
+            "conditions": [
+                scheduled,
+                {"type": "Available", "status": available[0], "reason": available[1]},
+            ],
         }
         spec = {"poolRef": {"name": "a"}, "vreplicas": wanted}
         metadata = {"namespace": "t", "name": "v", "uid": "v", "generation": 1}

@@ -1,4 +1,6 @@
-"""What is at rest where names are long: a pod that ledgers need for their bytes is not one too many."""
+"""What is at rest where names are long: a pod that ledgers need for their bytes is not one too
+many.
+"""
 
 import pytest
 
@@ -18,7 +20,9 @@ def a_vpod(number: int, name_chars: int) -> VPod:
 @pytest.mark.parametrize(
     ("name_chars", "too_many"), [pytest.param(250, 0, id="long"), pytest.param(10, 1, id="short")]
 )
-def test_an_empty_pod_is_too_many_only_where_the_others_have_bytes_for_all(name_chars: int, too_many: int):
+def test_an_empty_pod_is_too_many_only_where_the_others_have_bytes_for_all(
+    name_chars: int, too_many: int
+):
     vpods = [a_vpod(number, name_chars) for number in range(240)]
     pool = Pool("a", slots=1_000, min_pods=1, max_pods=3, ordinals=range(2))
     pods = {pod.name: pod for pod in map(a_pod, range(2))}

@@ -1,4 +1,6 @@
-"""What is at rest under a hard zone rule: a vpod waits only where no zone that may take one has room for it."""
+"""What is at rest under a hard zone rule: a vpod waits only where no zone that may take one has
+room for it.
+"""
 
 from collections.abc import Mapping
 
@@ -60,7 +62,9 @@ def test_what_a_drained_pod_has_waits_while_leaving_its_zone_would_break_the_rul
 
 
 @pytest.mark.parametrize(
-    ("requested", "waits"), [(0, False), (2, False), (5, True)], ids=["nothing", "as stamped", "more"]
+    ("requested", "waits"),
+    [(0, False), (2, False), (5, True)],
+    ids=["nothing", "as stamped", "more"],
 )
 def test_a_pod_takes_of_its_node_what_its_containers_request_whatever_its_annotation_says(
     requested: int, waits: bool

@@ -1,4 +1,6 @@
-"""A trial that fails: the line that runs it again, and a shorter trial that fails in the same way."""
+"""A trial that fails: the line that runs it again, and a shorter trial that fails in the
+same way.
+"""
 
 import shlex
 from dataclasses import replace
@@ -33,7 +35,9 @@ class FakeRun:
         self.trials += 1
         events = range(trial.events) if trial.only is None else sorted(trial.only)
         faults = (
-            {"slow", "conflict", "killReplica", "watchHung"} if trial.faults is None else set(trial.faults)
+            {"slow", "conflict", "killReplica", "watchHung"}
+            if trial.faults is None
+            else set(trial.faults)
         )
         outcome = Outcome(trial, events=list(events), tried=trial.events)
         outcome.faults.update(faults)
@@ -45,7 +49,10 @@ class FakeRun:
 def test_a_failing_trial_is_shrunk_to_what_makes_it_fail():
     outcome = shrink(Trial(1, events=100), run=fails_with({7, 61}, {"conflict"}))
     assert outcome is not None
-    assert (outcome.trial.only, outcome.trial.faults) == (frozenset({7, 61}), frozenset({"conflict"}))
+    assert (outcome.trial.only, outcome.trial.faults) == (
+        frozenset({7, 61}),
+        frozenset({"conflict"}),
+    )
 
 
 def test_shrinking_ends_at_its_limit_with_the_shortest_so_far():
@@ -92,7 +99,9 @@ def acts_of(trial: Trial) -> dict[str, str]:
     for line in simulate(trial, keep_trace=True).trace:
         number, found, name = line.partition(" event ")[2].partition(": ")
         if found:
-            acts.setdefault(number, name)  # what it was; a second line is the error that it ended with
+            acts.setdefault(
+                number, name
+            )  # what it was; a second line is the error that it ended with
     return acts
 
 
@@ -106,9 +115,13 @@ def test_the_events_that_stay_are_what_they_were_when_a_kind_is_left_out():
     assert acts_of(shorter) == acts_of(whole)
 
 
-def test_a_service_that_is_broken_on_purpose_is_shown_by_a_few_events(monkeypatch: pytest.MonkeyPatch):
+def test_a_service_that_is_broken_on_purpose_is_shown_by_a_few_events(
+    monkeypatch: pytest.MonkeyPatch,
+):
     """Statuses publish what is decided, whatever the ledgers have."""
-    monkeypatch.setattr(committer, "publishable", lambda target, _confirmed, _published: dict(target))
+    monkeypatch.setattr(
+        committer, "publishable", lambda target, _confirmed, _published: dict(target)
+    )
     failing = next(
         trial
         for trial in (
@@ -120,4 +133,6 @@ def test_a_service_that_is_broken_on_purpose_is_shown_by_a_few_events(monkeypatc
     assert shorter is not None
     assert any("I2" in problem for problem in shorter.problems)
     assert len(shorter.events) <= 10
-    assert simulate(shorter.trial).problems == shorter.problems, "the line that is told runs it again"
+    assert simulate(shorter.trial).problems == shorter.problems, (
+        "the line that is told runs it again"
+    )

@@ -1,10 +1,19 @@
-"""The checkers look at objects of a foreign kind as at vpods, though these tell no reasons (no engine, no service)."""
+"""The checkers look at objects of a foreign kind as at vpods, though these tell no reasons (no
+engine, no service).
+"""
 
 import pytest
 
 from extender.lab.simulation.world.streams import stream_object
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
-from tests.simulation.checker_scene import PERSON, REPLICA, CheckerScene, in_virtual_time, later, pod_object
+from tests.simulation.checker_scene import (
+    PERSON,
+    REPLICA,
+    CheckerScene,
+    in_virtual_time,
+    later,
+    pod_object,
+)
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]
 

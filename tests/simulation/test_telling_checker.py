@@ -1,4 +1,6 @@
-"""What is decided is told: who places a vpod for the first time has an event written, unless something of its own is in the way."""
+"""What is decided is told: who places a vpod for the first time has an event written, unless
+something of its own is in the way.
+"""
 
 import asyncio
 import random
@@ -48,7 +50,9 @@ async def found_later(scene: CheckerScene) -> list[str]:
 async def test_a_vpod_that_was_placed_and_never_told_is_found():
     scene = CheckerScene()
     await places(scene)
-    assert await found_later(scene) == [f"events: {REPLICA} placed t/v at 30.000 s, and told nobody"]
+    assert await found_later(scene) == [
+        f"events: {REPLICA} placed t/v at 30.000 s, and told nobody"
+    ]
 
 
 @in_virtual_time
@@ -70,17 +74,38 @@ async def test_an_event_of_somebody_else_tells_nothing():
 @pytest.mark.parametrize(
     ("excuse", "excused"),
     [
-        pytest.param({"failed_at": lambda _, plural, name: 31.0 if (plural, name) == ("vpods", "v") else -inf},
-                     True, id="its status may not have been answered"),
-        pytest.param({"failed_at": lambda _, plural, name: 31.0 if (plural, name) == ("events", "t") else -inf},
-                     True, id="events into its namespace fail"),
-        pytest.param({"failed_at": lambda _, plural, name: 31.0 if (plural, name) == ("events", "u") else -inf},
-                     False, id="events into another namespace fail"),
+        pytest.param(
+            {
+                "failed_at": lambda _, plural, name: (
+                    31.0 if (plural, name) == ("vpods", "v") else -inf
+                )
+            },
+            True,
+            id="its status may not have been answered",
+        ),
+        pytest.param(
+            {
+                "failed_at": lambda _, plural, name: (
+                    31.0 if (plural, name) == ("events", "t") else -inf
+                )
+            },
+            True,
+            id="events into its namespace fail",
+        ),
+        pytest.param(
+            {
+                "failed_at": lambda _, plural, name: (
+                    31.0 if (plural, name) == ("events", "u") else -inf
+                )
+            },
+            False,
+            id="events into another namespace fail",
+        ),
         pytest.param({"runs_since": lambda _: 31.0}, True, id="it was stopped"),
         pytest.param({"runs_since": lambda _: inf}, True, id="it is dead"),
         pytest.param({"runs_since": lambda _: 29.0}, False, id="it was stopped before"),
     ],
-)  # fmt: skip
+)
 def test_what_excuses_silence(excuse, excused: bool):
     @in_virtual_time
     async def play() -> None:
@@ -98,7 +123,9 @@ async def a_process(faults: Faults) -> FaultyApi:
 
 
 async def refused(api: FaultyApi, namespace: str) -> int:
-    """The status by which an event is refused; 0 where it is not, but for what the event itself lacks."""
+    """The status by which an event is refused; 0 where it is not, but for what the event itself
+    lacks.
+    """
     try:
         await api.create(EVENTS, namespace, {"metadata": {"name": "e"}})
     except ApiError as error:
@@ -145,12 +172,16 @@ def test_events_are_refused_and_all_else_goes_on():
 
 
 @pytest.mark.parametrize(("before_s", "excused"), [(2.0, True), (20.0, False)])
-def test_who_has_lost_its_lease_a_moment_before_may_stop_before_it_tells(before_s: float, excused: bool):
+def test_who_has_lost_its_lease_a_moment_before_may_stop_before_it_tells(
+    before_s: float, excused: bool
+):
     @in_virtual_time
     async def play() -> None:
         scene = CheckerScene()
         await later(30.0 - before_s)
-        scene.write("leases", "l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}}, PERSON)
+        scene.write(
+            "leases", "l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}}, PERSON
+        )
         came = {
             "metadata": {"namespace": "t", "name": "v", "uid": "v", "generation": 1},
             "spec": {"poolRef": {"name": "a"}, "vreplicas": 2},

@@ -1,4 +1,6 @@
-"""What a ledger may fail to cover (I2): what a person, or a bind into fewer slots, has taken away, and nothing else."""
+"""What a ledger may fail to cover (I2): what a person, or a bind into fewer slots, has taken away,
+and nothing else.
+"""
 
 import pytest
 
@@ -12,7 +14,9 @@ V, W = "t/v", "t/w"
 def uncovered(scene: CheckerScene) -> list[str]:
     """Vpods that were found uncovered since it was last asked."""
     return [
-        line.partition("status of ")[2].partition(" ")[0] for line in scene.found if line.startswith("I2")
+        line.partition("status of ")[2].partition(" ")[0]
+        for line in scene.found
+        if line.startswith("I2")
     ]
 
 
@@ -34,7 +38,7 @@ def comes_back_with(scene: CheckerScene, ledger: dict[str, int], slots: int) -> 
 
 
 @in_virtual_time
-async def test_a_pod_that_comes_back_into_fewer_slots_may_lack_what_does_not_fit_for_as_long_as_that_takes():
+async def test_a_pod_that_comes_back_into_fewer_slots_may_lack_for_a_while_what_does_not_fit():
     scene = await full_pod()
     scene.pool(slots=3)
     comes_back_with(scene, {V: 3}, slots=3)
@@ -80,7 +84,7 @@ async def test_a_status_that_a_person_has_written_excuses_nothing_that_fits_besi
 
 
 @in_virtual_time
-async def test_what_a_lost_ledger_had_may_be_published_for_a_while_and_then_stays_until_it_is_put_right():
+async def test_what_a_lost_ledger_had_may_be_published_for_a_while_and_then_until_it_is_put_right():
     scene = await full_pod()
     scene.vpod("w", 1, {})
     scene.write("pods", "a-0", None, PERSON)
@@ -124,7 +128,7 @@ async def test_fewer_slots_do_not_excuse_a_ledger_that_is_lowered_before_its_sta
 
 
 @in_virtual_time
-async def test_a_person_who_lowers_one_entry_excuses_that_one_until_it_is_covered_and_late_writes_have_come():
+async def test_a_person_who_lowers_one_entry_excuses_that_one_until_it_is_covered_again():
     scene = await full_pod()
     scene.pod("a-0", {V: 1, W: 1}, actor=PERSON)
     await later(100.0)

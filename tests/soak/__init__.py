@@ -1,1 +1,3 @@
-"""The soak test: the installation of the end-to-end suite, for long, in real time, under faults (``python -m tests.soak``)."""
+"""The soak test: the installation of the end-to-end suite, for long, in real time, under faults
+(``python -m tests.soak``).
+"""

@@ -1,8 +1,10 @@
-"""``python -m tests.soak --backend embedded|real --minutes M [--seed S] [--json FILE]``: exit 1 if something breaks or grows.
+"""``python -m tests.soak --backend embedded|real --minutes M [--seed S] [--json FILE]``: exit 1 if
+something breaks or grows.
 
-A line a round (about a minute) goes to standard output, the summary as JSON to FILE or, without samples, to the end of the output. What
-the programs logged stays where the last line says if the soak has failed. The same seed draws the same operations and
-faults; how they fall on the programs' work is not repeatable: this is real time.
+A line a round (about a minute) goes to standard output, the summary as JSON to FILE or, without
+samples, to the end of the output. What the programs logged stays where the last line says if the
+soak has failed. The same seed draws the same operations and faults; how they fall on the programs'
+work is not repeatable: this is real time.
 """
 
 import argparse
@@ -62,7 +64,9 @@ def main(arguments: list[str]) -> int:
     options.seed = options.seed or random.SystemRandom().randrange(1, 1_000_000)
     directory = Path(tempfile.mkdtemp(prefix="vreplica-soak-"))
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    sys.stdout.write(f"--backend {options.backend} --minutes {options.minutes:g} --seed {options.seed}\n")
+    sys.stdout.write(
+        f"--backend {options.backend} --minutes {options.minutes:g} --seed {options.seed}\n"
+    )
     try:
         report = run(options, directory)
     except ControlPlaneUnavailable as error:

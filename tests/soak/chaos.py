@@ -1,8 +1,10 @@
-"""The faults of a soak: wires that are cut or held, programs that are frozen or killed, nodes that fail.
+"""The faults of a soak: wires that are cut or held, programs that are frozen or killed, nodes that
+fail.
 
-Theory of operation. ``Chaos.step`` does one, drawn by a seeded ``random.Random``; each ends by itself or with ``calm``, after which
-everything works again. On the embedded cluster the API itself misbehaves too, from ``begin`` to ``calm`` (``cluster.py``). The steady
-replica and the webhook are frozen and cut off but never killed: what they hold is measured over the whole run.
+Theory of operation. ``Chaos.step`` does one, drawn by a seeded ``random.Random``; each ends by
+itself or with ``calm``, after which everything works again. On the embedded cluster the API itself
+misbehaves too, from ``begin`` to ``calm`` (``cluster.py``). The steady replica and the webhook are
+frozen and cut off but never killed: what they hold is measured over the whole run.
 """
 
 import asyncio
@@ -59,13 +61,17 @@ class Chaos:
             case "cut API connections":
                 rng.choice(system.wires).reset()
             case "hold API connections":
-                self._in_background(self._hold(rng.choice(system.wires), rng.uniform(0.2, HOLD_MAX_S)))
+                self._in_background(
+                    self._hold(rng.choice(system.wires), rng.uniform(0.2, HOLD_MAX_S))
+                )
             case "cut extender connections":
                 system.front.reset()
             case "hold extender connections":
                 self._in_background(self._hold(system.front, rng.uniform(0.2, HOLD_MAX_S)))
             case "kill" | "stop":
-                self._in_background(self._replace(kill=what == "kill", down_s=rng.uniform(0.0, DOWN_MAX_S)))
+                self._in_background(
+                    self._replace(kill=what == "kill", down_s=rng.uniform(0.0, DOWN_MAX_S))
+                )
             case "fail node":
                 await self._fail_node()
             case _:

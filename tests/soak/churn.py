@@ -1,8 +1,10 @@
-"""What tenants and people do while the soak runs: vpods come, change and go, pods are deleted, drained, upgraded.
+"""What tenants and people do while the soak runs: vpods come, change and go, pods are deleted,
+drained, upgraded.
 
-Theory of operation. ``Churn.step`` does one thing, drawn from ``WEIGHTS`` by a seeded ``random.Random``, and holds the number of vpods
-between bounds, so that a long run is no larger than a short one. A thing that cannot be done now (no pod to drain) is not done.
-``calm`` takes back what would keep the cluster from settling.
+Theory of operation. ``Churn.step`` does one thing, drawn from ``WEIGHTS`` by a seeded
+``random.Random``, and holds the number of vpods between bounds, so that a long run is no larger
+than a short one. A thing that cannot be done now (no pod to drain) is not done. ``calm`` takes back
+what would keep the cluster from settling.
 """
 
 import logging

@@ -1,9 +1,11 @@
-"""``vreplica cluster`` with faults between our programs and its API: ``python -m tests.soak.cluster``, started by the soak.
+"""``vreplica cluster`` with faults between our programs and its API: ``python -m
+tests.soak.cluster``, started by the soak.
 
-Theory of operation. Requests of our own ServiceAccounts are refused (409, 422, 429, 500, 503), delayed, lost on their way or lose their
-answer, by the dice of ``extender.lab.faults``; everybody else, such as the soak itself, is served as it is. A request or an answer
-that is lost is a connection that is cut, which is what the client sees. Now and then the history is compacted, so that a watch that
-was cut and comes back gets 410. SIGUSR1 switches the faults on, SIGUSR2 off.
+Theory of operation. Requests of our own ServiceAccounts are refused (409, 422, 429, 500, 503),
+delayed, lost on their way or lose their answer, by the dice of ``extender.lab.faults``; everybody
+else, such as the soak itself, is served as it is. A request or an answer that is lost is a
+connection that is cut, which is what the client sees. Now and then the history is compacted, so
+that a watch that was cut and comes back gets 410. SIGUSR1 switches the faults on, SIGUSR2 off.
 """
 
 import argparse
@@ -46,7 +48,9 @@ QUIET_S: Final = 0.05
 
 
 class FaultyFace(HttpFace):
-    """The HTTP face, through which our own programs are served badly while ``faults`` is not calm."""
+    """The HTTP face, through which our own programs are served badly while ``faults`` is
+    not calm.
+    """
 
     def __init__(self, cluster: Cluster, port: int, faults: Faults) -> None:
         super().__init__(cluster, "127.0.0.1", port, webhooks=HttpWebhookCaller())
@@ -62,7 +66,11 @@ class FaultyFace(HttpFace):
             return _cut(request)
         if refusal is not None:
             body = statuses.status_body(refusal)
-            retry = {} if refusal.retry_after_s is None else {"Retry-After": str(int(refusal.retry_after_s))}
+            retry = (
+                {}
+                if refusal.retry_after_s is None
+                else {"Retry-After": str(int(refusal.retry_after_s))}
+            )
             response = json_response(body, body["code"])
             response.headers.update(retry)
             return response
@@ -97,7 +105,8 @@ class FaultyCluster(LocalCluster):
         while True:
             await asyncio.sleep(COMPACT_PERIOD_S)
             version = -1
-            # In a quiet moment: who follows has been told all there is. It is meant for those that were cut off.
+            # In a quiet moment: who follows has been told all there is. It is meant for those that
+            # were cut off.
             while version != self.cluster.version:
                 version = self.cluster.version
                 await asyncio.sleep(QUIET_S)

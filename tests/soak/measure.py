@@ -1,10 +1,12 @@
 """What a process holds, once a round, and the rule that says whether it stays flat.
 
-The rule. Samples are taken when the faults are over and everything has settled. Of those of the second half of the run, the trend is
-the median of the slopes between all pairs of samples (Theil-Sen: one outlier, or one step, does not make a trend). It must be
-below ``LIMITS`` per ten minutes, or rise in all by no more than ``NOISE``: two connections more or less are no trend. A half that is
-shorter than ``JUDGED_MIN_S`` is not judged: a process that has just started grows by filling its caches. What depends on leading (tasks, sockets) is judged apart for the samples in which the
-replica led and for those in which it followed.
+The rule. Samples are taken when the faults are over and everything has settled. Of those of the
+second half of the run, the trend is the median of the slopes between all pairs of samples
+(Theil-Sen: one outlier, or one step, does not make a trend). It must be below ``LIMITS`` per ten
+minutes, or rise in all by no more than ``NOISE``: two connections more or less are no trend. A half
+that is shorter than ``JUDGED_MIN_S`` is not judged: a process that has just started grows by
+filling its caches. What depends on leading (tasks, sockets) is judged apart for the samples in
+which the replica led and for those in which it followed.
 """
 
 import re
@@ -24,7 +26,9 @@ JUDGED_MIN_S: Final = 300.0
 SAMPLES_MIN: Final = 5
 TEN_MINUTES_S: Final = 600.0
 KEPT: Final = frozenset(f"kept_{name}" for name in KEPT_VALUES)
-"""Of how many objects something is kept. What a load of this size has at once may come and go; queues are the leader's."""
+"""Of how many objects something is kept. What a load of this size has at once may come and go;
+queues are the leader's.
+"""
 LIMITS: Final[dict[str, float]] = {
     "rss_mib": 2.0,
     "fds": 1.0,
@@ -46,7 +50,9 @@ BY_ROLE: Final = frozenset({"fds", "sockets", "tasks"}) | KEPT
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One process at one moment, ``at_s`` since the start. ``leading`` None: it has no such role."""
+    """One process at one moment, ``at_s`` since the start. ``leading`` None: it has no such
+    role.
+    """
 
     at_s: float
     leading: bool | None
@@ -54,7 +60,9 @@ class Sample:
 
 
 def of_process(process: Process) -> dict[str, float]:
-    """Resident memory in MiB, open file descriptors, and how many of them are sockets, by Linux' /proc."""
+    """Resident memory in MiB, open file descriptors, and how many of them are sockets, by Linux'
+    /proc.
+    """
     folder = Path("/proc") / str(process.pid)
     found = re.search(r"VmRSS:\s+(\d+) kB", (folder / "status").read_text())
     links = [_target(path) for path in (folder / "fd").iterdir()]
@@ -73,7 +81,9 @@ def _target(link: Path) -> str:
 
 
 async def of_replica(replica: Replica) -> tuple[bool, dict[str, float]]:
-    """Whether it leads, its asyncio tasks, what its caches hold, and reserved vreplicas that no status shows."""
+    """Whether it leads, its asyncio tasks, what its caches hold, and reserved vreplicas that no
+    status shows.
+    """
     state = await replica.state()
     _, text = await replica.get("/metrics")
     values = {"tasks": metric(text, "vreplica_scheduler_asyncio_tasks")}
@@ -97,7 +107,9 @@ def metric(text: str, name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Of one number of one process in the second half. ``growth`` is per ten minutes, None where it is not judged."""
+    """Of one number of one process in the second half. ``growth`` is per ten minutes, None where it
+    is not judged.
+    """
 
     name: str
     growth: float | None
@@ -121,7 +133,11 @@ def trends(samples: Sequence[Sample], end_s: float) -> list[Trend]:
     found: list[Trend] = []
     for what, limit in LIMITS.items():
         having = [sample for sample in late if what in sample.values]
-        roles = (True, False) if what in BY_ROLE and having and having[0].leading is not None else (None,)
+        roles = (
+            (True, False)
+            if what in BY_ROLE and having and having[0].leading is not None
+            else (None,)
+        )
         for role in roles:
             series = [(s.at_s, s.values[what]) for s in having if role is None or s.leading is role]
             if series:

@@ -2,7 +2,8 @@
 
     round: churn + faults for ROUND_S --> calm --> settled (I3) --> history checked (I1, I2, I4) --> reservations gone --> sample
 
-Whatever does not settle, is a breach, or ends a program ends the soak as a failure; what grows fails it at the end (``measure.py``).
+Whatever does not settle, is a breach, or ends a program ends the soak as a failure; what grows
+fails it at the end (``measure.py``).
 """
 
 import asyncio
@@ -36,7 +37,9 @@ RESERVATIONS_TIMEOUT_S: Final = 45.0
 """Longer than a reservation that nothing confirms lives (30 s)."""
 LEADER_TIMEOUT_S: Final = 30.0
 NODES: Final = 6
-EXPECTED_MOVES: Final = frozenset({MoveReason.DRAIN, MoveReason.COMPACTION, MoveReason.ORDINAL_GONE})
+EXPECTED_MOVES: Final = frozenset(
+    {MoveReason.DRAIN, MoveReason.COMPACTION, MoveReason.ORDINAL_GONE}
+)
 
 
 @dataclass
@@ -73,7 +76,9 @@ class Report:
         return [self.error, *growing] if self.error else growing
 
     def unjudged(self) -> list[str]:
-        """Programs of which no trend is judged, which "passed" says nothing about: the run was too short for it."""
+        """Programs of which no trend is judged, which "passed" says nothing about: the run was too
+        short for it.
+        """
         return [
             name
             for name, found in self.trends().items()
@@ -87,7 +92,8 @@ class Report:
         if unjudged := self.unjudged():
             needed = 2 * JUDGED_MIN_S / 60
             return (
-                f"no invariant broke; whether anything grows was NOT judged ({', '.join(unjudged)}): "
+                f"no invariant broke; whether anything grows was NOT judged "
+                f"({', '.join(unjudged)}): "
                 f"that takes more than {needed:g} minutes"
             )
         return "passed: no invariant broke, and nothing grows"
@@ -106,8 +112,12 @@ class Report:
             "slowestSettlingSeconds": round(self.slowest_settling_s, 1),
             "operations": dict(self.operations),
             "faults": dict(self.faults),
-            "trends": {name: [asdict(trend) for trend in found] for name, found in self.trends().items()},
-            "samples": {name: [asdict(s) for s in samples] for name, samples in self.samples.items()},
+            "trends": {
+                name: [asdict(trend) for trend in found] for name, found in self.trends().items()
+            },
+            "samples": {
+                name: [asdict(s) for s in samples] for name, samples in self.samples.items()
+            },
         }
 
 
@@ -182,7 +192,9 @@ class Soak:
         calm_at = self._elapsed_s()
         for name, process in system.programs().items():
             if process.returncode is not None:
-                raise RuntimeError(f"{name} ended with {process.returncode}: {process.log_tail()[-2000:]}")
+                raise RuntimeError(
+                    f"{name} ended with {process.returncode}: {process.log_tail()[-2000:]}"
+                )
         pods = await system.settled(timeout_s=SETTLE_TIMEOUT_S)
         settling_s = self._elapsed_s() - calm_at
         self.report.slowest_settling_s = max(self.report.slowest_settling_s, settling_s)
@@ -205,7 +217,9 @@ class Soak:
                 async def reserved_nothing(replica=replica) -> bool:
                     _, seen = await of_replica(replica)
                     if seen["reservations"]:
-                        raise NotYet(f"{seen['reservations']:g} vreplicas are reserved at {replica.url}")
+                        raise NotYet(
+                            f"{seen['reservations']:g} vreplicas are reserved at {replica.url}"
+                        )
                     return True
 
                 await eventually(reserved_nothing, RESERVATIONS_TIMEOUT_S, "reservations are gone")
@@ -221,7 +235,8 @@ class Soak:
             role = {True: " leads", False: " follows", None: ""}[samples[-1].leading]
             tasks = f" {values['tasks']:g} tasks" if "tasks" in values else ""
             parts.append(
-                f"{name}{role}: {values['rss_mib']:.1f} MiB {values['sockets']:g}/{values['fds']:g} sockets/fds{tasks}"
+                f"{name}{role}: {values['rss_mib']:.1f} MiB "
+                f"{values['sockets']:g}/{values['fds']:g} sockets/fds{tasks}"
             )
         self._tell("  |  ".join(parts) + "\n")
 

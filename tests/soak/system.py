@@ -1,9 +1,11 @@
-"""``SoakSystem``: two replicas and the webhook of the end-to-end suite, each behind wires that can be cut.
+"""``SoakSystem``: two replicas and the webhook of the end-to-end suite, each behind wires that can
+be cut.
 
     kube-scheduler --front--> replica "steady" or "mortal"
     each replica, the webhook --its own wire--> API server
 
-The steady replica and the webhook live as long as the soak: theirs are the numbers that must stay flat. The mortal one is killed.
+The steady replica and the webhook live as long as the soak: theirs are the numbers that must stay
+flat. The mortal one is killed.
 """
 
 from pathlib import Path
@@ -64,7 +66,11 @@ class SoakSystem(System):
 
     def programs(self) -> dict[str, Process]:
         """Our programs that run, by the name that the report gives them."""
-        named = {"steady": self.steady.process, "mortal": self.mortal.process, "webhook": self.webhook}
+        named = {
+            "steady": self.steady.process,
+            "mortal": self.mortal.process,
+            "webhook": self.webhook,
+        }
         return {name: process for name, process in named.items() if process is not None}
 
 

@@ -41,7 +41,9 @@ def test_what_jumps_about_or_steps_once_is_flat():
 
 def test_two_connections_more_are_no_trend_though_few_samples_make_it_steep():
     counts = [17, 17, 17, 17, 17, 17, 17, 19, 18, 19, 19, 19]
-    samples = [Sample(60.0 * minute, None, {"tasks": float(count)}) for minute, count in enumerate(counts)]
+    samples = [
+        Sample(60.0 * minute, None, {"tasks": float(count)}) for minute, count in enumerate(counts)
+    ]
     (trend,) = trends(samples, 660.0)
     assert trend.growth is not None
     assert trend.growth > trend.limit
@@ -74,7 +76,9 @@ def test_a_short_run_is_not_judged():
 
 def report_of(minutes: int, amount_at) -> Report:
     samples = an_hour("rss_mib", amount_at)[: minutes + 1]
-    return Report("embedded", 1, elapsed_s=60.0 * minutes, samples={"replica-1": samples, "mortal": samples})
+    return Report(
+        "embedded", 1, elapsed_s=60.0 * minutes, samples={"replica-1": samples, "mortal": samples}
+    )
 
 
 def test_a_run_that_is_too_short_to_judge_says_that_it_has_judged_nothing():

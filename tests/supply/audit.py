@@ -1,7 +1,9 @@
-"""``make audit``: known vulnerabilities of all that is locked, by pip-audit, or by name why there is no answer.
+"""``make audit``: known vulnerabilities of all that is locked, by pip-audit, or by name why there
+is no answer.
 
-Exit status 0: asked and none found, or nobody answers (which is said). 1: a vulnerability. 2: pip-audit does not work.
-No network is no failure: what was not asked is told, package by package where only some are unknown.
+Exit status 0: asked and none found, or nobody answers (which is said). 1: a vulnerability. 2:
+pip-audit does not work. No network is no failure: what was not asked is told, package by package
+where only some are unknown.
 """
 
 import json
@@ -21,7 +23,14 @@ SERVICES: Final = ("pypi", "osv")
 TIMEOUT_S: Final = 240.0
 """For all of it."""
 _ANSWER_TIMEOUT_S: Final = 15
-_NOBODY: Final = ("could not connect", "connection", "timed out", "timeout", "resolve", "redirecting")
+_NOBODY: Final = (
+    "could not connect",
+    "connection",
+    "timed out",
+    "timeout",
+    "resolve",
+    "redirecting",
+)
 """How a lack of network is told."""
 
 
@@ -52,27 +61,45 @@ def answer_of(report: Any) -> Answer:
         answer.asked += 1
         for vulnerability in each["vulns"]:
             fixed = ", ".join(vulnerability["fix_versions"]) or "no version"
-            answer.found.append(f"{each['name']} {each['version']}: {vulnerability['id']}, fixed in {fixed}")
+            answer.found.append(
+                f"{each['name']} {each['version']}: {vulnerability['id']}, fixed in {fixed}"
+            )
     return answer
 
 
-def ask(program: Sequence[str], service: str, locks: Sequence[Path], timeout_s: float = TIMEOUT_S) -> Answer:
+def ask(
+    program: Sequence[str], service: str, locks: Sequence[Path], timeout_s: float = TIMEOUT_S
+) -> Answer:
     """What ``service`` knows of ``locks``. Raises NoAnswer, Broken."""
     with tempfile.TemporaryDirectory(prefix="vreplica-audit-") as folder:
         report = Path(folder) / "report.json"
-        command = [*program, "--require-hashes", "--disable-pip", "--progress-spinner=off", "--format=json"]
-        command += [f"--output={report}", f"--vulnerability-service={service}", f"--cache-dir={folder}/cache"]
+        command = [
+            *program,
+            "--require-hashes",
+            "--disable-pip",
+            "--progress-spinner=off",
+            "--format=json",
+        ]
+        command += [
+            f"--output={report}",
+            f"--vulnerability-service={service}",
+            f"--cache-dir={folder}/cache",
+        ]
         command += [f"--timeout={_ANSWER_TIMEOUT_S}", *(f"--requirement={lock}" for lock in locks)]
         if service == "osv" and os.environ.get("OSV_URL"):
             command.append(f"--osv-url={os.environ['OSV_URL']}")
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=timeout_s
+            )
         except subprocess.TimeoutExpired:
             raise NoAnswer(f"no end within {timeout_s:.0f} s") from None
         if report.exists() and (text := report.read_text()):
             answer = answer_of(json.loads(text))
             if not answer.asked:
-                raise NoAnswer(f"knows none of {len(answer.skipped)} packages ({answer.skipped[0]})")
+                raise NoAnswer(
+                    f"knows none of {len(answer.skipped)} packages ({answer.skipped[0]})"
+                )
             return answer
     words = (done.stderr or done.stdout).strip()
     last = words.splitlines()[-1] if words else f"exit status {done.returncode}"

@@ -1,4 +1,6 @@
-"""Lock files as ``uv pip compile --generate-hashes`` writes them, read line by line: nothing is resolved."""
+"""Lock files as ``uv pip compile --generate-hashes`` writes them, read line by line: nothing is
+resolved.
+"""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +26,8 @@ class Locked:
     hashes: list[str] = field(default_factory=list)
     """SHA-256, in the file's order."""
     via: list[str] = field(default_factory=list)
-    """Who asks for it, as the comment says: packages, and ``name (pyproject.toml)`` for ourselves."""
+    """Who asks for it, as the comment says: packages, and ``name (pyproject.toml)`` for ourselves.
+    """
 
 
 class LockError(Exception):
@@ -37,7 +40,9 @@ def canonical(name: str) -> str:
 
 
 def locked_in(text: str, name: str = "lock") -> list[Locked]:
-    """What a lock file pins. Raises LockError where a line is neither a pin, nor a hash, nor a comment."""
+    """What a lock file pins. Raises LockError where a line is neither a pin, nor a hash, nor a
+    comment.
+    """
     found: list[Locked] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.strip()

@@ -1,4 +1,6 @@
-"""What is fetched from elsewhere and not pinned, as sentences: each function takes texts and returns what it finds."""
+"""What is fetched from elsewhere and not pinned, as sentences: each function takes texts and
+returns what it finds.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,15 +59,23 @@ def template_images(template: str) -> Iterator[str]:
 
 
 def packages(commands: Iterable[str]) -> Iterator[str]:
-    """What shell commands install without a lock: by apt-get without a version, by pip without hashes."""
+    """What shell commands install without a lock: by apt-get without a version, by pip without
+    hashes.
+    """
     for command in commands:
         for part in re.split(r"&&|\|\||[;{}]|\bthen\b|\bdo\b", command):
             words = part.split()
             if "apt-get" in words and "install" in words:
-                names = [word for word in words[words.index("install") + 1 :] if not word.startswith("-")]
-                yield from (f"apt-get install {name}: no version" for name in names if "=" not in name)
+                names = [
+                    word for word in words[words.index("install") + 1 :] if not word.startswith("-")
+                ]
+                yield from (
+                    f"apt-get install {name}: no version" for name in names if "=" not in name
+                )
             if "pip" in words and "install" in words:
-                ours = {"--no-deps"} <= set(words) and {"--no-index", "--no-build-isolation"} & set(words)
+                ours = {"--no-deps"} <= set(words) and {"--no-index", "--no-build-isolation"} & set(
+                    words
+                )
                 if "--require-hashes" not in words and not ours:
                     yield f"{part.strip()}: no hashes"
 
@@ -88,7 +98,9 @@ def first_pip(commands: Iterable[str]) -> Iterator[str]:
 def lock(text: str, name: str = "lock") -> Iterator[str]:
     """Lines of a lock file that pin nothing, and packages without a hash."""
     try:
-        yield from (f"{name}: {each.name}: no hash" for each in locked_in(text, name) if not each.hashes)
+        yield from (
+            f"{name}: {each.name}: no hash" for each in locked_in(text, name) if not each.hashes
+        )
     except LockError as error:
         yield str(error)
 

@@ -1,8 +1,10 @@
-"""``make sbom``: the CycloneDX list of what the image has, made from Containerfile and locks and from nothing else.
+"""``make sbom``: the CycloneDX list of what the image has, made from Containerfile and locks and
+from nothing else.
 
-A generator of our own, since the one for Python brings thirty packages and knows neither our base nor what an extra adds.
-No time and no serial number stand in it: the same locks make the same bytes. Licenses are those that the packages' own
-metadata names where they are installed; the list keeps the ones that it has of packages that are not installed here.
+A generator of our own, since the one for Python brings thirty packages and knows neither our base
+nor what an extra adds. No time and no serial number stand in it: the same locks make the same
+bytes. Licenses are those that the packages' own metadata names where they are installed; the list
+keeps the ones that it has of packages that are not installed here.
 """
 
 import importlib.metadata
@@ -36,7 +38,9 @@ def _license(each: Locked, known: Mapping[str, str]) -> str:
     if metadata["Version"] != each.version:
         return known.get(_ref(each), "")
     names = [
-        name.rpartition(" :: ")[2] for name in metadata.get_all("Classifier") or () if "License ::" in name
+        name.rpartition(" :: ")[2]
+        for name in metadata.get_all("Classifier") or ()
+        if "License ::" in name
     ]
     return metadata["License-Expression"] or " AND ".join(names) or metadata["License"] or ""
 
@@ -71,7 +75,9 @@ def _component(each: Locked, scope: str, known: Mapping[str, str]) -> dict[str, 
 
 def _base() -> dict[str, Any]:
     """The image that ours is on: the last FROM."""
-    image = [rest for word, rest in instructions((ROOT / "Containerfile").read_text()) if word == "FROM"][-1]
+    image = [
+        rest for word, rest in instructions((ROOT / "Containerfile").read_text()) if word == "FROM"
+    ][-1]
     name, _, digest = image.partition("@sha256:")
     path, _, tag = name.rpartition(":")
     return {
@@ -131,12 +137,16 @@ def text() -> str:
 
 
 def _a_line_each(document: Mapping[str, Any]) -> str:
-    """JSON with an element of a long list on a line of its own: what has changed is seen in a diff."""
+    """JSON with an element of a long list on a line of its own: what has changed is seen in
+    a diff.
+    """
     parts = []
     for key, value in document.items():
         told = json.dumps(value, ensure_ascii=False)
         if isinstance(value, list):
-            told = "[\n" + ",\n".join(json.dumps(each, ensure_ascii=False) for each in value) + "\n]"
+            told = (
+                "[\n" + ",\n".join(json.dumps(each, ensure_ascii=False) for each in value) + "\n]"
+            )
         parts.append(f"{json.dumps(key)}: {told}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 

@@ -1,4 +1,6 @@
-"""A vulnerability fails, and that nobody was asked is said; with pip-audit itself where it is installed (``make audit``)."""
+"""A vulnerability fails, and that nobody was asked is said; with pip-audit itself where it is
+installed (``make audit``).
+"""
 
 import http.server
 import importlib.util
@@ -16,7 +18,11 @@ import pytest
 from tests.supply import audit
 
 WELL = {"name": "six", "version": "1.17.0", "vulns": []}
-BAD = {"name": "rich", "version": "15.0.0", "vulns": [{"id": "PYSEC-2026-1", "fix_versions": ["15.0.1"]}]}
+BAD = {
+    "name": "rich",
+    "version": "15.0.0",
+    "vulns": [{"id": "PYSEC-2026-1", "fix_versions": ["15.0.1"]}],
+}
 UNKNOWN = {"name": "yarl", "skip_reason": "Dependency not found on PyPI"}
 LOCK = f"six==1.17.0 \\\n    --hash=sha256:{'ab' * 32}\n"
 
@@ -31,7 +37,8 @@ def program(
         f"time.sleep({wait_s})\n"
         "out = [word for word in sys.argv if word.startswith('--output=')][0].partition('=')[2]\n"
         f"report = {report!r}\n"
-        "if report is not None: open(out, 'w').write(json.dumps({'dependencies': report, 'fixes': []}))\n"
+        "if report is not None: open(out, 'w').write(json.dumps({'dependencies': report, 'fixes': "
+        "[]}))\n"
         f"sys.stderr.write({words!r}); sys.exit({status})\n"
     )
     return [sys.executable, str(file)]
@@ -41,16 +48,30 @@ class TestOutcomes:
     @pytest.mark.parametrize(
         ("made", "status", "told"),
         [
-            pytest.param({"report": [WELL]}, 0, "asked about 1 packages, 0 vulnerabilities", id="well"),
             pytest.param(
-                {"report": [WELL, BAD], "status": 1}, 1, "VULNERABLE: rich 15.0.0: PYSEC-2026-1", id="bad"
+                {"report": [WELL]}, 0, "asked about 1 packages, 0 vulnerabilities", id="well"
             ),
             pytest.param(
-                {"report": [WELL, UNKNOWN]}, 0, "left out: yarl: Dependency not found", id="one unknown"
+                {"report": [WELL, BAD], "status": 1},
+                1,
+                "VULNERABLE: rich 15.0.0: PYSEC-2026-1",
+                id="bad",
             ),
-            pytest.param({"report": [UNKNOWN]}, 0, "LEFT OUT, nothing was audited", id="all unknown"),
-            pytest.param({"words": "Could not connect to it", "status": 1}, 0, "LEFT OUT", id="no network"),
-            pytest.param({"words": "error: no such option", "status": 2}, 2, "no such option", id="broken"),
+            pytest.param(
+                {"report": [WELL, UNKNOWN]},
+                0,
+                "left out: yarl: Dependency not found",
+                id="one unknown",
+            ),
+            pytest.param(
+                {"report": [UNKNOWN]}, 0, "LEFT OUT, nothing was audited", id="all unknown"
+            ),
+            pytest.param(
+                {"words": "Could not connect to it", "status": 1}, 0, "LEFT OUT", id="no network"
+            ),
+            pytest.param(
+                {"words": "error: no such option", "status": 2}, 2, "no such option", id="broken"
+            ),
             pytest.param({"status": 1}, 2, "exit status 1", id="broken without a word"),
         ],
     )
@@ -75,7 +96,9 @@ def osv(vulnerable: str) -> Iterator[str]:
             query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             known = query["package"]["name"] == vulnerable
             vulns = (
-                [{"id": "PYSEC-2026-1", "affected": affected, "details": "", "aliases": []}] if known else []
+                [{"id": "PYSEC-2026-1", "affected": affected, "details": "", "aliases": []}]
+                if known
+                else []
             )
             body = json.dumps({"vulns": vulns} if vulns else {}).encode()
             self.send_response(200)
@@ -109,9 +132,9 @@ class TestTheRealProgram:
         with osv(vulnerable) as url:
             monkeypatch.setenv("OSV_URL", url)
             assert audit.main(self.PROGRAM, [lock], services=["osv"]) == status
-        assert ("VULNERABLE: six 1.17.0: PYSEC-2026-1, fixed in 99" in capsys.readouterr().out) is bool(
-            status
-        )
+        assert (
+            "VULNERABLE: six 1.17.0: PYSEC-2026-1, fixed in 99" in capsys.readouterr().out
+        ) is bool(status)
 
     def test_says_that_nobody_answers(self, tmp_path, monkeypatch, capsys):
         lock = tmp_path / "lock.txt"

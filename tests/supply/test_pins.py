@@ -24,15 +24,23 @@ def runs(containerfile: str) -> list[str]:
 
 
 def stamp_rule() -> list[str]:
-    """The commands that make the environment of this checkout; its programs in a folder instead of a variable."""
-    rule = MAKEFILE.partition("$(VENV)/stamp-%:")[2].partition("\n\n")[0].replace("$(BIN)", "/venv/bin")
+    """The commands that make the environment of this checkout; its programs in a folder instead of
+    a variable.
+    """
+    rule = (
+        MAKEFILE.partition("$(VENV)/stamp-%:")[2]
+        .partition("\n\n")[0]
+        .replace("$(BIN)", "/venv/bin")
+    )
     lines = [line.strip().lstrip("@") for line in rule.splitlines()[1:]]
     return [re.sub(r"^test -x \S+ \|\| ", "", line).replace("$(VENV)", "/venv") for line in lines]
 
 
 def yaml_files() -> list[Path]:
     return [
-        path for path in sorted(MANIFESTS.rglob("*.yaml")) if not path.is_relative_to(CHART / "templates")
+        path
+        for path in sorted(MANIFESTS.rglob("*.yaml"))
+        if not path.is_relative_to(CHART / "templates")
     ]
 
 
@@ -40,7 +48,9 @@ class TestTheRepository:
     def test_bases_have_a_digest(self):
         assert list(pins.bases(CONTAINERFILE)) == []
 
-    @pytest.mark.parametrize("path", yaml_files(), ids=lambda path: str(path.relative_to(MANIFESTS)))
+    @pytest.mark.parametrize(
+        "path", yaml_files(), ids=lambda path: str(path.relative_to(MANIFESTS))
+    )
     def test_images_of_manifests_have_a_digest(self, path: Path):
         assert list(pins.images(path.read_text())) == []
 
@@ -76,7 +86,8 @@ class TestTheRepository:
     def test_extras_have_a_lock_that_goes_with_the_images(self):
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         locks = {
-            path.stem.removeprefix("image-"): locked(path.stem) for path in REQUIREMENTS.glob("image-*.txt")
+            path.stem.removeprefix("image-"): locked(path.stem)
+            for path in REQUIREMENTS.glob("image-*.txt")
         }
         assert project["optional-dependencies"]
         assert list(pins.extras(project, locks, locked("image"))) == []
@@ -84,21 +95,32 @@ class TestTheRepository:
     def test_pip_is_one_locked_package(self):
         assert [each.name for each in locked("pip")] == ["pip"]
         # pip-audit brings pip, too: installing it must not change it.
-        assert {each.version for each in locked("audit") if each.name == "pip"} == {locked("pip")[0].version}
+        assert {each.version for each in locked("audit") if each.name == "pip"} == {
+            locked("pip")[0].version
+        }
 
 
 class TestWhatIsFound:
     """Each of the functions above on what it is there to find."""
 
     @pytest.mark.parametrize(
-        "base", ["python:3.12", "python:3.12@sha256:12", "python:${PYTHON}", f"python:3.12@md5:{'ab' * 32}"]
+        "base",
+        [
+            "python:3.12",
+            "python:3.12@sha256:12",
+            "python:${PYTHON}",
+            f"python:3.12@md5:{'ab' * 32}",
+        ],
     )
     def test_a_base_without_a_digest(self, base: str):
         told = list(pins.bases(f"FROM python@{DIGEST} AS build\nFROM build AS more\nFROM {base}\n"))
         assert told == [f"FROM {base}: no digest"]
 
     def test_an_image_without_a_digest_wherever_it_stands(self):
-        pod = f"spec: {{initContainers: [{{image: 'a:1'}}], containers: [{{image: 'b:1@{DIGEST}'}}, {{image: c}}]}}"
+        pod = (
+            f"spec: {{initContainers: [{{image: 'a:1'}}], containers: [{{image: 'b:1@{DIGEST}'}}, "
+            f"{{image: c}}]}}"
+        )
         told = list(pins.images(f"a: 1\n---\n{pod}\n---\nimage: vreplica-scheduler:0.1.0\n"))
         assert told == ["image a:1: no digest", "image c: no digest"]
 
@@ -138,7 +160,8 @@ class TestWhatIsFound:
         "commands",
         [
             [
-                "python -m venv /opt/a && /opt/a/bin/python -m pip install --require-hashes -r requirements/image.txt"
+                "python -m venv /opt/a && /opt/a/bin/python -m pip install --require-hashes -r "
+                "requirements/image.txt"
             ],
             ["python -m venv /opt/a"],
         ],
@@ -146,7 +169,9 @@ class TestWhatIsFound:
     def test_an_environment_whose_pip_is_any(self, commands: Sequence[str]):
         assert len(list(pins.first_pip(commands))) == 1
 
-    @pytest.mark.parametrize("line", ["aiohttp", "aiohttp>=3", "-e .", "aiohttp==3 \\\n  --hash=md5:ab"])
+    @pytest.mark.parametrize(
+        "line", ["aiohttp", "aiohttp>=3", "-e .", "aiohttp==3 \\\n  --hash=md5:ab"]
+    )
     def test_a_lock_that_pins_nothing(self, line: str):
         assert list(pins.lock(line))
         with pytest.raises(LockError, match="lock:"):

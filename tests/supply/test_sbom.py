@@ -24,7 +24,11 @@ def test_every_locked_package_is_in_it_with_its_hashes():
     for scope, packages in (("required", locked("image")), ("optional", sbom.extras()["otel"])):
         for each in packages:
             component = COMPONENTS[each.name]
-            told = {found["content"] for ref in component["externalReferences"] for found in ref["hashes"]}
+            told = {
+                found["content"]
+                for ref in component["externalReferences"]
+                for found in ref["hashes"]
+            }
             assert component["version"] == each.version
             assert told == set(each.hashes)
             assert component["purl"] == f"pkg:pypi/{canonical(each.name)}@{each.version}"
@@ -35,7 +39,9 @@ def test_every_locked_package_is_in_it_with_its_hashes():
 
 def test_every_package_has_a_license():
     assert [
-        name for name, each in COMPONENTS.items() if each["type"] == "library" and "licenses" not in each
+        name
+        for name, each in COMPONENTS.items()
+        if each["type"] == "library" and "licenses" not in each
     ] == []
 
 

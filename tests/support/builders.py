@@ -58,7 +58,9 @@ def a_vpod(
 class Scene:
     """A State under construction: one pool on one ready node unless told otherwise."""
 
-    def __init__(self, *, replicas: int = 3, slots: int = 20, start: int = 0, **pool_fields) -> None:
+    def __init__(
+        self, *, replicas: int = 3, slots: int = 20, start: int = 0, **pool_fields
+    ) -> None:
         self.state = State()
         self._objects: dict[tuple[str, str], object] = {}
         self.node(a_node())
@@ -69,7 +71,9 @@ class Scene:
         self.state.node_changed(self._swap("node", node.name, node), node)
         return self
 
-    def pod(self, ordinal: int, ledger: Mapping[str, int | Share] | None = None, **fields) -> "Scene":
+    def pod(
+        self, ordinal: int, ledger: Mapping[str, int | Share] | None = None, **fields
+    ) -> "Scene":
         pod = a_pod(ordinal, ledger, **fields)
         self.state.pod_changed(self._swap("pod", pod.name, pod), pod)
         return self
@@ -85,7 +89,11 @@ class Scene:
         return self
 
     def vpod(
-        self, name: str = "a", vreplicas: int = 1, placements: Mapping[int, int] | None = None, **fields
+        self,
+        name: str = "a",
+        vreplicas: int = 1,
+        placements: Mapping[int, int] | None = None,
+        **fields,
     ) -> "Scene":
         vpod = a_vpod(name, vreplicas, placements, **fields)
         self.state.vpod_changed(self._swap("vpod", name, vpod), vpod)
@@ -100,7 +108,9 @@ class Scene:
         """The pool names another StatefulSet from now on, which is there."""
         self.state.stateful_set_changed(None, a_stateful_set(name=name))
         known = self.pool.adapter_pool
-        self.state.adapter_pool_changed(known, a_pool(stateful_set=name, generation=2, **pool_fields))
+        self.state.adapter_pool_changed(
+            known, a_pool(stateful_set=name, generation=2, **pool_fields)
+        )
         return self
 
     def namespace(self, name: str, **labels: str) -> "Scene":

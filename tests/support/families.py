@@ -1,4 +1,6 @@
-"""Every family of metrics that our programs can export: of a service in shadow mode, and of a webhook, as processes."""
+"""Every family of metrics that our programs can export: of a service in shadow mode, and of a
+webhook, as processes.
+"""
 
 import asyncio
 import random
@@ -37,7 +39,9 @@ PROCESS = frozenset(
 
 def a_client() -> Any:
     """As much of the real client as is watched."""
-    return SimpleNamespace(budget=Budget(1000.0, 2000), requests=Counter(), tell_answers=lambda _told: None)
+    return SimpleNamespace(
+        budget=Budget(1000.0, 2000), requests=Counter(), tell_answers=lambda _told: None
+    )
 
 
 def watched(service: Service) -> Service:

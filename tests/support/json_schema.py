@@ -1,6 +1,8 @@
-"""A validator for the part of JSON schema (2020-12) that our published schema uses; any other keyword is an error.
+"""A validator for the part of JSON schema (2020-12) that our published schema uses; any other
+keyword is an error.
 
-Small on purpose: it is the other side of a comparison, and shares no code with what makes the schema.
+Small on purpose: it is the other side of a comparison, and shares no code with what makes the
+schema.
 """
 
 import math
@@ -8,7 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-_SAYS_NOTHING = frozenset({"$schema", "$id", "title", "description", "default", "examples", "x-reload"})
+_SAYS_NOTHING = frozenset(
+    {"$schema", "$id", "title", "description", "default", "examples", "x-reload"}
+)
 _TYPES = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
@@ -17,7 +21,9 @@ _TYPES = {
     "null": lambda value: value is None,
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "integer": lambda value: (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.floor(value) == value
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.floor(value) == value
     ),
 }
 

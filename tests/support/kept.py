@@ -1,6 +1,8 @@
-"""What a service keeps: every container that is reachable from it, with a path by which it is found.
+"""What a service keeps: every container that is reachable from it, with a path by which it is
+found.
 
-It is for tests of growth. What a container is for does not matter here, so one that is added tomorrow is counted as well.
+It is for tests of growth. What a container is for does not matter here, so one that is added
+tomorrow is counted as well.
 """
 
 from collections import deque
@@ -29,7 +31,9 @@ def containers(root: object) -> Iterator[tuple[str, Sized]]:
 
 
 def larger(root: object, most: int) -> dict[str, int]:
-    """Path -> size of the containers that hold more than ``most``; a deque that drops what is oldest has its own limit."""
+    """Path -> size of the containers that hold more than ``most``; a deque that drops what is
+    oldest has its own limit.
+    """
     return {
         path: len(item)
         for path, item in containers(root)

@@ -1,4 +1,6 @@
-"""``Notebook``: a recording of one state in memory, as the lines of a file, and what becomes of it when it is played."""
+"""``Notebook``: a recording of one state in memory, as the lines of a file, and what becomes of it
+when it is played.
+"""
 
 import orjson
 
@@ -32,7 +34,10 @@ class Notebook:
         self.lines.append(orjson.dumps(line_to_json(line)))
 
     def entries(self) -> list[Entry]:
-        lines = [line_from(orjson.loads(line), f"line {number}") for number, line in enumerate(self.lines, 1)]
+        lines = [
+            line_from(orjson.loads(line), f"line {number}")
+            for number, line in enumerate(self.lines, 1)
+        ]
         return [line for line in lines if isinstance(line, Entry)]
 
     def played(

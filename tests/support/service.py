@@ -1,7 +1,9 @@
-"""The running service on the embedded cluster: ``FaultApi`` breaks its calls, ``World`` builds the objects around it.
+"""The running service on the embedded cluster: ``FaultApi`` breaks its calls, ``World`` builds the
+objects around it.
 
-A test of one part fills its caches by ``World.sync``, kind by kind, so that it alone says which cache lags behind. A test
-of the whole service runs it with its own reflectors and loops, in virtual time, and stops it again: ``World.serving``.
+A test of one part fills its caches by ``World.sync``, kind by kind, so that it alone says which
+cache lags behind. A test of the whole service runs it with its own reflectors and loops, in virtual
+time, and stops it again: ``World.serving``.
 """
 
 import asyncio
@@ -71,7 +73,9 @@ async def always(_pod: AdapterPod) -> bool:
 
 @dataclass
 class Call:
-    """One call of the API: ``verb`` is the method's name, ``what`` the plural, with ``/subresource`` if any."""
+    """One call of the API: ``verb`` is the method's name, ``what`` the plural, with
+    ``/subresource`` if any.
+    """
 
     verb: str
     what: str
@@ -83,7 +87,9 @@ class Call:
 
 @dataclass
 class Fault:
-    """What happens to the next calls of one sort. ``before``/``after``: raised instead of, or after, the effect."""
+    """What happens to the next calls of one sort. ``before``/``after``: raised instead of, or
+    after, the effect.
+    """
 
     verb: str
     what: str
@@ -103,7 +109,9 @@ def lost(verb: str = "") -> OutcomeUnknown:
 
 
 class FaultApi:
-    """An ``Api`` before the cluster's: counts all calls, and breaks those that a ``Fault`` names."""
+    """An ``Api`` before the cluster's: counts all calls, and breaks those that a ``Fault``
+    names.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -120,7 +128,9 @@ class FaultApi:
         return fault
 
     def pause(self, verb: str, what: str, name: str = "", **fields) -> Fault:
-        """Stop the next such call before its effect; ``reached`` when it is there, ``go_on`` lets it pass."""
+        """Stop the next such call before its effect; ``reached`` when it is there, ``go_on`` lets
+        it pass.
+        """
         return self.fail(verb, what, name=name, pause=True, **fields)
 
     def count(self, verb: str, what: str, name: str = "") -> int:
@@ -128,13 +138,19 @@ class FaultApi:
 
     def writes(self) -> list[Call]:
         """All but reads, leases and events."""
-        return [c for c in self.calls if c.verb not in _READ_VERBS and c.what not in {"leases", "events"}]
+        return [
+            c
+            for c in self.calls
+            if c.verb not in _READ_VERBS and c.what not in {"leases", "events"}
+        ]
 
     async def _call(self, call: Call, serve: Callable[[], Awaitable[T]]) -> T:
         if self.dead:
             await asyncio.Event().wait()
         self.calls.append(call)
-        fault = next((f for f in self.faults if call.is_a(f.verb, f.what, f.name) and f.times), None)
+        fault = next(
+            (f for f in self.faults if call.is_a(f.verb, f.what, f.name) and f.times), None
+        )
         if fault is not None:
             fault.times -= 1
             fault.reached.set()
@@ -159,7 +175,9 @@ class FaultApi:
         self.calls.append(Call("watch", resource.plural))
         return self.cluster.watch(resource, options, **more)
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         return await self._call(
             Call("get", _what(resource, subresource), name),
             lambda: self.cluster.get(resource, namespace, name, subresource=subresource),
@@ -213,7 +231,10 @@ def _what(resource: Resource, subresource: str) -> str:
 @cache
 def _definitions() -> bytes:
     return orjson.dumps(
-        [yaml.safe_load((_CRD_DIR / name).read_text()) for name in ("adapterpools.yaml", "vpods.yaml")]
+        [
+            yaml.safe_load((_CRD_DIR / name).read_text())
+            for name in ("adapterpools.yaml", "vpods.yaml")
+        ]
     )
 
 
@@ -239,7 +260,9 @@ class Led:
 
 
 class World:
-    """A cluster with the CRDs, one pool ``dispatcher`` of ``replicas`` pods to be, and nodes in their own zones."""
+    """A cluster with the CRDs, one pool ``dispatcher`` of ``replicas`` pods to be, and nodes in
+    their own zones.
+    """
 
     def __init__(self) -> None:
         self.cluster = Cluster(now=wall, rng=random.Random(1))
@@ -250,7 +273,13 @@ class World:
 
     @classmethod
     async def create(
-        cls, *, replicas: int = 3, slots: int = 20, nodes: int = 3, node_slots: int | None = None, **pool_spec
+        cls,
+        *,
+        replicas: int = 3,
+        slots: int = 20,
+        nodes: int = 3,
+        node_slots: int | None = None,
+        **pool_spec,
     ) -> "World":
         world = cls()
         for definition in orjson.loads(_definitions()):
@@ -264,7 +293,7 @@ class World:
         await world.pool(slots, **pool_spec)
         return world
 
-    # -- objects ----------------------------------------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
     async def node(self, name: str, *, slots: int | None = None) -> None:
         status: Obj = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -272,7 +301,9 @@ class World:
             status["allocatable"] = {names.SLOTS_RESOURCE: str(slots)}
             status["capacity"] = {names.SLOTS_RESOURCE: str(slots)}
         labels = {names.ZONE_LABEL: f"z{name[-1]}"}
-        await self.cluster.create(NODES, "", {"metadata": {"name": name, "labels": labels}, "status": status})
+        await self.cluster.create(
+            NODES, "", {"metadata": {"name": name, "labels": labels}, "status": status}
+        )
 
     async def stateful_set(self, replicas: int) -> None:
         labels = {"app": "dispatcher", names.POOL_LABEL: "dispatcher"}
@@ -283,7 +314,9 @@ class World:
             "selector": {"matchLabels": {"app": "dispatcher"}},
             "template": template,
         }
-        await self.cluster.create(STATEFULSETS, NS, {"metadata": {"name": "dispatcher"}, "spec": spec})
+        await self.cluster.create(
+            STATEFULSETS, NS, {"metadata": {"name": "dispatcher"}, "spec": spec}
+        )
 
     async def pool(self, slots: int = 20, *, name: str = "dispatcher", **spec) -> None:
         spec = {"statefulSet": "dispatcher", "slotsPerPod": slots, **spec}
@@ -320,7 +353,9 @@ class World:
         annotations: Mapping[str, str] | None = None,
         **spec,
     ) -> str:
-        """An adapter pod, bound where ``node`` is given, as the webhook and our bind leave it; its UID."""
+        """An adapter pod, bound where ``node`` is given, as the webhook and our bind leave it; its
+        UID.
+        """
         stamped = dict(annotations or {})
         if slots is not None:
             stamped[names.SLOTS_ANNOTATION] = str(slots)
@@ -358,7 +393,11 @@ class World:
         await self.cluster.delete(PODS, NS, f"dispatcher-{ordinal}", grace_period_s=0)
 
     async def edit_ledger(self, ordinal: int, ledger: Mapping[str, int] | str) -> None:
-        text = ledger if isinstance(ledger, str) else encode_ledger({k: Share(v) for k, v in ledger.items()})
+        text = (
+            ledger
+            if isinstance(ledger, str)
+            else encode_ledger({k: Share(v) for k, v in ledger.items()})
+        )
         await self.annotate(ordinal, **{names.PLACEMENTS_ANNOTATION: text})
 
     async def annotate(self, ordinal: int, **annotations: str | None) -> None:
@@ -370,7 +409,7 @@ class World:
             patch_type=PatchType.MERGE,
         )
 
-    # -- what stands there ------------------------------------------------------------------------------------------
+    # -- what stands there -------------------------------------------------------------------------
 
     async def pod_object(self, ordinal: int) -> Obj:
         return await self.cluster.get(PODS, NS, f"dispatcher-{ordinal}")
@@ -378,7 +417,8 @@ class World:
     async def ledger(self, ordinal: int) -> dict[str, int]:
         annotations = (await self.pod_object(ordinal))["metadata"].get("annotations", {})
         return {
-            k: s.vreplicas for k, s in decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION)).items()
+            k: s.vreplicas
+            for k, s in decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION)).items()
         }
 
     async def node_of(self, ordinal: int) -> str:
@@ -393,7 +433,9 @@ class World:
         return {int(p["podName"].rpartition("-")[2]): p["vreplicas"] for p in placements}
 
     async def condition(self, name: str = "a") -> tuple[str, str]:
-        (found,) = [c for c in (await self.status(name)).get("conditions", []) if c["type"] == "Scheduled"]
+        (found,) = [
+            c for c in (await self.status(name)).get("conditions", []) if c["type"] == "Scheduled"
+        ]
         return found["status"], found["reason"]
 
     async def replicas(self) -> int:
@@ -407,11 +449,15 @@ class World:
         """I1, and I2 for what is bound; I3 for what can be placed is the test's own business."""
         pods = {p["metadata"]["name"]: p for p in (await self.cluster.list_page(PODS)).items}
         ledgers = {
-            name: decode_ledger(pod["metadata"].get("annotations", {}).get(names.PLACEMENTS_ANNOTATION))
+            name: decode_ledger(
+                pod["metadata"].get("annotations", {}).get(names.PLACEMENTS_ANNOTATION)
+            )
             for name, pod in pods.items()
         }
         for name, ledger in ledgers.items():
-            assert sum(share.slots for share in ledger.values()) <= 20, f"{name} is overcommitted: {ledger}"
+            assert sum(share.slots for share in ledger.values()) <= 20, (
+                f"{name} is overcommitted: {ledger}"
+            )
         for vpod in (await self.cluster.list_page(VPODS)).items:
             key = f"{vpod['metadata']['namespace']}/{vpod['metadata']['name']}"
             for placement in vpod.get("status", {}).get("placements", []):
@@ -422,7 +468,7 @@ class World:
                         f"{key} is not covered on {placement['podName']}"
                     )
 
-    # -- parts of the service, with caches that this test fills ---------------------------------------------------------
+    # -- parts of the service, with caches that this test fills ------------------------------------
 
     async def sync(self, *kinds: str) -> None:
         """Bring caches up to the cluster: the named plurals, or all."""
@@ -457,7 +503,12 @@ class World:
     def committer(self) -> Committer:
         clock = asyncio.get_running_loop().time
         return Committer(
-            self.api, self.caches, clock=clock, now=wall, leadership=self.leadership(), metrics=self.metrics
+            self.api,
+            self.caches,
+            clock=clock,
+            now=wall,
+            leadership=self.leadership(),
+            metrics=self.metrics,
         )
 
     def leadership(self) -> "Led":
@@ -470,7 +521,7 @@ class World:
     def recorder(self) -> EventRecorder:
         return EventRecorder(self.api, reporting_instance="test", now=wall)
 
-    # -- the whole service --------------------------------------------------------------------------------------------
+    # -- the whole service -------------------------------------------------------------------------
 
     def service(
         self,
@@ -505,11 +556,16 @@ class World:
 
     @asynccontextmanager
     async def adapters(self, service: Service, *, slots: int = 20) -> AsyncIterator[None]:
-        """Stand-ins for the StatefulSet controller and kube-scheduler: pods come, and are bound through our verbs."""
+        """Stand-ins for the StatefulSet controller and kube-scheduler: pods come, and are bound
+        through our verbs.
+        """
 
         async def work() -> None:
             while True:
-                known = {pod["metadata"]["name"]: pod for pod in (await self.cluster.list_page(PODS)).items}
+                known = {
+                    pod["metadata"]["name"]: pod
+                    for pod in (await self.cluster.list_page(PODS)).items
+                }
                 for ordinal in range(await self.replicas()):
                     if f"dispatcher-{ordinal}" not in known:
                         await self.pod(ordinal, slots=slots)
@@ -527,7 +583,9 @@ class World:
 
 
 async def schedule(service: Service, pod: Obj, nodes: list[str]) -> str:
-    """One attempt of kube-scheduler's: filter, then bind to the first node that passes; the error, "" if bound."""
+    """One attempt of kube-scheduler's: filter, then bind to the first node that passes; the error,
+    "" if bound.
+    """
     reply = orjson.loads(service.verbs.filter(filter_args(pod, nodes))[0])
     if not reply["NodeNames"]:
         return ", ".join(
@@ -549,7 +607,9 @@ def _status(vreplicas: int, placements: Mapping[int, int]) -> Obj:
     done = placed == vreplicas
     return {
         "observedGeneration": 1,
-        "placements": [{"podName": f"dispatcher-{o}", "vreplicas": n} for o, n in placements.items()],
+        "placements": [
+            {"podName": f"dispatcher-{o}", "vreplicas": n} for o, n in placements.items()
+        ],
         "scheduledVReplicas": placed,
         "readyVReplicas": 0,  # no pod of this world is Ready unless a test says so
         "conditions": [
@@ -575,7 +635,9 @@ def _unserved(vreplicas: int, placements: Mapping[int, int]) -> Availability:
     """As it is while the pods are there and not Ready."""
     by_count = sorted((-count, ordinal) for ordinal, count in placements.items() if count)
     pods = (
-        Unserved(f"dispatcher-{ordinal}", -count, AvailableReason.POD_NOT_READY, "the pod is not Ready")
+        Unserved(
+            f"dispatcher-{ordinal}", -count, AvailableReason.POD_NOT_READY, "the pod is not Ready"
+        )
         for count, ordinal in by_count
     )
     return Availability(vreplicas, sum(placements.values()), tuple(pods))

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 JSON_HEAD = (
-    "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+    "{length}\r\n\r\n"
 )
 LENGTH_BYTES = 1000
 
@@ -64,7 +65,9 @@ async def slow_bodies(count: int, port: int, path: str) -> AsyncIterator[SlowBod
 async def ask(
     port: int, path: str, body: bytes, *, between: Callable[[], Awaitable[object]] | None = None
 ) -> int:
-    """The status of an honest request: in one packet, or with ``between`` awaited between its head and its body."""
+    """The status of an honest request: in one packet, or with ``between`` awaited between its head
+    and its body.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         if between is None:

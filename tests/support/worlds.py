@@ -1,7 +1,9 @@
-"""``World``: API objects and outstanding reservations, fed to a State change by change; and the state's meaning, naively.
+"""``World``: API objects and outstanding reservations, fed to a State change by change; and the
+state's meaning, naively.
 
-``Naive`` recomputes everything that a PoolState keeps by differences from the objects alone, in the plainest way there
-is. Strategies draw objects from small ranges, so that they meet: few ordinals, few vpods, two pools on two StatefulSets.
+``Naive`` recomputes everything that a PoolState keeps by differences from the objects alone, in the
+plainest way there is. Strategies draw objects from small ranges, so that they meet: few ordinals,
+few vpods, two pools on two StatefulSets.
 """
 
 from collections import Counter
@@ -119,7 +121,9 @@ class World:
         self.reserve("placer", decision.pool, decision.vpod, shares, 1e9)
 
     def write(self, decision: Decision) -> None:
-        """What is left of a decision once ledgers and status are written: bound pods' ledgers, and the status."""
+        """What is left of a decision once ledgers and status are written: bound pods' ledgers, and
+        the status.
+        """
         for key, pod in list(self.pods.items()):
             count = decision.target.get(pod.name, 0)
             if pod.pool == decision.pool and pod.node and (count or decision.vpod in pod.ledger):
@@ -150,8 +154,12 @@ class Naive:
         self.pool = world.pools.get(key)
         self.taken_by = self._taken_by()
         own = self.pool is not None and not self.taken_by
-        self.stateful_set = world.stateful_sets.get(self.pool.stateful_set_key) if self.pool and own else None
-        self.pods = {pod.name: pod for pod in world.pods.values() if pod.pool == key and self.controls(pod)}
+        self.stateful_set = (
+            world.stateful_sets.get(self.pool.stateful_set_key) if self.pool and own else None
+        )
+        self.pods = {
+            pod.name: pod for pod in world.pods.values() if pod.pool == key and self.controls(pod)
+        }
         self.vpods = {vpod.key: vpod for vpod in world.vpods.values() if vpod.pool == key}
         self.reserved = {k[1:]: r.share for k, r in world.reservations.items() if k[0] == key}
         self.claimed = {
@@ -162,7 +170,9 @@ class Naive:
         self.names = {*self.pods, *(name for _, name in self.claimed)}
 
     def _taken_by(self) -> str:
-        """The other pool that has the StatefulSet that this one names, "" for none: narrowed down step by step."""
+        """The other pool that has the StatefulSet that this one names, "" for none: narrowed down
+        step by step.
+        """
         if self.pool is None:
             return ""
         key = self.pool.stateful_set_key
@@ -179,7 +189,9 @@ class Naive:
         if stateful_set is None or is_controlled(pod, stateful_set):
             return True
         former = self.world.stateful_sets.get(f"{pod.namespace}/{pod.owner}")
-        return former is not None and former.name != stateful_set.name and is_controlled(pod, former)
+        return (
+            former is not None and former.name != stateful_set.name and is_controlled(pod, former)
+        )
 
     @property
     def slots_per_pod(self) -> int:
@@ -197,7 +209,11 @@ class Naive:
         ledger = self.ledger(self.pods.get(name)).get(vpod, Share(0))
         known = self.vpods.get(vpod)
         count = known.placements.get(name, 0) if known is not None else 0
-        return ledger, Share(count, known.weight if known and count else 1), self.reserved.get((vpod, name))
+        return (
+            ledger,
+            Share(count, known.weight if known and count else 1),
+            self.reserved.get((vpod, name)),
+        )
 
     def placed_share(self, vpod: str, name: str) -> Share:
         ledger, status, reserved = self.sides(vpod, name)
@@ -212,10 +228,16 @@ class Naive:
         return sum(self.held_by(vpod, there) for vpod, there in self.claimed if there == name)
 
     def placed(self, name: str) -> int:
-        return sum(self.placed_share(vpod, there).slots for vpod, there in self.claimed if there == name)
+        return sum(
+            self.placed_share(vpod, there).slots for vpod, there in self.claimed if there == name
+        )
 
     def placed_of(self, vpod: str) -> dict[str, int]:
-        counts = {name: self.placed_share(vpod, name).vreplicas for key, name in self.claimed if key == vpod}
+        counts = {
+            name: self.placed_share(vpod, name).vreplicas
+            for key, name in self.claimed
+            if key == vpod
+        }
         return {name: count for name, count in counts.items() if count}
 
     def capacity(self, name: str) -> int:
@@ -237,7 +259,9 @@ class Naive:
             and node.takes_work
             and self.member(name)
             and name not in self.world.abandoned.get(self.key, ())
-            and not (pod.finished or pod.deleting or pod.assumed or pod.unschedulable or pod.ledger_error)
+            and not (
+                pod.finished or pod.deleting or pod.assumed or pod.unschedulable or pod.ledger_error
+            )
         )
 
     def ledger_bytes(self, name: str) -> dict[str, int]:
@@ -254,7 +278,11 @@ class Naive:
         for name in sorted(self.names):
             by_tenant = self.ledger_bytes(name)
             ordinal = ordinal_of(name)
-            if not self.indexed(name) or ordinal is None or sum(by_tenant.values()) <= TENANT_ROOM_BYTES_MAX:
+            if (
+                not self.indexed(name)
+                or ordinal is None
+                or sum(by_tenant.values()) <= TENANT_ROOM_BYTES_MAX
+            ):
                 continue
             crowded |= 1 << ordinal
             for tenant, size in by_tenant.items():
@@ -311,15 +339,22 @@ class Naive:
             "hosting zones": dict(Counter(node.zone for node in self.hosting())),
             "unplaced": sorted(self.unplaced()),
             "pods": {
-                name: (self.held(name), self.placed(name), self.capacity(name), self.schedulable(name))
+                name: (
+                    self.held(name),
+                    self.placed(name),
+                    self.capacity(name),
+                    self.schedulable(name),
+                )
                 for name in sorted(self.names)
             },
-            "placed": {vpod: self.placed_of(vpod) for vpod in sorted({vpod for vpod, _ in self.claimed})},
+            "placed": {
+                vpod: self.placed_of(vpod) for vpod in sorted({vpod for vpod, _ in self.claimed})
+            },
             "taken by": self.taken_by,
         }
 
 
-# -- what is drawn ------------------------------------------------------------------------------------------------
+# -- what is drawn ---------------------------------------------------------------------------------
 
 ordinals = st.integers(0, 4)
 vpod_names = st.sampled_from(VPODS)
@@ -334,7 +369,13 @@ nodes = st.builds(
     taints=st.sampled_from([(), (Taint("gpu", "", "NoSchedule"),)]),
 )
 fits = st.sampled_from(
-    [None, None, NodeFit(), NodeFit((Toleration(operator="Exists"),)), NodeFit(selector=(("disk", "ssd"),))]
+    [
+        None,
+        None,
+        NodeFit(),
+        NodeFit((Toleration(operator="Exists"),)),
+        NodeFit(selector=(("disk", "ssd"),)),
+    ]
 )
 stateful_sets = st.builds(
     a_stateful_set,
@@ -395,7 +436,9 @@ def vpods(draw, pool: str | None = None) -> VPod:
 
 @st.composite
 def worlds(draw, *, weights: bool = True, tidy: bool = False) -> World:
-    """One pool of up to 5 pods with up to 3 vpods. ``tidy``: ledgers are what statuses say, and nothing is over."""
+    """One pool of up to 5 pods with up to 3 vpods. ``tidy``: ledgers are what statuses say, and
+    nothing is over.
+    """
     world = World()
     for name in ("node-0", "node-1"):
         world.put(a_node(name, ready=tidy or draw(st.integers(0, 6)) < 6))
@@ -421,7 +464,9 @@ def _tidy(world: World, slots: int) -> None:
         kept = {}
         for name, count in vpod.placements.items():
             pod = members.get(name)
-            room = free.setdefault(name, slots if pod is None or pod.slots is None else min(slots, pod.slots))
+            room = free.setdefault(
+                name, slots if pod is None or pod.slots is None else min(slots, pod.slots)
+            )
             fits = min(count, room // vpod.weight)
             if fits:
                 kept[name] = fits

@@ -1,4 +1,6 @@
-"""The log in both its forms: a line a record, whoever has written a part of it, and keys that stay."""
+"""The log in both its forms: a line a record, whoever has written a part of it, and keys
+that stay.
+"""
 
 import io
 import json
@@ -23,7 +25,14 @@ from extender.telemetry.one_line import LINE_CHARS_MAX, OneLineFormatter
 
 def _line(message: str, *arguments: object, extra: dict[str, object] | None = None) -> str:
     record = logging.getLogger("extender.service.placing.placer").makeRecord(
-        "extender.service.placing.placer", logging.INFO, __file__, 1, message, arguments, None, extra=extra
+        "extender.service.placing.placer",
+        logging.INFO,
+        __file__,
+        1,
+        message,
+        arguments,
+        None,
+        extra=extra,
     )
     return JsonFormatter().format(record)
 
@@ -108,7 +117,7 @@ def test_text_is_what_people_read():
     assert formatter_of(LogFormat.TEXT).format(record).endswith(" INFO webhook: serving\\n")
 
 
-def test_of_what_a_stranger_has_us_write_so_many_lines_a_second_pass_and_the_rest_is_counted():
+def test_of_what_a_stranger_has_us_write_some_lines_a_second_pass_and_the_rest_is_counted():
     now = 100.5
     filtered = AtMost(2, lambda: now)
     first = [_passes(filtered, f"refused {number}") for number in range(5)]

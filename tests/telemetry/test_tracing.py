@@ -1,4 +1,6 @@
-"""Spans of the service: what is traced, what it costs when nobody asked, and OpenTelemetry behind it where it is installed."""
+"""Spans of the service: what is traced, what it costs when nobody asked, and OpenTelemetry behind
+it where it is installed.
+"""
 
 import asyncio
 import json
@@ -108,7 +110,8 @@ def test_stopping_sends_what_is_left(recorder: Recorder):
     [
         pytest.param({}, id="not asked"),
         pytest.param(
-            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, id="turned off"
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"},
+            id="turned off",
         ),
         pytest.param({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, id="empty"),
     ],
@@ -119,7 +122,9 @@ def test_nothing_is_traced_unless_the_environment_asks(environment: dict[str, st
 
 
 @pytest.mark.skipif(find_spec("opentelemetry") is not None, reason="the extra otel is installed")
-def test_who_asks_for_traces_without_the_extra_is_told_what_to_install(caplog: pytest.LogCaptureFixture):
+def test_who_asks_for_traces_without_the_extra_is_told_what_to_install(
+    caplog: pytest.LogCaptureFixture,
+):
     tracing.start("test", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
     assert "install vreplica-scheduler[otel]" in caplog.text
     assert tracing.span("a") is tracing.span("b")
@@ -201,7 +206,9 @@ class TestOpenTelemetry:
         with HTTPServer(("127.0.0.1", 0), Backend) as server:
             thread = Thread(target=server.serve_forever)
             thread.start()
-            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+            monkeypatch.setenv(
+                "OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}"
+            )
             monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
             tracing.start("vreplica-scheduler")
             with tracing.span("place_batch", pool="ns/p"):

@@ -1,6 +1,8 @@
-"""A real Chromium (Debian's) before the page, and axe in it. Without them the tests are skipped, and say why.
+"""A real Chromium (Debian's) before the page, and axe in it. Without them the tests are skipped,
+and say why.
 
-Every page records what it complains of: an error, a refusal by the content security policy, or something that it asks for elsewhere fails the test.
+Every page records what it complains of: an error, a refusal by the content security policy, or
+something that it asks for elsewhere fails the test.
 """
 
 import asyncio
@@ -12,16 +14,23 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("playwright", reason="the browser's driver is not installed (requirements/browser.txt)")
+pytest.importorskip(
+    "playwright", reason="the browser's driver is not installed (requirements/browser.txt)"
+)
 
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page as Tab, async_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 PERIOD_S = 0.05
 WAIT_S = 30.0
 
@@ -43,7 +52,9 @@ class Opened:
     complaints: list[str] = field(default_factory=list)
 
     async def texts(self, selector: str) -> list[str]:
-        return [" ".join(text.split()) for text in await self.tab.locator(selector).all_inner_texts()]
+        return [
+            " ".join(text.split()) for text in await self.tab.locator(selector).all_inner_texts()
+        ]
 
     async def text(self, selector: str) -> str:
         return " ".join((await self.tab.locator(selector).first.inner_text()).split())
@@ -59,7 +70,9 @@ class Opened:
         async def is_there() -> bool:
             return any(part in text for text in await self.texts(selector))
 
-        await self.until(is_there, f"{selector} does not say {part!r}: {await self.texts(selector)}")
+        await self.until(
+            is_there, f"{selector} does not say {part!r}: {await self.texts(selector)}"
+        )
 
     async def until_count(self, selector: str, count: int) -> None:
         async def are_there() -> bool:
@@ -78,7 +91,9 @@ class Opened:
         await self.tab.keyboard.press("Enter")
 
     async def violations(self, *, without: str = "") -> list[str]:
-        """What axe finds, but in what ``without`` selects: it looks at every element, and of many equal ones that takes minutes."""
+        """What axe finds, but in what ``without`` selects: it looks at every element, and of many
+        equal ones that takes minutes.
+        """
         context = {"exclude": [[without]]} if without else None
         found = await Axe().run(self.tab, context)
         return [
@@ -97,7 +112,9 @@ async def browsing(
     fragment: str = "",
     **context: Any,
 ) -> AsyncIterator[Opened]:
-    """The page at ``url``, opened; ``size`` in CSS pixels. ``fails``: parts of complaints that are expected; ``fragment``: of its address."""
+    """The page at ``url``, opened; ``size`` in CSS pixels. ``fails``: parts of complaints that are
+    expected; ``fragment``: of its address.
+    """
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         made = await browser.new_context(
@@ -110,11 +127,15 @@ async def browsing(
         tab.on("pageerror", lambda error: opened.complaints.append(f"error: {error}"))
         tab.on(
             "console",
-            lambda it: opened.complaints.append(it.text) if it.type in {"error", "warning"} else None,
+            lambda it: (
+                opened.complaints.append(it.text) if it.type in {"error", "warning"} else None
+            ),
         )
         tab.on(
             "request",
-            lambda it: None if it.url.startswith(url) else opened.complaints.append(f"asks for {it.url}"),
+            lambda it: (
+                None if it.url.startswith(url) else opened.complaints.append(f"asks for {it.url}")
+            ),
         )
         try:
             await tab.goto(f"{url}/ui#{fragment}")

@@ -1,8 +1,10 @@
-"""What the page costs with 1,000 pods and 2,000 vpods of which 20 vreplicas move a second: ``python -m tests.ui.measure``.
+"""What the page costs with 1,000 pods and 2,000 vpods of which 20 vreplicas move a second: ``python
+-m tests.ui.measure``.
 
-The server: processor time a second for that many streams, beyond what the same changes cost while nobody listens, and the longest time for
-which the event loop was held. The browser: times between frames and long tasks (over 50 ms), while the page is only open, is scrolled, and
-has a vpod selected. Two cores are needed, and nothing else on them.
+The server: processor time a second for that many streams, beyond what the same changes cost while
+nobody listens, and the longest time for which the event loop was held. The browser: times between
+frames and long tasks (over 50 ms), while the page is only open, is scrolled, and has a vpod
+selected. Two cores are needed, and nothing else on them.
 """
 
 import asyncio
@@ -42,7 +44,9 @@ def a_large_cluster() -> Cluster:
     return Cluster(pods=1_000, vpods=2_000, nodes=100)
 
 
-async def moving(cluster: Cluster, seconds: float, also: Callable[[], Awaitable[None]] | None = None) -> None:
+async def moving(
+    cluster: Cluster, seconds: float, also: Callable[[], Awaitable[None]] | None = None
+) -> None:
     """Let vreplicas move for so long."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -63,12 +67,16 @@ async def server() -> dict[str, Any]:
         for streams in STREAMS:
             async with listening(page, url, streams):
                 await asyncio.sleep(2)
-                found[f"{streams} streams, ms of processor a second"] = round(await _used(cluster) - idle, 2)
+                found[f"{streams} streams, ms of processor a second"] = round(
+                    await _used(cluster) - idle, 2
+                )
         async with listening(page, url, 1):
             await asyncio.sleep(1)
             began = time.process_time()
             await asyncio.sleep(SECONDS)
-            found["1 stream, nothing changes"] = round((time.process_time() - began) / SECONDS * 1e3, 2)
+            found["1 stream, nothing changes"] = round(
+                (time.process_time() - began) / SECONDS * 1e3, 2
+            )
             found["longest hold of the loop, ms"] = round(await _longest_hold(cluster), 1)
     facts = page._facts(POOL)
     await facts.look()
@@ -160,7 +168,9 @@ async def _frames(it: Opened, cluster: Cluster, also: Callable[[], Awaitable[Non
 
 
 async def main() -> None:
-    sys.stdout.write(json.dumps({"server": await server(), "browser": await browser()}, indent=1) + "\n")
+    sys.stdout.write(
+        json.dumps({"server": await server(), "browser": await browser()}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

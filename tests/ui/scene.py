@@ -1,4 +1,6 @@
-"""What the page is tried on: a state of any size, served as the service serves it, and answers to what the page asks."""
+"""What the page is tried on: a state of any size, served as the service serves it, and answers to
+what the page asks.
+"""
 
 import asyncio
 import json
@@ -25,9 +27,31 @@ from extender.telemetry.metrics import Metrics
 from tests.support.builders import POOL, a_pod, a_pool, a_stateful_set
 
 TENANT_NAMES = (
-    "alpine", "birch", "cedar", "delta", "ember", "fjord", "grove", "harbor", "island", "juniper", "kelp", "lagoon",
-    "meadow", "north", "ocean", "prairie", "quarry", "river", "summit", "tundra", "upland", "valley", "willow", "zephyr",
-)  # fmt: skip
+    "alpine",
+    "birch",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "harbor",
+    "island",
+    "juniper",
+    "kelp",
+    "lagoon",
+    "meadow",
+    "north",
+    "ocean",
+    "prairie",
+    "quarry",
+    "river",
+    "summit",
+    "tundra",
+    "upland",
+    "valley",
+    "willow",
+    "zephyr",
+)
 
 
 class Leader:
@@ -49,10 +73,19 @@ class Leader:
 
 
 class Cluster:
-    """``pods`` adapter pods with ``vpods`` vpods of eight vreplicas on them, in three zones, some of it in trouble."""
+    """``pods`` adapter pods with ``vpods`` vpods of eight vreplicas on them, in three zones, some
+    of it in trouble.
+    """
 
     def __init__(
-        self, *, pods: int, vpods: int, nodes: int, tenants: int = 24, waiting: int = 3, seed: int = 7
+        self,
+        *,
+        pods: int,
+        vpods: int,
+        nodes: int,
+        tenants: int = 24,
+        waiting: int = 3,
+        seed: int = 7,
     ) -> None:
         self.state = State()
         self.pods: dict[str, AdapterPod] = {}
@@ -69,9 +102,15 @@ class Cluster:
         for number in range(vpods):
             self.put(self._a_vpod(number, tenants, ledgers, waits=number < waiting))
         for ordinal, ledger in enumerate(ledgers):
-            self.put(a_pod(ordinal, ledger, node="" if ordinal == pods - 1 else f"node-{ordinal % nodes}"))
+            self.put(
+                a_pod(
+                    ordinal, ledger, node="" if ordinal == pods - 1 else f"node-{ordinal % nodes}"
+                )
+            )
 
-    def _a_vpod(self, number: int, tenants: int, ledgers: Sequence[dict[str, Share]], *, waits: bool) -> VPod:
+    def _a_vpod(
+        self, number: int, tenants: int, ledgers: Sequence[dict[str, Share]], *, waits: bool
+    ) -> VPod:
         tenant = TENANT_NAMES[int(tenants * self._rng.random() ** 2)]
         key = f"{tenant}/orders-{number}"
         start = self._rng.randrange(len(ledgers))
@@ -84,7 +123,9 @@ class Cluster:
                 ledgers[at][key] = Share(1)
                 placements[f"dispatcher-{at}"] = 1
         conditions = (
-            (Condition("Scheduled", "False", "InsufficientSlots", "0/9 pods have room"),) if waits else ()
+            (Condition("Scheduled", "False", "InsufficientSlots", "0/9 pods have room"),)
+            if waits
+            else ()
         )
         return VPod(
             namespace=tenant,
@@ -117,7 +158,10 @@ class Cluster:
                 continue
             source = self._rng.choice(sorted(vpod.placements))
             target = self._rng.choice(sorted(self.pods))
-            if target in vpod.placements or sum(s.slots for s in self.pods[target].ledger.values()) >= 20:
+            if (
+                target in vpod.placements
+                or sum(s.slots for s in self.pods[target].ledger.values()) >= 20
+            ):
                 continue
             count = vpod.placements[source]
             self._set(source, vpod.key, 0)
@@ -134,9 +178,13 @@ class Cluster:
 
 
 class Answers:
-    """What stands in for the questions that the page asks beside its stream: canned, and asked for is noted."""
+    """What stands in for the questions that the page asks beside its stream: canned, and asked for
+    is noted.
+    """
 
-    def __init__(self, explain: Mapping[str, object] | None = None, plan: Mapping[str, object] | None = None):
+    def __init__(
+        self, explain: Mapping[str, object] | None = None, plan: Mapping[str, object] | None = None
+    ):
         self.explain = explain
         self.plan = plan
         self.asked: list[dict[str, object]] = []

@@ -1,7 +1,9 @@
-"""Screenshots of the page, for the documentation and to be looked at: ``python -m tests.ui.screenshots DIR``.
+"""Screenshots of the page, for the documentation and to be looked at: ``python -m
+tests.ui.screenshots DIR``.
 
-``ui-demo.png`` is ``vreplica run`` when its story is told, ``ui-large.png`` the same with 2,000 vpods in the dark, both as a person
-sees them first. The others are of constructed states, and for eyes only.
+``ui-demo.png`` is ``vreplica run`` when its story is told, ``ui-large.png`` the same with 2,000
+vpods in the dark, both as a person sees them first. The others are of constructed states, and for
+eyes only.
 """
 
 import asyncio
@@ -55,7 +57,9 @@ async def demonstration(directory: Path) -> None:
 
 
 async def large_run(directory: Path) -> None:
-    """The same, and then as many more vpods as make 2,000, of 24 tenants, once all of them are placed."""
+    """The same, and then as many more vpods as make 2,000, of 24 tenants, once all of them are
+    placed.
+    """
     async with told() as (system, census):
         api = system.local.cluster
         for tenant in TENANT_NAMES:
@@ -123,7 +127,9 @@ async def shoot(it: Opened, path: Path, **options: Any) -> None:
 
 
 async def shoot_for_docs(it: Opened, path: Path, *, height: int) -> None:
-    """The upper part of what is seen, without the footer: it has the name of the machine that this is made on."""
+    """The upper part of what is seen, without the footer: it has the name of the machine that this
+    is made on.
+    """
     await it.tab.evaluate("document.querySelector('footer').hidden = true")
     await shoot(it, path, clip={"x": 0, "y": 0, "width": SIZE[0], "height": height})
 

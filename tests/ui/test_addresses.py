@@ -1,4 +1,6 @@
-"""The page's address says what is shown, and what is shown follows it: links, and the browser's back button."""
+"""The page's address says what is shown, and what is shown follows it: links, and the browser's
+back button.
+"""
 
 from tests.support.builders import NS, POOL, a_pool
 from tests.ui.browser import browsing, needs_browser

@@ -1,4 +1,6 @@
-"""docs/ui.md says what is there: sections and fields of the stream, limits, and pictures that are small."""
+"""docs/ui.md says what is there: sections and fields of the stream, limits, and pictures that are
+small.
+"""
 
 import asyncio
 import re
@@ -38,7 +40,9 @@ def test_the_fields_of_a_section_are_those_of_its_records(section: str):
 
 
 def test_every_section_is_described():
-    described = re.findall(r"^\| `(\w+)` \| (?!\w+ the)", TEXT.partition("| section |")[2], re.MULTILINE)
+    described = re.findall(
+        r"^\| `(\w+)` \| (?!\w+ the)", TEXT.partition("| section |")[2], re.MULTILINE
+    )
     assert set(described) == set(told())
 
 

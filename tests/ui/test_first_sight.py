@@ -1,4 +1,6 @@
-"""What the page tells first, and beside the map: nothing before it knows, troubles by reason, fixes with all that matters."""
+"""What the page tells first, and beside the map: nothing before it knows, troubles by reason, fixes
+with all that matters.
+"""
 
 from dataclasses import replace
 
@@ -13,7 +15,9 @@ from tests.ui.test_page import NOT_THERE, PLANNED, small
 pytestmark = needs_browser
 
 
-@pytest.mark.parametrize("selected", ["", "vpod=alpine%2Forders-0"], ids=["nothing selected", "a vpod"])
+@pytest.mark.parametrize(
+    "selected", ["", "vpod=alpine%2Forders-0"], ids=["nothing selected", "a vpod"]
+)
 async def test_before_a_pool_is_told_nothing_is_said_of_it(selected: str):
     page = a_page(small().state)
     told = hold_pools_back(page)
@@ -24,7 +28,9 @@ async def test_before_a_pool_is_told_nothing_is_said_of_it(selected: str):
         assert await it.text("#loading") == "Loading\u2026"
         told.set()
         await it.until_pods(6)
-        await it.until_text("#side", "5 of 8 vreplicas are placed" if selected else "vpods that wait")
+        await it.until_text(
+            "#side", "5 of 8 vreplicas are placed" if selected else "vpods that wait"
+        )
 
 
 async def test_of_another_pool_nothing_is_shown_under_the_name_of_the_chosen_one():
@@ -64,7 +70,8 @@ async def test_a_fix_names_its_numbers_once_and_no_values_that_are_none():
         await it.until_text(".explanation", "What would make it fit")
         assert await it.texts(".explanation li") == [
             "slotsPerPod 20 to 21 (AdapterPool ns/a): places 1 vreplica",
-            "dispatcher-5 is bound to a node (Pod ns/dispatcher-5): places 5 vreplicas, 2 vreplicas still wait",
+            "dispatcher-5 is bound to a node (Pod ns/dispatcher-5): places 5 vreplicas, 2 "
+            "vreplicas still wait",
         ]
 
 
@@ -78,7 +85,9 @@ async def test_a_fix_of_a_pod_says_what_is_changed_and_which_nodes_take_it_then(
         "nodes": ["node-1", "node-2", "node-3", "node-4"],
         "note": "it was cordoned for a reason",
     }
-    answers = Answers({"outcome": "no node takes it", "fixes": [fix, {**fix, "nodes": [], "note": ""}]})
+    answers = Answers(
+        {"outcome": "no node takes it", "fixes": [fix, {**fix, "nodes": [], "note": ""}]}
+    )
     async with served(a_page(small().state), answers) as url, browsing(url) as it:
         await it.until_pods(6)
         await it.find("dispatcher-5")
@@ -99,7 +108,11 @@ async def test_what_waits_is_told_by_reason_with_the_first_names():
             cluster.put(replace(vpod, conditions=(told,)))
     async with served(a_page(cluster.state)) as url, browsing(url) as it:
         await it.until_pods(6)
-        waiting = [vpod for vpod in cluster.vpods.values() if sum(vpod.placements.values()) < vpod.vreplicas]
+        waiting = [
+            vpod
+            for vpod in cluster.vpods.values()
+            if sum(vpod.placements.values()) < vpod.vreplicas
+        ]
         await it.until_text("#side", f"vpods that wait ({len(waiting)})")
         first, *_ = await it.texts(".reasons > li")
         missing = sum(8 - sum(vpod.placements.values()) for vpod in waiting if vpod.conditions)
@@ -171,7 +184,10 @@ async def test_what_if_shows_the_pods_that_come_on_the_map_as_new():
         await it.tab.fill("[name=slotsPerPod]", "10")
         await it.tab.click("text=Show the plan")
         await it.until_text("#map .to-come", "New in this plan 2 pods")
-        assert await it.texts(".to-come li") == ["dispatcher-6 3/10 new +3", "dispatcher-7 0/10 new"]
+        assert await it.texts(".to-come li") == [
+            "dispatcher-6 3/10 new +3",
+            "dispatcher-7 0/10 new",
+        ]
         assert await it.tab.locator(".to-come button").count() == 0  # nothing is known of them
         assert await it.violations() == []
         await it.tab.keyboard.press("Escape")

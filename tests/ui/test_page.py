@@ -1,4 +1,6 @@
-"""The page in a real browser: what it shows of small, large, changing and hostile states, and how it is used."""
+"""The page in a real browser: what it shows of small, large, changing and hostile states, and how
+it is used.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -50,7 +52,13 @@ EXPLAINED = {
         }
     ],
     "candidates": [
-        {"pod": "dispatcher-1", "verdict": "refused", "freeSlots": 0, "score": None, "text": "no free slot"}
+        {
+            "pod": "dispatcher-1",
+            "verdict": "refused",
+            "freeSlots": 0,
+            "score": None,
+            "text": "no free slot",
+        }
     ],
     "history": [{"at": "2026-01-02T03:04:05Z", "by": "replica-1", "text": "5 placed"}],
 }
@@ -96,7 +104,9 @@ async def test_the_demonstration_is_shown_as_it_happens(tmp_path: Path):
             await Story(system, census, told.append).play()
             steps = [line for line in told if "nobody serves" not in line]
             assert (len(steps), len(told)) == (10, 12)
-            assert all(line.endswith("; nothing moved, nothing overcommitted") for line in steps[1::2])
+            assert all(
+                line.endswith("; nothing moved, nothing overcommitted") for line in steps[1::2]
+            )
             assert max(map(len, told)) <= 80
             await page.until_pods(len(census.pods))
             await page.until_text("#numbers", f"vpods {VPODS_COUNT}")
@@ -177,8 +187,10 @@ async def test_a_vpod_is_found_and_explained():
         for says in (
             "one pod more (6 to 7) (StatefulSet ns/dispatcher): places 3 vreplicas; by itself;"
             " only if it is served before the others that wait; the autoscaler adds it",
-            "The pool has 6 pods of 20 slots (5 schedulable, 0 slots free) and needs 9: maxPods holds it at 7.",
-            "1 pod of it waits for a node; kube-scheduler finds none: 0/6 nodes are available: 6 Insufficient cpu.",
+            "The pool has 6 pods of 20 slots (5 schedulable, 0 slots free) and needs 9: maxPods "
+            "holds it at 7.",
+            "1 pod of it waits for a node; kube-scheduler finds none: 0/6 nodes are available: 6 "
+            "Insufficient cpu.",
             "The profile's rule for new ones: round robin by ordinal",
             "by replica-1: the vpod changed",
             "How it was decided (1)",
@@ -198,7 +210,9 @@ async def test_the_page_says_what_the_loss_of_a_zone_costs():
     scene = Scene(replicas=2)
     for index in (0, 1):
         scene.node(a_node(f"node-{index}", f"zone-{index}"))
-    scene.pod(0, {"tenant/a": 3, "tenant/b": 1}, node="node-0").pod(1, {"tenant/a": 1}, node="node-1")
+    scene.pod(0, {"tenant/a": 3, "tenant/b": 1}, node="node-0").pod(
+        1, {"tenant/a": 1}, node="node-1"
+    )
     scene.vpod("a", 4, {0: 3, 1: 1}).vpod("b", 1, {0: 1})
     async with served(a_page(scene.state)) as url, browsing(url, fails=NOT_THERE) as it:
         await it.until_pods(2)
@@ -210,7 +224,10 @@ async def test_the_page_says_what_the_loss_of_a_zone_costs():
 
 async def test_a_tenant_that_is_selected_is_seen_alone():
     scene = (
-        Scene(replicas=3).pod(0, {"alpine/a": 3, "birch/b": 1}).pod(1, {"birch/b": 2}).pod(2, {"alpine/a": 1})
+        Scene(replicas=3)
+        .pod(0, {"alpine/a": 3, "birch/b": 1})
+        .pod(1, {"birch/b": 2})
+        .pod(2, {"alpine/a": 1})
     )
     async with served(a_page(scene.state)) as url, browsing(url) as it:
         await it.until_pods(3)
@@ -356,7 +373,10 @@ async def test_a_vpod_that_is_in_no_pool_is_told_so():
 
 
 async def test_of_a_pool_that_is_not_known_nothing_good_is_said():
-    async with served(a_page(small().state)) as url, browsing(url, fragment=f"pool={NS}/nothing") as it:
+    async with (
+        served(a_page(small().state)) as url,
+        browsing(url, fragment=f"pool={NS}/nothing") as it,
+    ):
         await it.until_text(".notice.bad", "is not known here")
         await it.until_text("#side", "nothing can be said of it")
         assert "every pod takes work" not in " ".join(await it.texts("#side"))
@@ -376,7 +396,9 @@ async def test_the_map_is_walked_by_keys():
 
         async def focused() -> str:
             return str(
-                await it.tab.evaluate("document.activeElement.dataset.name ?? document.activeElement.id")
+                await it.tab.evaluate(
+                    "document.activeElement.dataset.name ?? document.activeElement.id"
+                )
             )
 
         await it.tab.locator("#map [tabindex='0']").focus()
@@ -396,8 +418,15 @@ async def test_the_map_is_walked_by_keys():
             await it.tab.keyboard.press(key)
             walked.append(await focused())
         assert walked == [
-            "zone-a", "node-0", "dispatcher-0", "dispatcher-3", "dispatcher-0", "node-1", "zone-b", "dispatcher-2",
-        ]  # fmt: skip
+            "zone-a",
+            "node-0",
+            "dispatcher-0",
+            "dispatcher-3",
+            "dispatcher-0",
+            "node-1",
+            "zone-b",
+            "dispatcher-2",
+        ]
         assert await it.tab.locator("#map [tabindex='0']").count() == 1
         await it.tab.keyboard.press("Enter")
         await it.until_text("#side h2", "pod dispatcher-2")
@@ -426,14 +455,23 @@ async def test_names_are_text_whatever_they_say():
     scene.node(a_node("node-0", HOSTILE[0]))
     scene.pod(0, {f"{name}/{name}": 1 for name in HOSTILE})
     for name in HOSTILE:
-        vpod = VPod(namespace=name, name=name, pool=POOL, vreplicas=2, placements={"dispatcher-0": 1})
+        vpod = VPod(
+            namespace=name, name=name, pool=POOL, vreplicas=2, placements={"dispatcher-0": 1}
+        )
         scene.state.vpod_changed(None, vpod)
     answers = Answers(
-        {"outcome": HOSTILE[0], "steps": [HOSTILE[1]], "fixes": [{"change": HOSTILE[0]}], "history": []}
+        {
+            "outcome": HOSTILE[0],
+            "steps": [HOSTILE[1]],
+            "fixes": [{"change": HOSTILE[0]}],
+            "history": [],
+        }
     )
     async with served(a_page(scene.state), answers) as url, browsing(url) as it:
         await it.until_pods(1)
-        await it.tab.evaluate("() => { window.alert = () => { throw new Error('a name was run') } }")
+        await it.tab.evaluate(
+            "() => { window.alert = () => { throw new Error('a name was run') } }"
+        )
         for name in HOSTILE[:6]:
             await it.find(f"{name}/{name}")
             await it.until_text("#side h2", name)
@@ -449,7 +487,9 @@ async def test_names_are_text_whatever_they_say():
 
 
 @pytest.mark.parametrize(
-    ("width", "zoom"), [(320, 1), (390, 1), (640, 2)], ids=["a small phone", "a phone", "zoomed to 200 %"]
+    ("width", "zoom"),
+    [(320, 1), (390, 1), (640, 2)],
+    ids=["a small phone", "a phone", "zoomed to 200 %"],
 )
 async def test_nothing_is_cut_off_on_a_narrow_screen(width: int, zoom: int):
     async with (
@@ -487,7 +527,10 @@ async def test_a_replica_that_stops_is_told_and_found_again():
     ("leader", "mode", "says"),
     [
         pytest.param(
-            Leader(leads=False, leader="replica-1"), Mode.ACTIVE, "Led by replica-1", id="another leads"
+            Leader(leads=False, leader="replica-1"),
+            Mode.ACTIVE,
+            "Led by replica-1",
+            id="another leads",
         ),
         pytest.param(
             Leader(leads=False, leader=""), Mode.ACTIVE, "Nobody leads this pool", id="nobody leads"

@@ -1,4 +1,6 @@
-"""The tables: sorted as a person chooses, through news and in the address, and readable on a phone."""
+"""The tables: sorted as a person chooses, through news and in the address, and readable on
+a phone.
+"""
 
 from dataclasses import replace
 
@@ -31,7 +33,8 @@ async def sorts(it: Opened) -> dict[str, str]:
     """What each column of the pods says of its order."""
     heads = await it.tab.locator("#table .scroll:nth-child(1) thead th").all()
     return {
-        (await head.inner_text()).split()[0]: str(await head.get_attribute("aria-sort")) for head in heads
+        (await head.inner_text()).split()[0]: str(await head.get_attribute("aria-sort"))
+        for head in heads
     }
 
 
@@ -122,7 +125,9 @@ async def test_on_a_phone_a_row_is_one_line_and_its_name_stays_while_the_table_i
             assert highest < 45
             assert 0 <= shift < 3
             assert right <= 390
-        assert await it.tab.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        assert (
+            await it.tab.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        )
         assert await it.violations() == []
 
 
@@ -130,7 +135,10 @@ async def test_five_thousand_pods_are_sorted_at_once():
     scene = Scene(replicas=5_000)
     for ordinal in range(5_000):
         scene.pod(ordinal, {f"tenant/v-{ordinal % 97}": 1 + ordinal % 20})
-    async with served(a_page(scene.state)) as url, browsing(url, fragment=TABLES, fails=NOT_THERE) as it:
+    async with (
+        served(a_page(scene.state)) as url,
+        browsing(url, fragment=TABLES, fails=NOT_THERE) as it,
+    ):
         await it.until_text("#table caption", "Pods (5,000)")
         await it.tab.wait_for_function("document.querySelectorAll('.pod').length === 5000")
         took = await it.tab.evaluate(

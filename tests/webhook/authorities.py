@@ -19,9 +19,15 @@ def fingerprints(pem: bytes) -> frozenset[bytes]:
 
 
 def step_of(
-    bundle: Bundle | None, days: float = 0.0, *, published: bool = True, hosts: tuple[str, ...] = HOSTS
+    bundle: Bundle | None,
+    days: float = 0.0,
+    *,
+    published: bool = True,
+    hosts: tuple[str, ...] = HOSTS,
 ) -> Step | None:
-    """The next step ``days`` after NOW; ``published``: whether every authority of the bundle has been for long."""
+    """The next step ``days`` after NOW; ``published``: whether every authority of the bundle has
+    been for long.
+    """
     seen: Collection[bytes] = fingerprints(bundle.ca_pem) if bundle and published else ()
     return next_step(bundle, hosts, now_s=NOW + days * DAY, published=seen)
 
@@ -40,7 +46,9 @@ def steps_from(
 
 
 def is_verified(cert_pem: bytes, ca_pem: bytes, now_s: float, skew_s: float = 0.0) -> bool:
-    """Whether a client whose clock is off by so much, and that trusts ``ca_pem``, takes that certificate for HOSTS[0]."""
+    """Whether a client whose clock is off by so much, and that trusts ``ca_pem``, takes that
+    certificate for HOSTS[0].
+    """
     begin_s, end_s = _verified_between(cert_pem, ca_pem)
     return begin_s <= now_s + skew_s < end_s
 

@@ -45,7 +45,9 @@ def a_pod(
         metadata["labels"][POOL_LABEL] = pool
     if annotations is not None:
         metadata["annotations"] = annotations
-    spec.setdefault("containers", [{"name": "c", "image": "registry.example/adapter:1", "resources": {}}])
+    spec.setdefault(
+        "containers", [{"name": "c", "image": "registry.example/adapter:1", "resources": {}}]
+    )
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -71,7 +73,11 @@ def a_vpod_object(
         "apiVersion": "vreplica.dev/v1alpha1",
         "kind": "VPod",
         "metadata": {"namespace": namespace, "name": name},
-        "spec": {"poolRef": {"namespace": NS, "name": pool}, "vreplicas": 8, "slotsPerVReplica": weight},
+        "spec": {
+            "poolRef": {"namespace": NS, "name": pool},
+            "vreplicas": 8,
+            "slotsPerVReplica": weight,
+        },
         "status": {"placements": placed},
     }
 
@@ -133,7 +139,9 @@ def patched(obj: Obj, ops: Any) -> Obj:
 
 
 class ObjectsApi:
-    """Get, create, update and patch with versions; lists what it has, and a watch in which nothing happens."""
+    """Get, create, update and patch with versions; lists what it has, and a watch in which nothing
+    happens.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Obj] = {}
@@ -155,7 +163,9 @@ class ObjectsApi:
         except KeyError as error:
             raise NotFound(404, "NotFound", f"{resource.plural} {name!r} not found") from error
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         await asyncio.sleep(0)
         return copy.deepcopy(self.named(resource, namespace, name))
 
@@ -178,7 +188,9 @@ class ObjectsApi:
         self.put(resource, obj)
         return await self.get(resource, namespace, name)
 
-    async def patch(self, resource: Resource, namespace: str, name: str, patch: Any, **_: Any) -> Obj:
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Any, **_: Any
+    ) -> Obj:
         await asyncio.sleep(0)
         changed = patched(self.named(resource, namespace, name), patch)
         self.writes += 1
@@ -195,9 +207,13 @@ class ObjectsApi:
         await asyncio.sleep(0)
         self.named(PODS, binding.namespace, binding.name)
 
-    async def list_page(self, resource: Resource, options: ListOptions = EVERYWHERE, **_: Any) -> ListPage:
+    async def list_page(
+        self, resource: Resource, options: ListOptions = EVERYWHERE, **_: Any
+    ) -> ListPage:
         await asyncio.sleep(0)
-        items = [copy.deepcopy(obj) for key, obj in self.objects.items() if key[0] == resource.plural]
+        items = [
+            copy.deepcopy(obj) for key, obj in self.objects.items() if key[0] == resource.plural
+        ]
         return ListPage(items, str(self.version))
 
     async def watch(

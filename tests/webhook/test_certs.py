@@ -38,7 +38,9 @@ def secret_store(api: ObjectsApi) -> SecretStore:
 def store(request, tmp_path):
     """A function that opens the same storage anew, as another process does."""
     api = ObjectsApi()
-    return lambda: DirectoryStore(tmp_path / "certs") if request.param == "directory" else secret_store(api)
+    return lambda: (
+        DirectoryStore(tmp_path / "certs") if request.param == "directory" else secret_store(api)
+    )
 
 
 async def test_the_first_replica_makes_a_certificate_and_the_next_takes_it(store):
@@ -74,7 +76,9 @@ async def test_a_save_under_an_old_version_changes_nothing(store, tmp_path):
 
 async def test_files_with_keys_are_private(tmp_path):
     await manager(DirectoryStore(tmp_path / "certs")).ensure()
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "certs").iterdir()}
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "certs").iterdir()
+    }
     assert modes["ca.key"] == modes["tls.key"] == 0o600
     assert stat.S_IMODE((tmp_path / "certs").stat().st_mode) == 0o700
 
@@ -90,8 +94,18 @@ async def test_a_half_written_directory_is_made_whole(tmp_path):
 
 async def test_a_secret_that_a_person_made_is_filled_and_keeps_its_type():
     api = ObjectsApi()
-    junk = {"tls.crt": "%%%", "tls.key": base64.b64encode(b"junk").decode(), "ca.key": 7, "ca.crt": None}
-    metadata = {"namespace": "ns", "name": "certificate", "annotations": {"mine": "x"}, "labels": {"a": "b"}}
+    junk = {
+        "tls.crt": "%%%",
+        "tls.key": base64.b64encode(b"junk").decode(),
+        "ca.key": 7,
+        "ca.crt": None,
+    }
+    metadata = {
+        "namespace": "ns",
+        "name": "certificate",
+        "annotations": {"mine": "x"},
+        "labels": {"a": "b"},
+    }
     api.put(SECRETS, {"metadata": metadata, "type": "Opaque", "data": junk})
     bundle = await manager(secret_store(api)).ensure()
     stored = api.named(SECRETS, "ns", "certificate")
@@ -119,7 +133,9 @@ async def test_an_api_server_that_does_not_answer_leaves_the_certificate_in_use(
     assert keeper.expiry()["serving"] == NOW + 90 * DAY
 
 
-@pytest.mark.parametrize("data", [None, [], "text", 7, {}, {"tls.crt": ["x"]}, {"ca.crt": "A" * 2_000_000}])
+@pytest.mark.parametrize(
+    "data", [None, [], "text", 7, {}, {"tls.crt": ["x"]}, {"ca.crt": "A" * 2_000_000}]
+)
 async def test_a_secret_whose_data_is_no_map_of_texts_is_filled(data: Any):
     api = ObjectsApi()
     api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "certificate"}, "data": data})
@@ -181,7 +197,9 @@ async def served_certificate(port: int, trusted: bytes, **settings: Any) -> byte
     context = ssl.create_default_context(cadata=trusted.decode())
     for name, value in settings.items():
         setattr(context, name, value)
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+    _, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context, server_hostname="localhost"
+    )
     certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
     await writer.wait_closed()
@@ -192,7 +210,9 @@ async def test_a_running_server_serves_the_new_certificate_without_a_restart(tmp
     # Certificates of today, since the TLS client has no other clock.
     keeper = manager(DirectoryStore(tmp_path), now=time.time)
     bundle = await keeper.ensure()
-    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=keeper.context)
+    server = await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=keeper.context
+    )
     async with server:
         port = server.sockets[0].getsockname()[1]
         before = await served_certificate(port, bundle.ca_pem)
@@ -263,7 +283,8 @@ async def test_who_only_serves_takes_what_another_process_has_stored_and_writes_
     # What another one has spoilt changes nothing of what is served, and is told.
     await SecretStore(api, "ns", "c").load()
     api.put(
-        SECRETS, {"metadata": {"namespace": "ns", "name": "c"}, "type": "Opaque", "data": {"tls.crt": ""}}
+        SECRETS,
+        {"metadata": {"namespace": "ns", "name": "c"}, "type": "Opaque", "data": {"tls.crt": ""}},
     )
     with pytest.raises(CertificateError):
         await follower.ensure()

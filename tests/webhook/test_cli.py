@@ -38,7 +38,9 @@ def installed() -> ObjectsApi:
 
 async def test_from_nothing_to_a_verified_answer_and_a_clean_stop(unused_tcp_port):
     api, stop, url = installed(), asyncio.Event(), f"https://localhost:{unused_tcp_port}"
-    settings = Settings(host="127.0.0.1", port=unused_tcp_port, secret=("ns", "certificate"), url=url)
+    settings = Settings(
+        host="127.0.0.1", port=unused_tcp_port, secret=("ns", "certificate"), url=url
+    )
     running = asyncio.create_task(Webhook(settings, api).run(stop))
     for _ in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         await api.patches.get()
@@ -46,7 +48,9 @@ async def test_from_nothing_to_a_verified_answer_and_a_clean_stop(unused_tcp_por
     client_config = configuration["webhooks"][0]["clientConfig"]
     assert client_config["url"] == f"{url}/mutate"
     # The way the API server calls it: by the URL, trusting the caBundle and nothing else.
-    trusted = ssl.create_default_context(cadata=base64.b64decode(client_config["caBundle"]).decode())
+    trusted = ssl.create_default_context(
+        cadata=base64.b64decode(client_config["caBundle"]).decode()
+    )
     async with aiohttp.ClientSession() as client:
         async with client.post(
             client_config["url"],
@@ -75,7 +79,9 @@ class ReadOnly(ObjectsApi):
     create = update = patch = delete = _refused
 
 
-async def test_one_process_renews_and_publishes_and_another_serves_and_writes_nothing(unused_tcp_port):
+async def test_one_process_renews_and_publishes_and_another_serves_and_writes_nothing(
+    unused_tcp_port,
+):
     api, stop, url = installed(), asyncio.Event(), f"https://localhost:{unused_tcp_port}"
     # As the manifests bring it: empty, and of a type that stays.
     api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "certificate"}, "type": "Opaque"})
@@ -103,13 +109,17 @@ async def test_one_process_renews_and_publishes_and_another_serves_and_writes_no
 async def test_with_files_of_somebody_elses_no_secret_and_no_ca_bundle_is_written(
     unused_tcp_port: int, tmp_path: Path
 ):
-    bundle = await CertificateManager(DirectoryStore(tmp_path), ("localhost",), now=time.time).ensure()
+    bundle = await CertificateManager(
+        DirectoryStore(tmp_path), ("localhost",), now=time.time
+    ).ensure()
     ca_bundle = base64.b64encode(bundle.ca_pem).decode()
     api = installed()
     for resource, path in ((MUTATING_WEBHOOKS, "/mutate"), (VALIDATING_WEBHOOKS, "/validate")):
         api.put(
             resource,
-            a_configuration(path, annotations={"cert-manager.io/inject-ca-from": "a/b"}, caBundle=ca_bundle),
+            a_configuration(
+                path, annotations={"cert-manager.io/inject-ca-from": "a/b"}, caBundle=ca_bundle
+            ),
         )
     settings = Settings(
         host="127.0.0.1",
@@ -120,7 +130,9 @@ async def test_with_files_of_somebody_elses_no_secret_and_no_ca_bundle_is_writte
     running = asyncio.create_task(Webhook(settings, api).run(stop))
     trusted = ssl.create_default_context(cadata=bundle.ca_pem.decode())
     async with aiohttp.ClientSession() as client:
-        metrics = await _once_it_listens(client, f"https://localhost:{unused_tcp_port}/metrics", trusted)
+        metrics = await _once_it_listens(
+            client, f"https://localhost:{unused_tcp_port}/metrics", trusted
+        )
     stop.set()
     await running
     end = bundle.expiry()["serving"]

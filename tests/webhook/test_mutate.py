@@ -42,7 +42,10 @@ def test_an_adapter_pod_is_sent_to_our_scheduler_with_slots_and_an_empty_ledger(
 
 def test_for_a_scheduler_that_others_share_it_requests_the_resource():
     pod = stamped(a_pod(), how=MANAGED)
-    assert pod["spec"]["containers"][0]["resources"] == {"limits": {SLOTS: "20"}, "requests": {SLOTS: "20"}}
+    assert pod["spec"]["containers"][0]["resources"] == {
+        "limits": {SLOTS: "20"},
+        "requests": {SLOTS: "20"},
+    }
     assert (pod_from(pod).slots, pod_from(pod).slots_request) == (20, 20)
 
 
@@ -62,7 +65,9 @@ def test_a_pod_without_the_label_is_left_alone():
     [
         pytest.param({}, "vreplica-scheduler", id="absent"),
         pytest.param({"schedulerName": ""}, "vreplica-scheduler", id="empty"),
-        pytest.param({"schedulerName": "default-scheduler"}, "vreplica-scheduler", id="the default"),
+        pytest.param(
+            {"schedulerName": "default-scheduler"}, "vreplica-scheduler", id="the default"
+        ),
         pytest.param({"schedulerName": "mine"}, "mine", id="the user's choice stays"),
     ],
 )
@@ -84,7 +89,9 @@ def test_the_default_scheduler_can_be_the_one_that_calls_us():
         pytest.param({"resources": {}}, id="empty resources"),
         pytest.param({"resources": {"requests": {"cpu": "1"}}}, id="requests only"),
         pytest.param({"resources": {"limits": None, "requests": {}}}, id="null limits"),
-        pytest.param({"resources": {"limits": {SLOTS: "7"}, "requests": {SLOTS: 7}}}, id="another number"),
+        pytest.param(
+            {"resources": {"limits": {SLOTS: "7"}, "requests": {SLOTS: 7}}}, id="another number"
+        ),
     ],
 )
 def test_missing_parents_are_made_and_other_resources_stay(container):
@@ -97,7 +104,10 @@ def test_missing_parents_are_made_and_other_resources_stay(container):
 
 def test_the_resource_is_on_the_first_container_and_on_no_other():
     def also() -> Obj:
-        return {"name": "d", "resources": {"limits": {SLOTS: "5"}, "requests": {SLOTS: "5", "cpu": "1"}}}
+        return {
+            "name": "d",
+            "resources": {"limits": {SLOTS: "5"}, "requests": {SLOTS: "5", "cpu": "1"}},
+        }
 
     pod = stamped(a_pod(containers=[{"name": "c"}, also()], initContainers=[also()]), how=MANAGED)
     assert pod["spec"]["containers"][1]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
@@ -135,9 +145,13 @@ def test_a_canonical_quantity_of_the_api_server_is_as_good():
 
 
 RESOURCES = st.none() | st.fixed_dictionaries(
-    {}, optional={part: st.none() | st.dictionaries(st.sampled_from(["cpu", SLOTS]), st.sampled_from(["1", "20", "1k"]))
-                  for part in ("limits", "requests")}
-)  # fmt: skip
+    {},
+    optional={
+        part: st.none()
+        | st.dictionaries(st.sampled_from(["cpu", SLOTS]), st.sampled_from(["1", "20", "1k"]))
+        for part in ("limits", "requests")
+    },
+)
 CONTAINERS = st.lists(
     st.fixed_dictionaries({"name": st.just("c")}, optional={"resources": RESOURCES}), max_size=3
 )
@@ -159,7 +173,8 @@ def test_a_second_run_on_the_result_changes_nothing(pod, pool, how):
 
 def test_a_review_of_a_returning_ordinal_is_answered_from_the_caches():
     view = caches(
-        pools=[a_pool_object()], vpods=[a_vpod_object(placements={"dispatcher-1": 3, "dispatcher-2": 5})]
+        pools=[a_pool_object()],
+        vpods=[a_vpod_object(placements={"dispatcher-1": 3, "dispatcher-2": 5})],
     )
     verdict = stamp(request(a_pod("dispatcher-1")), view)
     assert verdict.allowed
@@ -178,7 +193,9 @@ def test_before_the_caches_are_synced_the_pod_is_stamped_with_what_is_known():
 def test_names_that_are_in_the_request_alone_are_enough():
     pod = a_pod()
     del pod["metadata"]["namespace"], pod["metadata"]["name"]
-    verdict = stamp(request(pod, namespace="adapters", name="dispatcher-1"), caches(pools=[a_pool_object()]))
+    verdict = stamp(
+        request(pod, namespace="adapters", name="dispatcher-1"), caches(pools=[a_pool_object()])
+    )
     assert patched(pod, verdict.patch)["metadata"]["annotations"][SLOTS] == "20"
 
 

@@ -1,4 +1,6 @@
-"""The shipped admission policies say the same as ``/validate`` and the other manifests; that they work is for end-to-end tests."""
+"""The shipped admission policies say the same as ``/validate`` and the other manifests; that they
+work is for end-to-end tests.
+"""
 
 import json
 from pathlib import Path
@@ -19,7 +21,9 @@ BINDINGS: Final = [doc for doc in DOCUMENTS if doc["kind"] == "ValidatingAdmissi
 
 
 def resources(policy: Any) -> set[str]:
-    return {r for rule in policy["spec"]["matchConstraints"]["resourceRules"] for r in rule["resources"]}
+    return {
+        r for rule in policy["spec"]["matchConstraints"]["resourceRules"] for r in rule["resources"]
+    }
 
 
 def test_every_policy_is_bound_and_denies():
@@ -33,7 +37,9 @@ def test_an_expression_that_fails_refuses_and_only_the_service_is_let_through(po
     assert policy["spec"]["failurePolicy"] == "Fail"
     (writer,) = DEFAULT_WRITERS
     text = json.dumps(policy)
-    if policy["metadata"]["name"] == "vreplica-sources":  # that is a right which people may be given
+    if (
+        policy["metadata"]["name"] == "vreplica-sources"
+    ):  # that is a right which people may be given
         assert "'claim'" in text
         assert "system:serviceaccount:" not in text
     else:

@@ -25,10 +25,15 @@ def encoded(pem: bytes) -> str:
     return base64.b64encode(pem).decode()
 
 
-def a_configuration(*paths: str, annotations: dict[str, str] | None = None, **client_config: str) -> Obj:
+def a_configuration(
+    *paths: str, annotations: dict[str, str] | None = None, **client_config: str
+) -> Obj:
     service = {"namespace": "vreplica-system", "name": "vreplica-webhook", "port": 443}
     hooks = [
-        {"name": f"w{path}.x", "clientConfig": {"service": {**service, "path": path}, **client_config}}
+        {
+            "name": f"w{path}.x",
+            "clientConfig": {"service": {**service, "path": path}, **client_config},
+        }
         for path in paths
     ]
     metadata: Obj = {"name": NAME, "resourceVersion": "1"}
@@ -65,7 +70,9 @@ class Stored:
         return self.bundle
 
 
-def registration(api: ObjectsApi, *, url: str = "", clock: list[float] | None = None) -> Registration:
+def registration(
+    api: ObjectsApi, *, url: str = "", clock: list[float] | None = None
+) -> Registration:
     at = clock or [0.0]
     return Registration(api, url=url, monotonic=lambda: at[0])
 
@@ -104,7 +111,8 @@ async def test_a_development_url_replaces_the_service_and_keeps_each_path():
 
 async def test_configurations_that_do_not_exist_are_named():
     assert await register(ObjectsApi()) == [
-        "no MutatingWebhookConfiguration and no ValidatingWebhookConfiguration vreplica-scheduler yet: "
+        "no MutatingWebhookConfiguration and no ValidatingWebhookConfiguration vreplica-scheduler "
+        "yet: "
         "apply the manifests"
     ]
 
@@ -214,7 +222,8 @@ class TestSomebodyElsesCertificate:
     async def test_until_cert_manager_has_filled_it_in_that_is_told(self):
         (mutating, _) = await register(installed(INJECTED), None, served=FIRST.cert_pem)
         assert mutating == (
-            "MutatingWebhookConfiguration vreplica-scheduler: cert-manager has not filled in its caBundle yet "
+            "MutatingWebhookConfiguration vreplica-scheduler: cert-manager has not filled in its "
+            "caBundle yet "
             "(annotation cert-manager.io/inject-ca-from)"
         )
 

@@ -22,7 +22,12 @@ def changed_request(**fields) -> bytes:
 
 def test_a_request_is_read():
     request = decode_review(review(a_pod(), name="dispatcher-1", dryRun=True, subResource=""))
-    assert (request.uid, request.group, request.resource, request.operation) == ("u-1", "", "pods", "CREATE")
+    assert (request.uid, request.group, request.resource, request.operation) == (
+        "u-1",
+        "",
+        "pods",
+        "CREATE",
+    )
     assert (request.name, request.dry_run, request.old_object) == ("dispatcher-1", True, None)
     assert request.object == a_pod()
 
@@ -31,7 +36,12 @@ def test_absent_and_null_optional_fields_are_tolerated():
     request = decode_review(
         changed_request(userInfo=None, namespace=None, object=None, dryRun=None, options=7)
     )
-    assert (request.username, request.namespace, request.object, request.dry_run) == ("", "", None, False)
+    assert (request.username, request.namespace, request.object, request.dry_run) == (
+        "",
+        "",
+        None,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,22 +53,32 @@ def test_absent_and_null_optional_fields_are_tolerated():
         pytest.param(b"[" * 5000, "not JSON", id="deep"),
         pytest.param(b"[]", "a list", id="a list"),
         pytest.param(b"null", "null", id="null"),
-        pytest.param(changed(apiVersion="admission.k8s.io/v1beta1"), "v1beta1", id="another version"),
+        pytest.param(
+            changed(apiVersion="admission.k8s.io/v1beta1"), "v1beta1", id="another version"
+        ),
         pytest.param(changed(kind="Pod"), "'Pod'", id="another kind"),
-        pytest.param(changed(request=None), "request: expected an object", id="an answer, not a request"),
+        pytest.param(
+            changed(request=None), "request: expected an object", id="an answer, not a request"
+        ),
         pytest.param(changed_request(uid=""), "request.uid", id="no uid"),
         pytest.param(changed_request(uid="x" * 300), "request.uid", id="a long uid"),
         pytest.param(
-            changed_request(uid=7), "request.uid: expected a string, not a number", id="uid a number"
+            changed_request(uid=7),
+            "request.uid: expected a string, not a number",
+            id="uid a number",
         ),
         pytest.param(changed_request(resource=None), "request.resource.resource", id="no resource"),
         pytest.param(changed_request(operation=None), "request.operation", id="no operation"),
         pytest.param(
-            changed_request(object=[1]), "request.object: expected an object, not a list", id="object a list"
+            changed_request(object=[1]),
+            "request.object: expected an object, not a list",
+            id="object a list",
         ),
         pytest.param(changed_request(oldObject="x"), "request.oldObject", id="old object a string"),
         pytest.param(
-            changed_request(userInfo={"username": 1}), "request.userInfo.username", id="username a number"
+            changed_request(userInfo={"username": 1}),
+            "request.userInfo.username",
+            id="username a number",
         ),
     ],
 )
@@ -70,7 +90,9 @@ def test_what_is_no_review_is_refused_with_the_field_that_is_wrong(body, says):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -90,7 +112,11 @@ def test_no_value_of_any_field_raises_anything_else(field, value):
 def test_a_patch_travels_as_base64():
     ops = [{"op": "add", "path": "/x", "value": "ü"}]
     response = orjson.loads(encode_review("u-9", Verdict(patch=ops)))["response"]
-    assert (response["uid"], response["allowed"], response["patchType"]) == ("u-9", True, "JSONPatch")
+    assert (response["uid"], response["allowed"], response["patchType"]) == (
+        "u-9",
+        True,
+        "JSONPatch",
+    )
     assert orjson.loads(base64.b64decode(response["patch"])) == ops
 
 

@@ -1,8 +1,10 @@
-"""Three replicas race through changes of authority, one request to the API server at a time, and what they serve is always taken.
+"""Three replicas race through changes of authority, one request to the API server at a time, and
+what they serve is always taken.
 
-Replicas are stopped between any two requests, for weeks, killed and started again; their clocks and those of the API servers
-differ by up to half an hour; keys are lost. At every moment each certificate that a replica serves is verified, as an
-API server would, with the caBundle of that moment and with each that an API server may still have.
+Replicas are stopped between any two requests, for weeks, killed and started again; their clocks and
+those of the API servers differ by up to half an hour; keys are lost. At every moment each
+certificate that a replica serves is verified, as an API server would, with the caBundle of that
+moment and with each that an API server may still have.
 """
 
 import asyncio
@@ -104,7 +106,10 @@ class Replica:
         self.api = Gated(world.api)
         skew_s = SKEW_S * (number - 1)
         self.manager = CertificateManager(
-            SecretStore(self.api, *SECRET), HOSTS, now=lambda: world.now_s + skew_s, early=number / 2
+            SecretStore(self.api, *SECRET),
+            HOSTS,
+            now=lambda: world.now_s + skew_s,
+            early=number / 2,
         )
         registration = Registration(self.api, monotonic=lambda: world.now_s)
         self._upkeep = Upkeep(
@@ -216,20 +221,28 @@ class Rotating(RuleBasedStateMachine):
         secret = self.api.named(SECRETS, *SECRET)
         content = base64.b64decode(secret["data"]["ca.crt"]) + junk
         self.api.put(
-            SECRETS, {**secret, "data": {**secret["data"], "ca.crt": base64.b64encode(content).decode()}}
+            SECRETS,
+            {**secret, "data": {**secret["data"], "ca.crt": base64.b64encode(content).decode()}},
         )
 
     def stored(self) -> Bundle:
         data = self.api.named(SECRETS, *SECRET)["data"]
-        bundle = Bundle.from_files({name: base64.b64decode(content) for name, content in data.items()})
+        bundle = Bundle.from_files(
+            {name: base64.b64decode(content) for name, content in data.items()}
+        )
         assert bundle is not None
         return bundle
 
     def is_settled(self) -> bool:
-        """Nothing is left to do, and every API server trusts all that is stored: what is lost now is the first that is."""
+        """Nothing is left to do, and every API server trusts all that is stored: what is lost now
+        is the first that is.
+        """
         bundle = self.stored()
         known = frozenset.intersection(*(fingerprints(pem) for pem in self.api.in_use()))
-        return next_step(bundle, HOSTS, now_s=self.now_s) is None and fingerprints(bundle.ca_pem) <= known
+        return (
+            next_step(bundle, HOSTS, now_s=self.now_s) is None
+            and fingerprints(bundle.ca_pem) <= known
+        )
 
     @invariant()
     def what_is_served_is_taken(self) -> None:
@@ -251,7 +264,10 @@ class Rotating(RuleBasedStateMachine):
             self._rounds()
         bundle = self.stored()
         assert is_usable(bundle, HOSTS, now_s=self.now_s)
-        assert next_step(bundle, HOSTS, now_s=self.now_s, published=fingerprints(bundle.ca_pem)) is None
+        assert (
+            next_step(bundle, HOSTS, now_s=self.now_s, published=fingerprints(bundle.ca_pem))
+            is None
+        )
         assert {replica.manager.served_pem for replica in self.replicas} == {bundle.cert_pem}
         self.runner.close()
 

@@ -1,8 +1,9 @@
 """A hundred changes of authority while webhooks are called without a pause: not one call is lost.
 
-Clients do what the API server does: they verify with the caBundle that they have read from the webhook configuration and nothing
-else, and they go by one from before the change until the change is done. Time is the clock's of the machine, for a TLS client has no other; so a change is
-ordered as a person would order it, by taking the authority's key away.
+Clients do what the API server does: they verify with the caBundle that they have read from the
+webhook configuration and nothing else, and they go by one from before the change until the change
+is done. Time is the clock's of the machine, for a TLS client has no other; so a change is ordered
+as a person would order it, by taking the authority's key away.
 """
 
 import asyncio
@@ -45,7 +46,9 @@ class Replica:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        server = WebhookServer(caches(pools=[a_pool_object()]), DEFAULT_RULES, tls=self.certificates.context)
+        server = WebhookServer(
+            caches(pools=[a_pool_object()]), DEFAULT_RULES, tls=self.certificates.context
+        )
         self.port = await server.start("127.0.0.1", 0)
         try:
             yield
@@ -81,7 +84,9 @@ class Caller:
         if len(self._with_what_was_read) == CLIENTS:
             self._all.set()
 
-    async def call(self, session: aiohttp.ClientSession, port: int, trusted: ssl.SSLContext) -> None:
+    async def call(
+        self, session: aiohttp.ClientSession, port: int, trusted: ssl.SSLContext
+    ) -> None:
         async with session.post(
             f"https://127.0.0.1:{port}/mutate",
             data=review(a_pod()),
@@ -125,7 +130,8 @@ async def test_in_100_changes_of_authority_under_load_no_call_is_lost_and_connec
                 clock[0] += PUBLISHED_BEFORE_USE_S
                 for replica in rng.sample(replicas, 2):
                     assert await replica.upkeep.round()
-                    # A connection that began under the first authority, whose certificate is long gone.
+                    # A connection that began under the first authority, whose certificate is long
+                    # gone.
                     await caller.call(kept, replicas[0].port, first)
                 caller.read()
                 await caller.every_call_began_after_that()

@@ -54,9 +54,12 @@ async def test_a_pod_is_patched_and_a_bad_vpod_denied():
         response = orjson.loads(body)["response"]
         assert (status, response["uid"], response["allowed"]) == (200, "u-1", True)
         assert any(
-            op["path"] == "/spec/schedulerName" for op in orjson.loads(base64.b64decode(response["patch"]))
+            op["path"] == "/spec/schedulerName"
+            for op in orjson.loads(base64.b64decode(response["patch"]))
         )
-        heavy = review(a_vpod_object(weight=99), resource="vpods", group="vreplica.dev", namespace="tenant-a")
+        heavy = review(
+            a_vpod_object(weight=99), resource="vpods", group="vreplica.dev", namespace="tenant-a"
+        )
         status, body = await post(
             client, "/validate", heavy, {"Content-Type": "application/json; charset=utf-8"}
         )
@@ -69,7 +72,11 @@ async def test_a_pod_is_patched_and_a_bad_vpod_denied():
     ("body", "headers", "status", "says"),
     [
         pytest.param(
-            b"{}", {"Content-Type": "text/plain"}, 400, "expected application/json", id="content type"
+            b"{}",
+            {"Content-Type": "text/plain"},
+            400,
+            "expected application/json",
+            id="content type",
         ),
         pytest.param(b"{", JSON, 400, "not JSON", id="bad JSON"),
         pytest.param(b"{}", JSON, 400, "AdmissionReview", id="something else"),
@@ -145,12 +152,14 @@ async def test_a_body_with_broken_chunks_is_refused():
 
 @pytest.mark.looptime
 async def test_a_body_that_does_not_come_is_given_up():
-    # Over a real socket with virtual time: the sender stalls, so nothing but the deadline can happen.
+    # Over a real socket with virtual time: the sender stalls, so nothing but the deadline can
+    # happen.
     server = WebhookServer(caches(), DEFAULT_RULES, tls=None, limits=Limits(deadline_s=2.0))
     port = await server.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(
-        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+        b"9\r\n\r\n{"
     )
     answer = await reader.readline()
     assert b"408" in answer
@@ -209,7 +218,10 @@ async def test_metrics_count_results_by_path():
 async def test_a_head_that_is_too_large_and_trailers_without_end_are_cut_and_reviews_go_on():
     fields = b"".join(b"X-%d: " % number + b"x" * 8000 + b"\r\n" for number in range(120))
     begin = b"POST /mutate HTTP/1.1\r\nHost: x\r\n"
-    chunked = begin + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    chunked = (
+        begin
+        + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    )
     async with serving(deadline_s=30.0) as (server, client):
         port = client._base_url.port  # type: ignore[union-attr]
         for number, data in enumerate((begin + fields, chunked + fields * 10), start=1):

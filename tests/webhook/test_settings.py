@@ -15,7 +15,9 @@ def settings(*arguments: str) -> Settings:
 
 def config(tmp_path: Path, text: str) -> str:
     file = tmp_path / "config.yaml"
-    file.write_text("apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n" + text)
+    file.write_text(
+        "apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n" + text
+    )
     return str(file)
 
 
@@ -38,15 +40,23 @@ def test_defaults():
         pytest.param("slotsResource: false\n", ["--slots-resource"], True, id="the option"),
     ],
 )
-def test_pods_request_the_resource_where_the_file_or_the_option_says_so(tmp_path, text, options, requested):
+def test_pods_request_the_resource_where_the_file_or_the_option_says_so(
+    tmp_path, text, options, requested
+):
     assert settings("--config", config(tmp_path, text), *options).stamp.slots_resource is requested
 
 
 def test_accounts_are_named_short_or_in_full():
     got = settings(
-        "--service-account", "ns/one", "system:serviceaccount:ns:two", "--service-account", "ns/three"
+        "--service-account",
+        "ns/one",
+        "system:serviceaccount:ns:two",
+        "--service-account",
+        "ns/three",
     )
-    assert got.rules.writers == {f"system:serviceaccount:ns:{name}" for name in ("one", "two", "three")}
+    assert got.rules.writers == {
+        f"system:serviceaccount:ns:{name}" for name in ("one", "two", "three")
+    }
 
 
 def test_the_certificate_is_also_for_the_host_of_the_url():
@@ -58,7 +68,11 @@ def test_a_certificate_of_somebody_elses_is_two_files():
         ["--tls-cert-file", "/tls/tls.crt", "--tls-private-key-file", "/tls/tls.key"]
     )
     got = settings_from(options)
-    assert (got.cert_files, got.cert_dir, got.secret) == (("/tls/tls.crt", "/tls/tls.key"), "", None)
+    assert (got.cert_files, got.cert_dir, got.secret) == (
+        ("/tls/tls.crt", "/tls/tls.key"),
+        "",
+        None,
+    )
     with pytest.raises(SettingsError, match="go together"):
         settings_from(parser().parse_args(["--tls-cert-file", "/tls/tls.crt"]))
     with pytest.raises(SettingsError, match="go together"):
@@ -75,7 +89,10 @@ def test_a_directory_that_cannot_be_written_holds_somebody_elses_certificate(
     if is_writable:
         assert (got.cert_dir, got.cert_files) == (str(tmp_path), None)
     else:
-        assert (got.cert_dir, got.cert_files) == ("", (f"{tmp_path}/tls.crt", f"{tmp_path}/tls.key"))
+        assert (got.cert_dir, got.cert_files) == (
+            "",
+            (f"{tmp_path}/tls.crt", f"{tmp_path}/tls.key"),
+        )
 
 
 def test_the_services_configuration_file_gives_the_connection(tmp_path):
@@ -99,9 +116,13 @@ def test_the_profiles_of_the_configuration_file_are_known_beside_the_built_in_on
         pytest.param("server: [", "config.yaml", id="no YAML"),
         pytest.param("kind: Other\n", "kind: is there twice, first on line 2", id="another kind"),
         pytest.param("clientConnection: 7\n", "clientConnection", id="no mapping"),
-        pytest.param("profiles: {name: x}\n", "profiles: must be a list", id="profiles that are no list"),
+        pytest.param(
+            "profiles: {name: x}\n", "profiles: must be a list", id="profiles that are no list"
+        ),
         pytest.param("clientConnection: {qps: many}\n", "many", id="no number"),
-        pytest.param("clientConection: {qps: 5}\n", "did you mean clientConnection", id="a typing error"),
+        pytest.param(
+            "clientConection: {qps: 5}\n", "did you mean clientConnection", id="a typing error"
+        ),
         pytest.param("clientConnection: {}x\n", "config.yaml", id="broken"),
     ],
 )
@@ -114,9 +135,15 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, text, says):
     ("arguments", "says"),
     [
         pytest.param(["--cert-dir", "d", "--url", "http://x:1"], "--url http://x:1", id="no https"),
-        pytest.param(["--secret", "name"], "--secret name: expected NAMESPACE/NAME", id="no namespace"),
-        pytest.param(["--cert-dir", "d", "--service", "a/b/c"], "--service a/b/c", id="too many parts"),
-        pytest.param(["--cert-dir", "d", "--config", "/does/not/exist"], "/does/not/exist", id="no file"),
+        pytest.param(
+            ["--secret", "name"], "--secret name: expected NAMESPACE/NAME", id="no namespace"
+        ),
+        pytest.param(
+            ["--cert-dir", "d", "--service", "a/b/c"], "--service a/b/c", id="too many parts"
+        ),
+        pytest.param(
+            ["--cert-dir", "d", "--config", "/does/not/exist"], "/does/not/exist", id="no file"
+        ),
     ],
 )
 def test_wrong_settings_end_with_2_and_one_line(capsys, arguments, says):

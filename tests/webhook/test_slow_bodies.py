@@ -1,4 +1,6 @@
-"""Clients that begin a review and do not go on: none of them keeps an honest one out, and nothing of them stays."""
+"""Clients that begin a review and do not go on: none of them keeps an honest one out, and nothing
+of them stays.
+"""
 
 import asyncio
 import time
@@ -36,7 +38,9 @@ async def test_more_slow_bodies_than_are_waited_for_keep_no_review_out():
             await until(lambda: awaits(server, PLACES, given_up=50), timeout_s=30)
             began = time.perf_counter()
             assert await ask(port, "/mutate", body) == 200
-            assert await awaits(server, PLACES, given_up=50), "what comes in one packet takes nobody's place"
+            assert await awaits(server, PLACES, given_up=50), (
+                "what comes in one packet takes nobody's place"
+            )
 
             async def begun() -> None:
                 await until(lambda: awaits(server, PLACES, given_up=51), timeout_s=30)

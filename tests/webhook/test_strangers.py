@@ -1,4 +1,6 @@
-"""Reviews that somebody has made up: the webhook's port is open, so what it answers has to be fit for everybody."""
+"""Reviews that somebody has made up: the webhook's port is open, so what it answers has to be fit
+for everybody.
+"""
 
 import base64
 from typing import Any
@@ -34,8 +36,12 @@ def everything() -> Any:
             a_vpod_object(weight=30, placements={"dispatcher-0": 1}),
             a_vpod_object("invoices", "tenant-b", placements={"dispatcher-0": 5}),
         ],
-        namespaces=[a_namespace("tenant-a", team="yes"), a_namespace("tenant-b", team="yes"), a_namespace("stranger")],
-    )  # fmt: skip
+        namespaces=[
+            a_namespace("tenant-a", team="yes"),
+            a_namespace("tenant-b", team="yes"),
+            a_namespace("stranger"),
+        ],
+    )
 
 
 def stored_pod() -> Obj:
@@ -47,20 +53,36 @@ def stored_pod() -> Obj:
     ("resource", "obj", "more"),
     [
         pytest.param("pods", a_pod("dispatcher-0"), {}, id="a pod that comes back"),
-        pytest.param("pods", a_pod("dispatcher-0", annotations={PLACEMENTS: "x"}), {}, id="with a ledger"),
         pytest.param(
-            "pods", a_pod("dispatcher-0", annotations={SLOTS: "1"}), {"oldObject": stored_pod()}, id="changed"
+            "pods", a_pod("dispatcher-0", annotations={PLACEMENTS: "x"}), {}, id="with a ledger"
+        ),
+        pytest.param(
+            "pods",
+            a_pod("dispatcher-0", annotations={SLOTS: "1"}),
+            {"oldObject": stored_pod()},
+            id="changed",
         ),
         pytest.param("adapterpools", a_pool_object(slots=1), {}, id="a pool that has shrunk"),
-        pytest.param("adapterpools", a_pool_object("b", statefulSet="dispatcher"), {}, id="a second pool"),
         pytest.param(
-            "adapterpools", None, {"operation": "DELETE", "name": "dispatcher", "oldObject": a_pool_object()},
+            "adapterpools", a_pool_object("b", statefulSet="dispatcher"), {}, id="a second pool"
+        ),
+        pytest.param(
+            "adapterpools",
+            None,
+            {"operation": "DELETE", "name": "dispatcher", "oldObject": a_pool_object()},
             id="a pool that goes",
         ),
-        pytest.param("vpods", a_vpod_object("mine", "stranger", weight=99), {"namespace": "stranger"}, id="a vpod"),
+        pytest.param(
+            "vpods",
+            a_vpod_object("mine", "stranger", weight=99),
+            {"namespace": "stranger"},
+            id="a vpod",
+        ),
     ],
-)  # fmt: skip
-async def test_no_answer_names_a_vpod_of_others(path: str, resource: str, obj: Obj | None, more: Obj):
+)
+async def test_no_answer_names_a_vpod_of_others(
+    path: str, resource: str, obj: Obj | None, more: Obj
+):
     group = "" if resource == "pods" else "vreplica.dev"
     async with serving(everything()) as (_, client):
         status, body = await post(client, path, review(obj, resource=resource, group=group, **more))
@@ -73,7 +95,11 @@ async def test_no_answer_names_a_vpod_of_others(path: str, resource: str, obj: O
 @pytest.mark.parametrize("namespace", ["stranger", "nowhere"])
 def test_a_pools_size_is_told_to_the_namespaces_that_it_selects_alone(namespace: str):
     obj = a_vpod_object("mine", namespace, weight=38)
-    for old in (None, a_vpod_object("mine", namespace, pool="other"), a_vpod_object("mine", namespace)):
+    for old in (
+        None,
+        a_vpod_object("mine", namespace, pool="other"),
+        a_vpod_object("mine", namespace),
+    ):
         got = validate(request(obj, old, resource="vpods"), everything(), DEFAULT_RULES)
         assert "37" not in " ".join([got.message, *got.warnings])
         # Nor by trying which weights are refused.

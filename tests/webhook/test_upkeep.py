@@ -118,7 +118,7 @@ async def test_a_certificate_is_renewed_though_the_registration_may_not_be_read(
     assert it.certificates.expiry()["serving"] == it.now_s + 90 * DAY
 
 
-async def test_a_certificate_that_was_good_enough_to_begin_with_is_served_though_it_cannot_be_renewed(
+async def test_a_certificate_that_was_good_enough_at_first_is_served_though_it_cannot_be_renewed(
     caplog: pytest.LogCaptureFixture,
 ):
     it = Keeper()
@@ -150,7 +150,10 @@ async def test_it_looks_every_minute_and_sooner_after_a_failure_never_in_step_wi
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     pauses = [after - before for before, after in pairwise(rounds)]
-    for pause, period_s in [*((each, UPKEEP_PERIOD_S) for each in pauses[:20]), (pauses[20], RETRY_PERIOD_S)]:
+    for pause, period_s in [
+        *((each, UPKEEP_PERIOD_S) for each in pauses[:20]),
+        (pauses[20], RETRY_PERIOD_S),
+    ]:
         assert (1 - PERIOD_JITTER) * period_s <= pause <= (1 + PERIOD_JITTER) * period_s
     assert len({round(each, 3) for each in pauses[:20]}) == 20
 

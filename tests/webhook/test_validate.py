@@ -47,7 +47,9 @@ def edited(pod: Obj, **annotations: str | None) -> Obj:
 
 class TestPods:
     @pytest.mark.parametrize("key", [PLACEMENTS, SLOTS])
-    @pytest.mark.parametrize("value", [pytest.param("9", id="changed"), pytest.param(None, id="removed")])
+    @pytest.mark.parametrize(
+        "value", [pytest.param("9", id="changed"), pytest.param(None, id="removed")]
+    )
     @pytest.mark.parametrize("subresource", ["", "status"])
     def test_nobody_but_the_service_changes_our_annotations(self, key, value, subresource):
         new = edited(running(), **{key: value})
@@ -59,12 +61,16 @@ class TestPods:
         assert "'alice'" in got.message
 
     def test_the_service_may(self):
-        assert verdict(request(edited(running(), **{PLACEMENTS: "{}"}), running(), username=SERVICE)).allowed
+        assert verdict(
+            request(edited(running(), **{PLACEMENTS: "{}"}), running(), username=SERVICE)
+        ).allowed
 
     def test_the_service_may_have_another_account(self):
         rules = Rules(writers=frozenset({"system:serviceaccount:x:y"}))
         new = edited(running(), **{PLACEMENTS: "{}"})
-        assert verdict(request(new, running(), username="system:serviceaccount:x:y"), rules=rules).allowed
+        assert verdict(
+            request(new, running(), username="system:serviceaccount:x:y"), rules=rules
+        ).allowed
         assert not verdict(request(new, running(), username=SERVICE), rules=rules).allowed
 
     @pytest.mark.parametrize("subresource", ["", "status"])
@@ -112,7 +118,9 @@ class TestPods:
         ],
     )
     def test_a_created_pod_carries_nothing_that_does_harm(self, annotations, spec, says):
-        view = caches(pools=[a_pool_object()], vpods=[a_vpod_object(placements={"dispatcher-1": 2})])
+        view = caches(
+            pools=[a_pool_object()], vpods=[a_vpod_object(placements={"dispatcher-1": 2})]
+        )
         got = verdict(request(a_pod(annotations=annotations, **spec), username="alice"), view)
         assert got.allowed is not bool(says)
         assert says in got.message
@@ -220,7 +228,9 @@ class TestAdapterPools:
 
     def test_one_that_already_shares_can_still_be_edited(self):
         second = a_pool_object("second", statefulSet="dispatcher")
-        assert verdict(pool_request({**second, "spec": {**second["spec"], "minPods": 2}}, second)).allowed
+        assert verdict(
+            pool_request({**second, "spec": {**second["spec"], "minPods": 2}}, second)
+        ).allowed
 
     def test_an_unknown_profile_is_told_the_known_ones(self):
         known = Rules(profiles=frozenset({"default", "pack"}))
@@ -228,12 +238,16 @@ class TestAdapterPools:
         assert not got.allowed
         assert "spec.profile 'fast' is not known; known are default, pack" in got.message
         assert verdict(
-            pool_request(a_pool_object(profile="fast")), caches(), Rules(profiles=frozenset({"fast"}))
+            pool_request(a_pool_object(profile="fast")),
+            caches(),
+            Rules(profiles=frozenset({"fast"})),
         ).allowed
 
     def test_a_profile_that_is_no_longer_configured_does_not_hinder_other_edits(self):
         old = a_pool_object(profile="fast")
-        assert verdict(pool_request(a_pool_object(profile="fast", minPods=1), old), caches()).allowed
+        assert verdict(
+            pool_request(a_pool_object(profile="fast", minPods=1), old), caches()
+        ).allowed
 
     def test_an_unknown_source_preset_is_told_the_known_ones(self):
         good, bad = {"preset": "knative-kafkasource"}, {"preset": "kafka"}
@@ -264,12 +278,16 @@ class TestAdapterPools:
 
     def test_every_problem_is_named_at_once(self):
         got = verdict(
-            pool_request(a_pool_object("b", statefulSet="dispatcher", profile="x", sources=[{"preset": "y"}]))
+            pool_request(
+                a_pool_object("b", statefulSet="dispatcher", profile="x", sources=[{"preset": "y"}])
+            )
         )
         assert got.message.count("; and ") == 2
 
     def test_shrinking_below_a_vpods_vreplica_is_a_warning(self):
-        view = caches(pools=[a_pool_object()], vpods=[a_vpod_object(weight=4), a_vpod_object("b", weight=9)])
+        view = caches(
+            pools=[a_pool_object()], vpods=[a_vpod_object(weight=4), a_vpod_object("b", weight=9)]
+        )
         got = verdict(pool_request(a_pool_object(slots=8), a_pool_object()), view)
         assert got.allowed
         assert "1 VPod needs more slots for one vreplica than spec.slotsPerPod 8" in got.warnings[0]
@@ -296,7 +314,9 @@ class TestVPods:
     def test_making_it_heavier_is_checked_and_other_edits_are_not(self):
         heavy, light = a_vpod_object(weight=21), a_vpod_object(weight=1)
         assert not verdict(vpod_request(heavy, light)).allowed
-        assert verdict(vpod_request({**heavy, "spec": {**heavy["spec"], "vreplicas": 1}}, heavy)).allowed
+        assert verdict(
+            vpod_request({**heavy, "spec": {**heavy["spec"], "vreplicas": 1}}, heavy)
+        ).allowed
 
     @pytest.mark.parametrize(
         ("labels", "allowed"),
@@ -347,12 +367,33 @@ class TestVPods:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 50) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["metadata", "spec", "status", "annotations", "labels", "poolRef", "name", "placements",
-                         "sources", "preset", "statefulSet", POOL_LABEL, PLACEMENTS, SLOTS]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "metadata",
+                    "spec",
+                    "status",
+                    "annotations",
+                    "labels",
+                    "poolRef",
+                    "name",
+                    "placements",
+                    "sources",
+                    "preset",
+                    "statefulSet",
+                    POOL_LABEL,
+                    PLACEMENTS,
+                    SLOTS,
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 OBJECTS = st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), JSON)
 
 

@@ -1,4 +1,6 @@
-"""Pools in which something waits, drawn; and how a fix is made by hand, from nothing but what it says."""
+"""Pools in which something waits, drawn; and how a fix is made by hand, from nothing but what it
+says.
+"""
 
 from dataclasses import replace
 
@@ -22,13 +24,21 @@ PROFILES = ("default", "pack", "spread", "ha")
 
 @st.composite
 def scenes(draw) -> Scene:
-    """A pool of up to five pods in up to three zones, some marked or on bad nodes, with vpods of which ``a`` wants much."""
+    """A pool of up to five pods in up to three zones, some marked or on bad nodes, with vpods of
+    which ``a`` wants much.
+    """
     replicas, slots = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     most = draw(st.sampled_from([None, replicas, replicas + 1]))
-    scene = Scene(replicas=replicas, slots=slots, profile=draw(st.sampled_from(PROFILES)), max_pods=most)
+    scene = Scene(
+        replicas=replicas, slots=slots, profile=draw(st.sampled_from(PROFILES)), max_pods=most
+    )
     for index in range(draw(st.integers(1, 4))):
         state = draw(st.sampled_from(["", "", "", "cordoned", "away"]))
-        scene.node(a_node(f"n{index}", f"z{index % 3}", cordoned=state == "cordoned", ready=state != "away"))
+        scene.node(
+            a_node(
+                f"n{index}", f"z{index % 3}", cordoned=state == "cordoned", ready=state != "away"
+            )
+        )
     nodes = sorted(scene.state.nodes)
     for ordinal in range(replicas):
         kind = draw(st.sampled_from(["", "", "", "", "marked", "pending", "missing", "stamped"]))
@@ -38,10 +48,14 @@ def scenes(draw) -> Scene:
         stamp = {"slots": slots, "slots_request": slots} if kind == "stamped" else {}
         scene.pod(ordinal, {}, node=node, unschedulable=kind == "marked", **stamp)
     for name in ("b", "c", "d")[: draw(st.integers(0, 3))]:
-        scene.vpod(name, draw(st.integers(1, 6)), weight=draw(st.sampled_from([1, 1, 2])), generation=1)
+        scene.vpod(
+            name, draw(st.integers(1, 6)), weight=draw(st.sampled_from([1, 1, 2])), generation=1
+        )
         if draw(st.booleans()):
             settle(scene.state, f"tenant/{name}")
-    scene.vpod("a", draw(st.integers(1, 20)), weight=draw(st.sampled_from([1, 1, 2, 3])), generation=1)
+    scene.vpod(
+        "a", draw(st.integers(1, 20)), weight=draw(st.sampled_from([1, 1, 2, 3])), generation=1
+    )
     if draw(st.booleans()):
         settle(scene.state, KEY)
     if draw(st.integers(0, 3)) == 0:
@@ -60,7 +74,9 @@ def settle(state: State, key: str) -> Decision:
 
 
 def after(scene: Scene, fix: Fix, value: object) -> Decision | None:
-    """What the vpod gets once the fix is made with this value, on a state of its own; None where it cannot be made."""
+    """What the vpod gets once the fix is made with this value, on a state of its own; None where it
+    cannot be made.
+    """
     state = Snapshot.of(scene.state, [POOL]).state()
     rivals = [] if fix.alone else [key for key in state.pool(POOL).unplaced if key != KEY]
     turns = [*rivals, KEY]
@@ -72,8 +88,15 @@ def after(scene: Scene, fix: Fix, value: object) -> Decision | None:
     return decision
 
 
-PODS_THAT_COME = {"spec.replicas", "spec.maxPods", "spec.nodeName", "the autoscaler's closed ordinals"}
-"""Fields of fixes that are about pods: what a person changes otherwise is judged by what the cluster comes to."""
+PODS_THAT_COME = {
+    "spec.replicas",
+    "spec.maxPods",
+    "spec.nodeName",
+    "the autoscaler's closed ordinals",
+}
+"""Fields of fixes that are about pods: what a person changes otherwise is judged by what the
+cluster comes to.
+"""
 
 
 def settle_all(state: State, turns: list[str]) -> Decision:
@@ -140,7 +163,9 @@ def make(state: State, fix: Fix, value: object, turns: list[str]) -> bool:  # no
                 return bool(bind_missing(trial, pool))
         case "status.conditions[Ready]":
             for node in _named(fix, "Node"):
-                state.node_changed(state.nodes[node], replace(state.nodes[node], cordoned=False, ready=True))
+                state.node_changed(
+                    state.nodes[node], replace(state.nodes[node], cordoned=False, ready=True)
+                )
         case "spec.nodeName":
             bound = bind_missing_of(trial, state, _named(fix, "Pod"))
             return bound == len(_named(fix, "Pod"))

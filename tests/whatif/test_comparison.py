@@ -13,9 +13,15 @@ placements = st.dictionaries(st.sampled_from(["d-0", "d-1", "d-2"]), st.integers
     [
         pytest.param({}, {}, {}, Outcome.SAME, id="nothing"),
         pytest.param({"d-0": 1}, {"d-0": 2}, {"d-0": 2}, Outcome.SAME, id="same"),
-        pytest.param({"d-0": 1}, {"d-0": 1, "d-1": 1}, {"d-0": 2}, Outcome.OTHER_PODS, id="grown-elsewhere"),
         pytest.param(
-            {"d-0": 3, "d-1": 3}, {"d-0": 3}, {"d-1": 3}, Outcome.OTHER_PODS, id="shrunk-from-the-other-end"
+            {"d-0": 1}, {"d-0": 1, "d-1": 1}, {"d-0": 2}, Outcome.OTHER_PODS, id="grown-elsewhere"
+        ),
+        pytest.param(
+            {"d-0": 3, "d-1": 3},
+            {"d-0": 3},
+            {"d-1": 3},
+            Outcome.OTHER_PODS,
+            id="shrunk-from-the-other-end",
         ),
         pytest.param({"d-0": 3}, {"d-0": 3}, {"d-1": 3}, Outcome.OTHER_MOVED, id="moved"),
         pytest.param(
@@ -26,7 +32,9 @@ placements = st.dictionaries(st.sampled_from(["d-0", "d-1", "d-2"]), st.integers
             id="placed-afresh-on-growth",
         ),
         pytest.param({"d-0": 3}, {"d-0": 3}, {"d-1": 2}, Outcome.OTHER_MOVED, id="moved-and-fewer"),
-        pytest.param({"d-0": 3}, {"d-1": 3}, {"d-2": 3}, Outcome.OTHER_PODS, id="we-would-have-moved-it-too"),
+        pytest.param(
+            {"d-0": 3}, {"d-1": 3}, {"d-2": 3}, Outcome.OTHER_PODS, id="we-would-have-moved-it-too"
+        ),
         pytest.param({}, {"d-0": 2, "d-1": 2}, {"d-0": 3}, Outcome.WOULD_PLACE_MORE, id="fewer"),
         pytest.param({}, {"d-0": 2}, {"d-0": 3}, Outcome.WOULD_PLACE_LESS, id="more"),
         pytest.param({"d-0": 3}, {"d-0": 3}, {}, Outcome.WOULD_PLACE_MORE, id="all-taken-away"),

@@ -1,4 +1,6 @@
-"""A vpod's explanation: it says what ``place`` does, of every pod, and in words that a person on call can use."""
+"""A vpod's explanation: it says what ``place`` does, of every pod, and in words that a person on
+call can use.
+"""
 
 from typing import Any
 
@@ -23,7 +25,9 @@ def test_it_says_what_place_does(scene):
     decision = place(scene.pool, scene.pool.vpods[KEY])
     answer: Any = explain_vpod(Snapshot.of(scene.state, [POOL]).state(), KEY, expired=lambda: True)
     assert (answer["target"], answer["left"]) == (decision.target, decision.left)
-    chosen = {row["pod"]: row["vreplicas"] for row in answer["candidates"] if row["verdict"] == "chosen"}
+    chosen = {
+        row["pod"]: row["vreplicas"] for row in answer["candidates"] if row["verdict"] == "chosen"
+    }
     assert chosen == decision.target
     if (
         decision.left
@@ -37,12 +41,26 @@ def test_it_says_what_place_does(scene):
 @pytest.mark.parametrize(
     ("profile", "said"),
     [
-        pytest.param("default", "one vreplica to each pod with room in turn, by ascending ordinal", id="no plugins"),
-        pytest.param("knative-maxfillup", "pods with room are filled one after the other", id="to the letter"),
-        pytest.param("pack", "the best score of LowestOrdinalPriority x1; of equals the lowest ordinal", id="scores"),
-        pytest.param("ha", "only where ZoneSpread (MaxSkew 1) allow it; the best score of ZoneSpread x100", id="filters"),
+        pytest.param(
+            "default",
+            "one vreplica to each pod with room in turn, by ascending ordinal",
+            id="no plugins",
+        ),
+        pytest.param(
+            "knative-maxfillup", "pods with room are filled one after the other", id="to the letter"
+        ),
+        pytest.param(
+            "pack",
+            "the best score of LowestOrdinalPriority x1; of equals the lowest ordinal",
+            id="scores",
+        ),
+        pytest.param(
+            "ha",
+            "only where ZoneSpread (MaxSkew 1) allow it; the best score of ZoneSpread x100",
+            id="filters",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_rule_by_which_pods_are_chosen_is_said(profile, said):
     assert explained(Scene(profile=profile).pods(0).vpod("a", 1))["rule"].startswith(said)
 
@@ -70,7 +88,8 @@ def test_scores_are_the_profiles_own():
     scene = Scene(replicas=3, slots=9, profile="spread").node(a_node("n1", "z1"))
     scene.pod(0).pod(1).pod(2, node="n1").vpod("a", 3)
     rows = {
-        row["pod"]: (row["vreplicas"], row["score"], row["cost"]) for row in explained(scene)["candidates"]
+        row["pod"]: (row["vreplicas"], row["score"], row["cost"])
+        for row in explained(scene)["candidates"]
     }
     # Two in z0 on one node, one in z1: the next one goes to z1.
     assert rows["dispatcher-2"] == (1, 100, 111)
@@ -78,14 +97,18 @@ def test_scores_are_the_profiles_own():
 
 
 def test_without_plugins_there_are_no_scores():
-    assert {row["score"] for row in explained(Scene().pods(0, 1, 2).vpod("a", 2))["candidates"]} == {None}
+    assert {
+        row["score"] for row in explained(Scene().pods(0, 1, 2).vpod("a", 2))["candidates"]
+    } == {None}
 
 
 @pytest.mark.parametrize(
     ("build", "said"),
     [
         pytest.param(
-            lambda s: s.vpod("a", 2, pool=f"{NS}/gone"), f"AdapterPool {NS}/gone does not exist", id="no pool"
+            lambda s: s.vpod("a", 2, pool=f"{NS}/gone"),
+            f"AdapterPool {NS}/gone does not exist",
+            id="no pool",
         ),
         pytest.param(
             lambda s: s.vpod("a", 2).state.stateful_set_changed(s.pool.stateful_set, None),
@@ -93,7 +116,9 @@ def test_without_plugins_there_are_no_scores():
             id="no StatefulSet",
         ),
         pytest.param(
-            lambda s: s.vpod("a", 1, weight=21), "one vreplica takes 21 slots, a pod of", id="too heavy"
+            lambda s: s.vpod("a", 1, weight=21),
+            "one vreplica takes 21 slots, a pod of",
+            id="too heavy",
         ),
         pytest.param(
             lambda s: s.vpod("a", 99),
@@ -110,7 +135,11 @@ def test_the_outcome_names_what_is_wrong(build, said):
 
 
 def test_a_closed_pool_names_the_namespace_and_refuses_on_every_pod():
-    scene = Scene(replicas=1, namespace_selector=LabelSelector(match_labels={"a": "b"})).pods(0).vpod("a", 1)
+    scene = (
+        Scene(replicas=1, namespace_selector=LabelSelector(match_labels={"a": "b"}))
+        .pods(0)
+        .vpod("a", 1)
+    )
     answer = explained(scene)
     assert f"AdapterPool {POOL} does not select namespace tenant" in answer["outcome"]
     assert [(row["verdict"], row["reason"]) for row in answer["candidates"]] == [
@@ -133,14 +162,23 @@ def test_others_that_wait_and_the_pools_size_are_told():
     scene = Scene(replicas=1, slots=4, max_pods=1).pods(0).vpod("b", 3, weight=2).vpod("a", 9)
     answer = explained(scene)
     assert answer["waiting"] == {"vpods": 1, "vreplicas": 3, "slots": 6}
-    assert (answer["size"]["wanted"], answer["size"]["unlimited"], answer["size"]["maxPods"]) == (1, 4, 1)
+    assert (answer["size"]["wanted"], answer["size"]["unlimited"], answer["size"]["maxPods"]) == (
+        1,
+        4,
+        1,
+    )
 
 
 def test_its_own_conditions_are_its_history_where_nobody_remembers():
-    told = Condition("Scheduled", "True", "AllPlaced", "all 2 vreplicas are placed", "2026-01-02T03:04:05Z")
+    told = Condition(
+        "Scheduled", "True", "AllPlaced", "all 2 vreplicas are placed", "2026-01-02T03:04:05Z"
+    )
     scene = Scene().pods(0).vpod("a", 2, conditions=(told,))
     (condition,) = explained(scene)["conditions"]
-    assert (condition["type"], condition["lastTransitionTime"]) == ("Scheduled", "2026-01-02T03:04:05Z")
+    assert (condition["type"], condition["lastTransitionTime"]) == (
+        "Scheduled",
+        "2026-01-02T03:04:05Z",
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +186,9 @@ def test_its_own_conditions_are_its_history_where_nobody_remembers():
     [
         pytest.param("tenant/order", "known are tenant/orders", id="a beginning"),
         pytest.param("other/orders", "known are tenant/orders", id="another namespace"),
-        pytest.param("tenant/zzz", "known are tenant/billing, tenant/orders", id="others beside it"),
+        pytest.param(
+            "tenant/zzz", "known are tenant/billing, tenant/orders", id="others beside it"
+        ),
         pytest.param("nobody/zzz", "2 others do, none in that namespace", id="an empty namespace"),
     ],
 )

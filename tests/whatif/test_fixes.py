@@ -1,4 +1,6 @@
-"""Every change that is named does what it says, and one less does not: made by hand, on another state, each time."""
+"""Every change that is named does what it says, and one less does not: made by hand, on another
+state, each time.
+"""
 
 from dataclasses import replace
 
@@ -53,7 +55,11 @@ def test_a_number_is_the_smallest_that_is_enough(scene):
     if not waits(scene):
         return
     for fix in fixes_of(scene):
-        if isinstance(fix.before, int) and isinstance(fix.after, int) and not isinstance(fix.after, bool):
+        if (
+            isinstance(fix.before, int)
+            and isinstance(fix.after, int)
+            and not isinstance(fix.after, bool)
+        ):
             one_less = fix.after - 1 if fix.after > fix.before else fix.after + 1
             if one_less == fix.before:
                 continue
@@ -75,13 +81,17 @@ def test_trying_leaves_the_state_as_it_was(scene):
 
 def test_one_pod_more():
     scene = Scene(replicas=2, slots=4).pods(0, 1).vpod("a", 10)
-    assert told(scene) == {"one pod more": (2, 0), "slotsPerPod 4 to 5": (2, 0), "ask for 2 less": (0, 0)}
+    assert told(scene) == {
+        "one pod more": (2, 0),
+        "slotsPerPod 4 to 5": (2, 0),
+        "ask for 2 less": (0, 0),
+    }
 
 
 NO_CPU = "'0/1 nodes are available: 1 Insufficient cpu.'"
 
 
-def test_a_pod_that_kube_scheduler_refuses_does_not_come_by_itself_and_neither_does_one_like_it():
+def test_a_pod_that_kube_scheduler_refuses_does_not_come_by_itself_nor_does_one_like_it():
     scene = Scene(replicas=2, slots=4).pod(0).pod(1, node="", refusal=NO_CPU).vpod("a", 12)
     fixes = {fix.change: fix for fix in fixes_of(scene)}
     bound, more = fixes["dispatcher-1 is bound to a node"], fixes["2 pods more"]
@@ -91,7 +101,9 @@ def test_a_pod_that_kube_scheduler_refuses_does_not_come_by_itself_and_neither_d
 
 
 def test_a_pod_more_that_the_autoscaler_asks_for_is_refused_like_the_one_that_waits():
-    scene = Scene(replicas=2, slots=4, min_pods=3).pod(0).pod(1, node="", refusal=NO_CPU).vpod("a", 8)
+    scene = (
+        Scene(replicas=2, slots=4, min_pods=3).pod(0).pod(1, node="", refusal=NO_CPU).vpod("a", 8)
+    )
     fix = next(fix for fix in fixes_of(scene) if fix.field == "spec.replicas")
     assert not fix.by_itself
     assert fix.note.endswith(f"kube-scheduler finds no node for dispatcher-1 either: {NO_CPU}")
@@ -107,7 +119,12 @@ def test_a_pod_more_than_the_autoscaler_wants_does_not_come_by_itself():
 
 
 def test_a_pod_of_another_scheduler_does_not_come_by_itself():
-    scene = Scene(replicas=2, slots=4).pod(0).pod(1, node="", scheduler_name="default-scheduler").vpod("a", 8)
+    scene = (
+        Scene(replicas=2, slots=4)
+        .pod(0)
+        .pod(1, node="", scheduler_name="default-scheduler")
+        .vpod("a", 8)
+    )
     fix = fixes_of(scene)[0]
     assert not fix.by_itself
     assert "dispatcher-1 waits for 'default-scheduler'" in fix.note
@@ -165,12 +182,17 @@ def test_of_two_cordons_both_where_one_is_not_enough():
     scene.pod(0).vpod("a", 12)
     fixes = fixes_of(scene)
     assert fixes[0].change == "uncordon n1 and n2"
-    assert [(fix.change, fix.left) for fix in fixes if fix.left] == [("uncordon n1", 4), ("uncordon n2", 4)]
+    assert [(fix.change, fix.left) for fix in fixes if fix.left] == [
+        ("uncordon n1", 4),
+        ("uncordon n2", 4),
+    ]
 
 
 def test_a_cordon_to_be_lifted_is_worth_the_pods_that_come_then():
     scene = (
-        Scene(replicas=2, slots=4, max_pods=20).node(a_node(cordoned=True)).node(a_node("n1", cordoned=True))
+        Scene(replicas=2, slots=4, max_pods=20)
+        .node(a_node(cordoned=True))
+        .node(a_node("n1", cordoned=True))
     )
     scene.pod(0, {"tenant/a": 4}).pod(1, {"tenant/a": 4}, node="n1").vpod("a", 40, {0: 4, 1: 4})
     assert told(scene)["uncordon node-0"] == (32, 0)
@@ -189,11 +211,21 @@ def test_where_nothing_is_enough_what_places_most_is_told():
 
 def test_what_a_pool_does_by_itself_makes_no_change_a_fix():
     scene = Scene(replicas=1, slots=4).pods(0).vpod("a", 12)
-    assert told(scene) == {"2 pods more": (8, 0), "slotsPerPod 4 to 12": (8, 0), "ask for 8 less": (0, 0)}
+    assert told(scene) == {
+        "2 pods more": (8, 0),
+        "slotsPerPod 4 to 12": (8, 0),
+        "ask for 8 less": (0, 0),
+    }
 
 
 def test_a_node_that_is_away():
-    scene = Scene(replicas=2, slots=4).node(a_node("n1", ready=False)).pod(0).pod(1, node="n1").vpod("a", 8)
+    scene = (
+        Scene(replicas=2, slots=4)
+        .node(a_node("n1", ready=False))
+        .pod(0)
+        .pod(1, node="n1")
+        .vpod("a", 8)
+    )
     assert "n1 is Ready again" in told(scene)
 
 
@@ -203,7 +235,9 @@ def test_a_cordoned_node_that_a_waiting_pod_could_go_to():
         .node(a_node(slots=4))
         .node(a_node("spare", "z1", cordoned=True))
     )
-    scene.pod(0, {}, slots=4, slots_request=4).pod(1, node="", slots=4, slots_request=4).vpod("a", 8)
+    scene.pod(0, {}, slots=4, slots_request=4).pod(1, node="", slots=4, slots_request=4).vpod(
+        "a", 8
+    )
     fix = fixes_of(scene)[0]
     assert (fix.change, fix.left) == ("uncordon spare", 0)
     assert "wait for a node" in fix.note
@@ -228,9 +262,9 @@ def test_pods_that_come_by_themselves_are_told_first():
 
 def test_a_zone_rule_to_be_loosened():
     scene = Scene(replicas=2, slots=10, profile="ha", max_pods=2)
-    scene.node(a_node("n1", "z1")).pod(0, {"tenant/b": 9}).pod(1, {}, node="n1").vpod("b", 9, {0: 9}).vpod(
-        "a", 4
-    )
+    scene.node(a_node("n1", "z1")).pod(0, {"tenant/b": 9}).pod(1, {}, node="n1").vpod(
+        "b", 9, {0: 9}
+    ).vpod("a", 4)
     assert (
         told(scene)
         == {
@@ -249,13 +283,21 @@ def test_a_namespace_to_be_labelled():
     scene.namespace("tenant", tier="silver").vpod("a", 2)
     fix = fixes_of(scene)[0]
     assert fix.change == "allow the namespace: label tenant with tier=gold"
-    assert (fix.field, fix.before, fix.after, fix.left) == ("metadata.labels[tier]", "silver", "gold", 0)
+    assert (fix.field, fix.before, fix.after, fix.left) == (
+        "metadata.labels[tier]",
+        "silver",
+        "gold",
+        0,
+    )
 
 
 def test_a_pool_that_was_misspelt():
     scene = Scene(replicas=1, slots=4).pods(0).vpod("a", 2, pool=f"{NS}/dispatchr")
     (fix,) = fixes_of(scene)
-    assert (fix.change, fix.after) == (f"ask for AdapterPool {POOL} instead of {NS}/dispatchr", POOL)
+    assert (fix.change, fix.after) == (
+        f"ask for AdapterPool {POOL} instead of {NS}/dispatchr",
+        POOL,
+    )
 
 
 def test_a_vreplica_that_is_too_heavy_for_any_pod():
@@ -275,7 +317,9 @@ def test_others_that_wait_are_served_first():
 
 
 def test_a_change_that_is_enough_only_before_others_says_so():
-    scene = Scene(replicas=2, slots=4, max_pods=2).pod(0, {"tenant/c": 4}).pod(1, unschedulable=True)
+    scene = (
+        Scene(replicas=2, slots=4, max_pods=2).pod(0, {"tenant/c": 4}).pod(1, unschedulable=True)
+    )
     scene.vpod("c", 4, {0: 4}).vpod("b", 4).vpod("a", 4)
     lifted = [fix for fix in fixes_of(scene) if fix.change.startswith("lift")]
     assert [(fix.left, fix.alone) for fix in lifted] == [(0, True)]
@@ -302,7 +346,11 @@ def test_the_time_may_be_up():
     [
         pytest.param({"match_labels": {"a": "1"}}, {"b": "2"}, {"a": "1", "b": "2"}, id="a label"),
         pytest.param(
-            {"match_expressions": (SelectorRequirement(key="a", operator="In", values=("x", "y")),)},
+            {
+                "match_expressions": (
+                    SelectorRequirement(key="a", operator="In", values=("x", "y")),
+                )
+            },
             {"a": "z"},
             {"a": "x"},
             id="one of some",
@@ -335,6 +383,8 @@ def test_a_profile_of_ones_own_is_offered_and_knatives_rules_are_not():
     scene.state.adapter_pool_changed(
         scene.pool.adapter_pool, a_pool(10, profile="ha", max_pods=2, generation=2)
     )
-    scene.node(a_node("n1", "z1")).node(a_node("n2", "z2")).pod(0, {}).pod(1, {}, node="n1").vpod("a", 4)
+    scene.node(a_node("n1", "z1")).node(a_node("n2", "z2")).pod(0, {}).pod(1, {}, node="n1").vpod(
+        "a", 4
+    )
     offered = [fix.after for fix in fixes_of(scene) if fix.field == "spec.profile"]
     assert offered == ["default", "pack", "spread", "mine"]

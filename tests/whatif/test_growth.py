@@ -30,7 +30,9 @@ def test_pods_spread_over_zones_and_then_over_nodes():
 
 
 def test_where_vpods_wait_a_pod_goes_to_the_zone_that_has_least_of_them():
-    scene = Scene(replicas=1, slots=4, profile="ha").node(a_node("n1", "z1")).pod(0, {"tenant/a": 2})
+    scene = (
+        Scene(replicas=1, slots=4, profile="ha").node(a_node("n1", "z1")).pod(0, {"tenant/a": 2})
+    )
     scene.vpod("a", 4, {0: 2})
     assert grown(scene, 1) == ["n1"]
 
@@ -39,7 +41,9 @@ def test_where_vpods_wait_a_pod_goes_to_the_zone_that_has_least_of_them():
 def test_pods_that_share_what_waits_go_to_all_zones_though_one_has_less_of_it_now(profile):
     scene = Scene(replicas=3, slots=4, profile=profile)
     for index, there in enumerate((4, 4, 3)):
-        scene.node(a_node(f"node-{index}", f"z{index}")).pod(index, {"tenant/a": there}, node=f"node-{index}")
+        scene.node(a_node(f"node-{index}", f"z{index}")).pod(
+            index, {"tenant/a": there}, node=f"node-{index}"
+        )
     scene.vpod("a", 50, {0: 4, 1: 4, 2: 3})
     assert Counter(grown(scene, 9)) == {"node-0": 3, "node-1": 3, "node-2": 3}
 
@@ -60,7 +64,9 @@ def test_a_node_that_takes_no_such_pod_gets_none(node):
 
 
 def test_what_the_template_tolerates_counts():
-    scene = Scene(replicas=0, slots=4).stateful_set(0, fit=NodeFit((Toleration(operator="Exists"),)))
+    scene = Scene(replicas=0, slots=4).stateful_set(
+        0, fit=NodeFit((Toleration(operator="Exists"),))
+    )
     scene.node(a_node(taints=(Taint("gpu", "", "NoSchedule"),)))
     assert grown(scene, 1) == ["node-0"]
 
@@ -85,7 +91,11 @@ def test_an_ordinal_comes_back_to_its_node_with_what_it_held():
 
 
 def test_a_pod_that_is_going_is_replaced_and_keeps_nothing_of_its_mark():
-    scene = Scene(replicas=1).pod(0, {"tenant/a": 1}, deleting=True, unschedulable=True).vpod("a", 1, {0: 1})
+    scene = (
+        Scene(replicas=1)
+        .pod(0, {"tenant/a": 1}, deleting=True, unschedulable=True)
+        .vpod("a", 1, {0: 1})
+    )
     trial = copied(scene)
     (pod,) = bind_missing(trial, trial.state.pool(POOL))
     assert (pod.unschedulable, dict(pod.ledger)) == (False, {"tenant/a": Share(1)})
@@ -104,7 +114,12 @@ def test_the_autoscaler_adds_what_is_needed_within_maxpods():
 
 
 def test_the_autoscaler_stops_where_no_node_is_left():
-    scene = Scene(replicas=1, slots=4).node(a_node(slots=4)).pod(0, {}, slots=4, slots_request=4).vpod("a", 9)
+    scene = (
+        Scene(replicas=1, slots=4)
+        .node(a_node(slots=4))
+        .pod(0, {}, slots=4, slots_request=4)
+        .vpod("a", 9)
+    )
     trial = copied(scene)
     assert not autoscale(trial, trial.state.pool(POOL), ["tenant/a"])
 

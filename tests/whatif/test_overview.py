@@ -124,11 +124,14 @@ def test_it_is_made_in_steps_between_which_others_may_run(monkeypatch: pytest.Mo
 def test_a_pool_that_only_vpods_speak_of_is_told_as_one_that_is_not_there():
     scene = Scene().vpod("a", 1, pool="ns/none")
     found = overview(scene.state)
-    assert [(row["name"], row["found"]) for row in found["pools"]] == [(POOL, True), ("ns/none", False)]
-    assert (found["pools"][1]["pendingVReplicas"], found["pools"][1]["vpods"]) == (1, 1)
-    assert [(row["vpod"], row["pool"], row["pending"], row["reason"]) for row in found["waiting"]] == [
-        ("tenant/a", "ns/none", 1, "PoolNotFound")
+    assert [(row["name"], row["found"]) for row in found["pools"]] == [
+        (POOL, True),
+        ("ns/none", False),
     ]
+    assert (found["pools"][1]["pendingVReplicas"], found["pools"][1]["vpods"]) == (1, 1)
+    assert [
+        (row["vpod"], row["pool"], row["pending"], row["reason"]) for row in found["waiting"]
+    ] == [("tenant/a", "ns/none", 1, "PoolNotFound")]
 
 
 def test_vpods_whose_pool_has_been_deleted_are_told_although_all_of_them_is_placed():
@@ -159,7 +162,9 @@ def test_a_pool_that_is_not_there_keeps_no_pool_that_is_there_out_of_the_list(
     found = overview(scene.state)
     assert ([row["name"] for row in found["pools"]], found["poolsNotListed"]) == ([POOL], 4)
     assert (len(found["waiting"]), found["waitingNotListed"]) == (1, 8)
-    assert found["waiting"][0]["pending"] == 900, "before those that wait for nothing but their pool"
+    assert found["waiting"][0]["pending"] == 900, (
+        "before those that wait for nothing but their pool"
+    )
 
 
 def test_pods_that_do_not_exist_are_listed_while_something_is_published_on_them():
@@ -179,7 +184,10 @@ def test_without_its_statefulset_a_pool_lists_the_pods_that_were():
     scene = Scene(replicas=2).vpod("a", 8, {0: 3, 1: 5})
     scene.state.stateful_set_changed(scene.pool.stateful_set, None)
     rows = overview(scene.state)["pods"]
-    assert [(row["name"], row["unserved"]) for row in rows] == [("dispatcher-1", 5), ("dispatcher-0", 3)]
+    assert [(row["name"], row["unserved"]) for row in rows] == [
+        ("dispatcher-1", 5),
+        ("dispatcher-0", 3),
+    ]
 
 
 def test_pods_that_serve_nobody_come_first_and_those_alike_by_ordinal():
@@ -211,9 +219,16 @@ def test_used_free_and_closed_slots_are_all_slots():
 def test_no_slot_is_counted_twice_or_left_out(pods: list[tuple[int, bool, bool]], closed: int):
     scene = Scene(replicas=len(pods), slots=20)
     for ordinal, (held, unschedulable, deleting) in enumerate(pods):
-        scene.pod(ordinal, {"tenant/a": held} if held else {}, unschedulable=unschedulable, deleting=deleting)
+        scene.pod(
+            ordinal,
+            {"tenant/a": held} if held else {},
+            unschedulable=unschedulable,
+            deleting=deleting,
+        )
     scene.vpod(
-        "a", sum(held for held, _, _ in pods), {at: held for at, (held, _, _) in enumerate(pods) if held}
+        "a",
+        sum(held for held, _, _ in pods),
+        {at: held for at, (held, _, _) in enumerate(pods) if held},
     )
     scene.pool.set_closed(closed & ((1 << len(pods)) - 1))
     counts = scene.pool.slot_counts()

@@ -63,9 +63,12 @@ def test_a_pending_pod_that_nodes_would_take_points_at_kube_scheduler():
 
 
 def test_a_pending_pod_that_kube_scheduler_refuses_says_what_that_one_says():
-    scene = Scene(replicas=1).pod(0, node="", refusal="'0/1 nodes are available: 1 Insufficient cpu.'")
+    scene = Scene(replicas=1).pod(
+        0, node="", refusal="'0/1 nodes are available: 1 Insufficient cpu.'"
+    )
     assert explained(scene)["outcome"] == (
-        "Pending: 1 of 1 node would take it as far as is known here, but kube-scheduler finds none: "
+        "Pending: 1 of 1 node would take it as far as is known here, but kube-scheduler finds "
+        "none: "
         "'0/1 nodes are available: 1 Insufficient cpu.'"
     )
 
@@ -85,7 +88,10 @@ def test_scores_of_nodes_are_prioritizes():
         .vpod("a", 4, {0: 2, 1: 2})
     )
     answer = explained(scene, 1)
-    assert [(row["node"], row["score"]) for row in answer["candidates"]] == [("n1", 10), ("node-0", 0)]
+    assert [(row["node"], row["score"]) for row in answer["candidates"]] == [
+        ("n1", 10),
+        ("node-0", 0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,8 @@ def test_scores_of_nodes_are_prioritizes():
         pytest.param({"owner": "other"}, "Pending (StatefulSetNotFound)", id="owner"),
         pytest.param(
             {"owner": "other", "node": "node-0"},
-            "it stands on node node-0 in zone z0; it counts nowhere: it is not controlled by the StatefulSet",
+            "it stands on node node-0 in zone z0; it counts nowhere: it is not controlled by the "
+            "StatefulSet",
             id="owner, bound",
         ),
         pytest.param({"finished": True}, "it has ended", id="finished"),

@@ -1,4 +1,6 @@
-"""What would let a node take an adapter pod that none takes: each change is tried, and the least of it is named."""
+"""What would let a node take an adapter pod that none takes: each change is tried, and the least of
+it is named.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +18,9 @@ from tests.support.builders import NS, Scene, a_node
 def fixes_of(scene: Scene, ordinal: int = 0, **more: Any) -> PodFixes:
     pool, known = find_pod(scene.state, f"{NS}/dispatcher-{ordinal}")
     assert known.pod is not None
-    return find_pod_fixes(scene.state, pool, known, NodeVerdicts(scene.state, pool, known.pod), **more)
+    return find_pod_fixes(
+        scene.state, pool, known, NodeVerdicts(scene.state, pool, known.pod), **more
+    )
 
 
 def explained(scene: Scene) -> Any:
@@ -43,7 +47,9 @@ def test_a_cordon_that_would_be_enough_is_named_with_the_node():
 
 
 def test_a_node_that_is_away_helps_once_it_is_back():
-    found = changes(waiting(a_node("n1", "z1", ready=False), a_node("n2", "z2", ready=False, cordoned=True)))
+    found = changes(
+        waiting(a_node("n1", "z1", ready=False), a_node("n2", "z2", ready=False, cordoned=True))
+    )
     assert found["n1 is Ready again"] == ("n1",)
     assert found["n2 is Ready again and uncordoned"] == ("n2",)
 
@@ -76,7 +82,7 @@ def test_labels_and_taints_that_are_in_the_way_are_named():
     assert found["n2 without the taint gpu:NoSchedule"] == ("n2",)
 
 
-def test_where_the_zone_rule_keeps_it_out_a_node_in_another_zone_or_a_greater_skew_lets_it_in():
+def test_where_the_zone_rule_keeps_it_out_a_node_in_another_zone_or_more_skew_lets_it_in():
     scene = (
         Scene(replicas=2, profile="ha")
         .node(a_node("n1", "z1", cordoned=True))
@@ -97,7 +103,8 @@ def test_where_the_zone_rule_keeps_it_out_a_node_in_another_zone_or_a_greater_sk
         pytest.param(lambda: Scene(replicas=1).pod(0, {}), id="it is bound"),
         pytest.param(lambda: waiting(a_node("n1", "z1")), id="a node takes it"),
         pytest.param(
-            lambda: waiting(a_node("n1", "z1", cordoned=True)).pod(0, node="", deleting=True), id="it goes"
+            lambda: waiting(a_node("n1", "z1", cordoned=True)).pod(0, node="", deleting=True),
+            id="it goes",
         ),
     ],
 )
@@ -107,7 +114,9 @@ def test_nothing_is_tried_where_no_node_is_what_it_waits_for(scene: Any):
 
 def test_what_was_tried_is_taken_back():
     scene = waiting(
-        a_node("n1", "z1", cordoned=True), a_node("n2", "z2", ready=False), a_node("n3", "z3", slots=1)
+        a_node("n1", "z1", cordoned=True),
+        a_node("n2", "z2", ready=False),
+        a_node("n3", "z3", slots=1),
     )
     before = dict(scene.state.nodes)
     profile = scene.pool.profile

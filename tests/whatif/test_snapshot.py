@@ -1,4 +1,6 @@
-"""A state made from a snapshot is the one that it was taken from; changing it changes nobody else's."""
+"""A state made from a snapshot is the one that it was taken from; changing it changes nobody
+else's.
+"""
 
 import pytest
 from hypothesis import given, settings, strategies as st

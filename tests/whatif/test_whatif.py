@@ -37,7 +37,9 @@ def three_zones(**fields) -> Scene:
 
 
 def done_and_waited_for(state: State) -> dict[str, dict[str, int]]:
-    """Every vpod decided by name and written, again and again until nothing changes: where each is."""
+    """Every vpod decided by name and written, again and again until nothing changes: where
+    each is.
+    """
     pool = state.pool(POOL)
     for _ in range(10):
         before = {key: pool.placed_of(key) for key in pool.vpods}
@@ -136,12 +138,15 @@ def failing(what: str, name: str, **more) -> Change:
 
 
 def test_where_a_node_fails_nothing_moves_and_what_is_out_of_service_is_said():
-    scene = three_zones(reschedule_after_s=None).vpod("a", 6, {0: 2, 1: 2, 2: 2}).vpod("b", 1, {0: 1})
+    scene = (
+        three_zones(reschedule_after_s=None).vpod("a", 6, {0: 2, 1: 2, 2: 2}).vpod("b", 1, {0: 1})
+    )
     answer = asked(scene, failing("node", "n0"))
     summary = answer["summary"]
     assert (summary["moved"], summary["outOfService"], summary["vpodsOutOfService"]) == (0, 3, 1)
     assert answer["notes"] == [
-        f"pool {POOL}: 1 pod and 3 vreplicas would be away, with all that 1 vpod has; nothing moves, the pods come back with "
+        f"pool {POOL}: 1 pod and 3 vreplicas would be away, with all that 1 vpod has; nothing "
+        f"moves, the pods come back with "
         "what they hold (rescheduleAfterSeconds is null)"
     ]
 
@@ -183,7 +188,11 @@ def test_a_bare_name_that_does_not_say_what_is_meant(name, problem):
 
 def test_larger_pods_take_what_waits():
     summary = asked(three_zones().vpod("a", 21), Change(settings={"slots_per_pod": 7}))["summary"]
-    assert (summary["unplacedBefore"], summary["unplacedSettled"], summary["unplacedAfter"]) == (21, 3, 0)
+    assert (summary["unplacedBefore"], summary["unplacedSettled"], summary["unplacedAfter"]) == (
+        21,
+        3,
+        0,
+    )
 
 
 NO_CPU = "'0/4 nodes are available: 4 Insufficient cpu.'"
@@ -193,16 +202,23 @@ def test_what_waits_today_is_said_and_pods_that_kube_scheduler_refuses_stay_with
     scene = three_zones().pod(2, node="", refusal=NO_CPU).vpod("a", 18, {0: 6, 1: 6})
     answer = asked(scene, drained("zone", "z0", autoscale=True))
     summary = answer["summary"]
-    assert (summary["unplacedBefore"], summary["unplacedSettled"], summary["unplacedAfter"]) == (6, 6, 12)
+    assert (summary["unplacedBefore"], summary["unplacedSettled"], summary["unplacedAfter"]) == (
+        6,
+        6,
+        12,
+    )
     assert (summary["podsImagined"], summary["podsBefore"], summary["podsAfter"]) == (0, 3, 4)
     assert answer["notes"] == [
-        f"pool {POOL}: kube-scheduler finds no node for 1 of its pods: {NO_CPU}; so it stays here, and no pod more is thought "
+        f"pool {POOL}: kube-scheduler finds no node for 1 of its pods: {NO_CPU}; so it stays here, "
+        f"and no pod more is thought "
         "to find one"
     ]
 
 
 def test_a_pod_that_is_refused_for_what_our_rules_say_too_may_come_once_they_allow_it():
-    scene = three_zones().pod(2, node="", slots=6, slots_request=6, refusal="'0/4 nodes are available'")
+    scene = three_zones().pod(
+        2, node="", slots=6, slots_request=6, refusal="'0/4 nodes are available'"
+    )
     for name in ("n0", "n1", "n2", "node-0"):
         scene.node(a_node(name, f"z{name[-1]}", slots=5))
     answer = asked(scene.vpod("a", 15), Change(settings={"slots_per_pod": 5}, autoscale=True))
@@ -223,7 +239,8 @@ def test_a_pod_beyond_the_replicas_is_told():
     scene = three_zones()
     scene.pod(7, {}, node="n0")
     assert asked(scene, Change())["notes"] == [
-        f"pool {POOL}: 1 pod is beyond the 3 replicas of StatefulSet dispatcher and counts for nothing: dispatcher-7"
+        f"pool {POOL}: 1 pod is beyond the 3 replicas of StatefulSet dispatcher and counts for "
+        f"nothing: dispatcher-7"
     ]
 
 
@@ -231,17 +248,22 @@ def test_a_pod_that_is_only_thought_of_comes_with_what_is_not_known():
     answer = asked(three_zones().vpod("a", 21), Change(autoscale=True))
     assert (answer["summary"]["podsImagined"], answer["summary"]["podsAfter"]) == (1, 4)
     assert answer["notes"] == [
-        "1 pod that has no node today would get one as far as is known: CPU, memory, volumes and affinity between pods are not known here"
+        "1 pod that has no node today would get one as far as is known: CPU, memory, volumes and "
+        "affinity between pods are not known here"
     ]
 
 
 def test_without_the_autoscaler_it_is_said_that_the_pool_would_grow():
     answer = asked(three_zones().vpod("a", 18, {0: 6, 1: 6, 2: 6}), drained("node", "n1"))
-    assert answer["notes"] == [f"pool {POOL} would grow from 3 to 4 pods: --autoscale counts them in"]
+    assert answer["notes"] == [
+        f"pool {POOL} would grow from 3 to 4 pods: --autoscale counts them in"
+    ]
 
 
 def test_what_comes_by_itself_is_told_beside_and_not_as_the_changes_doing():
-    scene = three_zones().pod(0, {"tenant/a": 2}, node="n0", unschedulable=True).vpod("a", 4, {0: 2})
+    scene = (
+        three_zones().pod(0, {"tenant/a": 2}, node="n0", unschedulable=True).vpod("a", 4, {0: 2})
+    )
     summary = asked(scene, Change())["summary"]
     assert (summary["moved"], summary["movedSettled"]) == (0, 2)
     assert (summary["unplacedBefore"], summary["unplacedSettled"]) == (2, 0)
@@ -256,18 +278,30 @@ def test_smaller_pods_lose_what_is_too_much():
 
 def test_another_profile_counts_for_what_is_placed_anew():
     scene = (
-        Scene(replicas=2, slots=10).node(a_node("n1", "z1")).pod(0, {}).pod(1, {"tenant/b": 10}, node="n1")
+        Scene(replicas=2, slots=10)
+        .node(a_node("n1", "z1"))
+        .pod(0, {})
+        .pod(1, {"tenant/b": 10}, node="n1")
     )
     scene.vpod("b", 10, {1: 10}).vpod("a", 2, {0: 2})
     pool = asked(scene, Change(profile="ha", add=(a_vpod("new", 4),)))["pools"][0]
-    assert (pool["profileBefore"], pool["profileAfter"], pool["unplacedAfter"]) == ("default", "ha", 3)
+    assert (pool["profileBefore"], pool["profileAfter"], pool["unplacedAfter"]) == (
+        "default",
+        "ha",
+        3,
+    )
 
 
 def test_added_vpods_come_after_all_that_are_there():
     scene = three_zones().vpod("z", 16)
     answer = asked(scene, Change(add=(a_vpod("a", 4),)))
     (row,) = answer["vpods"]
-    assert (row["name"], row["new"], row["unplaced"], sum(row["after"].values())) == ("tenant/a", True, 2, 2)
+    assert (row["name"], row["new"], row["unplaced"], sum(row["after"].values())) == (
+        "tenant/a",
+        True,
+        2,
+        2,
+    )
 
 
 def test_compaction_empties_what_is_not_needed():
@@ -286,8 +320,12 @@ def test_a_floor_that_is_lowered_lets_the_pool_shrink():
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        pytest.param(drained("pod", "x-0"), "adapter pod x-0 is not known (known: dispatcher-0, ", id="pod"),
-        pytest.param(drained("node", "x"), "node x is not known (known: n0, n1, n2, node-0)", id="node"),
+        pytest.param(
+            drained("pod", "x-0"), "adapter pod x-0 is not known (known: dispatcher-0, ", id="pod"
+        ),
+        pytest.param(
+            drained("node", "x"), "node x is not known (known: n0, n1, n2, node-0)", id="node"
+        ),
         pytest.param(drained("zone", "x"), "zone x is not known (known: z0, z1, z2)", id="zone"),
         pytest.param(Change(profile="x"), "'x' is not known (known: default, ", id="profile"),
         pytest.param(Change(add=(a_vpod("a", 1),)), "vpod tenant/a is there already", id="vpod"),
@@ -307,12 +345,20 @@ def test_a_pod_may_be_named_with_its_namespace():
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        pytest.param({"drains": []}, "drains: is not known (known: pool, drain, fail, set", id="a field"),
+        pytest.param(
+            {"drains": []}, "drains: is not known (known: pool, drain, fail, set", id="a field"
+        ),
         pytest.param({"drain": "pod/x"}, "drain: must be a list", id="no list"),
         pytest.param({"drain": ["pod/"]}, "drain[0]: must be pod/NAME", id="no name"),
-        pytest.param({"fail": ["\0" * 999]}, "fail[0]: must be pod/NAME", id="what cannot be shown"),
-        pytest.param({"set": {"slotsPerPod": "22"}}, "set.slotsPerPod: must be an integer", id="a text"),
-        pytest.param({"set": {"slots": 1}}, "set.slots: is not known (known: slotsPerPod", id="a setting"),
+        pytest.param(
+            {"fail": ["\0" * 999]}, "fail[0]: must be pod/NAME", id="what cannot be shown"
+        ),
+        pytest.param(
+            {"set": {"slotsPerPod": "22"}}, "set.slotsPerPod: must be an integer", id="a text"
+        ),
+        pytest.param(
+            {"set": {"slots": 1}}, "set.slots: is not known (known: slotsPerPod", id="a setting"
+        ),
         pytest.param({"autoscale": 1}, "autoscale: must be true or false", id="no flag"),
         pytest.param({"profile": 1}, "profile: must be a text", id="no text"),
         pytest.param({"addVPods": [1]}, "addVPods[0]: must be an object", id="no object"),

@@ -7,7 +7,9 @@ from extender.cli.terminal.parsing import Commands, asyncio_run, port, text_of
 
 def add(commands: Commands) -> None:
     """Put it on the command line."""
-    cluster = commands.add_parser("cluster", help="only the embedded cluster, for kubectl and for tests")
+    cluster = commands.add_parser(
+        "cluster", help="only the embedded cluster, for kubectl and for tests"
+    )
     cluster.add_argument("--host", default="127.0.0.1", help="to listen on (default: %(default)s)")
     cluster.add_argument("--port", type=port, default=0, help="0: any free one")
     cluster.add_argument("--kubeconfig-out", metavar="FILE", help="write a kubeconfig for it")
@@ -18,7 +20,9 @@ def add(commands: Commands) -> None:
         default=[],
         help="run kube-scheduler's loop with this file",
     )
-    cluster.add_argument("--seed", type=int, default=1, help="of everything that is drawn by chance")
+    cluster.add_argument(
+        "--seed", type=int, default=1, help="of everything that is drawn by chance"
+    )
     cluster.set_defaults(command=_run)
 
 

@@ -75,7 +75,8 @@ def add(commands: Commands) -> None:
     completion = commands.add_parser(
         "completion",
         help="print the completion of a shell, or of kubectl",
-        description="Print a script: for a shell, to be sourced; for kubectl, to be kubectl_complete-vreplica in $PATH.",
+        description="Print a script: for a shell, to be sourced; for kubectl, to be "
+        "kubectl_complete-vreplica in $PATH.",
     )
     completion.add_argument(
         "shell", metavar="SHELL", choices=sorted(SCRIPTS), help=", ".join(sorted(SCRIPTS))

@@ -6,26 +6,34 @@ from extender.cli.terminal.parsing import Commands
 from extender.model.names import CONFIG_KIND
 
 _CHECK_EPILOG = (
-    "exit status: 0 nothing is wrong, or warnings only; 1 there are errors (with --strict: or warnings), or a file could "
+    "exit status: 0 nothing is wrong, or warnings only; 1 there are errors (with --strict: or "
+    "warnings), or a file could "
     "not be read; 2 wrong options"
 )
 
 
 def add(commands: Commands) -> None:
     """Put it on the command line."""
-    config = commands.add_parser("config", help="check and show configuration files, import Knative's")
+    config = commands.add_parser(
+        "config", help="check and show configuration files, import Knative's"
+    )
     actions = config.add_subparsers(title="actions", required=True, metavar="ACTION")
     check = actions.add_parser(
         "check",
-        help=f"look for mistakes in {CONFIG_KIND}, KubeSchedulerConfiguration, Policy and webhook registration files",
+        help=f"look for mistakes in {CONFIG_KIND}, KubeSchedulerConfiguration, Policy and webhook "
+        f"registration files",
         epilog=_CHECK_EPILOG,
     )
     check.add_argument("files", metavar="FILE", nargs="+")
     check.add_argument("-o", "--output", choices=["text", "json", "yaml"], default="text")
     check.add_argument("--strict", action="store_true", help="warnings too end with status 1")
     check.set_defaults(command=_check)
-    view = actions.add_parser("view", help="print the effective configuration, every default filled in")
-    view.add_argument("file", metavar="FILE", nargs="?", default="", help="without it: the defaults")
+    view = actions.add_parser(
+        "view", help="print the effective configuration, every default filled in"
+    )
+    view.add_argument(
+        "file", metavar="FILE", nargs="?", default="", help="without it: the defaults"
+    )
     view.add_argument("-o", "--output", choices=["yaml", "json", "table"], default="yaml")
     view.set_defaults(command=_view)
     schema = actions.add_parser("schema", help=f"print the JSON schema of {CONFIG_KIND}")
@@ -33,11 +41,19 @@ def add(commands: Commands) -> None:
     imported = actions.add_parser(
         "import-knative", help="print the profile that Knative's ConfigMaps describe"
     )
-    imported.add_argument("--name", default="knative-policies", help="of the profile (default: %(default)s)")
-    imported.add_argument("--scheduler", metavar="FILE", required=True, help="the scheduler's ConfigMap")
-    imported.add_argument("--descheduler", metavar="FILE", default="", help="the descheduler's ConfigMap")
     imported.add_argument(
-        "--ignore-unknown", action="store_true", help="leave out names that are no plugin, as Knative does"
+        "--name", default="knative-policies", help="of the profile (default: %(default)s)"
+    )
+    imported.add_argument(
+        "--scheduler", metavar="FILE", required=True, help="the scheduler's ConfigMap"
+    )
+    imported.add_argument(
+        "--descheduler", metavar="FILE", default="", help="the descheduler's ConfigMap"
+    )
+    imported.add_argument(
+        "--ignore-unknown",
+        action="store_true",
+        help="leave out names that are no plugin, as Knative does",
     )
     imported.set_defaults(command=_import)
 

@@ -9,7 +9,8 @@ from extender.cli.terminal.replica_access import add_replica_options, replica_of
 from extender.model.names import OWN_NAMESPACE
 
 _EPILOG = (
-    "exit status: 0 no check has found an error; 1 one has (with --strict: or a warning, or something that could not be "
+    "exit status: 0 no check has found an error; 1 one has (with --strict: or a warning, or "
+    "something that could not be "
     "seen), or there is no cluster to examine, or nothing of it may be read; 2 wrong options"
 )
 
@@ -17,7 +18,9 @@ _EPILOG = (
 def add(commands: Commands) -> None:
     """Put it on the command line."""
     doctor = commands.add_parser(
-        "doctor", help="examine a live cluster: installation, certificates, pods, ledgers", epilog=_EPILOG
+        "doctor",
+        help="examine a live cluster: installation, certificates, pods, ledgers",
+        epilog=_EPILOG,
     )
     doctor.add_argument(
         "-n",
@@ -26,7 +29,9 @@ def add(commands: Commands) -> None:
         default=OWN_NAMESPACE,
         help="where the service runs (default: %(default)s)",
     )
-    doctor.add_argument("--strict", action="store_true", help="warnings and unknowns too end with status 1")
+    doctor.add_argument(
+        "--strict", action="store_true", help="warnings and unknowns too end with status 1"
+    )
     add_output_option(doctor)
     add_replica_options(doctor, told="also ask this replica")
     add_cluster_options(doctor, namespace=False)

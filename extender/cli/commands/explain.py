@@ -1,4 +1,6 @@
-"""``vreplica explain``: why a vpod or an adapter pod is where it is, and what would place the rest of it."""
+"""``vreplica explain``: why a vpod or an adapter pod is where it is, and what would place the rest
+of it.
+"""
 
 import argparse
 
@@ -11,12 +13,19 @@ def add(commands: Commands) -> None:
     explain = commands.add_parser(
         "explain",
         help="why a vpod or an adapter pod is where it is, and what would place the rest",
-        epilog="exit status: 0 answered, 1 could not answer, 2 wrong options, 3 no such object, 4 something waits (--check)",
+        epilog="exit status: 0 answered, 1 could not answer, 2 wrong options, 3 no such object, 4 "
+        "something waits (--check)",
     )
-    explain.add_argument("name", metavar="VPOD|POD", help="NAME, NAMESPACE/NAME, vpod/NAME or pod/NAME")
-    explain.add_argument("-n", "--namespace", metavar="NAMESPACE", default="", help="of a name without one")
+    explain.add_argument(
+        "name", metavar="VPOD|POD", help="NAME, NAMESPACE/NAME, vpod/NAME or pod/NAME"
+    )
+    explain.add_argument(
+        "-n", "--namespace", metavar="NAMESPACE", default="", help="of a name without one"
+    )
     add_where(explain)
-    explain.add_argument("--check", action="store_true", help="exit with 4 if something of it has no place")
+    explain.add_argument(
+        "--check", action="store_true", help="exit with 4 if something of it has no place"
+    )
     explain.set_defaults(command=_run)
 
 

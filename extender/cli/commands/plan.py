@@ -14,27 +14,42 @@ def add(commands: Commands) -> None:
     plan = commands.add_parser(
         "plan",
         help="what one round of placing would do to objects of files or a cluster, and what if",
-        epilog="exit status: 0 planned, 1 could not plan, 2 wrong options, 4 something would have no place (--check)",
+        epilog="exit status: 0 planned, 1 could not plan, 2 wrong options, 4 something would have "
+        "no place (--check)",
     )
     add_where(plan)
-    plan.add_argument("--autoscale", action="store_true", help="also the number of pods that each pool needs")
-    plan.add_argument("--compact", action="store_true", help="also what would be drained and compacted")
-    plan.add_argument("--profile", metavar="NAME", default="", help="place every pool by this profile")
-    asked = plan.add_argument_group("what if", "any of these prints what differs from the pools left alone")
+    plan.add_argument(
+        "--autoscale", action="store_true", help="also the number of pods that each pool needs"
+    )
+    plan.add_argument(
+        "--compact", action="store_true", help="also what would be drained and compacted"
+    )
+    plan.add_argument(
+        "--profile", metavar="NAME", default="", help="place every pool by this profile"
+    )
+    asked = plan.add_argument_group(
+        "what if", "any of these prints what differs from the pools left alone"
+    )
     asked.add_argument(
         "--drain",
         metavar="POD|NODE|ZONE",
         action="append",
         type=_target,
         default=[],
-        help="emptied for good, as by a mark on the pods (kubectl drain alone moves nothing): pod/NAME, node/NAME or zone/NAME",
+        help="emptied for good, as by a mark on the pods (kubectl drain alone moves nothing): "
+        "pod/NAME, node/NAME or zone/NAME",
     )
     asked.add_argument(
         "--fail", metavar="POD|NODE|ZONE", action="append", type=_target, default=[],
-        help="away and not back: what is out of service, and what rescheduleAfterSeconds would move",
+        help="away and not back: what is out of service, and what rescheduleAfterSeconds would "
+            "move",
     )  # fmt: skip
     asked.add_argument(
-        "--add-vpods", metavar="N[xVREPLICAS]", type=_vpods, default=(0, 0), help="so many vpods more"
+        "--add-vpods",
+        metavar="N[xVREPLICAS]",
+        type=_vpods,
+        default=(0, 0),
+        help="so many vpods more",
     )
     asked.add_argument(
         "--set", metavar="FIELD=NUMBER", type=_setting, action="append", default=[],
@@ -45,9 +60,15 @@ def add(commands: Commands) -> None:
     )
     asked.add_argument("--pool", metavar="NAMESPACE/NAME", default="", help="of this pool only")
     asked.add_argument(
-        "-n", "--namespace", default="", metavar="NAMESPACE", help="of --add-vpods (default: what-if)"
+        "-n",
+        "--namespace",
+        default="",
+        metavar="NAMESPACE",
+        help="of --add-vpods (default: what-if)",
     )
-    asked.add_argument("--check", action="store_true", help="exit with 4 if something would have no place")
+    asked.add_argument(
+        "--check", action="store_true", help="exit with 4 if something would have no place"
+    )
     plan.set_defaults(command=_run)
 
 
@@ -62,7 +83,9 @@ def _vpods(text: str) -> tuple[int, int]:
 
 
 def _target(text: str) -> str:
-    """``pod/NAME``, ``node/NAME``, ``zone/NAME``, or a name that only one of them has; whether there is one is the cluster's to say."""
+    """``pod/NAME``, ``node/NAME``, ``zone/NAME``, or a name that only one of them has; whether
+    there is one is the cluster's to say.
+    """
     if not re.fullmatch(r"(pod|node|zone)/.+|[^/]+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not pod/NAME, node/NAME or zone/NAME")
     return text
@@ -76,7 +99,9 @@ def _setting(text: str) -> tuple[str, int]:
     if not equals or not re.fullmatch(r"[0-9]{1,10}", number):
         raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=NUMBER, such as slotsPerPod=22")
     if field not in SETTINGS:
-        raise argparse.ArgumentTypeError(f"{field!r} cannot be set (can be: {', '.join(sorted(SETTINGS))})")
+        raise argparse.ArgumentTypeError(
+            f"{field!r} cannot be set (can be: {', '.join(sorted(SETTINGS))})"
+        )
     if int(number) < SETTINGS[field][1]:
         raise argparse.ArgumentTypeError(f"{field} is at least {SETTINGS[field][1]}, not {number}")
     return field, int(number)
@@ -87,9 +112,15 @@ def _run(options: argparse.Namespace) -> int:
     from extender.cli.query.what_if import Asked, run_what_if  # noqa: PLC0415
 
     where = where_from(options)
-    changes = bool(options.drain or options.fail or options.add_vpods[0] or options.set or options.diff)
+    changes = bool(
+        options.drain or options.fail or options.add_vpods[0] or options.set or options.diff
+    )
     if not (
-        changes or where.replica.url or options.pool or options.check or (options.profile and not where.files)
+        changes
+        or where.replica.url
+        or options.pool
+        or options.check
+        or (options.profile and not where.files)
     ):
         return ask(
             lambda: run_plan_of(

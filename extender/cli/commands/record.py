@@ -13,12 +13,17 @@ def add(commands: Commands) -> None:
     record = commands.add_parser(
         "record",
         help="what a replica, or a cluster, sees and decides, into a file for `replay`",
-        description="Record a running replica (--server): objects, reservations and decisions. Or a cluster, by "
+        description="Record a running replica (--server): objects, reservations and decisions. Or "
+        "a cluster, by "
         "watching it: objects only, whoever schedules there. Ends after --for, or with Ctrl-C.",
     )
     record.add_argument("-o", "--output-file", metavar="FILE", required=True, help="JSON lines")
     record.add_argument(
-        "--for", dest="for_s", metavar="TIME", type=seconds, help="such as 10m; default: until Ctrl-C"
+        "--for",
+        dest="for_s",
+        metavar="TIME",
+        type=seconds,
+        help="such as 10m; default: until Ctrl-C",
     )
     record.add_argument("--resume", action="store_true", help="go on with FILE where it ends")
     record.add_argument(
@@ -32,7 +37,11 @@ def add(commands: Commands) -> None:
         help="of one file (default: 256Mi)",
     )
     record.add_argument(
-        "--keep", metavar="N", type=int, default=4, help="files: FILE, FILE.1, ... (default: %(default)s)"
+        "--keep",
+        metavar="N",
+        type=int,
+        default=4,
+        help="files: FILE, FILE.1, ... (default: %(default)s)",
     )
     add_replica_options(record)
     add_cluster_options(record, namespace=False)

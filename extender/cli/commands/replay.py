@@ -13,14 +13,22 @@ def add(commands: Commands) -> None:
     replay = commands.add_parser(
         "replay",
         help="a recording under another profile, other settings or another version: what differs",
-        description="Play a recording of `record`: every decision again, on the state on which it was made; and what "
+        description="Play a recording of `record`: every decision again, on the state on which it "
+        "was made; and what "
         "it would have come to with --profile and --set. Reads only the files.",
     )
     replay.add_argument(
-        "files", metavar="FILE", nargs="+", help="of `record`; several in their order, FILE.2 FILE.1 FILE"
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="of `record`; several in their order, FILE.2 FILE.1 FILE",
     )
-    replay.add_argument("--profile", metavar="NAME", default="", help="place every pool by this profile")
-    replay.add_argument("--config", metavar="FILE", default="", help=f"{CONFIG_KIND}: profiles of your own")
+    replay.add_argument(
+        "--profile", metavar="NAME", default="", help="place every pool by this profile"
+    )
+    replay.add_argument(
+        "--config", metavar="FILE", default="", help=f"{CONFIG_KIND}: profiles of your own"
+    )
     replay.add_argument(
         "--set",
         metavar="FIELD=N",
@@ -36,7 +44,9 @@ def add(commands: Commands) -> None:
         help="decisions that differ to show (default: %(default)s)",
     )
     replay.add_argument(
-        "--check", action="store_true", help=f"exit with {DIFFERENT} where a decision is made otherwise"
+        "--check",
+        action="store_true",
+        help=f"exit with {DIFFERENT} where a decision is made otherwise",
     )
     add_output_option(replay)
     replay.set_defaults(command=_run)

@@ -8,7 +8,9 @@ from extender.cli.terminal.parsing import Commands, asyncio_run
 
 def add(commands: Commands) -> None:
     """Put it on the command line."""
-    run = commands.add_parser("run", help="the whole system on an embedded cluster, with a live table")
+    run = commands.add_parser(
+        "run", help="the whole system on an embedded cluster, with a live table"
+    )
     how = run.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="end by itself once the story is told")
     how.add_argument(

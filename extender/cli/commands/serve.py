@@ -11,7 +11,9 @@ from extender.telemetry import tracing
 def add(commands: Commands) -> None:
     """Put it on the command line."""
     serve = commands.add_parser("serve", help="run one replica of the service against a cluster")
-    serve.add_argument("--config", required=True, metavar="FILE", help="VReplicaSchedulerConfiguration")
+    serve.add_argument(
+        "--config", required=True, metavar="FILE", help="VReplicaSchedulerConfiguration"
+    )
     serve.set_defaults(command=_run)
 
 
@@ -27,7 +29,11 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return asyncio_run(
             lambda: serve(
-                file.config, now=time.time, rng=random.Random(), profiles=file.profiles, watched=watched
+                file.config,
+                now=time.time,
+                rng=random.Random(),
+                profiles=file.profiles,
+                watched=watched,
             )
         )
     finally:

@@ -16,26 +16,37 @@ def add(commands: Commands) -> None:
     """Put it on the command line."""
     simulate = commands.add_parser(
         "simulate",
-        help="the service under seeded faults, in virtual time, its invariants checked after each write",
+        help="the service under seeded faults, in virtual time, its invariants checked after each "
+        "write",
     )
     simulate.add_argument(
         "--seeds", type=int, default=20, metavar="N", help="how many (default: %(default)s)"
     )
-    simulate.add_argument("--seed", type=int, default=1, metavar="S", help="the first (default: %(default)s)")
+    simulate.add_argument(
+        "--seed", type=int, default=1, metavar="S", help="the first (default: %(default)s)"
+    )
     simulate.add_argument(
         "--profile", default="", metavar="FILE", help="rates of faults (YAML); default: drawn"
     )
     simulate.add_argument("--events", type=int, metavar="N", help="of the workload, of each seed")
     simulate.add_argument("--plain", action="store_true", help="one pool with the defaults")
-    simulate.add_argument("--only", default="", metavar="NUMBERS", help="only these events, such as 0-5,17")
+    simulate.add_argument(
+        "--only", default="", metavar="NUMBERS", help="only these events, such as 0-5,17"
+    )
     simulate.add_argument(
         "--only-faults", default="", metavar="KINDS", help="only these kinds of faults, or none"
     )
     simulate.add_argument("--faults", action="store_true", help="list the kinds of faults, and end")
-    simulate.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: %(default)s)")
+    simulate.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="processes (default: %(default)s)"
+    )
     simulate.add_argument("--trace", action="store_true", help="print each thing that happened")
-    simulate.add_argument("--no-shrink", action="store_true", help="do not look for a shorter run that fails")
-    simulate.add_argument("-q", "--quiet", action="store_true", help="print only what failed, and the sum")
+    simulate.add_argument(
+        "--no-shrink", action="store_true", help="do not look for a shorter run that fails"
+    )
+    simulate.add_argument(
+        "-q", "--quiet", action="store_true", help="print only what failed, and the sum"
+    )
     simulate.add_argument(
         "-o",
         "--output",

@@ -18,15 +18,22 @@ def add(commands: Commands) -> None:
     top = commands.add_parser(
         "top",
         help="pools, pods and vpods that wait, live",
-        description="Of a running replica (--server), or of a cluster, by watching it. Keys: q quit, p pause, s sort.",
+        description="Of a running replica (--server), or of a cluster, by watching it. Keys: q "
+        "quit, p pause, s sort.",
     )
     top.add_argument(
         "--once", action="store_true", help="print it once, and end; so it does without a terminal"
     )
     top.add_argument(
-        "--interval", metavar="TIME", type=seconds, default=INTERVAL_S, help="between two looks (default: 2s)"
+        "--interval",
+        metavar="TIME",
+        type=seconds,
+        default=INTERVAL_S,
+        help="between two looks (default: 2s)",
     )
-    top.add_argument("--sort", choices=SORTS, default=SORTS[0], help="pods by this (default: %(default)s)")
+    top.add_argument(
+        "--sort", choices=SORTS, default=SORTS[0], help="pods by this (default: %(default)s)"
+    )
     add_output_option(top)
     add_replica_options(top)
     add_cluster_options(top, namespace=False)

@@ -5,7 +5,13 @@ import time
 
 from extender.cli.doctor.examine import examine
 from extender.cli.doctor.fetch import fetch
-from extender.cli.doctor.report import EXIT_NOT_EXAMINED, as_document, as_table, exit_status, has_looked
+from extender.cli.doctor.report import (
+    EXIT_NOT_EXAMINED,
+    as_document,
+    as_table,
+    exit_status,
+    has_looked,
+)
 from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
 from extender.cli.terminal.output import Format, print_result
 from extender.cli.terminal.replica_address import ReplicaAccess
@@ -16,7 +22,12 @@ USER_AGENT = "vreplica-doctor"
 
 
 async def run_doctor(
-    access: ClusterAccess, *, namespace: str, replica: ReplicaAccess | None, output: Format, strict: bool
+    access: ClusterAccess,
+    *,
+    namespace: str,
+    replica: ReplicaAccess | None,
+    output: Format,
+    strict: bool,
 ) -> int:
     """Examine the cluster, and the replica if there is one; the exit status is ``report``'s."""
     try:
@@ -29,6 +40,7 @@ async def run_doctor(
     print_result(as_document(examined), output, lambda: print(as_table(examined)))
     if not any(has_looked(one) for one in examined):
         print(
-            "vreplica: this user may read nothing that the checks need: see the check rights", file=sys.stderr
+            "vreplica: this user may read nothing that the checks need: see the check rights",
+            file=sys.stderr,
         )
     return exit_status(examined, strict=strict)

@@ -1,4 +1,6 @@
-"""Runs the checks over facts. A check whose facts could not be read is unknown, whatever it would have said."""
+"""Runs the checks over facts. A check whose facts could not be read is unknown, whatever it would
+have said.
+"""
 
 from dataclasses import dataclass
 
@@ -21,7 +23,11 @@ def examine(facts: Facts) -> list[Examined]:
 
 
 def _run(check: Check, facts: Facts) -> Outcome:
-    missing = [f"{plural}: {facts.of(plural).problem}" for plural in check.needs if facts.of(plural).problem]
+    missing = [
+        f"{plural}: {facts.of(plural).problem}"
+        for plural in check.needs
+        if facts.of(plural).problem
+    ]
     if missing:
         return Outcome(
             Verdict.UNKNOWN,

@@ -1,7 +1,9 @@
-"""Reads the facts: lists of bounded length, what a webhook serves with, and one replica, if it is named.
+"""Reads the facts: lists of bounded length, what a webhook serves with, and one replica, if it is
+named.
 
-What fails for one kind is that kind's problem; what fails for all (no API server, no credentials) is raised, since then
-there is nothing to examine. Of the webhook's Secret only the certificate is kept.
+What fails for one kind is that kind's problem; what fails for all (no API server, no credentials)
+is raised, since then there is nothing to examine. Of the webhook's Secret only the certificate is
+kept.
 """
 
 import asyncio
@@ -77,8 +79,16 @@ POLICY_BINDINGS: Final = Resource(
     namespaced=False,
 )
 _EVERYWHERE: Final = (
-    CRDS, ADAPTERPOOLS, VPODS, STATEFULSETS, NAMESPACES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, POLICIES, POLICY_BINDINGS,
-)  # fmt: skip
+    CRDS,
+    ADAPTERPOOLS,
+    VPODS,
+    STATEFULSETS,
+    NAMESPACES,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    POLICIES,
+    POLICY_BINDINGS,
+)
 _OURS: Final = (LEASES, DEPLOYMENTS, SERVICES, ENDPOINTSLICES)
 """Looked for in the namespace of the installation only."""
 
@@ -86,7 +96,9 @@ _OURS: Final = (LEASES, DEPLOYMENTS, SERVICES, ENDPOINTSLICES)
 async def fetch(
     cluster: OpenCluster, *, namespace: str, now_s: float, replica: ReplicaAccess | None = None
 ) -> Facts:
-    """All facts. ``namespace``: of our installation. Raises OutcomeUnknown, ApiError where nothing can be read."""
+    """All facts. ``namespace``: of our installation. Raises OutcomeUnknown, ApiError where nothing
+    can be read.
+    """
     api = cluster.api
     version = await _version(cluster)
     listed = await _listed(api, namespace)
@@ -121,7 +133,9 @@ async def _version(cluster: OpenCluster) -> Json | None:
 
 async def _listed(api: Api, namespace: str) -> dict[str, Listed]:
     ours = ListOptions(namespace=namespace)
-    wanted: dict[str, Awaitable[Listed]] = {one.plural: _list(api, one, EVERYWHERE) for one in _EVERYWHERE}
+    wanted: dict[str, Awaitable[Listed]] = {
+        one.plural: _list(api, one, EVERYWHERE) for one in _EVERYWHERE
+    }
     wanted |= {one.plural: _list(api, one, ours) for one in _OURS}
     wanted["pods"] = _list(api, PODS, ListOptions(label_selector=POOL_LABEL))
     wanted["nodes"] = _list(api, NODES, EVERYWHERE, keep=node_in_short)
@@ -131,7 +145,9 @@ async def _listed(api: Api, namespace: str) -> dict[str, Listed]:
 async def _list(
     api: Api, resource: Resource, options: ListOptions, *, keep: Callable[[Obj], Obj] | None = None
 ) -> Listed:
-    """All pages. ``keep``: what is kept of each object, for kinds that are large and of which little is looked at."""
+    """All pages. ``keep``: what is kept of each object, for kinds that are large and of which
+    little is looked at.
+    """
     items: list[Obj] = []
     token = ""
     try:
@@ -140,7 +156,9 @@ async def _list(
             items += map(keep, page.items) if keep is not None else page.items
             token = page.continue_token
             if not token or len(items) >= OBJECTS_MAX:
-                return Listed(tuple(items[:OBJECTS_MAX]), truncated=bool(token) or len(items) > OBJECTS_MAX)
+                return Listed(
+                    tuple(items[:OBJECTS_MAX]), truncated=bool(token) or len(items) > OBJECTS_MAX
+                )
     except ApiError as error:
         return Listed(problem=problem_of(error))
 
@@ -159,7 +177,9 @@ def node_in_short(node: Obj) -> Obj:
 
 
 def problem_of(error: ApiError) -> str:
-    """Why a kind could not be read, in a few words. Raises the error where nothing can be read at all."""
+    """Why a kind could not be read, in a few words. Raises the error where nothing can be read at
+    all.
+    """
     if isinstance(error, Forbidden):
         return f"forbidden: {' '.join(error.message.split())[:200]}"
     if isinstance(error, NotFound):
@@ -170,7 +190,9 @@ def problem_of(error: ApiError) -> str:
 
 
 def certificate_secret_of(deployment: Json | None, namespace: str) -> tuple[str, str]:
-    """Namespace and name of the Secret that a webhook's Deployment serves from: its option, or what it mounts."""
+    """Namespace and name of the Secret that a webhook's Deployment serves from: its option, or what
+    it mounts.
+    """
     spec = mapping(deployment or {}, "spec", "template", "spec")
     for container in mappings(spec, "containers"):
         for word in (*texts(container, "command"), *texts(container, "args")):
@@ -227,19 +249,27 @@ async def certificate_at(url: str) -> Certificate:
     try:
         parts = urlsplit(url)
         async with asyncio.timeout(ASK_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 443, ssl=context)
+            _, writer = await asyncio.open_connection(
+                parts.hostname, parts.port or 443, ssl=context
+            )
     except (OSError, ValueError, TimeoutError) as error:
-        return Certificate(problem=f"{url[:200]} could not be asked: {str(error)[:200] or 'no answer'}")
+        return Certificate(
+            problem=f"{url[:200]} could not be asked: {str(error)[:200] or 'no answer'}"
+        )
     peer = writer.get_extra_info("ssl_object")
     der = peer.getpeercert(binary_form=True) if peer is not None else None
     writer.close()
     return (
-        Certificate(ssl.DER_cert_to_PEM_cert(der).encode()) if der else Certificate(problem="no certificate")
+        Certificate(ssl.DER_cert_to_PEM_cert(der).encode())
+        if der
+        else Certificate(problem="no certificate")
     )
 
 
 async def ask_replica(access: ReplicaAccess) -> Replica:
-    """What a replica says of itself at /readyz and /state.json. Raises InvalidObject for files that are no certificates."""
+    """What a replica says of itself at /readyz and /state.json. Raises InvalidObject for files that
+    are no certificates.
+    """
     try:
         async with open_replica(access) as replica:
             ready = await replica.readiness(timeout_s=ASK_TIMEOUT_S)

@@ -11,9 +11,13 @@ from extender.telemetry.one_line import one_line
 EXIT_WELL: Final = 0
 """No check has found an error."""
 EXIT_ERRORS: Final = 1
-"""A check has found an error; with ``--strict`` also: a warning, or something that could not be seen."""
+"""A check has found an error; with ``--strict`` also: a warning, or something that could not be
+seen.
+"""
 EXIT_NOT_EXAMINED: Final = ERROR
-"""There is no cluster to examine: it cannot be reached, or lets this user read nothing. As of every command."""
+"""There is no cluster to examine: it cannot be reached, or lets this user read nothing. As of every
+command.
+"""
 
 
 def exit_status(examined: Sequence[Examined], *, strict: bool) -> int:
@@ -49,7 +53,10 @@ def as_table(examined: Sequence[Examined]) -> str:
 
 
 def _counts(examined: Sequence[Examined]) -> dict[str, int]:
-    return {str(verdict): sum(1 for one in examined if one.outcome.verdict is verdict) for verdict in Verdict}
+    return {
+        str(verdict): sum(1 for one in examined if one.outcome.verdict is verdict)
+        for verdict in Verdict
+    }
 
 
 def as_document(examined: Sequence[Examined]) -> dict[str, Any]:

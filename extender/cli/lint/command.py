@@ -1,7 +1,9 @@
-"""``vreplica config``: checks, shows and describes configuration files, and turns Knative's ConfigMaps into a profile.
+"""``vreplica config``: checks, shows and describes configuration files, and turns Knative's
+ConfigMaps into a profile.
 
-``check`` reads each file as the program that will get it does, and looks for what nobody would refuse and everybody
-would regret (``extender.cli.lint``); ``view`` prints what is in force for a file, every default filled in.
+``check`` reads each file as the program that will get it does, and looks for what nobody would
+refuse and everybody would regret (``extender.cli.lint``); ``view`` prints what is in force for a
+file, every default filled in.
 """
 
 import json
@@ -25,12 +27,16 @@ def run_check(paths: Sequence[str], *, output: str = "text", strict: bool = Fals
     if output == "text":
         print(text_of_report(report))
     else:
-        print_result(document_of_report(report), "yaml" if output == "yaml" else "json", lambda: None)
+        print_result(
+            document_of_report(report), "yaml" if output == "yaml" else "json", lambda: None
+        )
     return exit_status(report, strict=strict)
 
 
 def run_view(path: str, *, output: str = "yaml") -> int:
-    """Print the effective configuration of a file, of the defaults alone for "". Raises InvalidObject."""
+    """Print the effective configuration of a file, of the defaults alone for "". Raises
+    InvalidObject.
+    """
     file = open_config(path) if path else None
     config = file.config if file is not None else Config()
     if output == "table":
@@ -57,8 +63,12 @@ def schema_text() -> str:
     return json.dumps(config_schema(), indent=2) + "\n"
 
 
-def run_import_knative(name: str, scheduler: str, descheduler: str, *, ignore_unknown: bool = False) -> int:
-    """Print a ``profiles`` entry for Knative's ConfigMaps in these files ("" for none). Raises InvalidObject."""
+def run_import_knative(
+    name: str, scheduler: str, descheduler: str, *, ignore_unknown: bool = False
+) -> int:
+    """Print a ``profiles`` entry for Knative's ConfigMaps in these files ("" for none). Raises
+    InvalidObject.
+    """
     document = knative_document(
         name,
         read_config_map(scheduler),

@@ -17,13 +17,18 @@ TIMEOUT_LEAST_S: Final = 0.01
 """Less can only be meant in another unit."""
 
 
-def check_extender(subject: Subject, index: int, given: Config | None, *, legacy: bool, shared: bool) -> None:
-    """Add what is wrong with ``extenders[index]``. ``given``: the service's configuration, where that is known.
+def check_extender(
+    subject: Subject, index: int, given: Config | None, *, legacy: bool, shared: bool
+) -> None:
+    """Add what is wrong with ``extenders[index]``. ``given``: the service's configuration, where
+    that is known.
 
     ``shared``: it is the cluster's own kube-scheduler, which places everybody's pods.
     """
     config = given or Config()
-    entry = _Entry(subject, subject.mappings("extenders")[index], f"extenders[{index}]", legacy=legacy)
+    entry = _Entry(
+        subject, subject.mappings("extenders")[index], f"extenders[{index}]", legacy=legacy
+    )
     entry.check_verbs(narrowed=given is None or bool(given.narrow_to))
     entry.check_resources(given, shared=shared)
     entry.check_timeout(config.server.deadline_s)
@@ -49,13 +54,17 @@ class _Entry:
         self._subject.found(code, f"{self._path}.{field}", message)
 
     def check_verbs(self, *, narrowed: bool) -> None:
-        """The verbs that we serve, by our names. ``narrowed``: filter chooses, so that nothing is left to prioritize."""
+        """The verbs that we serve, by our names. ``narrowed``: filter chooses, so that nothing is
+        left to prioritize.
+        """
         for verb in VERBS:
             field = f"{verb}Verb"
             given = text(self.raw, field)
             if given and given != verb:
                 near = nearest(given, VERBS)
-                self.found("VS114", field, f"{given!r:.80}{f'; did you mean {near}?' if near else ''}")
+                self.found(
+                    "VS114", field, f"{given!r:.80}{f'; did you mean {near}?' if near else ''}"
+                )
         for verb in ("filter", "bind"):
             if not text(self.raw, f"{verb}Verb"):
                 self.found("VS119", f"{verb}Verb", "is not set")
@@ -65,19 +74,25 @@ class _Entry:
             self.found("VS121", "prioritizeVerb", "is not set")
 
     def check_resources(self, given: Config | None, *, shared: bool) -> None:
-        """managedResources: what has a shared kube-scheduler ask about adapter pods only, if these request the resource."""
+        """managedResources: what has a shared kube-scheduler ask about adapter pods only, if these
+        request the resource.
+        """
         for index, one in enumerate(mappings(self.raw, "managedResources")):
             if text(one, "name") == SLOTS_RESOURCE:
                 if one.get("ignoredByScheduler") is not True:
                     where = f"managedResources[{index}].ignoredByScheduler"
                     self.found("VS105", where, "is not true")
                 if given is not None and not given.slots_resource:
-                    self.found("VS124", "managedResources", f"{SLOTS_RESOURCE}, and slotsResource is false")
+                    self.found(
+                        "VS124", "managedResources", f"{SLOTS_RESOURCE}, and slotsResource is false"
+                    )
                 return
         if shared:
             self.found("VS104", "managedResources", f"{SLOTS_RESOURCE} is not in it")
         if given is not None and given.slots_resource:
-            self.found("VS125", "managedResources", f"no {SLOTS_RESOURCE}, and slotsResource is true")
+            self.found(
+                "VS125", "managedResources", f"no {SLOTS_RESOURCE}, and slotsResource is true"
+            )
 
     def check_timeout(self, deadline_s: float) -> None:
         """HttpTimeout beside our own deadline."""
@@ -91,11 +106,14 @@ class _Entry:
             self.found(
                 "VS106",
                 "httpTimeout",
-                f"{timeout_s or DEFAULT_HTTP_TIMEOUT_S:g} s, the service answers within {deadline_s:g} s",
+                f"{timeout_s or DEFAULT_HTTP_TIMEOUT_S:g} s, the service answers within "
+                f"{deadline_s:g} s",
             )
 
     def _timeout_s(self, raw: object) -> float | None:
-        """Seconds, 0 for the default; None where kube-scheduler refuses it, which is told already."""
+        """Seconds, 0 for the default; None where kube-scheduler refuses it, which is told
+        already.
+        """
         if raw is None:
             return 0.0
         if self._legacy:
@@ -130,10 +148,14 @@ class _Entry:
             has = "has" if server.tls.cert_file else "has no"
             self.found("VS118", "urlPrefix", f"{url.scheme}://, the service {has} server.tls")
         # localhost is both families, a loopback address one of them.
-        apart = url.hostname not in LOOPBACK or {server.host, url.hostname} == LOOPBACK - {"localhost"}
+        apart = url.hostname not in LOOPBACK or {server.host, url.hostname} == LOOPBACK - {
+            "localhost"
+        }
         if server.host in LOOPBACK and apart:
             self.found(
-                "VS118", "urlPrefix", f"host {url.hostname!r:.80}, the service listens on {server.host}"
+                "VS118",
+                "urlPrefix",
+                f"host {url.hostname!r:.80}, the service listens on {server.host}",
             )
 
     def _check_tls(self, url: SplitResult) -> None:

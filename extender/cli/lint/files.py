@@ -1,7 +1,8 @@
 """Reads the files of a check, and has each looked at as what it is.
 
-The service's own configuration, where one of the files is that, is what the others are compared with. A file of several
-documents, or a List as kubectl prints it, may hold other objects too: those are passed over.
+The service's own configuration, where one of the files is that, is what the others are compared
+with. A file of several documents, or a List as kubectl prints it, may hold other objects too: those
+are passed over.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,9 @@ FINDINGS_MAX: Final = 1000
 
 @dataclass(slots=True)
 class Report:
-    """What a check came to. ``summaries``: (file, kind, what it is). ``unreadable``: files that could not be looked at."""
+    """What a check came to. ``summaries``: (file, kind, what it is). ``unreadable``: files that
+    could not be looked at.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     summaries: list[tuple[str, str, str]] = field(default_factory=list)
@@ -43,7 +46,9 @@ class Report:
 def check_files(paths: Sequence[str]) -> Report:
     """Look at all files together. Raises InvalidObject for more of them than ``FILES_MAX``."""
     if len(paths) > FILES_MAX:
-        raise InvalidObject("config check", "", f"takes at most {FILES_MAX} files, not {len(paths)}")
+        raise InvalidObject(
+            "config check", "", f"takes at most {FILES_MAX} files, not {len(paths)}"
+        )
     report = Report()
     subjects = [subject for path in paths for subject in _subjects(path, report)]
     given: Config | None = None
@@ -76,7 +81,12 @@ def _subjects(path: str, report: Report) -> Iterator[Subject]:
         message = f"holds {', '.join(kinds)[:200]}" if kinds else "holds no object with a kind"
         near = nearest(kinds[0], KINDS) if kinds else ""
         report.findings.append(
-            Finding(CODES["VS001"], path, "kind", f"{message}{f'; did you mean {near}?' if near else ''}")
+            Finding(
+                CODES["VS001"],
+                path,
+                "kind",
+                f"{message}{f'; did you mean {near}?' if near else ''}",
+            )
         )
     yield from known
 
@@ -100,7 +110,9 @@ def _check_own(subject: Subject, report: Report) -> Config | None:
     config, problems = read_config(document)
     for problem in problems:
         message = f"{problem.plain}{'; ' if problem.hint else ''}{problem.hint}"
-        subject.findings.append(Finding(CODES["VS002"], path, problem.field, message, problem.place))
+        subject.findings.append(
+            Finding(CODES["VS002"], path, problem.field, message, problem.place)
+        )
     if config is None:
         report.summaries.append((path, CONFIG_KIND, f"{CONFIG_KIND} is not valid"))
         return None

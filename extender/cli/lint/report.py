@@ -37,7 +37,8 @@ def document_of_report(report: Report) -> dict[str, object]:
     """Plain data, for tools."""
     return {
         "files": [
-            {"file": file, "kind": kind, "summary": summary} for file, kind, summary in report.summaries
+            {"file": file, "kind": kind, "summary": summary}
+            for file, kind, summary in report.summaries
         ],
         "findings": [
             {

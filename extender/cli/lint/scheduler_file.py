@@ -1,9 +1,11 @@
-"""A KubeSchedulerConfiguration, or a legacy Policy: what kube-scheduler refuses, and how it goes with the service.
+"""A KubeSchedulerConfiguration, or a legacy Policy: what kube-scheduler refuses, and how it goes
+with the service.
 
-Which extender is meant as ours: the one that manages ``vreplica.dev/slots``, else the one with a verb of ours. Only in the
-cluster's own kube-scheduler, which others share, does it have to manage the resource. What each
-field does is in kube-scheduler's ``pkg/scheduler/extender.go``: the verb is appended to urlPrefix, enableHTTPS without an
-authority turns verification off, and an ignorable extender's errors count as yes.
+Which extender is meant as ours: the one that manages ``vreplica.dev/slots``, else the one with a
+verb of ours. Only in the cluster's own kube-scheduler, which others share, does it have to manage
+the resource. What each field does is in kube-scheduler's ``pkg/scheduler/extender.go``: the verb is
+appended to urlPrefix, enableHTTPS without an authority turns verification off, and an ignorable
+extender's errors count as yes.
 """
 
 import re
@@ -32,7 +34,9 @@ _SCHEDULER_LEASE: Final = ("kube-system", "kube-scheduler")
 
 
 def check_scheduler_file(subject: Subject, given: Config | None) -> str:
-    """Add what is wrong with the file; a summary of it. ``given``: the service's configuration, where that is known."""
+    """Add what is wrong with the file; a summary of it. ``given``: the service's configuration,
+    where that is known.
+    """
     config = given or Config()
     legacy = subject.text("kind") == POLICY
     read, errors = (read_policy if legacy else read_configuration)(subject.raw)
@@ -42,9 +46,13 @@ def check_scheduler_file(subject: Subject, given: Config | None) -> str:
         check_settings(subject)
     index = _ours(subject)
     if index is None:
-        subject.found("VS101", "extenders", "none of them binds, or has a urlPrefix that ends in /v1")
+        subject.found(
+            "VS101", "extenders", "none of them binds, or has a urlPrefix that ends in /v1"
+        )
     else:
-        shared = legacy or any(one.scheduler_name == DEFAULT_SCHEDULER_NAME for one in read.profiles)
+        shared = legacy or any(
+            one.scheduler_name == DEFAULT_SCHEDULER_NAME for one in read.profiles
+        )
         check_extender(subject, index, given, legacy=legacy, shared=shared)
     _check_profiles(subject, read, config, legacy=legacy)
     if not legacy:
@@ -77,15 +85,21 @@ def _ours(subject: Subject) -> int | None:
     return None
 
 
-def _check_profiles(subject: Subject, read: SchedulerConfig, config: Config, *, legacy: bool) -> None:
+def _check_profiles(
+    subject: Subject, read: SchedulerConfig, config: Config, *, legacy: bool
+) -> None:
     names = [profile.scheduler_name for profile in read.profiles]
     if not any(name in config.scheduler_names for name in names):
         known = ", ".join(sorted(config.scheduler_names))
         shown = ", ".join(name for name in names if name) or "none"
-        subject.found("VS115", "profiles", f"profiles: {shown[:200]}; the service binds for: {known}")
+        subject.found(
+            "VS115", "profiles", f"profiles: {shown[:200]}; the service binds for: {known}"
+        )
     if legacy:
         return
-    own = [name for name in names if name in config.scheduler_names and name != DEFAULT_SCHEDULER_NAME]
+    own = [
+        name for name in names if name in config.scheduler_names and name != DEFAULT_SCHEDULER_NAME
+    ]
     for index, profile in enumerate(read.profiles):
         percentage = profile.percentage_of_nodes_to_score
         effective = read.percentage_of_nodes_to_score if percentage is None else percentage
@@ -100,7 +114,9 @@ def _check_profiles(subject: Subject, read: SchedulerConfig, config: Config, *, 
 
 
 def _check_lease(subject: Subject, read: SchedulerConfig, config: Config) -> None:
-    """kube-scheduler's Lease must be nobody else's: not ours, and not the cluster's own kube-scheduler's."""
+    """kube-scheduler's Lease must be nobody else's: not ours, and not the cluster's own
+    kube-scheduler's.
+    """
     election: Json = mapping(subject.raw, "leaderElection")
     if election.get("leaderElect") is False:
         return
@@ -114,5 +130,7 @@ def _check_lease(subject: Subject, read: SchedulerConfig, config: Config) -> Non
     beside = all(profile.scheduler_name != DEFAULT_SCHEDULER_NAME for profile in read.profiles)
     if beside and lease == _SCHEDULER_LEASE:
         subject.found(
-            "VS122", "leaderElection", f"Lease {'/'.join(lease)} is that of the cluster's own kube-scheduler"
+            "VS122",
+            "leaderElection",
+            f"Lease {'/'.join(lease)} is that of the cluster's own kube-scheduler",
         )

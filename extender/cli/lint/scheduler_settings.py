@@ -1,8 +1,10 @@
-"""What kube-scheduler refuses of its own settings, besides extenders and names of profiles: at the start, not when it reads them.
+"""What kube-scheduler refuses of its own settings, besides extenders and names of profiles: at the
+start, not when it reads them.
 
-As in ``pkg/scheduler/apis/config/validation``, component-base's validation of leader elections, client-go's ``NewLeaderElector``, and
-``NewFramework``, which wants a plugin that sorts the queue and one that binds. Arguments of plugins are not looked at, and a plugin
-that is not kube-scheduler's own may be part of somebody's build: that is a warning.
+As in ``pkg/scheduler/apis/config/validation``, component-base's validation of leader elections,
+client-go's ``NewLeaderElector``, and ``NewFramework``, which wants a plugin that sorts the queue
+and one that binds. Arguments of plugins are not looked at, and a plugin that is not
+kube-scheduler's own may be part of somebody's build: that is a warning.
 """
 
 from collections.abc import Iterable
@@ -16,31 +18,85 @@ from extender.model.reading import Json, mapping, mappings, text
 
 ROOT_FIELDS: Final = frozenset(
     {
-        "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling",
-        "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds",
-        "profiles", "extenders", "delayCacheUntilActive",
+        "apiVersion",
+        "kind",
+        "parallelism",
+        "leaderElection",
+        "clientConnection",
+        "enableProfiling",
+        "enableContentionProfiling",
+        "percentageOfNodesToScore",
+        "podInitialBackoffSeconds",
+        "podMaxBackoffSeconds",
+        "profiles",
+        "extenders",
+        "delayCacheUntilActive",
     }
-)  # fmt: skip
+)
 """Of KubeSchedulerConfiguration v1, which is decoded strictly."""
 ELECTION_FIELDS: Final = frozenset(
-    {"leaderElect", "leaseDuration", "renewDeadline", "retryPeriod", "resourceLock", "resourceName", "resourceNamespace"}
-)  # fmt: skip
-CONNECTION_FIELDS: Final = frozenset({"kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"})
-PROFILE_FIELDS: Final = frozenset({"schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"})
+    {
+        "leaderElect",
+        "leaseDuration",
+        "renewDeadline",
+        "retryPeriod",
+        "resourceLock",
+        "resourceName",
+        "resourceNamespace",
+    }
+)
+CONNECTION_FIELDS: Final = frozenset(
+    {"kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"}
+)
+PROFILE_FIELDS: Final = frozenset(
+    {"schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"}
+)
 EXTENSION_POINTS: Final = frozenset(
     {
-        "preEnqueue", "queueSort", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "permit", "preBind",
-        "bind", "postBind", "multiPoint", "placementGenerate", "placementScore",
+        "preEnqueue",
+        "queueSort",
+        "preFilter",
+        "filter",
+        "postFilter",
+        "preScore",
+        "score",
+        "reserve",
+        "permit",
+        "preBind",
+        "bind",
+        "postBind",
+        "multiPoint",
+        "placementGenerate",
+        "placementScore",
     }
-)  # fmt: skip
+)
 IN_TREE: Final = frozenset(
     {
-        "PrioritySort", "DefaultBinder", "DefaultPreemption", "DynamicResources", "GangScheduling", "ImageLocality",
-        "InterPodAffinity", "NodeAffinity", "NodeDeclaredFeatures", "NodeName", "NodePorts", "NodeResourcesBalancedAllocation",
-        "NodeResourcesFit", "NodeUnschedulable", "NodeVolumeLimits", "PodTopologySpread", "SchedulingGates", "TaintToleration",
-        "VolumeBinding", "VolumeRestrictions", "VolumeZone", "TopologyPlacementGenerator", "PodGroupPodsCount",
+        "PrioritySort",
+        "DefaultBinder",
+        "DefaultPreemption",
+        "DynamicResources",
+        "GangScheduling",
+        "ImageLocality",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeDeclaredFeatures",
+        "NodeName",
+        "NodePorts",
+        "NodeResourcesBalancedAllocation",
+        "NodeResourcesFit",
+        "NodeUnschedulable",
+        "NodeVolumeLimits",
+        "PodTopologySpread",
+        "SchedulingGates",
+        "TaintToleration",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+        "TopologyPlacementGenerator",
+        "PodGroupPodsCount",
     }
-)  # fmt: skip
+)
 """kube-scheduler 1.37's plugins."""
 NEEDED: Final = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
 """Extension points that must not be empty, and who is there if nothing is said."""
@@ -54,7 +110,9 @@ def check_settings(subject: Subject) -> None:
     _unknown(subject, subject.mapping("clientConnection"), CONNECTION_FIELDS, "clientConnection.")
     parallelism = subject.raw.get("parallelism")
     if parallelism is not None and (type(parallelism) is not int or parallelism <= 0):
-        subject.found("VS100", "parallelism", f"{parallelism!r:.80}: must be an integer greater than 0")
+        subject.found(
+            "VS100", "parallelism", f"{parallelism!r:.80}: must be an integer greater than 0"
+        )
     _check_election(subject)
     for index, profile in enumerate(subject.mappings("profiles")):
         path = f"profiles[{index}]."
@@ -89,11 +147,15 @@ def _check_election(subject: Subject) -> None:
             subject.found("VS100", f"leaderElection.{name}", f"{error}"[:200])
             return
         if seconds[name] < 0:
-            subject.found("VS100", f"leaderElection.{name}", f"{given!r:.80}: must be greater than 0")
+            subject.found(
+                "VS100", f"leaderElection.{name}", f"{given!r:.80}: must be greater than 0"
+            )
             return
     if seconds["leaseDuration"] <= seconds["renewDeadline"]:
         subject.found(
-            "VS100", "leaderElection.leaseDuration", _below(seconds, "leaseDuration", "renewDeadline")
+            "VS100",
+            "leaderElection.leaseDuration",
+            _below(seconds, "leaseDuration", "renewDeadline"),
         )
     elif seconds["renewDeadline"] <= RETRY_JITTER * seconds["retryPeriod"]:
         subject.found(
@@ -104,7 +166,9 @@ def _check_election(subject: Subject) -> None:
 
 
 def _below(seconds: dict[str, float], name: str, other: str, times: str = "") -> str:
-    return f"{seconds[name]:g} s: must be greater than {times}{other}, which is {seconds[other]:g} s"
+    return (
+        f"{seconds[name]:g} s: must be greater than {times}{other}, which is {seconds[other]:g} s"
+    )
 
 
 def _check_plugins(subject: Subject, plugins: Json, path: str) -> None:
@@ -117,12 +181,16 @@ def _check_plugins(subject: Subject, plugins: Json, path: str) -> None:
     for point, default in NEEDED.items():
         if not _has_one(plugins, point, default):
             subject.found(
-                "VS100", f"{path}.{point}", f"no plugin is left; {default} is what is there otherwise"
+                "VS100",
+                f"{path}.{point}",
+                f"no plugin is left; {default} is what is there otherwise",
             )
 
 
 def _has_one(plugins: Json, point: str, default: str) -> bool:
-    """Whether a plugin is left at a point that needs one, as MultiPoint is expanded; a foreign one may be any."""
+    """Whether a plugin is left at a point that needs one, as MultiPoint is expanded; a foreign one
+    may be any.
+    """
     if _names(plugins, point, "enabled"):
         return True
     taken = set(_names(plugins, point, "disabled"))

@@ -1,9 +1,12 @@
-"""A MutatingWebhookConfiguration or ValidatingWebhookConfiguration: whom it holds up, and whether it reaches us.
+"""A MutatingWebhookConfiguration or ValidatingWebhookConfiguration: whom it holds up, and whether
+it reaches us.
 
-Which webhooks are ours: those that call /mutate or /validate of a Service or URL of ours, or whose name is in our domain.
-Selectors are evaluated as the API server does, for the two namespaces in which a webhook that is down must not be in the
-way: kube-system, without which nothing in the cluster comes back, and the one that the webhook itself runs in. What is certain of
-an adapter pod is its label ``vreplica.dev/pool`` and that it is in a namespace: whatever else a selector demands leaves some out.
+Which webhooks are ours: those that call /mutate or /validate of a Service or URL of ours, or whose
+name is in our domain. Selectors are evaluated as the API server does, for the two namespaces in
+which a webhook that is down must not be in the way: kube-system, without which nothing in the
+cluster comes back, and the one that the webhook itself runs in. What is certain of an adapter pod
+is its label ``vreplica.dev/pool`` and that it is in a namespace: whatever else a selector demands
+leaves some out.
 """
 
 import base64
@@ -31,13 +34,17 @@ _FAILURE_POLICIES: Final = frozenset({"", "Ignore", "Fail"})
 
 
 def check_webhook_file(subject: Subject, own_namespace: str = OWN_NAMESPACE) -> str:
-    """Add what is wrong with the registration; a summary of it. ``own_namespace``: where the webhook runs."""
+    """Add what is wrong with the registration; a summary of it. ``own_namespace``: where the
+    webhook runs.
+    """
     kind = subject.text("kind")
     webhooks = subject.mappings("webhooks")
     ours = [index for index, raw in enumerate(webhooks) if is_ours(raw)]
     for index in ours:
         _Webhook(subject, webhooks[index], index, own_namespace, kind).check()
-    if not ours or (kind == MUTATING and not any(takes_new_pods(webhooks[index]) for index in ours)):
+    if not ours or (
+        kind == MUTATING and not any(takes_new_pods(webhooks[index]) for index in ours)
+    ):
         code = "VS208" if ours else "VS200"
         subject.found(code, "webhooks", "no webhook of ours is called when a pod is created")
     return f"webhooks: {len(webhooks)}, ours: {len(ours)}"
@@ -50,14 +57,18 @@ def is_ours(raw: Json) -> bool:
 
 
 def catches(raw: Json, namespace: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether a webhook is called for an object with ``labels`` in a namespace with those labels."""
+    """Whether a webhook is called for an object with ``labels`` in a namespace with those
+    labels.
+    """
     return selector_from(mapping(raw, "namespaceSelector")).matches(namespace) and selector_from(
         mapping(raw, "objectSelector")
     ).matches(labels)
 
 
 def caught_namespaces(raw: Json, own_namespace: str) -> list[str]:
-    """Of kube-system and our own namespace, those where a webhook is called for any pod, not only for adapter pods."""
+    """Of kube-system and our own namespace, those where a webhook is called for any pod, not only
+    for adapter pods.
+    """
     names = dict.fromkeys((KUBE_SYSTEM, own_namespace))
     return [name for name in names if catches(raw, {NAMESPACE_LABEL: name}, {})]
 
@@ -75,7 +86,9 @@ def takes_new_pods(raw: Json) -> bool:
 
 
 def demanded(selector: LabelSelector) -> list[str]:
-    """Labels that it wants objects to have, less the pool's own, which an adapter pod has in any case."""
+    """Labels that it wants objects to have, less the pool's own, which an adapter pod has in any
+    case.
+    """
     names = [f"{key}={value}" for key, value in selector.match_labels.items() if key != POOL_LABEL]
     for one in selector.match_expressions:
         if one.operator == "In" and one.key != POOL_LABEL:
@@ -88,7 +101,9 @@ def demanded(selector: LabelSelector) -> list[str]:
 class _Webhook:
     """One entry of ``webhooks``."""
 
-    def __init__(self, subject: Subject, raw: Json, index: int, own_namespace: str, kind: str) -> None:
+    def __init__(
+        self, subject: Subject, raw: Json, index: int, own_namespace: str, kind: str
+    ) -> None:
         self._subject = subject
         self._raw = raw
         self._path = f"webhooks[{index}]"
@@ -102,7 +117,9 @@ class _Webhook:
         self._check_client()
         side_effects = text(self._raw, "sideEffects")
         if side_effects not in _SIDE_EFFECTS:
-            self._found("VS207", "sideEffects", f"{side_effects!r:.80}: must be None or NoneOnDryRun")
+            self._found(
+                "VS207", "sideEffects", f"{side_effects!r:.80}: must be None or NoneOnDryRun"
+            )
         if "v1" not in texts(self._raw, "admissionReviewVersions"):
             self._found("VS207", "admissionReviewVersions", "v1 is not in it")
         if self._kind == MUTATING and takes_new_pods(self._raw):
@@ -126,13 +143,17 @@ class _Webhook:
             return
         caught = caught_namespaces(self._raw, self._own)
         if caught and fails:
-            self._found("VS201", "failurePolicy", f"{said}, and pods in {' and '.join(caught)} are caught")
+            self._found(
+                "VS201", "failurePolicy", f"{said}, and pods in {' and '.join(caught)} are caught"
+            )
         elif caught:
             self._found("VS202", "objectSelector", f"pods in {' and '.join(caught)} are caught")
         elif fails:
             self._found("VS203", "failurePolicy", said)
         elif catches(self._raw, {NAMESPACE_LABEL: "default"}, {}):
-            self._found("VS202", "objectSelector", f"pods without the label {POOL_LABEL} are caught")
+            self._found(
+                "VS202", "objectSelector", f"pods without the label {POOL_LABEL} are caught"
+            )
 
     def _check_called(self) -> None:
         """Which adapter pods are left out."""
@@ -141,7 +162,10 @@ class _Webhook:
             ("namespaceSelector", "pods in namespaces", NAMESPACE_LABEL),
         ):
             selector = selector_from(mapping(self._raw, field))
-            if any(one.key == own and one.operator == "DoesNotExist" for one in selector.match_expressions):
+            if any(
+                one.key == own and one.operator == "DoesNotExist"
+                for one in selector.match_expressions
+            ):
                 self._found("VS210", field, f"only {whose} without {own}, which all of ours have")
             elif labels := demanded(selector):
                 self._found("VS211", field, f"only {whose} with {', '.join(labels)}"[:MESSAGE_MAX])
@@ -153,7 +177,9 @@ class _Webhook:
         raw = self._raw.get("timeoutSeconds")
         timeout_s = TIMEOUT_DEFAULT_S if raw is None else raw
         if type(timeout_s) is not int or not 1 <= timeout_s <= TIMEOUT_MAX_S:
-            self._found("VS207", "timeoutSeconds", f"{timeout_s!r:.80}: must be 1 to {TIMEOUT_MAX_S}")
+            self._found(
+                "VS207", "timeoutSeconds", f"{timeout_s!r:.80}: must be 1 to {TIMEOUT_MAX_S}"
+            )
         elif timeout_s >= TIMEOUT_WARN_S:
             said = "not set, which is" if raw is None else ""
             self._found("VS204", "timeoutSeconds", f"{said} {timeout_s} s".strip())

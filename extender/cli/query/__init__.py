@@ -1,4 +1,6 @@
-"""The commands that ask: ``vreplica plan`` and ``vreplica explain``, about files, a live cluster, or a running service.
+"""The commands that ask: ``vreplica plan`` and ``vreplica explain``, about files, a live cluster,
+or a running service.
 
-What they answer is made by ``extender.whatif``; here it is read from somewhere and shown. Nothing is written.
+What they answer is made by ``extender.whatif``; here it is read from somewhere and shown. Nothing
+is written.
 """

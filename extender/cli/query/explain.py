@@ -1,7 +1,8 @@
-"""``vreplica explain``: one vpod or adapter pod, from files, a running service, or the live cluster.
+"""``vreplica explain``: one vpod or adapter pod, from files, a running service, or the live
+cluster.
 
-A running service knows more: what is reserved and not written yet, and what it decided when and why. Of a live cluster
-read directly, events and conditions tell that; of files, conditions alone.
+A running service knows more: what is reserved and not written yet, and what it decided when and
+why. Of a live cluster read directly, events and conditions tell that; of files, conditions alone.
 """
 
 import sys
@@ -37,12 +38,16 @@ DEFAULT_NAMESPACE: Final = "default"
 
 
 async def run_explain(where: Where, name: str, *, output: Format, check: bool) -> int:
-    """Explain, print. The exit status. Raises VReplicaError for all that is no answer, but for what does not exist."""
+    """Explain, print. The exit status. Raises VReplicaError for all that is no answer, but for what
+    does not exist.
+    """
     subject = subject_from(name, where.cluster.namespace)
     try:
         with working("explain", "reading and trying changes") as tell:
             answer = await (
-                _of_server(where, subject) if where.replica.url else _of_objects(where, subject, tell)
+                _of_server(where, subject)
+                if where.replica.url
+                else _of_objects(where, subject, tell)
             )
     except UnknownObject as error:
         print(f"vreplica: {error}", file=sys.stderr)
@@ -84,7 +89,9 @@ async def _of_objects(where: Where, subject: Subject, tell: Tell) -> Answer:
 
 
 def explain(state: State, kind: str, key: str, told: list[Told] | None = None) -> Answer:
-    """Explain from objects that were read. ``told``: by events, beside what the vpod's own status says."""
+    """Explain from objects that were read. ``told``: by events, beside what the vpod's own status
+    says.
+    """
     until = time.monotonic() + FIXES_S
 
     def expired() -> bool:

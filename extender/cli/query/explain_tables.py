@@ -1,4 +1,6 @@
-"""``vreplica explain``'s answer for a terminal: the answer first, then what to do, then the reasons, then the rest."""
+"""``vreplica explain``'s answer for a terminal: the answer first, then what to do, then the
+reasons, then the rest.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,13 +45,16 @@ def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
     _history(console, answer["history"])
 
 
-# -- what it is -------------------------------------------------------------------------------------------------------
+# -- what it is ------------------------------------------------------------------------------------
 
 
 def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     placed, published = sum(answer["placed"].values()), sum(answer["published"].values())
     weight = answer["slotsPerVReplica"]
-    yield f"[bold]VPod {escape(answer['name'])}[/bold] in pool {escape(answer['pool'])}, profile {escape(answer['profile'])}"
+    yield (
+        f"[bold]VPod {escape(answer['name'])}[/bold] in pool {escape(answer['pool'])}, profile "
+        f"{escape(answer['profile'])}"
+    )
     yield (
         f"wants {counted(answer['wanted'], 'vreplica')}"
         + (f" of {counted(weight, 'slot')}" if weight > 1 else "")
@@ -66,13 +71,18 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
         if size["withoutNode"]:
             yield escape(_without_node(size))
     if waiting["vpods"]:
-        yield f"others of the pool that wait: {waiting['vpods']}, for {counted(waiting['slots'], 'slot')}"
+        yield (
+            f"others of the pool that wait: {waiting['vpods']}, for "
+            f"{counted(waiting['slots'], 'slot')}"
+        )
 
 
 def _size(size: Mapping[str, Any]) -> str:
     text = (
-        f"the pool has {counted(size['replicas'], 'pod')} of {counted(size['slotsPerPod'], 'slot')} "
-        f"({size['schedulable']} schedulable, {counted(size['freeSlots'], 'slot')} free) and needs {size['unlimited']}"
+        f"the pool has {counted(size['replicas'], 'pod')} of "
+        f"{counted(size['slotsPerPod'], 'slot')} "
+        f"({size['schedulable']} schedulable, {counted(size['freeSlots'], 'slot')} free) and needs "
+        f"{size['unlimited']}"
     )
     if size["wanted"] < size["unlimited"]:
         return f"{text}: maxPods holds it at {size['wanted']}"
@@ -86,12 +96,15 @@ def _without_node(size: Mapping[str, Any]) -> str:
 
 
 def _pod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
-    yield f"[bold]Pod {escape(answer['name'])}[/bold] of pool {escape(answer['pool'])}, profile {escape(answer['profile'])}"
+    yield (
+        f"[bold]Pod {escape(answer['name'])}[/bold] of pool {escape(answer['pool'])}, profile "
+        f"{escape(answer['profile'])}"
+    )
     style = "bold green" if answer["schedulable"] else "bold red"
     yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
 
 
-# -- how it was decided -----------------------------------------------------------------------------------------------
+# -- how it was decided ----------------------------------------------------------------------------
 
 
 def _steps(console: Console, steps: Sequence[str]) -> None:
@@ -103,20 +116,26 @@ def _steps(console: Console, steps: Sequence[str]) -> None:
 
 
 def summed_up(steps: Sequence[str]) -> list[str]:
-    """Steps of one kind and reason as one line, in the order in which they come first: ``kept: 348 on 120 pods``."""
+    """Steps of one kind and reason as one line, in the order in which they come first: ``kept: 348
+    on 120 pods``.
+    """
     sums: dict[tuple[str, str], list[int]] = {}
     for step in steps:
         found = _STEP.fullmatch(step)
         key = (found[1], found[4] or "") if found else (step, "")
         sums.setdefault(key, []).append(int(found[2]) if found else 0)
     return [
-        f"{what}: {sum(counts)} on {len(counts)} pod{'s' * (len(counts) != 1)}{why}" if any(counts) else what
+        f"{what}: {sum(counts)} on {len(counts)} pod{'s' * (len(counts) != 1)}{why}"
+        if any(counts)
+        else what
         for (what, why), counts in sums.items()
     ]
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Without columns that are empty in all rows. Names stay whole; what is said in words takes the rest of the width."""
+    """Without columns that are empty in all rows. Names stay whole; what is said in words takes the
+    rest of the width.
+    """
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
     used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
     for index in used:
@@ -126,20 +145,24 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> T
     return table
 
 
-# -- what to do -------------------------------------------------------------------------------------------------------
+# -- what to do ------------------------------------------------------------------------------------
 
 
 def _fixes(console: Console, answer: Mapping[str, Any]) -> None:
     fixes = answer["fixes"]
     if not fixes:
         if answer["left"]:
-            console.print("no single change was found that places more of it" + _cut(answer), highlight=False)
+            console.print(
+                "no single change was found that places more of it" + _cut(answer), highlight=False
+            )
         return
     console.print(f"[bold]what would place it[/bold]{_cut(answer)}", highlight=False)
     for number, fix in enumerate(fixes[:FIXES_SHOWN], 1):
         console.print(Padding(_fix_line(number, fix), (0, 0, 0, 2)), highlight=False)
     if len(fixes) > FIXES_SHOWN:
-        console.print(f"{len(fixes) - FIXES_SHOWN} changes more: -o json lists them", highlight=False)
+        console.print(
+            f"{len(fixes) - FIXES_SHOWN} changes more: -o json lists them", highlight=False
+        )
 
 
 def _pod_fixes(console: Console, answer: Mapping[str, Any]) -> None:
@@ -147,7 +170,8 @@ def _pod_fixes(console: Console, answer: Mapping[str, Any]) -> None:
     if not fixes:
         if answer["changesTried"]:
             console.print(
-                "no single change was found with which a node takes it" + _cut(answer), highlight=False
+                "no single change was found with which a node takes it" + _cut(answer),
+                highlight=False,
             )
         return
     console.print(f"[bold]what would let a node take it[/bold]{_cut(answer)}", highlight=False)
@@ -155,7 +179,8 @@ def _pod_fixes(console: Console, answer: Mapping[str, Any]) -> None:
         takes = f": then {_shortened(fix['nodes'])} would" if fix["nodes"] else ""
         note = escape(f"; {fix['note']}" if fix["note"] else "")
         line = (
-            f"{number}. [bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])}){escape(takes)}{note}"
+            f"{number}. [bold]{escape(fix['change'])}[/bold] "
+            f"({escape(fix['object'])}){escape(takes)}{note}"
         )
         console.print(Padding(line, (0, 0, 0, 2)), highlight=False)
 
@@ -169,7 +194,9 @@ def _fix_line(number: int, fix: Row) -> str:
         f", {fix['moves']} moved" if fix["moves"] else ""
     )
     notes = escape("".join(f"; {note}" for note in _notes(fix)))
-    return f"{number}. [bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])}): {counts}{notes}"
+    return (
+        f"{number}. [bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])}): {counts}{notes}"
+    )
 
 
 def _notes(fix: Row) -> Iterator[str]:
@@ -185,7 +212,7 @@ def _cut(answer: Mapping[str, Any]) -> str:
     return " (time was up before all was tried)" if answer["fixesCutShort"] else ""
 
 
-# -- candidates -------------------------------------------------------------------------------------------------------
+# -- candidates ------------------------------------------------------------------------------------
 
 
 def _candidates(console: Console, answer: Mapping[str, Any], columns: Any) -> None:
@@ -228,18 +255,26 @@ def _node_cells(row: Row) -> tuple[str, ...]:
     )
 
 
-_pod_columns: Final = (("POD", "NODE", "ZONE", "FREE", "HAS", "VERDICT", "WHY NO MORE", "SCORE"), _pod_cells)
-_node_columns: Final = (("NODE", "ZONE", "ADAPTER PODS", "SLOTS", "VERDICT", "WHY", "SCORE"), _node_cells)
+_pod_columns: Final = (
+    ("POD", "NODE", "ZONE", "FREE", "HAS", "VERDICT", "WHY NO MORE", "SCORE"),
+    _pod_cells,
+)
+_node_columns: Final = (
+    ("NODE", "ZONE", "ADAPTER PODS", "SLOTS", "VERDICT", "WHY", "SCORE"),
+    _node_cells,
+)
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- the rest --------------------------------------------------------------------------------------
 
 
 def _zone_loss(console: Console, answer: Mapping[str, Any]) -> None:
     total = sum((answer["placed"] or answer["target"]).values())
     losses = answer["zoneLoss"].items()
     if losses and total:
-        told = ", ".join(f"{zone} {count} ({round(100 * count / total)} %)" for zone, count in losses)
+        told = ", ".join(
+            f"{zone} {count} ({round(100 * count / total)} %)" for zone, count in losses
+        )
         console.print(f"lost with a zone: {told}", highlight=False)
 
 

@@ -18,13 +18,18 @@ DEPTH_MAX: Final = 200
 
 
 def read_files(files: Sequence[str], command: str) -> Manifests:
-    """All objects of the files, "-" for standard input; what plays no part is told on stderr. Raises InvalidObject."""
+    """All objects of the files, "-" for standard input; what plays no part is told on stderr.
+    Raises InvalidObject.
+    """
     manifests = Manifests()
     for name in files:
         for document in _documents(name):
             manifests.add(document, "standard input" if name == "-" else name)
     if manifests.skipped:
-        print(f"vreplica {command}: skipped {', '.join(manifests.skipped[:10])}"[:500], file=sys.stderr)
+        print(
+            f"vreplica {command}: skipped {', '.join(manifests.skipped[:10])}"[:500],
+            file=sys.stderr,
+        )
     return manifests
 
 
@@ -40,7 +45,8 @@ def _documents(name: str) -> list[object]:
         if raw.lstrip()[:1] == b"{":
             return [json.loads(raw)]
     except (ValueError, RecursionError):
-        pass  # several JSON documents, YAML in flow style, or nested so deep that it is refused below
+        # Several JSON documents, YAML in flow style, or nested so deep that it is refused below.
+        pass
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _refuse_depth(raw, loader, name)
@@ -50,7 +56,9 @@ def _documents(name: str) -> list[object]:
 
 
 def _refuse_depth(raw: bytes, loader: type[yaml.SafeLoader], name: str) -> None:
-    """The C loader builds nested values by recursion, without a limit: too deep, it takes the process with it."""
+    """The C loader builds nested values by recursion, without a limit: too deep, it takes the
+    process with it.
+    """
     depth = 0
     for event in yaml.parse(raw, Loader=loader):
         if isinstance(event, yaml.CollectionStartEvent):

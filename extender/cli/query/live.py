@@ -1,7 +1,9 @@
-"""The objects of a live cluster, read once: what a service would know of it, less what only a service remembers.
+"""The objects of a live cluster, read once: what a service would know of it, less what only a
+service remembers.
 
-The pages of each kind are read one after the other, as kubectl does; between two of them something may change, so what is
-answered is about a moment of a few seconds. Nothing is written, and nothing is read that the answer does not need.
+The pages of each kind are read one after the other, as kubectl does; between two of them something
+may change, so what is answered is about a moment of a few seconds. Nothing is written, and nothing
+is read that the answer does not need.
 """
 
 import sys
@@ -61,12 +63,14 @@ async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
             yield cluster.api
     except ConnectError as error:
         raise CannotRead(
-            f"{describe_error(error)} Or ask -f FILE, objects from files, or --server URL, a running service."
+            f"{describe_error(error)} Or ask -f FILE, objects from files, or --server URL, a "
+            f"running service."
         ) from error
 
 
 async def read_cluster(api: Api, command: str, tell: Tell = tell_nobody) -> Manifests:
-    """All that decisions look at. Objects that cannot be read are told on stderr and left out, as the service leaves them.
+    """All that decisions look at. Objects that cannot be read are told on stderr and left out, as
+    the service leaves them.
 
     Raises CannotRead.
     """
@@ -88,7 +92,9 @@ async def read_cluster(api: Api, command: str, tell: Tell = tell_nobody) -> Mani
     strange += [note async for note in _read_sources(api, manifests)]
     if strange:
         more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
-        print(f"vreplica {command}: left out: {'; '.join(strange[:3])}{more}"[:1000], file=sys.stderr)
+        print(
+            f"vreplica {command}: left out: {'; '.join(strange[:3])}{more}"[:1000], file=sys.stderr
+        )
     return manifests
 
 
@@ -101,7 +107,9 @@ async def _read_sources(api: Api, manifests: Manifests) -> AsyncIterator[str]:
             resource = Resource(source.group, version, source.resource, source.kind)
             try:
                 async for obj in _pages(api, resource, EVERYWHERE):
-                    manifests.others.append({**obj, "apiVersion": resource.api_version, "kind": source.kind})
+                    manifests.others.append(
+                        {**obj, "apiVersion": resource.api_version, "kind": source.kind}
+                    )
             except ApiError as error:
                 refused = listing_trouble(resource, error).line
             else:
@@ -117,7 +125,9 @@ async def _listed(api: Api, resource: Resource, options: ListOptions) -> AsyncIt
             yield obj
     except ApiError as error:
         trouble = listing_trouble(resource, error)
-        elsewhere = " Or ask a running service: --server URL." if isinstance(error, Forbidden) else ""
+        elsewhere = (
+            " Or ask a running service: --server URL." if isinstance(error, Forbidden) else ""
+        )
         raise CannotRead(f"{trouble.line}{elsewhere}") from error
 
 
@@ -133,7 +143,9 @@ async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIte
 
 
 async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[Told]:
-    """What the events of an object tell of its decisions, the last one first; nothing where events may not be read."""
+    """What the events of an object tell of its decisions, the last one first; nothing where events
+    may not be read.
+    """
     found: list[Told] = []
     token, read = "", 0
     try:
@@ -157,7 +169,9 @@ def _is_about(event: Obj, kind: str, name: str) -> bool:
 
 
 def _told(event: Obj) -> Told:
-    """An event; of a series the first, whose note it has. What the later ones said is not known, only when the last was."""
+    """An event; of a series the first, whose note it has. What the later ones said is not known,
+    only when the last was.
+    """
     series = mapping(event, "series")
     at = (
         text(event, "eventTime")

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
-    """The options of a command that asks: about files, a running service, or (neither) the live cluster."""
+    """The options of a command that asks: about files, a running service, or (neither) the live
+    cluster.
+    """
     parser.add_argument(
         "-f", "--filename", metavar="FILE", action="append", default=[],
-        help="objects from files, - for standard input; without -f and --server the live cluster is read",
+        help="objects from files, - for standard input; without -f and --server the live cluster "
+            "is read",
     )  # fmt: skip
-    parser.add_argument("--config", metavar="FILE", default="", help=f"{CONFIG_KIND}: profiles of your own")
+    parser.add_argument(
+        "--config", metavar="FILE", default="", help=f"{CONFIG_KIND}: profiles of your own"
+    )
     add_output_option(parser)
     add_replica_options(parser)
     add_cluster_options(parser, namespace=False)
@@ -30,7 +35,9 @@ def where_from(options: argparse.Namespace) -> "Where":
     from extender.cli.query.where import Where  # noqa: PLC0415
     from extender.config.profiles import profiles_of  # noqa: PLC0415
 
-    chosen = [flag for flag, given in (("-f", options.filename), ("--server", options.server)) if given]
+    chosen = [
+        flag for flag, given in (("-f", options.filename), ("--server", options.server)) if given
+    ]
     chosen += ["--kubeconfig"] * bool(options.kubeconfig) + ["--context"] * bool(options.context)
     if len(chosen) > 1 and chosen != ["--kubeconfig", "--context"]:
         raise InvalidObject("options", chosen[1], f"does not go together with {chosen[0]}")

@@ -1,8 +1,10 @@
-"""``vreplica plan``: what one round of placing would do to objects from files or a cluster. Writes nothing.
+"""``vreplica plan``: what one round of placing would do to objects from files or a cluster. Writes
+nothing.
 
-The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and ``plan_moves``. Vpods are
-taken in order of namespace and name; each decision is reserved before the next one is made. With a change to think of
-(``--drain``, ``--set``, ``--add-vpods``, ``--diff``) the answer is what differs: ``extender.cli.query.what_if``.
+The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and
+``plan_moves``. Vpods are taken in order of namespace and name; each decision is reserved before the
+next one is made. With a change to think of (``--drain``, ``--set``, ``--add-vpods``, ``--diff``)
+the answer is what differs: ``extender.cli.query.what_if``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +45,9 @@ def run_plan(
     profile: str = "",
     profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
 ) -> int:
-    """Read the files, plan, print. ``profile``: place every pool by this one, "" for its own. Raises InvalidObject."""
+    """Read the files, plan, print. ``profile``: place every pool by this one, "" for its own.
+    Raises InvalidObject.
+    """
     manifests = read_files(files, "plan")
     choose_profiles(manifests, profile, profiles)
     result = plan(manifests, autoscale=autoscale, compact=compact, profiles=profiles)
@@ -51,7 +55,9 @@ def run_plan(
     return 0
 
 
-async def run_plan_of(where: Where, *, output: Format, autoscale: bool, compact: bool, profile: str) -> int:
+async def run_plan_of(
+    where: Where, *, output: Format, autoscale: bool, compact: bool, profile: str
+) -> int:
     """``run_plan`` of files or the live cluster. Raises InvalidObject, CannotRead."""
     with working("plan", "reading and planning") as tell:
         manifests = await where.read("plan", tell)
@@ -64,9 +70,11 @@ async def run_plan_of(where: Where, *, output: Format, autoscale: bool, compact:
 def choose_profiles(
     manifests: Manifests, profile: str, profiles: Mapping[str, Profile], *, asked: str = ""
 ) -> None:
-    """Place every pool by ``profile``, "" for its own. Raises InvalidObject for one that is not known.
+    """Place every pool by ``profile``, "" for its own. Raises InvalidObject for one that is not
+    known.
 
-    ``asked``: the key of the pool that the question is about, "" for all; what others say is their matter.
+    ``asked``: the key of the pool that the question is about, "" for all; what others say is their
+    matter.
     """
     if profile:
         manifests.pools[:] = [replace(pool, profile=profile) for pool in manifests.pools]
@@ -76,7 +84,8 @@ def choose_profiles(
             raise InvalidObject(
                 f"AdapterPool {pool.key}",
                 "spec.profile",
-                f"{pool.profile!r} is not known (known: {known}); --config FILE adds those of a service",
+                f"{pool.profile!r} is not known (known: {known}); --config FILE adds those of a "
+                f"service",
             )
 
 
@@ -87,11 +96,14 @@ def plan(
     compact: bool,
     profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
 ) -> dict[str, list[Any]]:
-    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``, and ``notes``, if any.
+    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``, and ``notes``,
+    if any.
 
-    Notes tell what counts for nothing, and what has its place and is served by nobody (``unservedVReplicas``).
+    Notes tell what counts for nothing, and what has its place and is served by nobody
+    (``unservedVReplicas``).
 
-    With ``autoscale`` each vpod has ``settled``, too: where it ends once the pods that are wanted have come and found nodes.
+    With ``autoscale`` each vpod has ``settled``, too: where it ends once the pods that are wanted
+    have come and found nodes.
     """
     state = manifests.state(profiles)
     asked = [state.pool(key) for key in pools_asked(state)]
@@ -102,7 +114,11 @@ def plan(
     keys = sorted(pool.key for pool in manifests.pools)
     if autoscale:
         _add_settled(rows, manifests.state(profiles), keys)
-    notes = [note for pool in asked for note in (*left_out(pool), *unserved_note(pool, unserved[pool.key]))]
+    notes = [
+        note
+        for pool in asked
+        for note in (*left_out(pool), *unserved_note(pool, unserved[pool.key]))
+    ]
     return {
         "vpods": rows,
         "pools": [

@@ -23,17 +23,24 @@ def plan_tables(console: Console, result: Mapping[str, Any]) -> None:
     )
     for row in result["pools"]:
         moves = [
-            f"{m['vreplicas']} of {m['vpod']} off {m['podName']} ({m['reason']})" for m in row["evictions"]
+            f"{m['vreplicas']} of {m['vpod']} off {m['podName']} ({m['reason']})"
+            for m in row["evictions"]
         ]
         name = f"{row['namespace']}/{row['name']}"
         pools.add_row(
-            name, str(row["replicas"]), str(row["wantedReplicas"]), str(row["freeSlots"]), "\n".join(moves)
+            name,
+            str(row["replicas"]),
+            str(row["wantedReplicas"]),
+            str(row["freeSlots"]),
+            "\n".join(moves),
         )
     for note in result.get("notes", ()):
         console.print(escape(note), highlight=False)
     console.print(vpods)
     console.print(pools)
-    grown = [row for row in result["vpods"] if row.get("settled", row)["placements"] != row["placements"]]
+    grown = [
+        row for row in result["vpods"] if row.get("settled", row)["placements"] != row["placements"]
+    ]
     if grown:
         console.print(_settled_table(grown))
 

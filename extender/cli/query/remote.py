@@ -1,4 +1,6 @@
-"""A running replica's own answers: it knows what is reserved, and remembers who decided when and why."""
+"""A running replica's own answers: it knows what is reserved, and remembers who decided when and
+why.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +19,9 @@ async def ask_explain(replica: Replica, parameters: Mapping[str, str]) -> dict[s
 
 
 async def ask_plan(access: ReplicaAccess, request: Mapping[str, Any]) -> dict[str, Any]:
-    """``POST /v1/plan``. Raises ReplicaError, UnknownObject, InvalidObject for files that are no certificates."""
+    """``POST /v1/plan``. Raises ReplicaError, UnknownObject, InvalidObject for files that are no
+    certificates.
+    """
     try:
         async with open_replica(access) as replica:
             return await replica.post("/v1/plan", dict(request))

@@ -1,4 +1,6 @@
-"""What ``explain`` is asked about: ``ns/name``, ``name`` with or without ``-n``, and ``vpod/`` or ``pod/`` before either."""
+"""What ``explain`` is asked about: ``ns/name``, ``name`` with or without ``-n``, and ``vpod/`` or
+``pod/`` before either.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -22,24 +24,34 @@ class Subject:
 
 
 def subject_from(text: str, namespace: str) -> Subject:
-    """Read it as kubectl would: ``KIND/NAME`` where the first part is a kind, else ``NAMESPACE/NAME``. Raises InvalidObject."""
+    """Read it as kubectl would: ``KIND/NAME`` where the first part is a kind, else
+    ``NAMESPACE/NAME``. Raises InvalidObject.
+    """
     parts = text.split("/")
     kind = ""
     if len(parts) == 3 or (len(parts) == 2 and parts[0].lower() in KINDS):
         kind = KINDS.get(parts[0].lower(), "?")
         parts = parts[1:]
     given = parts[0] if len(parts) == 2 else ""
-    if kind == "?" or not 1 <= len(parts) <= 2 or not all(parts) or (given and namespace not in {"", given}):
+    if (
+        kind == "?"
+        or not 1 <= len(parts) <= 2
+        or not all(parts)
+        or (given and namespace not in {"", given})
+    ):
         raise InvalidObject(
             repr(text[:200]),
             "",
-            "is not NAME, NAMESPACE/NAME, vpod/NAME or pod/NAME, with -n NAMESPACE where it names none",
+            "is not NAME, NAMESPACE/NAME, vpod/NAME or pod/NAME, with -n NAMESPACE where it names "
+            "none",
         )
     return Subject(kind, given or namespace, parts[-1])
 
 
 def resolve(state: State, subject: Subject) -> tuple[str, str]:
-    """The kind and the key of what is meant. Raises UnknownObject, also where a bare name could be several."""
+    """The kind and the key of what is meant. Raises UnknownObject, also where a bare name could be
+    several.
+    """
     if subject.namespace:
         return _by_key(state, subject.kind, f"{subject.namespace}/{subject.name}")
     found = sorted(
@@ -62,7 +74,9 @@ def resolve(state: State, subject: Subject) -> tuple[str, str]:
         return found[0]
     if found:
         listed = ", ".join(f"{kind}/{key}" for kind, key in found[:CHOICES_LISTED])
-        raise UnknownObject(f"{subject.name} could be {listed}: say which, by its namespace or kind")
+        raise UnknownObject(
+            f"{subject.name} could be {listed}: say which, by its namespace or kind"
+        )
     vpods = sorted(key for pool in state.pools.values() for key in pool.vpods)
     listed = ", ".join(vpods[:CHOICES_LISTED]) + (", ..." if len(vpods) > CHOICES_LISTED else "")
     what = {"vpod": "vpod", "pod": "adapter pod"}.get(subject.kind, "vpod or adapter pod")

@@ -1,4 +1,6 @@
-"""``vreplica plan`` with a change to think of: what would move, wait and grow, beside the same cluster left alone."""
+"""``vreplica plan`` with a change to think of: what would move, wait and grow, beside the same
+cluster left alone.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,7 +25,9 @@ NAMESPACE: Final = "what-if"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The request, as ``POST /v1/plan`` takes it, but for ``add``: (vpods, vreplicas of each), (0, 0) for none."""
+    """The request, as ``POST /v1/plan`` takes it, but for ``add``: (vpods, vreplicas of each), (0,
+    0) for none.
+    """
 
     pool: str = ""
     drain: tuple[str, ...] = ()
@@ -44,7 +48,11 @@ class Asked:
             "set": dict(self.settings),
             "profile": self.profile,
             "addVPods": [
-                {"namespace": namespace or NAMESPACE, "name": f"what-if-{i + 1}", "vreplicas": vreplicas}
+                {
+                    "namespace": namespace or NAMESPACE,
+                    "name": f"what-if-{i + 1}",
+                    "vreplicas": vreplicas,
+                }
                 for i in range(count)
             ],
             "autoscale": self.autoscale,
@@ -54,7 +62,9 @@ class Asked:
 
 
 async def run_what_if(where: Where, asked: Asked, *, output: Format, check: bool) -> int:
-    """Ask, print. The exit status: ``UNPLACED`` with ``check`` where something has no place. Raises VReplicaError."""
+    """Ask, print. The exit status: ``UNPLACED`` with ``check`` where something has no place. Raises
+    VReplicaError.
+    """
     request = asked.request(where.cluster.namespace)
     with working("plan", "reading and planning") as tell:
         answer = await _answer(where, request, tell)

@@ -1,4 +1,6 @@
-"""``vreplica plan``'s differences as tables: the sum first, then pools and zones, then the vpods that change."""
+"""``vreplica plan``'s differences as tables: the sum first, then pools and zones, then the vpods
+that change.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +38,9 @@ def what_if_tables(console: Console, answer: Mapping[str, Any]) -> None:
 def _sentence(summary: Mapping[str, Any]) -> str:
     changed = summary["vpodsChanged"]
     parts = [
-        f"{_many(summary['moved'], 'vreplica')} would move" if summary["moved"] else "nothing would move",
+        f"{_many(summary['moved'], 'vreplica')} would move"
+        if summary["moved"]
+        else "nothing would move",
         f"{_many(changed, 'vpod')} would change" if changed else "no vpod would change",
         _change("without a place", summary["unplacedBefore"], summary["unplacedAfter"]),
         _change("pods", summary["podsBefore"], summary["podsAfter"]),
@@ -71,7 +75,9 @@ def _arrow(before: Any, after: Any) -> str:
 
 
 def _pools(pools: list[Mapping[str, Any]]) -> Table:
-    table = Table("POOL", "PROFILE", "PODS", "FREE SLOTS", "UNPLACED", title="pools", title_justify="left")
+    table = Table(
+        "POOL", "PROFILE", "PODS", "FREE SLOTS", "UNPLACED", title="pools", title_justify="left"
+    )
     for pool in pools:
         table.add_row(
             escape(pool["name"]),
@@ -102,7 +108,13 @@ def _zones(pool: Mapping[str, Any]) -> Table:
 
 def _vpods(rows: list[Mapping[str, Any]]) -> Table:
     table = Table(
-        "VPOD", "CHANGE", "MOVED", "UNPLACED", "REASONS", title="vpods that change", title_justify="left"
+        "VPOD",
+        "CHANGE",
+        "MOVED",
+        "UNPLACED",
+        "REASONS",
+        title="vpods that change",
+        title_justify="left",
     )
     for row in rows:
         table.add_row(
@@ -133,7 +145,9 @@ class _Parts:
 
     def __rich_measure__(self, _console: Console, options: ConsoleOptions) -> Measurement:
         lengths = [len(text) for text in self.texts] or [0]
-        return Measurement(max(lengths), sum(lengths) + 2 * len(lengths) - 2).clamp(0, options.max_width)
+        return Measurement(max(lengths), sum(lengths) + 2 * len(lengths) - 2).clamp(
+            0, options.max_width
+        )
 
 
 def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:

@@ -1,4 +1,6 @@
-"""Where an answer comes from: files, a running service, or the live cluster; the options that say so are one value."""
+"""Where an answer comes from: files, a running service, or the live cluster; the options that say
+so are one value.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +17,8 @@ from extender.engine.state.manifests import Manifests
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """``files`` or ``replica``; with neither, the ``cluster``. ``profiles``: all that pools may name.
+    """``files`` or ``replica``; with neither, the ``cluster``. ``profiles``: all that pools may
+    name.
 
     ``cluster.namespace``: of names that say none, "" for any.
     """
@@ -26,7 +29,9 @@ class Where:
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN_PROFILES)
 
     async def read(self, command: str, tell: Tell = tell_nobody) -> Manifests:
-        """The objects, from files or the cluster; ``tell`` hears how far it is. Raises InvalidObject, CannotRead."""
+        """The objects, from files or the cluster; ``tell`` hears how far it is. Raises
+        InvalidObject, CannotRead.
+        """
         if self.files:
             return read_files(self.files, command)
         async with open_live(self.cluster) as api:

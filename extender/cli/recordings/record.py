@@ -7,7 +7,13 @@ import sys
 import time
 from pathlib import Path
 
-from extender.cli.recordings.recorder import ClusterSource, Position, Recorder, ReplicaSource, position_of
+from extender.cli.recordings.recorder import (
+    ClusterSource,
+    Position,
+    Recorder,
+    ReplicaSource,
+    position_of,
+)
 from extender.cli.recordings.recording_file import RecordingFile
 from extender.cli.terminal.cluster_access import access_of, open_cluster
 from extender.cli.terminal.output import plain
@@ -19,10 +25,14 @@ from extender.service.watching.observer import watched
 
 
 async def record(options: argparse.Namespace) -> int:
-    """Record until the time is over, or until cancelled. Raises InvalidObject, ReplicaError, NotReadable, OSError."""
+    """Record until the time is over, or until cancelled. Raises InvalidObject, ReplicaError,
+    NotReadable, OSError.
+    """
     if options.keep < 1:
         raise InvalidObject("--keep", "", "must be at least 1")
-    file = RecordingFile(Path(options.output_file), bytes_max=options.max_size, files_max=options.keep)
+    file = RecordingFile(
+        Path(options.output_file), bytes_max=options.max_size, files_max=options.keep
+    )
     position = _begin(file, resume=options.resume, force=options.force)
     with Progress("recording", unit="lines") as progress:
         ending = _Ending(file, options.for_s, progress)
@@ -36,7 +46,9 @@ async def record(options: argparse.Namespace) -> int:
 
 
 def _begin(file: RecordingFile, *, resume: bool, force: bool) -> Position | None:
-    """Where to go on, None for a new snapshot. Raises InvalidObject for a file that is there and not meant."""
+    """Where to go on, None for a new snapshot. Raises InvalidObject for a file that is there and
+    not meant.
+    """
     if not file.path.exists():
         return None
     if resume:
@@ -44,7 +56,9 @@ def _begin(file: RecordingFile, *, resume: bool, force: bool) -> Position | None
         file.go_on()
         return position
     if not force:
-        raise InvalidObject(str(file.path), "", "exists: --resume goes on with it, --force begins anew")
+        raise InvalidObject(
+            str(file.path), "", "exists: --resume goes on with it, --force begins anew"
+        )
     return None
 
 
@@ -90,6 +104,7 @@ class _Ending:
         if header is not None and header.source == "replica" and header.leader != header.identity:
             leader = plain(header.leader) or "nobody"
             print(
-                f"vreplica record: {plain(header.identity)} does not lead, so it decides nothing; {leader} leads",
+                f"vreplica record: {plain(header.identity)} does not lead, so it decides nothing; "
+                f"{leader} leads",
                 file=sys.stderr,
             )

@@ -1,4 +1,5 @@
-"""``record``: what a replica, or a cluster, tells goes into files, until it ends (docs/record-replay.md).
+"""``record``: what a replica, or a cluster, tells goes into files, until it ends
+(docs/record-replay.md).
 
 .. code-block:: text
 
@@ -6,9 +7,10 @@
         ^             |
         '- {"gap"} ---'  they are lost: too slow, another process there, or no answer for a while
 
-Two sources. ``ReplicaSource`` asks a replica for its log: objects, reservations and decisions. ``ClusterSource`` watches a
-cluster itself, so that any scheduler's doings can be recorded, Knative's too: objects only, and what was decided shows in
-what is published. Both tell lines, and hold no more than a ring of them.
+Two sources. ``ReplicaSource`` asks a replica for its log: objects, reservations and decisions.
+``ClusterSource`` watches a cluster itself, so that any scheduler's doings can be recorded,
+Knative's too: objects only, and what was decided shows in what is published. Both tell lines, and
+hold no more than a ring of them.
 """
 
 import asyncio
@@ -41,7 +43,9 @@ class Position:
 
 
 class Source(Protocol):
-    """Asked by one recorder at a time. Both raise ReplicaError where nothing can be had just now."""
+    """Asked by one recorder at a time. Both raise ReplicaError where nothing can be had
+    just now.
+    """
 
     def snapshot(self) -> AsyncIterator[bytes]:
         """Lines, some at a time, from a header to where to go on."""
@@ -66,7 +70,9 @@ class ReplicaSource:
         """See Source."""
         asked = {"since": str(position.seq), "journal": position.journal, "wait": f"{wait_s:g}"}
         try:
-            lines = [line async for line in self._replica.lines(PATH, asked, timeout_s=wait_s + 30.0)]
+            lines = [
+                line async for line in self._replica.lines(PATH, asked, timeout_s=wait_s + 30.0)
+            ]
         except ReplicaError as error:
             if error.status == 410:
                 raise Lost(str(error)) from error
@@ -78,7 +84,9 @@ class ReplicaSource:
 
 
 class ClusterSource:
-    """A cluster that is watched into ``caches``, where everything has been listed. ``now``: epoch seconds."""
+    """A cluster that is watched into ``caches``, where everything has been listed. ``now``: epoch
+    seconds.
+    """
 
     def __init__(self, caches: Caches, *, now: Callable[[], float]) -> None:
         self._ring = RecordingBuffer(
@@ -97,7 +105,9 @@ class ClusterSource:
 
 
 class Recorder:
-    """Writes what ``source`` tells into ``file``, for ever. ``position``: where the file ends, if it is gone on with."""
+    """Writes what ``source`` tells into ``file``, for ever. ``position``: where the file ends, if
+    it is gone on with.
+    """
 
     def __init__(
         self,
@@ -117,7 +127,9 @@ class Recorder:
         self._failures = 0
 
     async def run(self) -> None:
-        """Record until cancelled. Raises ReplicaError where the very first answer is none, OSError for the file."""
+        """Record until cancelled. Raises ReplicaError where the very first answer is none, OSError
+        for the file.
+        """
         try:
             if not self._file.is_open:
                 await self._snapshot(anew=True)
@@ -147,7 +159,9 @@ class Recorder:
             await self._next_file(self.position)
 
     async def _next_file(self, before: Position) -> None:
-        """Another file, begun with a snapshot; what came before that still goes into the old one: nothing falls between."""
+        """Another file, begun with a snapshot; what came before that still goes into the old one:
+        nothing falls between.
+        """
         await self._snapshot(anew=True)
         begun = self.position
         try:
@@ -163,7 +177,9 @@ class Recorder:
             self._file.finish_before()
 
     async def _snapshot(self, *, anew: bool = False) -> None:
-        """All that is known now, ``anew`` in another file, which begins with its first line: no answer, no file."""
+        """All that is known now, ``anew`` in another file, which begins with its first line: no
+        answer, no file.
+        """
         self.position = None
         header: Header | None = None
         end: Synced | None = None
@@ -201,7 +217,9 @@ def _seq_of(raw: bytes) -> int:
 
 
 def position_of(file: RecordingFile) -> Position | None:
-    """Where a file ends, to go on from; None where that cannot be said. Raises InvalidObject, OSError."""
+    """Where a file ends, to go on from; None where that cannot be said. Raises InvalidObject,
+    OSError.
+    """
     journal, seq = "", -1
     for _, line in read_lines(file.path):
         match line:

@@ -1,8 +1,9 @@
 """Files of a recording: lines written one after the other, so many bytes a file, so many files.
 
-``FILE`` is the newest; when it has grown to its limit it becomes ``FILE.1``, the one before ``FILE.2``, and so on, and the
-oldest goes. Each begins with a header and a snapshot, so each can be played alone. A process that is killed leaves at the most one
-line that is not whole: reading stops there and says so, and who continues the file cuts it off.
+``FILE`` is the newest; when it has grown to its limit it becomes ``FILE.1``, the one before
+``FILE.2``, and so on, and the oldest goes. Each begins with a header and a snapshot, so each can be
+played alone. A process that is killed leaves at the most one line that is not whole: reading stops
+there and says so, and who continues the file cuts it off.
 """
 
 import os
@@ -21,9 +22,13 @@ FILES_KEPT: Final = 4
 
 
 class RecordingFile:
-    """Appends to ``path``. ``files_max``: with the newest. ``anew`` begins another file; nothing is written before it."""
+    """Appends to ``path``. ``files_max``: with the newest. ``anew`` begins another file; nothing is
+    written before it.
+    """
 
-    def __init__(self, path: Path, *, bytes_max: int = FILE_BYTES, files_max: int = FILES_KEPT) -> None:
+    def __init__(
+        self, path: Path, *, bytes_max: int = FILE_BYTES, files_max: int = FILES_KEPT
+    ) -> None:
         self.path = path
         self._bytes_max = bytes_max
         self._files_max = files_max
@@ -44,7 +49,9 @@ class RecordingFile:
         return self._file is not None
 
     def anew(self) -> None:
-        """Begin a file; the one that is there becomes the one before, to be finished. Raises OSError."""
+        """Begin a file; the one that is there becomes the one before, to be finished. Raises
+        OSError.
+        """
         self.finish_before()
         self._before, self._file = self._file, None
         if self.path.exists():
@@ -112,7 +119,8 @@ def _whole_lines(file: IO[bytes]) -> int:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Line | None]]:
-    """The lines with the number of bytes read so far; at the end None where the last one is not whole.
+    """The lines with the number of bytes read so far; at the end None where the last one is not
+    whole.
 
     Raises InvalidObject, which names file and line, OSError.
     """

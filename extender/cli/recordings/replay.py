@@ -38,7 +38,9 @@ def replay_files(options: argparse.Namespace) -> int:
 def _changes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Changes:
     if options.profile and options.profile not in profiles:
         raise InvalidObject(
-            "--profile", "", f"{options.profile!r} is not known (known: {', '.join(sorted(profiles))})"
+            "--profile",
+            "",
+            f"{options.profile!r} is not known (known: {', '.join(sorted(profiles))})",
         )
     settings: dict[str, int] = {}
     for given in options.set:
@@ -49,7 +51,9 @@ def _changes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Ch
             )
         lowest = SETTABLE[name][1]
         if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) < lowest:
-            raise InvalidObject("--set", name, f"must be an integer from {lowest} up, not {value!r}")
+            raise InvalidObject(
+                "--set", name, f"must be an integer from {lowest} up, not {value!r}"
+            )
         settings[name] = int(value)
     return Changes(options.profile, settings)
 

@@ -32,8 +32,10 @@ def print_report(result: Mapping[str, object]) -> None:
     console = Terminal()
     recording, decisions = _mapping(result, "recording"), _mapping(result, "decisions")
     console.print(
-        f"{recording['seconds']} s of a {plain(recording['source'])}, {recording['entries']} entries; "
-        f"{decisions['compared']} decisions, {decisions['same']} the same, {decisions['differing']} otherwise",
+        f"{recording['seconds']} s of a {plain(recording['source'])}, {recording['entries']} "
+        f"entries; "
+        f"{decisions['compared']} decisions, {decisions['same']} the same, "
+        f"{decisions['differing']} otherwise",
         markup=False,
         highlight=False,
     )
@@ -45,10 +47,13 @@ def print_report(result: Mapping[str, object]) -> None:
     table = Table("", *(title for name, title in _COLUMNS.items() if name in outcome))
     for name, title in _ROWS:
         table.add_row(
-            title, *(str(_mapping(outcome, column)[name]) for column in _COLUMNS if column in outcome)
+            title,
+            *(str(_mapping(outcome, column)[name]) for column in _COLUMNS if column in outcome),
         )
     console.print(table)
-    _print_lines(console, [row for row in _sequence(result, "overTime") if isinstance(row, Mapping)])
+    _print_lines(
+        console, [row for row in _sequence(result, "overTime") if isinstance(row, Mapping)]
+    )
     if first := _sequence(decisions, "first"):
         _print_decisions(console, first)
 
@@ -58,13 +63,16 @@ def _print_lines(console: Console, moments: Sequence[Mapping[str, object]]) -> N
     table = Table("OVER TIME", "", "", "MOST", box=None, pad_edge=False)
     for name, title in (("unplaced", "vreplicas unplaced"), ("pods", "pods")):
         series = {
-            column: [_count(_mapping(moment, name), column) for moment in moments] for column in _COLUMNS
+            column: [_count(_mapping(moment, name), column) for moment in moments]
+            for column in _COLUMNS
         }
         most = max((max(values, default=0) for values in series.values()), default=0)
         for column, heading in _COLUMNS.items():
             if moments and column in _mapping(moments[0], name):
                 shown = title if column == "recorded" else ""
-                table.add_row(shown, heading.lower(), _line(series[column], most), str(max(series[column])))
+                table.add_row(
+                    shown, heading.lower(), _line(series[column], most), str(max(series[column]))
+                )
     if moments:
         console.print(table)
 
@@ -72,8 +80,12 @@ def _print_lines(console: Console, moments: Sequence[Mapping[str, object]]) -> N
 def _line(values: Sequence[int], most: int) -> str:
     """At most ``LINE_CHARS`` blocks, each as high as the most of its share of the time."""
     width = min(len(values), LINE_CHARS)
-    parts = [values[len(values) * i // width : len(values) * (i + 1) // width] for i in range(width)]
-    return "".join(BLOCKS[-(-max(part) * (len(BLOCKS) - 1) // most) if most else 0] for part in parts)
+    parts = [
+        values[len(values) * i // width : len(values) * (i + 1) // width] for i in range(width)
+    ]
+    return "".join(
+        BLOCKS[-(-max(part) * (len(BLOCKS) - 1) // most) if most else 0] for part in parts
+    )
 
 
 def _count(value: Mapping[str, object], name: str) -> int:
@@ -82,7 +94,9 @@ def _count(value: Mapping[str, object], name: str) -> int:
 
 
 def _print_decisions(console: Console, first: list[object]) -> None:
-    table = Table("VPOD", "CAUSE", "RECORDED", "REPLAYED", title="decided otherwise", title_justify="left")
+    table = Table(
+        "VPOD", "CAUSE", "RECORDED", "REPLAYED", title="decided otherwise", title_justify="left"
+    )
     for one in first:
         if isinstance(one, Mapping):
             table.add_row(

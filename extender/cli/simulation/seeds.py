@@ -1,4 +1,6 @@
-"""``vreplica simulate``: seeds run one after the other or side by side, and what failed, with the line that runs it again."""
+"""``vreplica simulate``: seeds run one after the other or side by side, and what failed, with the
+line that runs it again.
+"""
 
 import gc
 import logging
@@ -16,7 +18,13 @@ import yaml
 from extender.cli.terminal.output import Format, print_result
 from extender.lab.simulation.run import Outcome, Trial, simulate
 from extender.lab.simulation.shrink import shrink
-from extender.lab.simulation.world.profile import ALL_KINDS, DRAWN, FaultProfile, ProfileError, profile_from
+from extender.lab.simulation.world.profile import (
+    ALL_KINDS,
+    DRAWN,
+    FaultProfile,
+    ProfileError,
+    profile_from,
+)
 from extender.model.yaml_errors import NOT_YAML, why_not_yaml
 
 PROBLEMS_MAX = 20
@@ -25,7 +33,8 @@ COLLECT_AFTER_OBJECTS = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """``jobs`` processes; ``output``: for tools one object a seed on standard output; ``quiet``: only seeds that failed.
+    """``jobs`` processes; ``output``: for tools one object a seed on standard output; ``quiet``:
+    only seeds that failed.
 
     ``progress``: told how many seeds are done.
     """
@@ -64,13 +73,17 @@ def numbers_from(text: str) -> frozenset[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
-            raise ProfileError(f"--only: {part!r} is neither a number nor two with a - between them")
+            raise ProfileError(
+                f"--only: {part!r} is neither a number nor two with a - between them"
+            )
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
 
 
 def kinds_from(text: str) -> frozenset[str]:
-    """``watchDropped,killReplica``, or ``none``. Raises ProfileError for a kind that there is not."""
+    """``watchDropped,killReplica``, or ``none``. Raises ProfileError for a kind that there
+    is not.
+    """
     names = frozenset() if text == "none" else frozenset(text.split(","))
     profile_from({"faults": dict.fromkeys(names, 0.0)})
     return names
@@ -100,7 +113,8 @@ def run_simulation(options: SimulateOptions) -> int:
     passed = len(options.trials) - len(failed)
     _say_to(
         sys.stderr if options.for_tools else sys.stdout,
-        f"{passed} passed, {len(failed)} failed; {totals['events']} events and {totals['faults']} faults in "
+        f"{passed} passed, {len(failed)} failed; {totals['events']} events and {totals['faults']} "
+        f"faults in "
         f"{elapsed_s:.0f} s, {60 * len(options.trials) / max(elapsed_s, 0.001):.0f} seeds a minute",
     )
     return 1 if failed else 0
@@ -119,8 +133,9 @@ def _prepare_process() -> None:
     """What all trials of a process share."""
     # The simulated service warns of what it is made to suffer; the trace tells it better.
     logging.disable(logging.CRITICAL)
-    # What a trial makes lives as long as its history does: looking for cycles in it all the time costs, and finds next to
-    # nothing. Modules are left out of every look; a world, which is one large cycle, goes after its trial.
+    # What a trial makes lives as long as its history does: looking for cycles in it all the time
+    # costs, and finds next to nothing. Modules are left out of every look; a world, which is one
+    # large cycle, goes after its trial.
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
@@ -148,7 +163,9 @@ def _tell(outcome: Outcome, options: SimulateOptions) -> None:
 def _explain(outcome: Outcome, options: SimulateOptions) -> None:
     """What was wrong, how to run it again, and the shortest form of it that was found."""
     to = sys.stderr if options.for_tools else sys.stdout
-    _say_to(to, *_problems(outcome), f"  replay: vreplica simulate {outcome.trial.command()} --trace")
+    _say_to(
+        to, *_problems(outcome), f"  replay: vreplica simulate {outcome.trial.command()} --trace"
+    )
     if not options.shrink:
         return
     shorter = shrink(outcome.trial)

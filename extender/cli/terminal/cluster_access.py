@@ -1,8 +1,9 @@
 """Which cluster a command reads, with kubectl's options and their meaning, and the way to it.
 
-``--kubeconfig`` and ``--context`` as for kubectl; without them ``$KUBECONFIG``, the pod's service account, and
-``~/.kube/config`` are looked at (``kube.connection``). ``--namespace`` is the one of a name given without any; without
-it the context's own counts. What a command gets is an ``Api`` that refuses to write: a question changes nothing.
+``--kubeconfig`` and ``--context`` as for kubectl; without them ``$KUBECONFIG``, the pod's service
+account, and ``~/.kube/config`` are looked at (``kube.connection``). ``--namespace`` is the one of a
+name given without any; without it the context's own counts. What a command gets is an ``Api`` that
+refuses to write: a question changes nothing.
 """
 
 import argparse
@@ -25,7 +26,8 @@ class ClusterAccess:
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """A cluster to read. ``namespace``: for names given without one, never ""; ``server``: the API server's address.
+    """A cluster to read. ``namespace``: for names given without one, never ""; ``server``: the API
+    server's address.
 
     ``server_version``: asks for ``/version``. Raises ApiError.
     """
@@ -37,12 +39,15 @@ class OpenCluster:
 
 
 def add_cluster_options(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
-    """Add ``--kubeconfig``, ``--context`` and ``-n/--namespace``, as a group of their own in the help.
+    """Add ``--kubeconfig``, ``--context`` and ``-n/--namespace``, as a group of their own in the
+    help.
 
     ``namespace`` False: the command names no object, and reads all namespaces.
     """
     group = parser.add_argument_group("cluster", "which cluster, as for kubectl")
-    group.add_argument("--kubeconfig", metavar="FILE", default="", help="default: as kubectl finds it")
+    group.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="default: as kubectl finds it"
+    )
     group.add_argument(
         "--context", metavar="NAME", default="", help="of the kubeconfig; default: its current one"
     )
@@ -62,7 +67,9 @@ def access_of(options: argparse.Namespace) -> ClusterAccess:
 
 
 @asynccontextmanager
-async def open_cluster(access: ClusterAccess, *, user_agent: str = COMPONENT) -> AsyncIterator[OpenCluster]:
+async def open_cluster(
+    access: ClusterAccess, *, user_agent: str = COMPONENT
+) -> AsyncIterator[OpenCluster]:
     """The cluster, to read, until the block ends. Nothing is sent yet. Raises ConnectError.
 
     ``user_agent``: who asks, for the API server's audit log.

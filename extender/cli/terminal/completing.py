@@ -1,9 +1,11 @@
-"""What may stand where the cursor is: the words that complete a command line, from the parsers themselves. Pure.
+"""What may stand where the cursor is: the words that complete a command line, from the parsers
+themselves. Pure.
 
-So they are never behind the options. A shell's script (``completion``) and kubectl ask for them by the hidden command
-``__complete WORD...``, whose last word is the one being typed, perhaps empty. The answer is a line each, with a tab and a
-word of help behind it, and at last ``:0`` where file names are wanted, ``:4`` where they are not: the protocol of
-Cobra, which kubectl speaks with its plug-ins.
+So they are never behind the options. A shell's script (``completion``) and kubectl ask for them by
+the hidden command ``__complete WORD...``, whose last word is the one being typed, perhaps empty.
+The answer is a line each, with a tab and a word of help behind it, and at last ``:0`` where file
+names are wanted, ``:4`` where they are not: the protocol of Cobra, which kubectl speaks with its
+plug-ins.
 """
 
 import argparse
@@ -18,7 +20,9 @@ Words = Callable[[], Sequence[str]]
 
 
 class Candidates(NamedTuple):
-    """``words``: each with its help, "" for none; ``files``: whether file names may stand there, too."""
+    """``words``: each with its help, "" for none; ``files``: whether file names may stand there,
+    too.
+    """
 
     words: list[tuple[str, str]]
     files: bool = False
@@ -32,7 +36,9 @@ class Candidates(NamedTuple):
 def complete(
     parser: argparse.ArgumentParser, words: Sequence[str], known: Mapping[str, Words] | None = None
 ) -> Candidates:
-    """Candidates for the last of ``words``. ``known``: words for options' values, by the options' name in the result."""
+    """Candidates for the last of ``words``. ``known``: words for options' values, by the options'
+    name in the result.
+    """
     *before, last = _joined(words) or [""]
     line = _Line(parser, known or {})
     for word in before:
@@ -112,7 +118,9 @@ class _Line:
                 continue
             if action.dest in self._given and not repeats:
                 continue
-            long = [name for name in action.option_strings if name.startswith("--")] or action.option_strings
+            long = [
+                name for name in action.option_strings if name.startswith("--")
+            ] or action.option_strings
             found += [(name, _told(action)) for name in long if name.startswith(begun)]
         return sorted(found)
 

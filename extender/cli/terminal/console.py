@@ -4,7 +4,9 @@ from rich.console import Console
 
 
 class Terminal(Console):
-    """Standard output. A reader that has stopped reading is the command's end, as for every other way of printing."""
+    """Standard output. A reader that has stopped reading is the command's end, as for every other
+    way of printing.
+    """
 
     def on_broken_pipe(self) -> None:
         """Raises BrokenPipeError: rich itself would end the program with status 1."""

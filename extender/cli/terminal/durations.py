@@ -14,7 +14,9 @@ def seconds(value: str) -> float:
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)", value)
     amount = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if not 0 < amount <= SECONDS_MAX:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a length of time, such as 90s, 10m or 2h")
+        raise argparse.ArgumentTypeError(
+            f"{value!r} is not a length of time, such as 90s, 10m or 2h"
+        )
     return amount
 
 

@@ -1,4 +1,6 @@
-"""How a command ends: what its exit status says, the same in all of them. A command's own ones stand in its help."""
+"""How a command ends: what its exit status says, the same in all of them. A command's own ones
+stand in its help.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,5 @@
-"""``-o``: the result of a command as a table, JSON or YAML, the same way in all of them, on standard output.
+"""``-o``: the result of a command as a table, JSON or YAML, the same way in all of them, on
+standard output.
 
 JSON and YAML have the same data, under the same names; a table shows what a person asks first.
 """
@@ -15,7 +16,11 @@ FORMATS: Final[tuple[Format, ...]] = ("table", "json", "yaml")
 def add_output_option(parser: argparse.ArgumentParser) -> None:
     """Add ``-o/--output``."""
     parser.add_argument(
-        "-o", "--output", choices=FORMATS, default="table", help="how the result is written (default: table)"
+        "-o",
+        "--output",
+        choices=FORMATS,
+        default="table",
+        help="how the result is written (default: table)",
     )
 
 
@@ -28,7 +33,10 @@ def print_result(result: object, output: Format, table: Callable[[], None]) -> N
             import yaml  # noqa: PLC0415
 
             dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-            print(yaml.dump(_for_yaml(result), Dumper=dumper, sort_keys=False, allow_unicode=True), end="")
+            print(
+                yaml.dump(_for_yaml(result), Dumper=dumper, sort_keys=False, allow_unicode=True),
+                end="",
+            )
         case "table":
             table()
 

@@ -1,4 +1,6 @@
-"""What the commands share: the type of their place on the command line, types of options, and running one."""
+"""What the commands share: the type of their place on the command line, types of options, and
+running one.
+"""
 
 import argparse
 import asyncio
@@ -30,14 +32,17 @@ def text_of(name: str) -> str:
 
 
 def ask(question: Callable[[], Coroutine[None, None, int]]) -> int:
-    """Run a command that ends by itself: Ctrl-C is KeyboardInterrupt, as nothing has been answered."""
+    """Run a command that ends by itself: Ctrl-C is KeyboardInterrupt, as nothing has been
+    answered.
+    """
     return asyncio.run(question())
 
 
 def asyncio_run(main_coroutine: Callable[[], Coroutine[None, None, int]]) -> int:
     """Run on uvloop; SIGTERM and SIGINT cancel, and a cancelled command has ended well.
 
-    The second one ends the process as if nobody listened: cancelling what is being cleaned up would leave it half done.
+    The second one ends the process as if nobody listened: cancelling what is being cleaned up would
+    leave it half done.
     """
     import uvloop  # noqa: PLC0415
 

@@ -1,7 +1,8 @@
 """How far long work has come, on standard error: never on standard output, which is the result's.
 
-On a terminal it is one line that is written over, and gone at the end; else a line every ``LINES_EVERY_S``, so that a log
-shows that it goes on and does not drown. Work that is done within ``FIRST_AFTER_S`` tells nothing.
+On a terminal it is one line that is written over, and gone at the end; else a line every
+``LINES_EVERY_S``, so that a log shows that it goes on and does not drown. Work that is done within
+``FIRST_AFTER_S`` tells nothing.
 """
 
 import sys
@@ -29,7 +30,9 @@ class Progress:
         to: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``what``: begins the line; ``unit``: what is counted; ``total``: of them, 0 for not known."""
+        """``what``: begins the line; ``unit``: what is counted; ``total``: of them, 0 for not
+        known.
+        """
         self._what = what
         self._unit = unit
         self._total = total
@@ -71,7 +74,8 @@ class Progress:
         self._due = now + (TERMINAL_EVERY_S if self._terminal else LINES_EVERY_S)
         self._shown = True
         line = " ".join(part for part in (self._what, self._count(), note) if part)
-        # The cursor goes back at once: what a log has to say meanwhile stands in its place, not behind it.
+        # The cursor goes back at once: what a log has to say meanwhile stands in its place, not
+        # behind it.
         self._to.write(f"{_CLEAR}{line}\r" if self._terminal else f"{line}\n")
         self._to.flush()
 
@@ -93,7 +97,8 @@ def tell_nobody(_what: str) -> None:
 
 @contextmanager
 def working(command: str, what: str) -> Iterator[Tell]:
-    """``Progress`` of work that counts nothing and calls nobody while it thinks: a thread tells what is being done.
+    """``Progress`` of work that counts nothing and calls nobody while it thinks: a thread tells
+    what is being done.
 
     What is yielded takes the next thing that is being done.
     """

@@ -86,19 +86,27 @@ def _is_told(action: argparse.Action) -> bool:
 
 def _row(action: argparse.Action) -> str:
     value = "" if action.nargs == 0 else f" {_metavar(action)}"
-    names = ", ".join(f"`{name}{value}`" for name in action.option_strings) or f"`{_metavar(action)}`"
+    names = (
+        ", ".join(f"`{name}{value}`" for name in action.option_strings) or f"`{_metavar(action)}`"
+    )
     told = (action.help or "").replace("%(default)s", str(action.default))
     if action.choices and not isinstance(action.metavar, str):
-        told = " ".join(filter(None, (told, f"[{', '.join(str(choice) for choice in action.choices)}]")))
+        told = " ".join(
+            filter(None, (told, f"[{', '.join(str(choice) for choice in action.choices)}]"))
+        )
     again = " (may be given again)" if isinstance(action, argparse._AppendAction) else ""  # noqa: SLF001 - as above
     return f"| {names} | {_cell(told + again)} |"
 
 
 def _metavar(action: argparse.Action) -> str:
-    return action.metavar if isinstance(action.metavar, str) else action.dest.upper().replace("-", "_")
+    return (
+        action.metavar if isinstance(action.metavar, str) else action.dest.upper().replace("-", "_")
+    )
 
 
-def _commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+def _commands(
+    parser: argparse.ArgumentParser,
+) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
     for action in parser._actions:  # noqa: SLF001 - as above
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             told = {choice.dest: choice.help or "" for choice in action._choices_actions}  # noqa: SLF001 - as above

@@ -1,7 +1,7 @@
 """A running replica of the service, asked over HTTP: what ``vreplica``'s questions stand on.
 
-Every answer has a limit and a deadline; what is not 200 is an error that says what the replica said. Beyond loopback a
-replica wants a client certificate (``service.http.tls``).
+Every answer has a limit and a deadline; what is not 200 is an error that says what the replica
+said. Beyond loopback a replica wants a client certificate (``service.http.tls``).
 """
 
 import asyncio
@@ -24,7 +24,9 @@ NOT_READY: Final = 503
 
 
 class ReplicaError(VReplicaError):
-    """No answer, or one that is none. ``status``: of HTTP, 0 where that was not it; ``said``: the answer's text, on one line."""
+    """No answer, or one that is none. ``status``: of HTTP, 0 where that was not it; ``said``: the
+    answer's text, on one line.
+    """
 
     def __init__(self, message: str, status: int = 0, said: str = "") -> None:
         super().__init__(message)
@@ -49,13 +51,21 @@ class Replica:
         self._tls = _tls(access)
 
     async def get(
-        self, path: str, parameters: Mapping[str, str] | None = None, *, timeout_s: float = ANSWER_TIMEOUT_S
+        self,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> dict[str, Any]:
         """The JSON object that ``GET path`` answers. Raises ReplicaError."""
         return self._object(path, await self._ask("GET", path, parameters or {}, None, timeout_s))
 
-    async def post(self, path: str, body: object, *, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
-        """The JSON object that ``POST path`` answers to ``body``, JSON as well. Raises ReplicaError."""
+    async def post(
+        self, path: str, body: object, *, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> dict[str, Any]:
+        """The JSON object that ``POST path`` answers to ``body``, JSON as well. Raises
+        ReplicaError.
+        """
         return self._object(path, await self._ask("POST", path, {}, body, timeout_s))
 
     async def readiness(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
@@ -68,9 +78,15 @@ class Replica:
             return error.said
 
     async def lines(
-        self, path: str, parameters: Mapping[str, str] | None = None, *, timeout_s: float = ANSWER_TIMEOUT_S
+        self,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> AsyncIterator[bytes]:
-        """The lines that ``GET path`` answers, as they come; ``timeout_s`` is for each. Raises ReplicaError."""
+        """The lines that ``GET path`` answers, as they come; ``timeout_s`` is for each. Raises
+        ReplicaError.
+        """
         timeout = aiohttp.ClientTimeout(total=None, sock_read=timeout_s, sock_connect=timeout_s)
         try:
             async with self._request("GET", path, parameters or {}, None, timeout) as reply:
@@ -80,7 +96,9 @@ class Replica:
                         raise ReplicaError(f"{self.url} ends its answer to {path} within a line")
                     yield line
         except (TimeoutError, aiohttp.ServerTimeoutError) as error:
-            raise ReplicaError(f"{self.url} is silent for {timeout_s:g} s while it answers {path}") from error
+            raise ReplicaError(
+                f"{self.url} is silent for {timeout_s:g} s while it answers {path}"
+            ) from error
         except (aiohttp.ClientError, ValueError) as error:
             raise self._unreachable(error) from error
 
@@ -95,7 +113,9 @@ class Replica:
                 await self._refuse_other(reply, path)
                 return await self._content(reply, ANSWER_BYTES_MAX)
         except TimeoutError as error:
-            raise ReplicaError(f"{self.url} does not answer {path} within {timeout_s:g} s") from error
+            raise ReplicaError(
+                f"{self.url} does not answer {path} within {timeout_s:g} s"
+            ) from error
         except aiohttp.ClientError as error:
             raise self._unreachable(error) from error
 
@@ -141,7 +161,9 @@ class Replica:
         said = _one_line(told.encode() if isinstance(told, str) else content)
         raised = Refused if isinstance(told, str) else ReplicaError
         raise raised(
-            f"{self.url} answers {path} with {reply.status}: {said or reply.reason}", reply.status, said
+            f"{self.url} answers {path} with {reply.status}: {said or reply.reason}",
+            reply.status,
+            said,
         )
 
     async def _content(self, reply: aiohttp.ClientResponse, bytes_max: int) -> bytes:
@@ -158,7 +180,9 @@ _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 
 @asynccontextmanager
 async def open_replica(access: ReplicaAccess) -> AsyncIterator[Replica]:
-    """A session to the replica until the block ends. Raises InvalidObject for files that are no certificate."""
+    """A session to the replica until the block ends. Raises InvalidObject for files that are no
+    certificate.
+    """
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=LINE_BYTES_MAX
     ) as session:
@@ -167,7 +191,11 @@ async def open_replica(access: ReplicaAccess) -> AsyncIterator[Replica]:
 
 def _tls(access: ReplicaAccess) -> ssl.SSLContext | None:
     """None for http, and where the system's CAs do and no certificate is shown."""
-    authority, certificate, key = access.certificate_authority, access.client_certificate, access.client_key
+    authority, certificate, key = (
+        access.certificate_authority,
+        access.client_certificate,
+        access.client_key,
+    )
     if key and not certificate:
         raise InvalidObject("--client-key", "", "goes with --client-certificate FILE")
     if not authority and not certificate:
@@ -183,7 +211,9 @@ def _tls(access: ReplicaAccess) -> ssl.SSLContext | None:
 
 
 def _one_line(content: bytes) -> str:
-    """What a replica says may be anybody's, where it is not ours: no control characters on a terminal."""
+    """What a replica says may be anybody's, where it is not ours: no control characters on a
+    terminal.
+    """
     text = " ".join(content.decode(errors="replace").split())[:TEXT_CHARS_MAX]
     return "".join(c if c.isprintable() else "?" for c in text)
 

@@ -1,7 +1,8 @@
-"""How a command asks a running replica of the service: ``--server URL``, and kubectl's names for certificates.
+"""How a command asks a running replica of the service: ``--server URL``, and kubectl's names for
+certificates.
 
-Beyond loopback a replica wants a client certificate: ``--client-certificate`` and ``--client-key``, and
-``--certificate-authority`` to know it by.
+Beyond loopback a replica wants a client certificate: ``--client-certificate`` and ``--client-key``,
+and ``--certificate-authority`` to know it by.
 """
 
 import argparse
@@ -14,7 +15,9 @@ EXAMPLE: Final = "http://127.0.0.1:10261"
 
 
 def add_replica_options(parser: argparse.ArgumentParser, *, told: str = "ask this replica") -> None:
-    """Add ``--server``, ``--certificate-authority``, ``--client-certificate`` and ``--client-key``. ``told``: what ``--server`` does."""
+    """Add ``--server``, ``--certificate-authority``, ``--client-certificate`` and ``--client-key``.
+    ``told``: what ``--server`` does.
+    """
     group = parser.add_argument_group("replica", "a running replica of the service")
     group.add_argument("--server", metavar="URL", type=_url, help=f"{told}, such as {EXAMPLE}")
     group.add_argument(
@@ -24,7 +27,10 @@ def add_replica_options(parser: argparse.ArgumentParser, *, told: str = "ask thi
         "--client-certificate", metavar="FILE", default="", help="a certificate that it allows"
     )
     group.add_argument(
-        "--client-key", metavar="FILE", default="", help="the certificate's key; default: in its file"
+        "--client-key",
+        metavar="FILE",
+        default="",
+        help="the certificate's key; default: in its file",
     )
 
 
@@ -43,7 +49,9 @@ def _url(value: str) -> str:
     url = value if "//" in value else f"http://{value}"
     try:
         parts = urlsplit(url)
-        whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 0) >= 0
+        whole = (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 0) >= 0
+        )
         sound = whole and not parts.query and not parts.fragment
     except ValueError:
         sound = False

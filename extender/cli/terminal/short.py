@@ -1,4 +1,6 @@
-"""Times and identities as short as they can be told apart, for tables in a terminal of 80 characters; ``-o json`` has them whole."""
+"""Times and identities as short as they can be told apart, for tables in a terminal of 80
+characters; ``-o json`` has them whole.
+"""
 
 import re
 from datetime import UTC, datetime
@@ -9,16 +11,22 @@ _UUID: Final = re.compile(r"_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def short_time(time: str, now: datetime) -> str:
-    """An RFC 3339 time as ``HH:MM:SS`` in UTC, with the date before it where that is not today's; another text as it is."""
+    """An RFC 3339 time as ``HH:MM:SS`` in UTC, with the date before it where that is not today's;
+    another text as it is.
+    """
     try:
         at = datetime.fromisoformat(time).astimezone(UTC)
     except ValueError:
         return time
-    return f"{at:%H:%M:%S}" if at.date() == now.astimezone(UTC).date() else f"{at:%Y-%m-%d %H:%M:%S}"
+    return (
+        f"{at:%H:%M:%S}" if at.date() == now.astimezone(UTC).date() else f"{at:%Y-%m-%d %H:%M:%S}"
+    )
 
 
 def short_identity(identity: str) -> str:
-    """A replica's identity (``HOSTNAME_UUID``) without what only tells its starts apart, and without its middle where it is long."""
+    """A replica's identity (``HOSTNAME_UUID``) without what only tells its starts apart, and
+    without its middle where it is long.
+    """
     host = _UUID.sub("", identity)
     if len(host) <= IDENTITY_CHARS_MAX:
         return host

@@ -41,7 +41,9 @@ class Look(Protocol):
 
 
 async def top(options: argparse.Namespace) -> int:
-    """Show it once or live; live only where somebody can look, and end it. Raises ReplicaError, NotReadable."""
+    """Show it once or live; live only where somebody can look, and end it. Raises ReplicaError,
+    NotReadable.
+    """
     async with _looks(options) as look:
         if options.once or options.output != "table" or not sys.stdout.isatty():
             overview = await look()
@@ -70,7 +72,12 @@ async def _looks(options: argparse.Namespace) -> AsyncIterator[Look]:
                 leader = await _leader(cluster)
                 found = await overview_of(caches.state)
                 counters = happenings.to_json()
-                return {"at": timestamp(time.time()), "leader": leader, "counters": counters, **found}
+                return {
+                    "at": timestamp(time.time()),
+                    "leader": leader,
+                    "counters": counters,
+                    **found,
+                }
 
             yield look
 
@@ -83,7 +90,9 @@ def _replica_look(replica: Replica) -> Look:
 
 
 async def _leader(cluster: OpenCluster) -> str:
-    """Who holds the Lease, where it is called and stands as we install it; "" where that cannot be read."""
+    """Who holds the Lease, where it is called and stands as we install it; "" where that cannot be
+    read.
+    """
     usual = LeaderElectionConfig()
     try:
         lease = await cluster.api.get(LEASES, usual.resource_namespace, usual.resource_name)
@@ -109,7 +118,10 @@ class _Screen:
         clock = asyncio.get_running_loop().time
         self._view = View(await self._look(), sort=self._view.sort)
         self._seen_at = clock()
-        with _keys(self._key), Live(console=self._console, auto_refresh=False, screen=True) as self._live:
+        with (
+            _keys(self._key),
+            Live(console=self._console, auto_refresh=False, screen=True) as self._live,
+        ):
             self._show()
             while not await self._waited():
                 if not self._view.paused:

@@ -1,4 +1,6 @@
-"""The orders in which ``vreplica top`` lists pods. Apart from how it looks, for the command line alone. Pure."""
+"""The orders in which ``vreplica top`` lists pods. Apart from how it looks, for the command line
+alone. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
@@ -20,7 +22,9 @@ def sort_pods(pods: Sequence[Row], sort: str) -> list[Row]:
         case "vpods":
             return sorted(pods, key=lambda row: -count(row, "vpods"))
         case "name":
-            return sorted(pods, key=lambda row: (str(row.get("pool")), placement_order(str(row.get("name")))))
+            return sorted(
+                pods, key=lambda row: (str(row.get("pool")), placement_order(str(row.get("name"))))
+            )
         case _:
             return list(pods)
 

@@ -1,6 +1,8 @@
-"""How ``vreplica top`` looks: an overview (``whatif.overview``) as tables that fit the terminal. Pure.
+"""How ``vreplica top`` looks: an overview (``whatif.overview``) as tables that fit the terminal.
+Pure.
 
-Names and messages are whoever's wrote them: they are shown as plain text, cut to their column, never as markup.
+Names and messages are whoever's wrote them: they are shown as plain text, cut to their column,
+never as markup.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +39,8 @@ _NUMBERS: Final = frozenset(
     }
 )
 _CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "REASON"})
-"""Columns that are cut where it is narrow; names that a person goes on with, and numbers, are not."""
+"""Columns that are cut where it is narrow; names that a person goes on with, and numbers, are not.
+"""
 _STATE_STYLES: Final = {"": "", "overcommitted": "bold red"}
 RATES: Final = (
     ("decisions", "decisions"),
@@ -49,7 +52,9 @@ RATES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is shown. ``rates``: a second, by counter; None before the second look. ``problem``: why it is not fresh."""
+    """What is shown. ``rates``: a second, by counter; None before the second look. ``problem``: why
+    it is not fresh.
+    """
 
     overview: Row
     rates: Mapping[str, float] | None = None
@@ -118,14 +123,27 @@ class View:
 
     def _pods(self, pods: Sequence[Row], shown: int) -> Table:
         more = self._more("pods", len(pods), shown)
-        titles = ("POD", "POOL", "NODE", "ZONE", "USED", "SLOTS", "FREE", "VPODS", "UNSERVED", "STATE")
+        titles = (
+            "POD",
+            "POOL",
+            "NODE",
+            "ZONE",
+            "USED",
+            "SLOTS",
+            "FREE",
+            "VPODS",
+            "UNSERVED",
+            "STATE",
+        )
         keys = ("name", "pool", "node", "zone", "usedSlots", "slots", "freeSlots", "vpods")
         cells = [
             [*(row.get(key) for key in keys), count(row, "unserved") or "", row.get("state")]
             for row in pods[:shown]
         ]
         styles = [
-            "bold red" if count(row, "unserved") else _STATE_STYLES.get(str(row.get("state") or ""), "yellow")
+            "bold red"
+            if count(row, "unserved")
+            else _STATE_STYLES.get(str(row.get("state") or ""), "yellow")
             for row in pods[:shown]
         ]
         return _table(f"pods by {self.sort}", more, titles, cells, styles, hidden=self._one_pool())
@@ -136,13 +154,19 @@ class View:
 
 
 def rates_between(before: Row, after: Row, seconds: float) -> dict[str, float]:
-    """How much each counter has grown a second. A process that has started anew counts from nothing."""
+    """How much each counter has grown a second. A process that has started anew counts from
+    nothing.
+    """
     if seconds <= 0:
         return {}
     old, new = before.get("counters"), after.get("counters")
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return {}
-    return {name: max(0, count(new, name) - count(old, name)) / seconds for name, _ in RATES if name in new}
+    return {
+        name: max(0, count(new, name) - count(old, name)) / seconds
+        for name, _ in RATES
+        if name in new
+    }
 
 
 def rows(overview: Row, name: str) -> list[Row]:
@@ -194,7 +218,9 @@ def _pools(pools: Sequence[Row], more: int) -> Table:
 def _waiting(waiting: Sequence[Row], now: str, more: int, hidden: frozenset[str]) -> Table:
     cells: list[list[object]] = []
     for row in waiting:
-        reason = " ".join(filter(None, (str(row.get("reason") or ""), str(row.get("message") or ""))))
+        reason = " ".join(
+            filter(None, (str(row.get("reason") or ""), str(row.get("message") or "")))
+        )
         told = [row.get(key) for key in ("vpod", "pool", "vreplicas", "pending")]
         cells.append([*told, _age(str(row.get("since") or ""), now), reason])
     titles = ("VPOD", "POOL", "WANTS", "WAITS", "SINCE", "REASON")
@@ -220,7 +246,9 @@ def _table(
     *,
     hidden: frozenset[str] = frozenset(),
 ) -> Table:
-    """Without ``hidden`` columns, and those that are empty in all rows. Where it is narrow, some are cut and the others are not."""
+    """Without ``hidden`` columns, and those that are empty in all rows. Where it is narrow, some
+    are cut and the others are not.
+    """
     table = Table(
         title=title,
         title_justify="left",

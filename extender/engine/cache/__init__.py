@@ -1,1 +1,3 @@
-"""Assume caches: what the API server says, with what we assume on top of it. Knows ``model`` only."""
+"""Assume caches: what the API server says, with what we assume on top of it. Knows
+``model`` only.
+"""

@@ -2,23 +2,25 @@
 
 Kubernetes has two, with two rules, and so have we; ``caches`` puts one on the other:
 
-- ``AssumeCache`` (k8s.io/kubernetes/pkg/scheduler/util/assumecache) is for *after* a write: two pointers per key, the
-  latest object and the one that the API server last sent. ``assume`` takes a version that is not older than the
-  latest, and events of the watch that are not newer than it change nothing that readers see.
-- ``passive_assume.PassiveAssumeCache`` (volumebinding's) is for *before* a write: it lies over a store that something
-  else feeds.
+- ``AssumeCache`` (k8s.io/kubernetes/pkg/scheduler/util/assumecache) is for *after* a write: two
+  pointers per key, the latest object and the one that the API server last sent. ``assume`` takes a
+  version that is not older than the latest, and events of the watch that are not newer than it
+  change nothing that readers see.
+- ``passive_assume.PassiveAssumeCache`` (volumebinding's) is for *before* a write: it lies over a
+  store that something else feeds.
 
-Events are delivered in the order of the changes, to one handler at a time, each change to all handlers before the
-next one. A call that changes the cache returns when its events are delivered; a call that a handler makes is queued
-behind the event being delivered. A handler that raises loses that one event, and the caller gets its exception; the
-events behind it come with the next change.
+Events are delivered in the order of the changes, to one handler at a time, each change to all
+handlers before the next one. A call that changes the cache returns when its events are delivered; a
+call that a handler makes is queued behind the event being delivered. A handler that raises loses
+that one event, and the caller gets its exception; the events behind it come with the next change.
 
 Not thread-safe: everything runs on the event loop, and nothing here awaits.
 
-Where we differ from upstream on purpose: a delete of an unknown key tells nobody (upstream sends add(nil)); a handler
-always gets the initial list, also of an indexed cache; an event that is not newer than the assumed object still
-becomes what ``restore`` goes back to, and one of the same version confirms the assumption; and a delete that is older
-than the stored object and has another UID is ignored: it is the late end of a previous incarnation.
+Where we differ from upstream on purpose: a delete of an unknown key tells nobody (upstream sends
+add(nil)); a handler always gets the initial list, also of an indexed cache; an event that is not
+newer than the assumed object still becomes what ``restore`` goes back to, and one of the same
+version confirms the assumption; and a delete that is older than the stored object and has another
+UID is ignored: it is the late end of a previous incarnation.
 """
 
 from collections import deque
@@ -31,7 +33,8 @@ from extender.model.errors import AssumeError, NotFound, VersionConflict, WrongT
 from extender.model.resource_versions import parse_version
 
 EVENTS_MAX: Final = 1_000_000
-"""Events delivered within one call; more can only come from handlers that cause events without end."""
+"""Events delivered within one call; more can only come from handlers that cause events without end.
+"""
 
 
 class Versioned(Protocol):
@@ -108,7 +111,9 @@ class Notifier(Generic[T]):
         self.deliver()
 
     def changed(self, old: T | None, new: T | None) -> None:
-        """Queue the change from ``old`` to ``new`` (None: not there) for all handlers, and deliver."""
+        """Queue the change from ``old`` to ``new`` (None: not there) for all handlers, and
+        deliver.
+        """
         for handler in self._handlers:
             if old is not None and new is not None:
                 self._events.append(partial(handler.on_update, old, new))
@@ -127,7 +132,9 @@ class Notifier(Generic[T]):
         try:
             while self._events:
                 if delivered >= EVENTS_MAX:
-                    raise AssumeError(f"a handler causes events without end: {delivered} so far", "")
+                    raise AssumeError(
+                        f"a handler causes events without end: {delivered} so far", ""
+                    )
                 delivered += 1
                 self._events.popleft()()
         finally:
@@ -149,7 +156,7 @@ class AssumeCache(Generic[T]):
     def __contains__(self, key: object) -> bool:
         return key in self._latest
 
-    # -- what the watch says --------------------------------------------------------------------------------------
+    # -- what the watch says -----------------------------------------------------------------------
 
     def add(self, obj: T) -> None:
         """An event of the watch: the object is new or has changed. What is no object is ignored."""
@@ -160,13 +167,17 @@ class AssumeCache(Generic[T]):
         if latest is None:
             self._set(key, obj, obj)
             return
-        offered, stored = parse_version(obj.resource_version), parse_version(latest.resource_version)
+        offered, stored = (
+            parse_version(obj.resource_version),
+            parse_version(latest.resource_version),
+        )
         if offered is None or stored is None:
             return
         if offered > stored:
             self._set(key, obj, obj)
         elif self._is_newer_than_api(key, offered):
-            # Our own write is ahead of the watch. The event of the same version is that write: now it is confirmed.
+            # Our own write is ahead of the watch. The event of the same version is that write: now
+            # it is confirmed.
             self._set(key, obj if offered == stored else latest, obj)
 
     def update(self, obj: T) -> None:
@@ -176,7 +187,8 @@ class AssumeCache(Generic[T]):
     def delete(self, obj: T) -> None:
         """An event of the watch: the object is gone, whatever its version.
 
-        Ignored where it is late: older than what is stored, and of another incarnation (both UIDs being known).
+        Ignored where it is late: older than what is stored, and of another incarnation (both UIDs
+        being known).
         """
         if not is_object(obj):
             return
@@ -189,15 +201,20 @@ class AssumeCache(Generic[T]):
         known = parse_version(self._api[key].resource_version)
         return known is not None and offered > known
 
-    # -- what we know ahead of the watch ----------------------------------------------------------------------------
+    # -- what we know ahead of the watch -----------------------------------------------------------
 
     def assume(self, obj: T) -> None:
-        """Take ``obj`` for the latest. Raises WrongType, NotFound, VersionConflict where it is older or unreadable."""
+        """Take ``obj`` for the latest. Raises WrongType, NotFound, VersionConflict where it is
+        older or unreadable.
+        """
         if not is_object(obj):
             raise WrongType(f"not an object with key and version but {type(obj).__name__}", "")
         key = obj.key
         latest = self.get(key)
-        offered, stored = parse_version(obj.resource_version), parse_version(latest.resource_version)
+        offered, stored = (
+            parse_version(obj.resource_version),
+            parse_version(latest.resource_version),
+        )
         if offered is None or stored is None or offered < stored:
             raise VersionConflict(key, latest.resource_version, obj.resource_version)
         self._set(key, obj, self._api[key])
@@ -207,7 +224,7 @@ class AssumeCache(Generic[T]):
         if key in self._latest:
             self._set(key, self._api[key], self._api[key])
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def get(self, key: str) -> T:
         """The latest form. Raises NotFound."""
@@ -224,7 +241,9 @@ class AssumeCache(Generic[T]):
             raise NotFound(key) from None
 
     def list(self, index: str = "", value: str = "") -> list[T]:
-        """The latest forms of all objects, or of those under ``value`` in ``index``; in no order."""
+        """The latest forms of all objects, or of those under ``value`` in ``index``; in no
+        order.
+        """
         if not index:
             return [*self._latest.values()]
         return [self._latest[key] for key in self._indexes[index].keys(value)]
@@ -233,7 +252,7 @@ class AssumeCache(Generic[T]):
         """Tell ``handler`` of all objects there are, and of every change of a latest form."""
         self._notifier.add_handler(handler, [*self._latest.values()])
 
-    # -- the one place where pointers change ------------------------------------------------------------------------
+    # -- the one place where pointers change -------------------------------------------------------
 
     def _set(self, key: str, latest: T, api: T) -> None:
         old = self._latest.get(key)
@@ -291,5 +310,8 @@ def is_object(obj: object) -> bool:
 def _is_previous_incarnation(gone: Versioned, stored: Versioned) -> bool:
     if not gone.uid or not stored.uid or gone.uid == stored.uid:
         return False
-    version, stored_version = parse_version(gone.resource_version), parse_version(stored.resource_version)
+    version, stored_version = (
+        parse_version(gone.resource_version),
+        parse_version(stored.resource_version),
+    )
     return version is not None and stored_version is not None and version < stored_version

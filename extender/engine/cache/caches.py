@@ -7,10 +7,11 @@
                                                    | is the store of
     decision, before its write ----assume-----> PassiveAssumeCache (before a write) ----on_change(old, new)----> state
 
-The *effective* object is what ``get``, ``list`` and handlers give: the assumed one while it was made from the version
-that is stored, else the newest that the API server has said, be it by the watch or by the reply to our write. So
-a write goes ``assume`` -> ``written`` (the reply's higher version voids the assumption and takes its place) or
-``assume`` -> ``restore``; and the watch echo of a written object changes nothing.
+The *effective* object is what ``get``, ``list`` and handlers give: the assumed one while it was
+made from the version that is stored, else the newest that the API server has said, be it by the
+watch or by the reply to our write. So a write goes ``assume`` -> ``written`` (the reply's higher
+version voids the assumption and takes its place) or ``assume`` -> ``restore``; and the watch echo
+of a written object changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,9 @@ NODE_INDEX: Final = "node"
 
 
 class ObjectCache(Generic[T]):
-    """What both caches share. Indexes go by the stored object, which an assumption does not move."""
+    """What both caches share. Indexes go by the stored object, which an assumption does not
+    move.
+    """
 
     def __init__(self, indexes: Indexes[T]) -> None:
         self._stored: AssumeCache[T] = AssumeCache(indexes)
@@ -42,7 +45,7 @@ class ObjectCache(Generic[T]):
     def __contains__(self, key: object) -> bool:
         return key in self._stored
 
-    # -- the watch ----------------------------------------------------------------------------------------------------
+    # -- the watch ---------------------------------------------------------------------------------
 
     def add(self, obj: T) -> None:
         """ADDED; older than what is known, it changes nothing."""
@@ -53,13 +56,18 @@ class ObjectCache(Generic[T]):
         self._stored.update(obj)
 
     def confirm(self, key: str, uid: str, resource_version: str) -> bool:
-        """ADDED or MODIFIED, as told apart by its version alone: whether it is the newest that is known, to the letter.
+        """ADDED or MODIFIED, as told apart by its version alone: whether it is the newest that is
+        known, to the letter.
 
-        Most events are: of each write of ours the answer has come before. Such an event confirms it, and is not to be
-        decoded; nothing is done about any other.
+        Most events are: of each write of ours the answer has come before. Such an event confirms
+        it, and is not to be decoded; nothing is done about any other.
         """
         latest = self.latest(key)
-        if latest is None or not uid or (latest.uid, latest.resource_version) != (uid, resource_version):
+        if (
+            latest is None
+            or not uid
+            or (latest.uid, latest.resource_version) != (uid, resource_version)
+        ):
             return False
         self._stored.add(latest)
         return True
@@ -69,16 +77,20 @@ class ObjectCache(Generic[T]):
         self._stored.delete(obj)
 
     def replace(self, objects: Iterable[T], resource_version: str) -> None:
-        """A new list, as of ``resource_version``: take its objects, and forget those that it does not have.
+        """A new list, as of ``resource_version``: take its objects, and forget those that it does
+        not have.
 
-        What is missing in the list but stored at a newer version was written after the list was taken: it stays. Raises
-        HistoryReplaced where the list has an older version of an object although it was taken after the newer one.
+        What is missing in the list but stored at a newer version was written after the list was
+        taken: it stays. Raises HistoryReplaced where the list has an older version of an object
+        although it was taken after the newer one.
         """
         for _ in self.replacing(objects, resource_version):
             pass
 
     def replacing(self, objects: Iterable[T], resource_version: str) -> Iterator[None]:
-        """``replace`` in slices of ``SLICE_OBJECTS``, between which others may run and our own writes may be taken."""
+        """``replace`` in slices of ``SLICE_OBJECTS``, between which others may run and our own
+        writes may be taken.
+        """
         listed: set[str] = set()
         taken_at = parse_version(resource_version)
         for count, obj in enumerate(objects, 1):
@@ -94,29 +106,35 @@ class ObjectCache(Generic[T]):
                 self._stored.delete(obj)
 
     def _check_history(self, listed: T, taken_at: int | None) -> None:
-        """etcd's ``--bump-revision`` makes a restored history begin above all versions of the old one: lists do not go back then."""
+        """etcd's ``--bump-revision`` makes a restored history begin above all versions of the old
+        one: lists do not go back then.
+        """
         known = self.latest(listed.key)
         if known is None or known is listed or taken_at is None:
             return
         here, there = parse_version(known.resource_version), parse_version(listed.resource_version)
         if here is not None and there is not None and there < here <= taken_at:
             raise HistoryReplaced(
-                f"{listed.key} was seen at version {here}, and a list of version {taken_at} has it at {there}"
+                f"{listed.key} was seen at version {here}, and a list of version {taken_at} has it "
+                f"at {there}"
             )
 
-    # -- our own writes -------------------------------------------------------------------------------------------------
+    # -- our own writes ----------------------------------------------------------------------------
 
     def assume(self, obj: T) -> None:
         """Believe ``obj``, which we are about to write, made from the stored version.
 
-        Raises NotFound, VersionConflict (the decision was made from an object that has changed since).
+        Raises NotFound, VersionConflict (the decision was made from an object that has changed
+        since).
         """
         self._effective.assume(obj)
 
     def written(self, obj: T) -> bool:
-        """Take the reply of a write, or a read; False where the watch is ahead of it or the object is gone by now.
+        """Take the reply of a write, or a read; False where the watch is ahead of it or the object
+        is gone by now.
 
-        Another incarnation is left to the watch: it shows first what the last one was at its end, which that reply skips.
+        Another incarnation is left to the watch: it shows first what the last one was at its end,
+        which that reply skips.
         """
         known = self.latest(obj.key)
         if known is not None and known.uid != obj.uid:
@@ -135,7 +153,7 @@ class ObjectCache(Generic[T]):
         if assumed is not None:
             self._effective.restore(assumed)
 
-    # -- reading --------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def get(self, key: str) -> T | None:
         """The effective object, None where there is none."""
@@ -152,7 +170,9 @@ class ObjectCache(Generic[T]):
             return None
 
     def latest(self, key: str) -> T | None:
-        """The newest that the API server has said, by the watch or in reply to our write; no assumption."""
+        """The newest that the API server has said, by the watch or in reply to our write; no
+        assumption.
+        """
         try:
             return self._stored.get(key)
         except NotFound:
@@ -163,12 +183,16 @@ class ObjectCache(Generic[T]):
         return self._effective.list()
 
     def add_event_handler(self, on_change: Callable[[T | None, T | None], None]) -> None:
-        """Call ``on_change(old, new)`` with effective objects, None for not there; at once for all there are."""
+        """Call ``on_change(old, new)`` with effective objects, None for not there; at once for all
+        there are.
+        """
         self._effective.add_event_handler(_OnChange(on_change))
 
 
 class AdapterPodAssumeCache(ObjectCache[AdapterPod]):
-    """Adapter pods, by pool and by node. A pod's slots are what the volume binder's PersistentVolume is."""
+    """Adapter pods, by pool and by node. A pod's slots are what the volume binder's
+    PersistentVolume is.
+    """
 
     def __init__(self) -> None:
         super().__init__({POOL_INDEX: lambda pod: pod.pool, NODE_INDEX: lambda pod: pod.node})

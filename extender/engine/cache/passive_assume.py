@@ -1,8 +1,9 @@
-"""``PassiveAssumeCache``: what we believe before it is written, over a store that something else feeds (volumebinding's).
+"""``PassiveAssumeCache``: what we believe before it is written, over a store that something else
+feeds (volumebinding's).
 
-``assume`` takes an object only at the very version that is stored, and as soon as another version is stored, or the object
-is gone, the assumption is void: the watch wins. Versions are compared for equality only. What else holds for both kinds of
-assume cache is said in ``assume``.
+``assume`` takes an object only at the very version that is stored, and as soon as another version
+is stored, or the object is gone, the assumption is void: the watch wins. Versions are compared for
+equality only. What else holds for both kinds of assume cache is said in ``assume``.
 """
 
 from collections.abc import Callable
@@ -13,19 +14,24 @@ from extender.model.errors import NotFound, VersionConflict, WrongType
 
 
 class PassiveAssumeCache(Generic[T]):
-    """Assumptions over a ``Store``. Lists go by the index of the stored object, which an assumption does not move."""
+    """Assumptions over a ``Store``. Lists go by the index of the stored object, which an assumption
+    does not move.
+    """
 
     def __init__(self, store: Store[T]) -> None:
         self._store = store
         self._assumed: dict[str, T] = {}
         self._told: dict[str, T] = {}
-        """Key -> what handlers were last told: where the store moves on while they are being told of an earlier
-        change, they still see one unbroken chain of old and new."""
+        """Key -> what handlers were last told: where the store moves on while they are being told
+        of an earlier change, they still see one unbroken chain of old and new.
+        """
         self._notifier: Notifier[T] = Notifier()
         store.add_event_handler(_Reconcile(self._reconcile))
 
     def assume(self, obj: T) -> None:
-        """Believe ``obj``, made from the stored version. Raises WrongType, NotFound, VersionConflict."""
+        """Believe ``obj``, made from the stored version. Raises WrongType, NotFound,
+        VersionConflict.
+        """
         if not is_object(obj):
             raise WrongType(f"not an object with key and version but {type(obj).__name__}", "")
         stored = self._store.get(obj.key)
@@ -35,7 +41,9 @@ class PassiveAssumeCache(Generic[T]):
         self._reconcile(obj.key)
 
     def restore(self, obj: T) -> None:
-        """Give up the assumption that was made at ``obj``'s version; one made at another version stays."""
+        """Give up the assumption that was made at ``obj``'s version; one made at another version
+        stays.
+        """
         assumed = self._assumed.get(obj.key)
         if assumed is not None and assumed.resource_version == obj.resource_version:
             del self._assumed[obj.key]
@@ -49,7 +57,9 @@ class PassiveAssumeCache(Generic[T]):
         return assumed
 
     def get(self, key: str) -> T:
-        """The assumed object while it is at the stored version, else the stored one. Raises NotFound."""
+        """The assumed object while it is at the stored version, else the stored one. Raises
+        NotFound.
+        """
         return self._over(self._store.get(key))
 
     def get_api(self, key: str) -> T:
@@ -57,7 +67,9 @@ class PassiveAssumeCache(Generic[T]):
         return self._store.get(key)
 
     def list(self, index: str = "", value: str = "") -> list[T]:
-        """All objects, or those whose stored form is under ``value`` in ``index``, as ``get`` gives them."""
+        """All objects, or those whose stored form is under ``value`` in ``index``, as ``get`` gives
+        them.
+        """
         return [self._over(stored) for stored in self._store.list(index, value)]
 
     def add_event_handler(self, handler: EventHandler[T]) -> None:
@@ -77,7 +89,9 @@ class PassiveAssumeCache(Generic[T]):
             return None
 
     def _reconcile(self, key: str) -> None:
-        """Something about ``key`` has changed: drop a void assumption, tell handlers if the outcome is another."""
+        """Something about ``key`` has changed: drop a void assumption, tell handlers if the outcome
+        is another.
+        """
         old, new = self._told.get(key), self._effective(key)
         if new is not self._assumed.get(key):
             self._assumed.pop(key, None)

@@ -1,9 +1,11 @@
-"""Growing by a profile that spreads and does nothing else (``spread``, ``ha``): the same answer as ``pick``, by counting.
+"""Growing by a profile that spreads and does nothing else (``spread``, ``ha``): the same answer as
+``pick``, by counting.
 
-``ZoneSpread``, ``NodeSpread`` and ``PodSpread`` score MAX_SCORE less what a place holds. So the best pod is the one with the
-smallest *cost*: what its zone, its node and it hold of the vpod, each times its weight. A vreplica more changes that in one
-zone alone. So the best pod of each zone is remembered, and looked for again only where the last vreplica has gone: the first pod
-with room on a node that has none of them, or else the cheapest on those that have some.
+``ZoneSpread``, ``NodeSpread`` and ``PodSpread`` score MAX_SCORE less what a place holds. So the
+best pod is the one with the smallest *cost*: what its zone, its node and it hold of the vpod, each
+times its weight. A vreplica more changes that in one zone alone. So the best pod of each zone is
+remembered, and looked for again only where the last vreplica has gone: the first pod with room on a
+node that has none of them, or else the cheapest on those that have some.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +20,8 @@ def grow_evenly(
 ) -> tuple[dict[int, int], int]:
     """Give ``missing`` vreplicas: (ordinal -> vreplicas added, what is left).
 
-    ``spread``: what is kept; it is read, and stays as it is. ``free``: an ordinal's free slots beside that.
+    ``spread``: what is kept; it is read, and stays as it is. ``free``: an ordinal's free slots
+    beside that.
     """
     return _Growing(spread, costs, free).give(missing)
 
@@ -26,9 +29,9 @@ def grow_evenly(
 class _Zone:
     """One zone as it fills.
 
-    ``load``: vreplicas in it. ``unused``: pods with room on nodes that have none; ``used``: node -> its pods with room, of
-    the others. ``cost``, ``ordinal``: of its best pod, in zone, on node and on pod; ordinal -1 where no pod has room.
-    ``stale``: whether the best pod has to be looked for.
+    ``load``: vreplicas in it. ``unused``: pods with room on nodes that have none; ``used``: node ->
+    its pods with room, of the others. ``cost``, ``ordinal``: of its best pod, in zone, on node and
+    on pod; ordinal -1 where no pod has room. ``stale``: whether the best pod has to be looked for.
     """
 
     __slots__ = ("cost", "load", "ordinal", "stale", "unused", "used")
@@ -61,7 +64,9 @@ class _Growing:
         self._pods = dict(spread.pods)
         self._nodes = {node: spread.node_load(node) for node in (*spread.nodes, *spread.away_nodes)}
         load = spread.zone_load
-        by_name = {zone: _Zone(load(zone), members & room) for zone, members in spread.zone_bits.items()}
+        by_name = {
+            zone: _Zone(load(zone), members & room) for zone, members in spread.zone_bits.items()
+        }
         for node in self._nodes:
             zone = by_name.get(spread.topology.zone_of.get(node, ""))
             if zone is not None and (pods := self._node_bits.get(node)):
@@ -70,7 +75,9 @@ class _Growing:
         self._least_elsewhere = self._least_without_pods(spread)
 
     def _least_without_pods(self, spread: Spread) -> int | None:
-        """The least load of zones that count although the pool has no pod there: it stays what it is. None: there are none."""
+        """The least load of zones that count although the pool has no pod there: it stays what it
+        is. None: there are none.
+        """
         if self._costs.rule is None or not self._costs.rule.count_empty:
             return None
         empty = [zone for zone in spread.able_zones if zone not in spread.zone_bits]
@@ -137,7 +144,9 @@ class _Growing:
         zone.cost = in_zone + cost
 
     def _on_used(self, zone: _Zone) -> Iterator[tuple[int, int]]:
-        """(cost, ordinal) of the pods that may be the best on nodes that have some; full pods are forgotten."""
+        """(cost, ordinal) of the pods that may be the best on nodes that have some; full pods are
+        forgotten.
+        """
         per_node, per_pod = self._costs.node, self._costs.pod
         for node, pods in zone.used.items():
             cost = self._nodes[node] * per_node

@@ -1,7 +1,7 @@
 """Why a decision is what it is: the steps that a plan took, in the words that users read.
 
-Every ``Decision`` carries one ``Explanation``. It is data, so that ``/state.json``, events and the command line can
-each show it their own way; ``sentences`` is the way for people.
+Every ``Decision`` carries one ``Explanation``. It is data, so that ``/state.json``, events and the
+command line can each show it their own way; ``sentences`` is the way for people.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,9 @@ def added(pod_name: str, vreplicas: int) -> Reasoning:
 
 
 class Explanation(NamedTuple):
-    """A decision's story. ``refused``: for what is left over, how many pods said no for which reason text."""
+    """A decision's story. ``refused``: for what is left over, how many pods said no for which
+    reason text.
+    """
 
     wanted: int
     """vreplicas, after raising to minPodsPerVPod."""
@@ -55,7 +57,9 @@ class Explanation(NamedTuple):
     left: int
     """vreplicas without a place."""
     reason: ConflictReason | None
-    """Why it is not placed as it asks. With nothing left over: why what stands is not looked after (``POOL_NOT_FOUND``)."""
+    """Why it is not placed as it asks. With nothing left over: why what stands is not looked after
+    (``POOL_NOT_FOUND``).
+    """
     refused: tuple[tuple[str, int], ...] = ()
     detail: str = ""
     """What kept the decision from being made as the profile says, "" if nothing did."""
@@ -68,11 +72,15 @@ class Explanation(NamedTuple):
     def sentences(self) -> Iterator[str]:
         """One line a step, the outcome last."""
         for item in self.steps:
-            yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
+            yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (
+                f" ({item.why})" if item.why else ""
+            )
         yield self.outcome()
 
     def outcome(self) -> str:
-        """``all 8 vreplicas are placed``, or how many are not and why, as in FailedScheduling events."""
+        """``all 8 vreplicas are placed``, or how many are not and why, as in FailedScheduling
+        events.
+        """
         if not self.left and self.reason is not None:
             stands = (
                 _all_of(self.wanted, "stays where it is", "stay where they are")
@@ -86,8 +94,17 @@ class Explanation(NamedTuple):
             )
         pods = sum(count for _, count in self.refused)
         why = ", ".join(f"{count} {text}" for text, count in self.refused)
-        detail = f": {self.detail}" if self.detail else f": 0/{pods} pods have room: {why}" if pods else ""
-        return f"{self.left} of {counted_are(self.wanted, 'vreplica')} not placed ({self.reason}){detail}"
+        detail = (
+            f": {self.detail}"
+            if self.detail
+            else f": 0/{pods} pods have room: {why}"
+            if pods
+            else ""
+        )
+        return (
+            f"{self.left} of {counted_are(self.wanted, 'vreplica')} not placed "
+            f"({self.reason}){detail}"
+        )
 
 
 def _all_of(number: int, one: str, many: str) -> str:

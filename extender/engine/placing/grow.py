@@ -1,9 +1,9 @@
 """Which pods get a vpod's next vreplicas, as the pool's profile has it (DESIGN 5.1). Pure.
 
-Three ways, and ``grow`` chooses between them: ``round_robin`` is Knative's today, ``fill_up`` its MAXFILLUP of up to 1.16,
-and profiles with plugins are ``select``'s. MAXFILLUP fills pods to the brim, one after the other: first those where the
-vpod already is, so that few pods are in use. Knative fills pods that are missing, pending or marked unschedulable as well;
-that is left out.
+Three ways, and ``grow`` chooses between them: ``round_robin`` is Knative's today, ``fill_up`` its
+MAXFILLUP of up to 1.16, and profiles with plugins are ``select``'s. MAXFILLUP fills pods to the
+brim, one after the other: first those where the vpod already is, so that few pods are in use.
+Knative fills pods that are missing, pending or marked unschedulable as well; that is left out.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,8 +24,8 @@ def grow(
 ) -> tuple[dict[int, int], int]:
     """Give ``missing`` vreplicas: (ordinal -> vreplicas, what is left). Raises PluginFailed.
 
-    ``kept``: pod name -> vreplicas; ``free``: an ordinal's free slots beside them; ``room``: the ordinals that may get
-    something where no plugin chooses.
+    ``kept``: pod name -> vreplicas; ``free``: an ordinal's free slots beside them; ``room``: the
+    ordinals that may get something where no plugin chooses.
     """
     profile = pool.profile
     if profile.has_plugins:
@@ -37,18 +37,22 @@ def grow(
 def round_robin(
     room: int, own: int, free: Callable[[int], int], missing: int, weight: int
 ) -> tuple[dict[int, int], int]:
-    """Give ``missing`` vreplicas of ``weight`` slots one at a time: (ordinal -> vreplicas, what is left).
+    """Give ``missing`` vreplicas of ``weight`` slots one at a time: (ordinal -> vreplicas, what is
+    left).
 
-    ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is, which come last in
-    each round; ``free``: an ordinal's free slots. Looks at no more ordinals than it gives vreplicas to, and those
-    that turn out too full; rounds in which every pod that is left takes one are given all at once.
+    ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is,
+    which come last in each round; ``free``: an ordinal's free slots. Looks at no more ordinals than
+    it gives vreplicas to, and those that turn out too full; rounds in which every pod that is left
+    takes one are given all at once.
     """
     added: dict[int, int] = {}
     groups = [room & ~own, room & own]
     while missing and any(groups):
         turn = [ordinal for group in groups for ordinal in bits(group)] if added else []
         if turn and (rounds := missing // len(turn)):
-            fitting = min((free(ordinal) - added.get(ordinal, 0) * weight) // weight for ordinal in turn)
+            fitting = min(
+                (free(ordinal) - added.get(ordinal, 0) * weight) // weight for ordinal in turn
+            )
             rounds = min(rounds, fitting)
             for ordinal in turn if rounds > 0 else ():
                 added[ordinal] = added.get(ordinal, 0) + rounds
@@ -71,8 +75,9 @@ def fill_up(
 ) -> tuple[dict[int, int], int]:
     """Give ``missing`` vreplicas of ``weight`` slots: (ordinal -> vreplicas, what is left).
 
-    ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is; ``free``: an
-    ordinal's free slots. Looks at no more ordinals than it gives vreplicas to, and those that turn out too full.
+    ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is;
+    ``free``: an ordinal's free slots. Looks at no more ordinals than it gives vreplicas to, and
+    those that turn out too full.
     """
     added: dict[int, int] = {}
     for group in (room & own, room & ~own):

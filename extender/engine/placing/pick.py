@@ -1,14 +1,16 @@
-"""Which pod gets the next vreplica: the greatest weighted score among the pods that all filters let pass.
+"""Which pod gets the next vreplica: the greatest weighted score among the pods that all filters let
+pass.
 
-``best_of_all`` is the meaning: score every pod with room. ``ClassPicker`` gives the same answer in time that does not
-grow with the pool. It walks zones, in them nodes, on them pods, and asks each plugin once a zone, a node or a kind of pod,
-as the plugin's ``Scope`` allows:
+``best_of_all`` is the meaning: score every pod with room. ``ClassPicker`` gives the same answer in
+time that does not grow with the pool. It walks zones, in them nodes, on them pods, and asks each
+plugin once a zone, a node or a kind of pod, as the plugin's ``Scope`` allows:
 
-- nodes of one zone without any of the vpod's vreplicas are equal: the lowest pod with room stands for them all;
+- nodes of one zone without any of the vpod's vreplicas are equal: the lowest pod with room stands
+  for them all;
 - so are nodes that have as many, and on equal nodes the pods that have as many.
 
-Since no score is over ``MAX_SCORE``, a zone or node that could not win even with full marks for the rest is left out.
-Ties go to the lowest ordinal, or to the next one from ``start``, counting around.
+Since no score is over ``MAX_SCORE``, a zone or node that could not win even with full marks for the
+rest is left out. Ties go to the lowest ordinal, or to the next one from ``start``, counting around.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +49,9 @@ def totals(
 
 
 def best_of_all(spread: Spread, profile: Profile, start: int = 0) -> int | None:
-    """The ordinal that gets the next vreplica, every pod with room scored; None where none passes."""
+    """The ordinal that gets the next vreplica, every pod with room scored; None where none
+    passes.
+    """
     passing = [
         candidate
         for ordinal in bits(spread.room)
@@ -75,9 +79,10 @@ def picker(spread: Spread, profile: Profile, start: int = 0) -> Callable[[], int
 class _Zone:
     """What the picker remembers of one zone until a pod in it gets a vreplica.
 
-    ``fresh``: the pod that stands for those on nodes without any of the vreplicas; ``any``: that, or another with room.
-    ``used``: node -> its pods, for nodes with some; ``unused``: the pods of all others.
-    ``nodes``: a pod of each kind of node, and all pods of that kind; 0 for the kind without any; None until it is asked for.
+    ``fresh``: the pod that stands for those on nodes without any of the vreplicas; ``any``: that,
+    or another with room. ``used``: node -> its pods, for nodes with some; ``unused``: the pods of
+    all others. ``nodes``: a pod of each kind of node, and all pods of that kind; 0 for the kind
+    without any; None until it is asked for.
     """
 
     __slots__ = ("any", "fresh", "members", "nodes", "stale", "unused", "used")
@@ -95,10 +100,20 @@ class _Zone:
 class ClassPicker:
     """``best_of_all`` by classes of equal pods, for plugins whose scope allows it.
 
-    Between two calls of ``best`` the spread may get one vreplica more, on the pod that the first call named.
+    Between two calls of ``best`` the spread may get one vreplica more, on the pod that the first
+    call named.
     """
 
-    __slots__ = ("_fitting", "_node", "_node_and_pod_most", "_pod", "_spread", "_start", "_zone", "_zones")
+    __slots__ = (
+        "_fitting",
+        "_node",
+        "_node_and_pod_most",
+        "_pod",
+        "_spread",
+        "_start",
+        "_zone",
+        "_zones",
+    )
 
     def __init__(self, spread: Spread, profile: Profile, start: int = 0) -> None:
         self._spread = spread
@@ -112,7 +127,9 @@ class ClassPicker:
                 self._use(node, spread.topology.zone_of.get(node, ""))
 
     def _use(self, node: str, zone: str) -> None:
-        if (view := self._zones.get(zone)) is not None and (pods := self._spread.node_bits.get(node)):
+        if (view := self._zones.get(zone)) is not None and (
+            pods := self._spread.node_bits.get(node)
+        ):
             view.used[node] = pods
             view.unused &= ~pods
 
@@ -166,8 +183,12 @@ class ClassPicker:
                     nodes.append((spread.candidate(first), pods))
         return nodes
 
-    def _best_on(self, candidate: Candidate, pods: int, total: int, best: tuple[int, int]) -> tuple[int, int]:
-        """The better of ``best`` (total, ordinal) and the best pod of one node, or of nodes that are equal."""
+    def _best_on(
+        self, candidate: Candidate, pods: int, total: int, best: tuple[int, int]
+    ) -> tuple[int, int]:
+        """The better of ``best`` (total, ordinal) and the best pod of one node, or of nodes that
+        are equal.
+        """
         spread, tier = self._spread, self._pod
         if not self._node.empty:
             on_node = self._node.score(candidate, spread)
@@ -190,7 +211,9 @@ class ClassPicker:
         return (ordinal < start, ordinal) < (other < start, other) if start else ordinal < other
 
     def _kinds(self, pods: int, own: int) -> Iterator[Candidate]:
-        """One pod of those without any of the vreplicas, and one of those that have one, two, ..."""
+        """One pod of those without any of the vreplicas, and one of those that have one,
+        two, ...
+        """
         spread = self._spread
         if (first := self._first(pods & ~own)) is not None:
             yield spread.candidate(first)
@@ -199,7 +222,9 @@ class ClassPicker:
                 yield spread.candidate(first)
 
     def _first(self, pods: int) -> int | None:
-        """The first pod, from the start on, that one more vreplica fits on; pods it does not fit on are forgotten."""
+        """The first pod, from the start on, that one more vreplica fits on; pods it does not fit on
+        are forgotten.
+        """
         fits = self._spread.fits
         while pods := pods & self._fitting:
             after = pods >> self._start << self._start or pods if self._start else pods

@@ -1,19 +1,22 @@
 """Placing (DESIGN 5.1): which vreplicas of one vpod go on which pods.
 
-Pure: a plan looks at the state and returns a ``Decision``; reserving and writing it is the caller's. The order is
+Pure: a plan looks at the state and returns a ``Decision``; reserving and writing it is the
+caller's. The order is
 
-1. *keep* what is placed, also on pods that are Pending, restarting, or on cordoned or failing nodes. Drop what is on
-   ordinals that are gone with their pods and on pods annotated unschedulable, trim what overcommits a pod;
+1. *keep* what is placed, also on pods that are Pending, restarting, or on cordoned or failing
+   nodes. Drop what is on ordinals that are gone with their pods and on pods annotated
+   unschedulable, trim what overcommits a pod;
 2. *target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods);
 3. too many: take away from the highest ordinal down, first what no status has published;
-4. too few: one vreplica at a time, round robin over schedulable pods with room: pods without a placement of this vpod
-   by ascending ordinal, then its own by ascending ordinal (Knative's order). A profile with plugins asks them instead,
-   here and in 3 (DESIGN 5.2);
-5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is lost on the way. So does
-   what is on a pod that runs although its ordinal is gone (spec.ordinals.start, the StatefulSet, or its replicas are others).
+4. too few: one vreplica at a time, round robin over schedulable pods with room: pods without a
+   placement of this vpod by ascending ordinal, then its own by ascending ordinal (Knative's order).
+   A profile with plugins asks them instead, here and in 3 (DESIGN 5.2);
+5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is
+   lost on the way. So does what is on a pod that runs although its ordinal is gone
+   (spec.ordinals.start, the StatefulSet, or its replicas are others).
 
-``Rules`` (of the pool's profile) names where we differ from Knative on purpose; all off, this is Knative's algorithm
-(compared case by case).
+``Rules`` (of the pool's profile) names where we differ from Knative on purpose; all off, this is
+Knative's algorithm (compared case by case).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +39,8 @@ from extender.model.reasons import ConflictReason
 
 
 class Decision(NamedTuple):
-    """Where all vreplicas of a vpod shall be. ``target``: pod name -> vreplicas, by ordinal, no zeros.
+    """Where all vreplicas of a vpod shall be. ``target``: pod name -> vreplicas, by ordinal, no
+    zeros.
 
     ``of``: UID and generation of the vpod as it was decided; ("", 0) for one that is gone.
     """
@@ -56,7 +60,9 @@ class Decision(NamedTuple):
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """What leaves a pod although it is still wanted, each paired with where it goes, in the order of the steps."""
+        """What leaves a pod although it is still wanted, each paired with where it goes, in the
+        order of the steps.
+        """
         steps = self.explanation.steps
         leaving = [(s.pod_name, s.vreplicas, s.reason) for s in steps if s.reason is not None]
         if not leaving:
@@ -65,7 +71,9 @@ class Decision(NamedTuple):
         return tuple(_pair(self.vpod, leaving, coming))
 
     def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
-        """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod leaves)."""
+        """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod
+        leaves).
+        """
         target, weight = self.target, self.weight
         shares = {name: share_of(count, weight) for name, count in target.items()}
         for name in placed:
@@ -98,11 +106,12 @@ def place(
 ) -> Decision:
     """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
 
-    ``leave_closed``: what it has on closed pods is placed elsewhere, too, where the pool moves anything to become smaller.
-    Of other vpods the evictor moves that.
+    ``leave_closed``: what it has on closed pods is placed elsewhere, too, where the pool moves
+    anything to become smaller. Of other vpods the evictor moves that.
 
-    Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool. Where a third party's plugin
-    fails, the vpod stands still (``PLUGIN_FAILED``): no other suffers from it.
+    Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool. Where
+    a third party's plugin fails, the vpod stands still (``PLUGIN_FAILED``): no other suffers from
+    it.
     """
     try:
         return _Plan(pool, vpod, leave_closed=leave_closed).run(allowed=allowed)
@@ -145,26 +154,31 @@ class _Plan:
         self._keep()
         wanted = self._wanted()
         if self._replaces_all(wanted):
-            return self._decision(wanted, self._replace_all(wanted), ConflictReason.INSUFFICIENT_SLOTS)
+            return self._decision(
+                wanted, self._replace_all(wanted), ConflictReason.INSUFFICIENT_SLOTS
+            )
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
             if sum(self.kept.values()) - wanted >= surplus:
                 break  # nothing can be taken away: never so with deschedulers that do as they say
-            # A target that was raised for the pods it stands on falls with them: once here, not once a decision.
+            # A target that was raised for the pods it stands on falls with them: once here, not
+            # once a decision.
             wanted = self._wanted()
         left = self._fill(-surplus)
         if left and self._is_stuck():
             left = self._even_out(wanted, left)
         return self._decision(wanted, left, ConflictReason.INSUFFICIENT_SLOTS)
 
-    # -- what cannot be decided ---------------------------------------------------------------------------------
+    # -- what cannot be decided --------------------------------------------------------------------
 
     def _problem(self, *, allowed: bool) -> ConflictReason | None:
         if self.pool.adapter_pool is None:
             return ConflictReason.POOL_NOT_FOUND
         if self.pool.stateful_set is None:
             taken = self.pool.taken_by
-            return ConflictReason.STATEFULSET_TAKEN if taken else ConflictReason.STATEFULSET_NOT_FOUND
+            return (
+                ConflictReason.STATEFULSET_TAKEN if taken else ConflictReason.STATEFULSET_NOT_FOUND
+            )
         if not allowed:
             return ConflictReason.TENANT_NOT_ALLOWED
         if self.vpod.weight > self.pool.adapter_pool.slots_per_pod:
@@ -172,23 +186,30 @@ class _Plan:
         return None
 
     def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
-        """Add and move nothing; what is too much goes. ``failure``: of a plugin, after which none is asked any more."""
+        """Add and move nothing; what is too much goes. ``failure``: of a plugin, after which none
+        is asked any more.
+        """
         self.failure = failure
         self.kept = self._decided()
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
             self._drop_what_is_elsewhere()
-        # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can be decided.
+        # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can
+        # be decided.
         self.weight = self._weight_of(self.kept)
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
-            # It may keep what it has, not more than a pod can hold: another's would have to go, or no ledger could cover it.
-            self.kept = {name: fits for name, count in self.kept.items() if (fits := self._trim(name, count))}
+            # It may keep what it has, not more than a pod can hold: another's would have to go, or
+            # no ledger could cover it.
+            self.kept = {
+                name: fits for name, count in self.kept.items() if (fits := self._trim(name, count))
+            }
             self._shrink_to(min(self.vpod.vreplicas, self._published()))
         else:
             self._shrink_to(self.vpod.vreplicas)
         left = self.vpod.vreplicas - sum(self.kept.values())
         decision = self._decision(self.vpod.vreplicas, max(0, left), problem)
         if problem is ConflictReason.POOL_NOT_FOUND:
-            # All that stands stays (I4), and yet nobody looks after it: that is told although nothing is left over.
+            # All that stands stays (I4), and yet nobody looks after it: that is told although
+            # nothing is left over.
             story = decision.explanation._replace(
                 reason=problem, detail=f"AdapterPool {self.pool.key} does not exist"
             )
@@ -196,7 +217,9 @@ class _Plan:
         return decision
 
     def _published(self) -> int:
-        """How many of the vpod are. What only ledgers have was placed when the tenant might still use the pool."""
+        """How many of the vpod are. What only ledgers have was placed when the tenant might still
+        use the pool.
+        """
         return sum(claim.published for claim in self.pool.claims_of(self.key).values())
 
     def _shrink_to(self, most: int) -> None:
@@ -205,19 +228,23 @@ class _Plan:
             self._shrink(surplus)
 
     def _drop_what_is_elsewhere(self) -> None:
-        """A vpod that names a pool which is closed to it keeps nothing of the pool that it has left for it."""
+        """A vpod that names a pool which is closed to it keeps nothing of the pool that it has left
+        for it.
+        """
         for name in [name for name in self.kept if self._is_lost(self.pool.pods[name])]:
             count = self.kept.pop(name)
             self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
     def _give_up(self, problem: ConflictReason) -> Decision:
-        """One vreplica is heavier than any pod: what stands somewhere overcommits that pod, and is trimmed."""
+        """One vreplica is heavier than any pod: what stands somewhere overcommits that pod, and is
+        trimmed.
+        """
         self._keep()
         self._shrink_to(self.vpod.vreplicas)
         left = self.vpod.vreplicas - sum(self.kept.values())
         return self._decision(self.vpod.vreplicas, max(0, left), problem)
 
-    # -- the five steps -----------------------------------------------------------------------------------------
+    # -- the five steps ----------------------------------------------------------------------------
 
     def _start(self) -> Mapping[str, int]:
         """What the decision starts from, without zeros."""
@@ -226,10 +253,12 @@ class _Plan:
         return {name: count for name, count in self.vpod.placements.items() if count}
 
     def _decided(self) -> dict[str, int]:
-        """What earlier decisions say, and what they take away where more is wanted again before a status has said so.
+        """What earlier decisions say, and what they take away where more is wanted again before a
+        status has said so.
 
-        That stands where it is published: it stays there, or leaves with a reason, instead of going elsewhere without one (I4).
-        What an earlier decision has moved has its reason: it comes back where it may stay, and is not told again where it may not.
+        That stands where it is published: it stays there, or leaves with a reason, instead of going
+        elsewhere without one (I4). What an earlier decision has moved has its reason: it comes back
+        where it may stay, and is not told again where it may not.
         """
         placed = self.pool.placed_of(self.key)
         more = self._most_wanted() - sum(placed.values())
@@ -240,7 +269,9 @@ class _Plan:
             return placed
         fewer = sum(claim.published for claim in claims.values()) - sum(placed.values())
         taken = {
-            n: c.published - placed.get(n, 0) for n, c in claims.items() if c.published > placed.get(n, 0)
+            n: c.published - placed.get(n, 0)
+            for n, c in claims.items()
+            if c.published > placed.get(n, 0)
         }
         for name in sorted(taken, key=self._comes_back):
             back = max(0, min(taken[name], more, fewer if self._must_go(name) else more))
@@ -250,8 +281,14 @@ class _Plan:
         return placed
 
     def _comes_back(self, name: str) -> tuple[bool, bool, tuple[int, str]]:
-        """In which order: what stays, then what is lost with its ordinal, then what may have been moved off a pod that is there."""
-        return (self._must_go(name), self.pool.is_member(self.pool.pods[name]), placement_order(name))
+        """In which order: what stays, then what is lost with its ordinal, then what may have been
+        moved off a pod that is there.
+        """
+        return (
+            self._must_go(name),
+            self.pool.is_member(self.pool.pods[name]),
+            placement_order(name),
+        )
 
     def _most_wanted(self) -> int:
         """``_wanted``, were there a pod for each."""
@@ -271,7 +308,8 @@ class _Plan:
         return not pod.schedulable and not self.rules.keep_on_unavailable
 
     def _is_emptied(self, pod: PodClaims) -> bool:
-        """Whether what it has there leaves for the pool's sake: not while it is served, and might not be elsewhere.
+        """Whether what it has there leaves for the pool's sake: not while it is served, and might
+        not be elsewhere.
 
         Excused or not: excuses are not recorded, and what is played again has to come to the same.
         """
@@ -287,10 +325,13 @@ class _Plan:
             if self._is_lost(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
             elif pod.leaving or self._is_emptied(pod):
-                # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
+                # What overcommits it may not wait there: a ledger beyond the pod's slots can never
+                # be written (I1).
                 self.leaving[name] = self._trim(name, count)
             elif not pod.schedulable and not self.rules.keep_on_unavailable:
-                self._note(Step.DROPPED, name, count, pod.why_unschedulable(), MoveReason.RESCHEDULE)
+                self._note(
+                    Step.DROPPED, name, count, pod.why_unschedulable(), MoveReason.RESCHEDULE
+                )
             elif fitting := self._trim(name, count):
                 self.kept[name] = fitting
 
@@ -302,11 +343,13 @@ class _Plan:
         pod = self.pool.pods[name]
         weight = self.weight
         claim = pod.claims[self.key]
-        # What this vpod's share will weigh from now on: slotsPerVReplica may have changed since it was placed.
+        # What this vpod's share will weigh from now on: slotsPerVReplica may have changed since it
+        # was placed.
         over = pod.placed - claim.placed.slots + count * weight - pod.capacity
         cut = min(count, -(-over // weight)) if over > 0 else 0
         if claim.ledger.vreplicas and claim.ledger.weight < weight:
-            # Grown heavier: what another vpod is about to leave is not free yet, and is taken back where it cannot leave.
+            # Grown heavier: what another vpod is about to leave is not free yet, and is taken back
+            # where it cannot leave.
             own = max(claim.ledger.slots, pod.free + claim.held_slots)
             cut = max(cut, count - own // weight)
         if cut:
@@ -317,7 +360,9 @@ class _Plan:
         vreplicas = self.vpod.vreplicas
         if self.vpod.deleting:  # it keeps what it has until it is gone, and gets no more
             return min(vreplicas, sum(self.kept.values()) + sum(self.leaving.values()))
-        minimum = self.pool.adapter_pool.min_pods_per_vpod if self.pool.adapter_pool is not None else 0
+        minimum = (
+            self.pool.adapter_pool.min_pods_per_vpod if self.pool.adapter_pool is not None else 0
+        )
         if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
             return vreplicas
         standing = sum(1 for count in self.kept.values() if count)
@@ -342,7 +387,9 @@ class _Plan:
                     self._note(Step.REMOVED, name, cut, "fewer are wanted")
 
     def _fill(self, missing: int) -> int:
-        """Place what is missing; what leaves a pod has the first claim to room, and counts where it has to stay."""
+        """Place what is missing; what leaves a pod has the first claim to room, and counts where it
+        has to stay.
+        """
         if missing <= 0:
             return 0
         back = min(missing, sum(self.leaving.values())) if self.rules.drain_waits_for_room else 0
@@ -376,16 +423,20 @@ class _Plan:
         return standing < wanted or (standing > wanted and not profile.deschedulers)
 
     def _is_stuck(self) -> bool:
-        """Whether the profile's filters may refuse every pod although there is room, because of what is kept.
+        """Whether the profile's filters may refuse every pod although there is room, because of
+        what is kept.
 
-        EvenPodSpread refuses the pods above as well as those too far below: after a pool has grown, neither the old pods
-        nor the new ones can take the next vreplica, and no single move would be allowed. Knative placed afresh.
+        EvenPodSpread refuses the pods above as well as those too far below: after a pool has grown,
+        neither the old pods nor the new ones can take the next vreplica, and no single move would
+        be allowed. Knative placed afresh.
         """
         filters = self.pool.profile.filters
         return not self.vpod.deleting and any(isinstance(one, EvenPodSpread) for one in filters)
 
     def _even_out(self, wanted: int, left: int) -> int:
-        """Place all afresh where that leaves fewer without a place than growing did; else leave all as it is."""
+        """Place all afresh where that leaves fewer without a place than growing did; else leave all
+        as it is.
+        """
         grown, self.kept = self.kept, {}
         placed, fresh = replace_all(self.pool, self.vpod, list(grown), wanted, self._free_of)
         if fresh >= left or (fresh and self.leaving):
@@ -407,17 +458,22 @@ class _Plan:
         self.kept, self.leaving = dict(self._start()), {}
         self.weight = self._weight_of(self.kept)
         self.steps = [
-            Reasoning(Step.HELD_BACK, name, count, "not all find room") for name, count in self.kept.items()
+            Reasoning(Step.HELD_BACK, name, count, "not all find room")
+            for name, count in self.kept.items()
         ]
         return left
 
     def _weight_of(self, names: Iterable[str]) -> int:
         """slotsPerVReplica as it was when those were placed."""
         claims = self.pool.claims_of(self.key)
-        return min((claims[name].placed.weight for name in names if name in claims), default=self.weight)
+        return min(
+            (claims[name].placed.weight for name in names if name in claims), default=self.weight
+        )
 
     def _free_of(self, ordinal: int) -> int:
-        """Free slots next to what this vpod keeps there, at its weight from now on: its share is written as a whole."""
+        """Free slots next to what this vpod keeps there, at its weight from now on: its share is
+        written as a whole.
+        """
         pod = self.pool.by_ordinal[ordinal]
         claim = pod.claims.get(self.key)
         held = claim.held_slots if claim is not None else 0
@@ -441,7 +497,7 @@ class _Plan:
             return "pod is being emptied", MoveReason.COMPACTION
         return "pod was not ready for too long", MoveReason.RESCHEDULE
 
-    # -- the outcome --------------------------------------------------------------------------------------------
+    # -- the outcome -------------------------------------------------------------------------------
 
     def _note(
         self, step: Step, name: str, count: int, why: str = "", reason: MoveReason | None = None
@@ -452,7 +508,11 @@ class _Plan:
         for name, count in self.leaving.items():
             if count:
                 self._note(Step.DROPPED, name, count, *self._why_leaving(name))
-        target = {name: self.kept[name] for name in sorted(self.kept, key=placement_order) if self.kept[name]}
+        target = {
+            name: self.kept[name]
+            for name in sorted(self.kept, key=placement_order)
+            if self.kept[name]
+        }
         refused: tuple[tuple[str, int], ...] = ()
         if left and not self.failure:
             refused = why_refused(self.pool, self.vpod, self.kept, self._free_of)

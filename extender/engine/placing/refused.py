@@ -1,4 +1,6 @@
-"""Why vreplicas are left over: what each pod of the StatefulSet says to one more, in few, short, equal texts. Pure."""
+"""Why vreplicas are left over: what each pod of the StatefulSet says to one more, in few, short,
+equal texts. Pure.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -37,12 +39,16 @@ _REASONS: Final[Mapping[str, ConflictReason]] = {
 
 
 def reason_of(text: str) -> ConflictReason:
-    """The reason for what a pod says to one more vreplica; what no pod says is a filter's own text."""
+    """The reason for what a pod says to one more vreplica; what no pod says is a filter's
+    own text.
+    """
     return _REASONS.get(text, ConflictReason.POLICY_REFUSED)
 
 
 def reason_for(refused: Iterable[tuple[str, int]]) -> ConflictReason:
-    """The reason of what is left over, as (text, number of pods) say: slots are missing, unless a pod has some and no bytes."""
+    """The reason of what is left over, as (text, number of pods) say: slots are missing, unless a
+    pod has some and no bytes.
+    """
     said = (reason_of(text) for text, _ in refused)
     if any(reason is ConflictReason.LEDGER_TOO_LARGE for reason in said):
         return ConflictReason.LEDGER_TOO_LARGE
@@ -52,7 +58,8 @@ def reason_for(refused: Iterable[tuple[str, int]]) -> ConflictReason:
 def why_not_each(
     pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int]
 ) -> dict[int, str]:
-    """Ordinal -> what its pod says to one more vreplica, "" where it takes it; for all of the StatefulSet's.
+    """Ordinal -> what its pod says to one more vreplica, "" where it takes it; for all of the
+    StatefulSet's.
 
     As ``why_refused`` counts it where no pod takes one. Raises PluginFailed.
     """
@@ -72,7 +79,8 @@ def why_not_each(
 def why_refused(
     pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int]
 ) -> tuple[tuple[str, int], ...]:
-    """(text, number of pods that say so), the most frequent first. Looks at every ordinal. Raises PluginFailed.
+    """(text, number of pods that say so), the most frequent first. Looks at every ordinal. Raises
+    PluginFailed.
 
     ``kept``: pod name -> vreplicas; ``free``: an ordinal's free slots beside them.
     """
@@ -92,7 +100,11 @@ def free_beside(pool: PoolState, vpod: VPod, kept: Mapping[str, int]) -> Callabl
     def free(ordinal: int) -> int:
         pod = pool.by_ordinal[ordinal]
         claim = pod.claims.get(vpod.key)
-        return pod.free + (claim.held_slots if claim is not None else 0) - kept.get(pod.name, 0) * vpod.weight
+        return (
+            pod.free
+            + (claim.held_slots if claim is not None else 0)
+            - kept.get(pod.name, 0) * vpod.weight
+        )
 
     return free
 
@@ -109,5 +121,7 @@ def _why_not(pool: PoolState, pod: PodClaims, vpod: VPod, free: int) -> str:
         return NO_SLOTS
     if pod.ledger_full:
         return LEDGER_FULL
-    spent = pod.ordinal is not None and pool.shares.spent.get(tenant_of(vpod.key), 0) >> pod.ordinal & 1
+    spent = (
+        pod.ordinal is not None and pool.shares.spent.get(tenant_of(vpod.key), 0) >> pod.ordinal & 1
+    )
     return SHARE_SPENT if spent and vpod.key not in pod.claims else NO_SLOTS

@@ -1,9 +1,11 @@
-"""Placing a whole vpod afresh, as Knative's policies did up to 1.16 whenever more vreplicas were wanted.
+"""Placing a whole vpod afresh, as Knative's policies did up to 1.16 whenever more vreplicas were
+wanted.
 
-All that the vpod has is forgotten, and each vreplica is placed again by the filters and scores of the profile. The
-result is what the policies would have made of it from the start, at the price that any vreplica may move. Pods that the
-vpod leaves still count as pods in use for the filters, as they do for the source's partitions until it has left.
-Every pod with room is scored for every vreplica, as Knative did: a pod that is left is not equal to an empty one.
+All that the vpod has is forgotten, and each vreplica is placed again by the filters and scores of
+the profile. The result is what the policies would have made of it from the start, at the price that
+any vreplica may move. Pods that the vpod leaves still count as pods in use for the filters, as they
+do for the source's partitions until it has left. Every pod with room is scored for every vreplica,
+as Knative did: a pod that is left is not equal to an empty one.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,8 +25,8 @@ def replace_all(
 ) -> tuple[dict[str, int], int]:
     """Place ``wanted`` vreplicas: (pod name -> vreplicas, how many found no place).
 
-    ``standing``: names of the pods that the vpod is on, or names with 0 vreplicas; ``free``: an ordinal's free slots
-    with nothing of the vpod on it.
+    ``standing``: names of the pods that the vpod is on, or names with 0 vreplicas; ``free``: an
+    ordinal's free slots with nothing of the vpod on it.
     """
     spread = Spread(pool, free, vpod.weight, room_once_left(pool, vpod, free))
     for name in standing:
@@ -45,7 +47,9 @@ def steps_between(before: Mapping[str, int], after: Mapping[str, int]) -> Iterat
     for name in sorted({**before, **after}, key=placement_order):
         change = after.get(name, 0) - before.get(name, 0)
         if change < 0:
-            yield Reasoning(Step.MOVED_AWAY, name, -change, "all are placed afresh", MoveReason.POLICY)
+            yield Reasoning(
+                Step.MOVED_AWAY, name, -change, "all are placed afresh", MoveReason.POLICY
+            )
         elif change > 0:
             yield Reasoning(Step.ADDED, name, change)
 

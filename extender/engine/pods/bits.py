@@ -1,10 +1,14 @@
-"""Bit sets over ordinals: a Python int of which bit o says whether the pod with ordinal o is in it (DESIGN 5.3)."""
+"""Bit sets over ordinals: a Python int of which bit o says whether the pod with ordinal o is in it
+(DESIGN 5.3).
+"""
 
 from collections.abc import Iterator
 from typing import Final
 
 WORD_BITS: Final = 60
-"""Two digits of a Python int: what is taken from a bit set at a time, as each operation on all of it costs its length."""
+"""Two digits of a Python int: what is taken from a bit set at a time, as each operation on all of
+it costs its length.
+"""
 _WORD: Final = (1 << WORD_BITS) - 1
 
 

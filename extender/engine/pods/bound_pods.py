@@ -1,4 +1,6 @@
-"""``BoundPods``: on which nodes a pool's pods stand, counted, so that prioritize needs no look at each of them."""
+"""``BoundPods``: on which nodes a pool's pods stand, counted, so that prioritize needs no look at
+each of them.
+"""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -11,7 +13,9 @@ NOWHERE: Place = ("", "")
 
 
 class BoundPods:
-    """Changed by ``PoolState`` only, with every pod that comes, goes or moves, and every node that changes its zone."""
+    """Changed by ``PoolState`` only, with every pod that comes, goes or moves, and every node that
+    changes its zone.
+    """
 
     def __init__(self) -> None:
         self._place: dict[str, Place] = {}

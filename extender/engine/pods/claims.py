@@ -1,14 +1,19 @@
-"""``Claim`` and ``PodClaims``: what vpods hold of one adapter pod, kept so that adding up is never needed.
+"""``Claim`` and ``PodClaims``: what vpods hold of one adapter pod, kept so that adding up is never
+needed.
 
 A claim is what one vpod has on one pod, seen from three sides:
 
-- ``ledger``: what the pod's annotation says (only once the pod is bound: before, the annotation is advice);
-- ``status``: what the vpod publishes. It outlives the pod: the ordinal comes back and carries it again;
-- ``reserved``: what a decision has given or taken and no write has confirmed yet, by whom and until when.
+- ``ledger``: what the pod's annotation says (only once the pod is bound: before, the annotation is
+  advice);
+- ``status``: what the vpod publishes. It outlives the pod: the ordinal comes back and carries it
+  again;
+- ``reserved``: what a decision has given or taken and no write has confirmed yet, by whom and until
+  when.
 
-Two sums follow. A pod *holds* the largest of the three, so room is never promised before a shrink has reached the
-API server. What is *placed* is the reservation where there is one, else the larger of ledger and status: a crash
-between the two writes leaves them apart, and taking the larger one is what keeps vreplicas where they are (I4).
+Two sums follow. A pod *holds* the largest of the three, so room is never promised before a shrink
+has reached the API server. What is *placed* is the reservation where there is one, else the larger
+of ledger and status: a crash between the two writes leaves them apart, and taking the larger one is
+what keeps vreplicas where they are (I4).
 """
 
 from collections.abc import Callable
@@ -42,13 +47,16 @@ def tenant_of(key: str) -> str:
 class Claim:
     """What one vpod has on one pod. Mutable; changed only through ``PoolState``.
 
-    ``placed``: the share that decisions start from; ``held_slots``: slots that nobody else may take. Both are derived
-    from the three sides by ``derive``, once a change: they are read many times as often.
+    ``placed``: the share that decisions start from; ``held_slots``: slots that nobody else may
+    take. Both are derived from the three sides by ``derive``, once a change: they are read many
+    times as often.
     """
 
     __slots__ = ("expires_at", "held_slots", "ledger", "owner", "placed", "reserved", "status")
 
-    def __init__(self, reserved: Share | None = None, owner: object = None, expires_at: float = 0.0) -> None:
+    def __init__(
+        self, reserved: Share | None = None, owner: object = None, expires_at: float = 0.0
+    ) -> None:
         self.ledger: Share = NOTHING
         self.status: Share = NOTHING
         self.reserved = reserved
@@ -76,7 +84,9 @@ class Claim:
         return self.status.vreplicas
 
     def is_confirmed_by(self, status: Share) -> bool:
-        """Whether ``status``, the first that is known here, says what the ledger does: then neither sum changes."""
+        """Whether ``status``, the first that is known here, says what the ledger does: then neither
+        sum changes.
+        """
         return status == self.ledger and not self.status.vreplicas
 
 
@@ -124,10 +134,11 @@ def reserving(reserved: Share | None, owner: object, expires_at: float) -> Claim
 class PodClaims:
     """One ordinal of a pool: its pod (if it exists), its node, and all claims on it.
 
-    ``held`` and ``placed`` are slots, the sums of the claims; ``ledger_bytes`` is the most that a ledger of all of them
-    can be long. ``last_ledger`` is what the previous incarnation of
-    this ordinal was last seen to carry: a bind must cover it even where our view of the statuses lags behind.
-    ``last_place`` is where the ordinal last stood, node and zone; it outlives the pod, not a restart of this process.
+    ``held`` and ``placed`` are slots, the sums of the claims; ``ledger_bytes`` is the most that a
+    ledger of all of them can be long. ``last_ledger`` is what the previous incarnation of this
+    ordinal was last seen to carry: a bind must cover it even where our view of the statuses lags
+    behind. ``last_place`` is where the ordinal last stood, node and zone; it outlives the pod, not
+    a restart of this process.
     """
 
     __slots__ = (
@@ -161,22 +172,32 @@ class PodClaims:
         self.claims: dict[str, Claim] = {}
         self.last_ledger: dict[str, Share] = {}
         self.last_ledger_old = False
-        """Whether all has arrived by now that could have relied on it: what is not published any more is nobody's."""
+        """Whether all has arrived by now that could have relied on it: what is not published any
+        more is nobody's.
+        """
         self.last_place: tuple[str, str] = ("", "")
         self.revision = 0
-        """Grows with every change of the claims, and of all that is derived from pod, node and pool."""
+        """Grows with every change of the claims, and of all that is derived from pod, node and
+        pool.
+        """
         self.held = 0
         self.placed = 0
         self.ledger_bytes = 0
         self.tenant_bytes: dict[str, int] | None = None
-        """``ledger_bytes`` by namespace, of a pod that is crowded (see ``LedgerShares``); None on all others."""
+        """``ledger_bytes`` by namespace, of a pod that is crowded (see ``LedgerShares``); None on
+        all others.
+        """
         self.capacity = 0
         self.excused = False
-        """Whether it has served until lately: what it holds counts as served for a while (see ``availability``)."""
+        """Whether it has served until lately: what it holds counts as served for a while (see
+        ``availability``).
+        """
         self.abandoned = False
         """Not Ready for longer than rescheduleAfterSeconds."""
         self.condemned = False
-        """It still runs, and its StatefulSet has its ordinal no longer (that controller's word): it is to be deleted."""
+        """It still runs, and its StatefulSet has its ordinal no longer (that controller's word): it
+        is to be deleted.
+        """
         self.schedulable = False
         self.open = False
         """Whether it is among those with room."""
@@ -184,7 +205,9 @@ class PodClaims:
         """Node and zone under which the pool's bit sets have it; "" while it is not schedulable."""
 
     def stand(self, pod: AdapterPod | None, node: Node | None) -> None:
-        """Take the pod as it now is and the node under it; None for one that is not there or not known."""
+        """Take the pod as it now is and the node under it; None for one that is not there or not
+        known.
+        """
         served = self.serving
         self.pod, self.node = pod, node
         if self.serving:
@@ -196,7 +219,8 @@ class PodClaims:
 
     @property
     def where(self) -> tuple[str, str]:
-        """Node and zone: where it stands or is assumed; else where it last stood, for it is to come back there.
+        """Node and zone: where it stands or is assumed; else where it last stood, for it is to come
+        back there.
 
         The zone is "" where it is not known, as the node is.
         """
@@ -261,7 +285,12 @@ class PodClaims:
     @property
     def pending(self) -> bool:
         """Whether a live pod waits for its node."""
-        return self.pod is not None and not self.pod.node and not self.pod.deleting and not self.pod.finished
+        return (
+            self.pod is not None
+            and not self.pod.node
+            and not self.pod.deleting
+            and not self.pod.finished
+        )
 
     @property
     def draining(self) -> bool:
@@ -270,7 +299,9 @@ class PodClaims:
 
     @property
     def leaving(self) -> bool:
-        """Whether what it holds is to be placed elsewhere: it is drained, taken for lost, or condemned."""
+        """Whether what it holds is to be placed elsewhere: it is drained, taken for lost, or
+        condemned.
+        """
         return self.draining or self.abandoned or self.condemned
 
     def why_unschedulable(self) -> str:

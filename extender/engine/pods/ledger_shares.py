@@ -1,10 +1,13 @@
-"""``LedgerShares``: which tenants have their share of the bytes of which ledgers. Derived as ``room`` is, never rebuilt.
+"""``LedgerShares``: which tenants have their share of the bytes of which ledgers. Derived as
+``room`` is, never rebuilt.
 
-A ledger has ``LEDGER_BYTES_MAX`` bytes, and who names its vpods at length fills one long before the pod's slots are taken. So one
-namespace gets half of them, ``TENANT_BYTES_MAX``: another tenant always finds some. What stands stays (I4), also over that share.
+A ledger has ``LEDGER_BYTES_MAX`` bytes, and who names its vpods at length fills one long before the
+pod's slots are taken. So one namespace gets half of them, ``TENANT_BYTES_MAX``: another tenant
+always finds some. What stands stays (I4), also over that share.
 
-As long as a ledger is no longer than ``TENANT_ROOM_BYTES_MAX`` nobody can have more of it, and nothing is counted: a comparison
-for each new entry is all that it costs. From then on the pod is *crowded*, and its bytes are counted by namespace.
+As long as a ledger is no longer than ``TENANT_ROOM_BYTES_MAX`` nobody can have more of it, and
+nothing is counted: a comparison for each new entry is all that it costs. From then on the pod is
+*crowded*, and its bytes are counted by namespace.
 """
 
 from extender.engine.pods.bits import bits
@@ -34,9 +37,11 @@ class LedgerShares:
                 self._follow(pod, tenant, ordinal)
 
     def entry_changed(self, pod: PodClaims, ordinal: int | None, key: str, change: int) -> None:
-        """An entry, ``change`` bytes (fewer than 0 where it has gone), has changed a ledger that is crowded now, or was.
+        """An entry, ``change`` bytes (fewer than 0 where it has gone), has changed a ledger that is
+        crowded now, or was.
 
-        ``ordinal``: None where it has none in the pool. The pod's claims and ``ledger_bytes`` say so already.
+        ``ordinal``: None where it has none in the pool. The pod's claims and ``ledger_bytes`` say
+        so already.
         """
         tenant = tenant_of(key)
         known = pod.tenant_bytes
@@ -48,7 +53,9 @@ class LedgerShares:
             known.pop(tenant, None)
         crowded = pod.ledger_bytes > TENANT_ROOM_BYTES_MAX
         if ordinal is not None:
-            self.crowded = self.crowded | 1 << ordinal if crowded else self.crowded & ~(1 << ordinal)
+            self.crowded = (
+                self.crowded | 1 << ordinal if crowded else self.crowded & ~(1 << ordinal)
+            )
             self._follow(pod, tenant, ordinal)
         if not crowded:
             pod.tenant_bytes = None
@@ -62,5 +69,7 @@ class LedgerShares:
             self.spent.pop(tenant, None)
 
     def full(self, pods: dict[int, PodClaims]) -> int:
-        """The pods, of those by ordinal, whose ledgers have no room for one more entry of anybody."""
+        """The pods, of those by ordinal, whose ledgers have no room for one more entry of
+        anybody.
+        """
         return sum(1 << ordinal for ordinal in bits(self.crowded) if pods[ordinal].ledger_full)

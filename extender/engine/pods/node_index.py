@@ -1,9 +1,11 @@
-"""``NodeIndex``: what filter asks of thousands of nodes at once, kept as sets, so that it costs as much as what differs.
+"""``NodeIndex``: what filter asks of thousands of nodes at once, kept as sets, so that it costs as
+much as what differs.
 
-kube-scheduler sends up to all nodes' names with every pod, and nearly all of them may take it. So what does not is kept
-standing: which names are nodes, which nodes of a zone there are, and for each number of slots that pods request the nodes which
-declare slots and have fewer left. A node is looked at again when it, or an adapter pod on it, has changed and somebody
-asks; ``verbs.node_problem`` says of one node by itself what these sets say of all.
+kube-scheduler sends up to all nodes' names with every pod, and nearly all of them may take it. So
+what does not is kept standing: which names are nodes, which nodes of a zone there are, and for each
+number of slots that pods request the nodes which declare slots and have fewer left. A node is
+looked at again when it, or an adapter pod on it, has changed and somebody asks;
+``verbs.node_problem`` says of one node by itself what these sets say of all.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set as AbstractSet
@@ -12,7 +14,9 @@ from typing import Final
 from extender.model.objects import AdapterPod, Node
 
 REQUESTS_MAX: Final = 32
-"""Different numbers of slots of which the full nodes are known; of more, the oldest are found anew when asked for."""
+"""Different numbers of slots of which the full nodes are known; of more, the oldest are found anew
+when asked for.
+"""
 
 Declared = Callable[[AdapterPod], int]
 """Slots that a pod takes of its node."""
@@ -63,17 +67,23 @@ class NodeIndex:
         return len(self._changed)
 
     def pods_changed(self, nodes: Iterable[str]) -> None:
-        """The pods on these nodes, or what they take, have changed. A node that is not known is looked at when it comes."""
+        """The pods on these nodes, or what they take, have changed. A node that is not known is
+        looked at when it comes.
+        """
         self._changed.update(name for name in nodes if name in self._nodes)
 
     def full_for(self, request: int, declared: Declared) -> AbstractSet[str]:
-        """Nodes that declare slots and have fewer than ``request`` left, all adapter pods on them counted."""
+        """Nodes that declare slots and have fewer than ``request`` left, all adapter pods on them
+        counted.
+        """
         self._look_again(declared)
         full = self._full.get(request)
         if full is None:
             if len(self._full) >= REQUESTS_MAX:
                 del self._full[next(iter(self._full))]
-            full = self._full[request] = {name for name, left in self._left.items() if left < request}
+            full = self._full[request] = {
+                name for name, left in self._left.items() if left < request
+            }
         return full
 
     def _look_again(self, declared: Declared) -> None:

@@ -1,8 +1,9 @@
 """``Topology``: the nodes of the cluster that take work, and their zones, as every pool sees them.
 
-Which of them a pool's pods could stand on depends on the template of its StatefulSet (``node_fit``). ``hosting`` gives
-the same view with only those: made when first asked for, from then on kept up to date with every node that changes, and
-shared by all pools whose templates say the same. What a node's heartbeat changes is nothing to either.
+Which of them a pool's pods could stand on depends on the template of its StatefulSet
+(``node_fit``). ``hosting`` gives the same view with only those: made when first asked for, from
+then on kept up to date with every node that changes, and shared by all pools whose templates say
+the same. What a node's heartbeat changes is nothing to either.
 """
 
 from typing import Final
@@ -11,7 +12,9 @@ from extender.model.node_fit import NodeFit
 from extender.model.objects import Node
 
 HOSTINGS_MAX: Final = 256
-"""Different templates of which the nodes are known; of more, the oldest is made anew when it is asked for."""
+"""Different templates of which the nodes are known; of more, the oldest is made anew when it is
+asked for.
+"""
 
 
 class Zones:
@@ -43,7 +46,9 @@ class Zones:
 
 
 class Topology(Zones):
-    """All nodes, also ``hosting`` those of each template. One object shared by all pools; changed by ``State`` only."""
+    """All nodes, also ``hosting`` those of each template. One object shared by all pools; changed
+    by ``State`` only.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +68,8 @@ class Topology(Zones):
             zones.exchange(old, new)
 
     def hosting(self, fit: NodeFit | None) -> Zones:
-        """The nodes that pods of that template could stand on; all of them where nothing is known of it.
+        """The nodes that pods of that template could stand on; all of them where nothing is known
+        of it.
 
         Looks at every node when first asked for a template.
         """
@@ -85,7 +91,9 @@ class Topology(Zones):
 
 
 def same_for_placing(old: Node, new: Node) -> bool:
-    """Whether a node has changed in nothing that decides which pods could stand there and take work."""
+    """Whether a node has changed in nothing that decides which pods could stand there and take
+    work.
+    """
     return (old.zone, old.takes_work, old.taints) == (new.zone, new.takes_work, new.taints) and (
         old.labels == new.labels
     )

@@ -1,7 +1,9 @@
-"""The arguments of a plugin: from a mapping as our configuration has it, or from the JSON text that Knative's ConfigMaps have.
+"""The arguments of a plugin: from a mapping as our configuration has it, or from the JSON text that
+Knative's ConfigMaps have.
 
-Both kinds of names match in any letter case, and unknown names are refused. JSON text follows Go's decoder, as Knative
-uses it: a missing field, or ``null``, is 0, what stands behind the first value is ignored, and a wrong type is an error.
+Both kinds of names match in any letter case, and unknown names are refused. JSON text follows Go's
+decoder, as Knative uses it: a missing field, or ``null``, is 0, what stands behind the first value
+is ignored, and a wrong type is an error.
 """
 
 import json
@@ -22,7 +24,9 @@ _GO_SPACE: Final = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument. ``default``: None where it must be given; its type is the argument's. ``least``: of a number."""
+    """One argument. ``default``: None where it must be given; its type is the argument's.
+    ``least``: of a number.
+    """
 
     kind: type[int] | type[bool]
     default: int | bool | None = None
@@ -34,7 +38,9 @@ NO_ARGUMENTS: Final[Signature] = MappingProxyType({})
 
 
 def arguments_from(raw: object, signature: Signature, subject: str, field: str) -> Arguments:
-    """Read a plugin's arguments. Raises InvalidObject, naming ``field`` of ``subject`` and what is known there."""
+    """Read a plugin's arguments. Raises InvalidObject, naming ``field`` of ``subject`` and what is
+    known there.
+    """
     if isinstance(raw, str):
         given = _from_json(raw, subject, field)
         zero = True
@@ -42,7 +48,9 @@ def arguments_from(raw: object, signature: Signature, subject: str, field: str) 
         given = raw or {}
         zero = False
     else:
-        raise InvalidObject(subject, field, f"must be an object or a text with JSON, not {safe_repr(raw)}")
+        raise InvalidObject(
+            subject, field, f"must be an object or a text with JSON, not {safe_repr(raw)}"
+        )
     names = {name.lower(): name for name in signature}
     found: dict[str, object] = {}
     for key, value in given.items():
@@ -77,7 +85,9 @@ def _value(value: object, argument: Argument, zero: bool, subject: str, field: s
         if not zero:
             raise InvalidObject(subject, field, "is required")
         value = argument.kind(0)
-    if type(value) is not argument.kind or (argument.kind is int and not _in_range(value, argument.least)):
+    if type(value) is not argument.kind or (
+        argument.kind is int and not _in_range(value, argument.least)
+    ):
         wanted = "true or false" if argument.kind is bool else _range(argument.least)
         raise InvalidObject(subject, field, f"must be {wanted}, not {safe_repr(value)}")
     return value

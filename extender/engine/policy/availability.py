@@ -1,7 +1,8 @@
 """Knative's priorities for high availability: even over the nodes, or zones, of the cluster.
 
-All nodes that take work count, also those without an adapter pod: they pull towards the least loaded place. The scores
-are sums of differences to all others, which does not always make the least loaded place the best one (``spreading``).
+All nodes that take work count, also those without an adapter pod: they pull towards the least
+loaded place. The scores are sums of differences to all others, which does not always make the least
+loaded place the best one (``spreading``).
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,9 @@ class AvailabilityNodePriority:
         """``MAX_SCORE`` less the differences to all other nodes; 0 without any pod."""
         if spread.replicas <= 0:
             return 0
-        return MAX_SCORE - _difference(_node(candidate, spread), spread.nodes, spread.topology.zone_of)
+        return MAX_SCORE - _difference(
+            _node(candidate, spread), spread.nodes, spread.topology.zone_of
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,9 @@ class AvailabilityZonePriority:
         """``MAX_SCORE`` less the differences to all other zones; 0 without any pod."""
         if spread.replicas <= 0:
             return 0
-        return MAX_SCORE - _difference(_zone(candidate, spread), spread.zones, spread.topology.nodes_in)
+        return MAX_SCORE - _difference(
+            _zone(candidate, spread), spread.zones, spread.topology.nodes_in
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,9 @@ class RemoveWithAvailabilityNodePriority:
         """``MAX_SCORE`` less the differences to its other nodes; 0 without any pod."""
         if spread.replicas <= 0:
             return 0
-        return MAX_SCORE - _remaining(_node(candidate, spread), spread.nodes, spread.topology.zone_of)
+        return MAX_SCORE - _remaining(
+            _node(candidate, spread), spread.nodes, spread.topology.zone_of
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,9 @@ class RemoveWithAvailabilityZonePriority:
         """``MAX_SCORE`` less the differences to its other zones; 0 without any pod."""
         if spread.replicas <= 0:
             return 0
-        return MAX_SCORE - _remaining(_zone(candidate, spread), spread.zones, spread.topology.nodes_in)
+        return MAX_SCORE - _remaining(
+            _zone(candidate, spread), spread.zones, spread.topology.nodes_in
+        )
 
 
 def _node(candidate: Candidate, spread: Spread) -> str:
@@ -81,7 +90,9 @@ def _zone(candidate: Candidate, spread: Spread) -> str:
 
 
 def _difference(place: str, loads: Mapping[str, int], places: Mapping[str, object]) -> int:
-    """Sum over all other places of the difference to this one, when it has one more. Empty places are all the same."""
+    """Sum over all other places of the difference to this one, when it has one more. Empty places
+    are all the same.
+    """
     after = loads.get(place, 0) + 1
     others = [count for other, count in loads.items() if other != place and other in places]
     empty = len(places) - 1 - len(others)
@@ -91,4 +102,6 @@ def _difference(place: str, loads: Mapping[str, int], places: Mapping[str, objec
 def _remaining(place: str, loads: Mapping[str, int], places: Mapping[str, object]) -> int:
     """Sum over the other places in use of the difference to this one, when it has one less."""
     after = loads.get(place, 0) - 1
-    return sum(abs(after - count) for other, count in loads.items() if other != place and other in places)
+    return sum(
+        abs(after - count) for other, count in loads.items() if other != place and other in places
+    )

@@ -1,7 +1,7 @@
 """Knative's ``EvenPodSpread`` (predicate and priority) and ``RemoveWithEvenPodSpreadPriority``.
 
-Both compare a pod with every other pod. Here pods without any of the vpod's vreplicas are all the same and are counted
-with one machine operation; only the vpod's own pods are looked at one by one.
+Both compare a pod with every other pod. Here pods without any of the vpod's vreplicas are all the
+same and are counted with one machine operation; only the vpod's own pods are looked at one by one.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,12 @@ UNEVEN_SPREAD: Final = "pod will cause an uneven spread"
 
 @dataclass(frozen=True, slots=True)
 class EvenPodSpread:
-    """Pods that can take a vreplica hold about the same number. ``max_skew`` bounds the predicate, not the score.
+    """Pods that can take a vreplica hold about the same number. ``max_skew`` bounds the predicate,
+    not the score.
 
-    Other pods count if they have some of the vpod's vreplicas or room: a full pod without any cannot be evened out.
-    (The score, as Knative's, also counts an overcommitted pod without any; the predicate does not.)
+    Other pods count if they have some of the vpod's vreplicas or room: a full pod without any
+    cannot be evened out. (The score, as Knative's, also counts an overcommitted pod without any;
+    the predicate does not.)
     """
 
     max_skew: int
@@ -39,7 +41,9 @@ class EvenPodSpread:
         return ""
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the differences to all other pods after adding one; 0 without any pod."""
+        """``MAX_SCORE`` less the differences to all other pods after adding one; 0 without
+        any pod.
+        """
         if spread.replicas <= 0:
             return 0
         after = candidate.on_pod + 1
@@ -59,7 +63,9 @@ class RemoveWithEvenPodSpreadPriority:
     scope: ClassVar[Scope] = Scope.COUNT
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the differences to the vpod's other pods after removing one; 0 without any pod."""
+        """``MAX_SCORE`` less the differences to the vpod's other pods after removing one; 0 without
+        any pod.
+        """
         if spread.replicas <= 0:
             return 0
         after = candidate.on_pod - 1

@@ -1,18 +1,21 @@
-"""The plugin framework: what a policy is, in the scheduling framework's terms (filter, score, normalize, deschedule).
+"""The plugin framework: what a policy is, in the scheduling framework's terms (filter, score,
+normalize, deschedule).
 
-One vreplica is placed at a time. Filters say which pods may have it, scores say which of those is best, weights add the
-scores up. Taking one away, deschedulers score the pods that have some. A plugin sees one ``Candidate`` and the
-``Spread`` that it is part of, and nothing else: the same input always gives the same answer.
+One vreplica is placed at a time. Filters say which pods may have it, scores say which of those is
+best, weights add the scores up. Taking one away, deschedulers score the pods that have some. A
+plugin sees one ``Candidate`` and the ``Spread`` that it is part of, and nothing else: the same
+input always gives the same answer.
 
-Scores are plain ints from 0 to ``MAX_SCORE``. A score that counts something bad is ``MAX_SCORE`` minus the count, as in
-Knative, whose weighted sums wrap modulo 2^64 where ours do not.
+Scores are plain ints from 0 to ``MAX_SCORE``. A score that counts something bad is ``MAX_SCORE``
+minus the count, as in Knative, whose weighted sums wrap modulo 2^64 where ours do not.
 
-A third party's plugin that raises, or answers anything else than it is asked for, fails the decision about that vpod and
-nothing more (``guard``): the vpod stands still, with the reason PluginFailed, until something changes.
+A third party's plugin that raises, or answers anything else than it is asked for, fails the
+decision about that vpod and nothing more (``guard``): the vpod stands still, with the reason
+PluginFailed, until something changes.
 
-**Scope.** Scoring every pod for every vreplica costs time with each pod of the pool. A plugin that says what its answer
-depends on is asked once for a whole class of pods that are equal to it instead. One that says nothing (``Scope.POD``)
-makes its profile score every pod.
+**Scope.** Scoring every pod for every vreplica costs time with each pod of the pool. A plugin that
+says what its answer depends on is asked once for a whole class of pods that are equal to it
+instead. One that says nothing (``Scope.POD``) makes its profile score every pod.
 """
 
 from collections.abc import Sequence
@@ -28,7 +31,9 @@ MAX_SCORE: Final = 2**64 - 1
 
 
 class Scope(IntEnum):
-    """What the answers of a plugin depend on, beside the spread's totals; each includes the ones before it."""
+    """What the answers of a plugin depend on, beside the spread's totals; each includes the ones
+    before it.
+    """
 
     ZONE = 0
     """The zone and what is in it."""
@@ -47,7 +52,9 @@ class PlaceUnknown(VReplicaError):
 
 
 class NamedPlugin(Protocol):
-    """A plugin. ``name`` is what configuration calls it. May set ``scope``; without one it is ``Scope.POD``."""
+    """A plugin. ``name`` is what configuration calls it. May set ``scope``; without one it is
+    ``Scope.POD``.
+    """
 
     name: ClassVar[str]
 
@@ -62,7 +69,8 @@ class FilterPlugin(NamedPlugin, Protocol):
 class ScorePlugin(NamedPlugin, Protocol):
     """Says how good a pod is for one more vreplica.
 
-    May have ``normalize(scores) -> scores``, which sees all pods' scores at once (see ``Normalizer``).
+    May have ``normalize(scores) -> scores``, which sees all pods' scores at once (see
+    ``Normalizer``).
     """
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
@@ -70,7 +78,9 @@ class ScorePlugin(NamedPlugin, Protocol):
 
 
 class Normalizer(Protocol):
-    """A score plugin that rescales its scores once all pods are scored; such a profile scores every pod."""
+    """A score plugin that rescales its scores once all pods are scored; such a profile scores every
+    pod.
+    """
 
     def normalize(self, scores: Sequence[int]) -> Sequence[int]:
         """The scores to weigh, in the same order."""
@@ -80,7 +90,9 @@ class DeschedulePlugin(NamedPlugin, Protocol):
     """Says how good it is to take one vreplica away from a pod that has some."""
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """0 (keep it) to ``MAX_SCORE``. ``PlaceUnknown``: the pod serves nowhere, so it is taken first."""
+        """0 (keep it) to ``MAX_SCORE``. ``PlaceUnknown``: the pod serves nowhere, so it is taken
+        first.
+        """
 
 
 P_co = TypeVar("P_co", covariant=True)

@@ -1,8 +1,10 @@
-"""``guarded``: a plugin of a third party, so wrapped that whatever it does wrong is one ``PluginFailed``, with its name.
+"""``guarded``: a plugin of a third party, so wrapped that whatever it does wrong is one
+``PluginFailed``, with its name.
 
-What raises, or gives something else than the protocols of ``framework`` say, must not take the service down, nor reach
-the sums that decide: there a nan, or a score out of range, would quietly place vreplicas wrongly. Our own plugins are
-tested and called directly: guarding costs them nothing.
+What raises, or gives something else than the protocols of ``framework`` say, must not take the
+service down, nor reach the sums that decide: there a nan, or a score out of range, would quietly
+place vreplicas wrongly. Our own plugins are tested and called directly: guarding costs them
+nothing.
 """
 
 from collections.abc import Sequence
@@ -27,10 +29,14 @@ S = TypeVar("S", bound=ScorePlugin)
 
 
 class PluginFailed(VReplicaError):
-    """A third party's plugin raised, or its answer is none. ``plugin``: its name; ``problem``: what it did."""
+    """A third party's plugin raised, or its answer is none. ``plugin``: its name; ``problem``: what
+    it did.
+    """
 
     def __init__(self, plugin: str, problem: str) -> None:
-        problem = problem if len(problem) <= PROBLEM_CHARS_MAX else f"{problem[:PROBLEM_CHARS_MAX]}..."
+        problem = (
+            problem if len(problem) <= PROBLEM_CHARS_MAX else f"{problem[:PROBLEM_CHARS_MAX]}..."
+        )
         super().__init__(f"plugin {plugin} failed: {problem}")
         self.plugin = plugin
         self.problem = problem
@@ -74,7 +80,9 @@ class GuardedFilter(_Guard[FilterPlugin]):
         except Exception as error:
             raise self._failed("filter", error) from error
         if type(found) is not str:
-            raise PluginFailed(self.name, f'filter: {_shown(found)} is no str (where a pod may have it: "")')
+            raise PluginFailed(
+                self.name, f'filter: {_shown(found)} is no str (where a pod may have it: "")'
+            )
         return found
 
 
@@ -128,7 +136,11 @@ def guarded_score(plugin: ScorePlugin) -> ScorePlugin:
     if _is_ours(plugin):
         return plugin
     normalizes = hasattr(plugin, "normalize")
-    guard = GuardedNormalizer(cast("_ScoreAndNormalize", plugin)) if normalizes else GuardedScore(plugin)
+    guard = (
+        GuardedNormalizer(cast("_ScoreAndNormalize", plugin))
+        if normalizes
+        else GuardedScore(plugin)
+    )
     return cast("ScorePlugin", guard)
 
 
@@ -149,7 +161,9 @@ def _said(error: Exception) -> str:
 
 
 def _shown(value: object) -> str:
-    """What a wrong answer looks like; of a stranger's type only its name, since its repr may do anything."""
+    """What a wrong answer looks like; of a stranger's type only its name, since its repr may do
+    anything.
+    """
     if type(value) is int:
         return str(value) if value.bit_length() <= 128 else "a far greater int"
     return repr(value) if type(value) in {float, bool, str, type(None)} else type(value).__name__

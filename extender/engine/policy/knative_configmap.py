@@ -8,13 +8,14 @@ r"""Knative's scheduler and descheduler ConfigMaps (up to 1.16), as they are -> 
       priorities: |+
         [{"Name": "AvailabilityZonePriority", "Weight": 10, "Args": "{\"MaxSkew\": 2}"}]
 
-Read as Go reads them: keys in any letter case, unknown ones ignored, nothing after the first JSON value counts, an entry
-without a weight has weight 0, which switches it off. Data keys that begin with ``_`` (``_example``) are comments, so a
-descheduler ConfigMap with nothing else gives no deschedulers.
+Read as Go reads them: keys in any letter case, unknown ones ignored, nothing after the first JSON
+value counts, an entry without a weight has weight 0, which switches it off. Data keys that begin
+with ``_`` (``_example``) are comments, so a descheduler ConfigMap with nothing else gives no
+deschedulers.
 
-What Knative passes over in silence is an error here, with a message: a name that is no plugin (``ignore_unknown`` leaves
-it out, as Knative does), an entry listed twice (Knative takes the later one), arguments that a plugin cannot read
-(Knative then finds no pod for anything).
+What Knative passes over in silence is an error here, with a message: a name that is no plugin
+(``ignore_unknown`` leaves it out, as Knative does), an entry listed twice (Knative takes the later
+one), arguments that a plugin cannot read (Knative then finds no pod for anything).
 """
 
 import json
@@ -37,11 +38,15 @@ def knative_document(
     *,
     ignore_unknown: bool = False,
 ) -> Document:
-    """The same as the plain document that our configuration has; ``profile_from`` reads it. Raises InvalidObject."""
+    """The same as the plain document that our configuration has; ``profile_from`` reads it. Raises
+    InvalidObject.
+    """
     part = _Part(name, scheduler, {"predicates": "filters", "priorities": "scores"})
     document: Document = {"name": name, **part.read(ignore_unknown=ignore_unknown)}
     if descheduler is not None:
-        part = _Part(name, descheduler, {"predicates": "descheduleFilters", "priorities": "deschedulers"})
+        part = _Part(
+            name, descheduler, {"predicates": "descheduleFilters", "priorities": "deschedulers"}
+        )
         document |= part.read(ignore_unknown=ignore_unknown)
     return document
 
@@ -49,7 +54,9 @@ def knative_document(
 class _Part:
     """One ConfigMap. ``fields``: what our configuration calls its predicates and its priorities."""
 
-    def __init__(self, profile: str, config_map: Mapping[str, object], fields: Mapping[str, str]) -> None:
+    def __init__(
+        self, profile: str, config_map: Mapping[str, object], fields: Mapping[str, str]
+    ) -> None:
         self.profile = profile
         self.subject = _subject(config_map)
         self.data = config_map.get("data") or {}
@@ -58,7 +65,9 @@ class _Part:
     def read(self, *, ignore_unknown: bool) -> Document:
         """Its lists under our names; an error in them is told in the ConfigMap's own terms."""
         if not isinstance(self.data, Mapping):
-            raise InvalidObject(self.subject, "data", f"must be an object, not {safe_repr(self.data)}")
+            raise InvalidObject(
+                self.subject, "data", f"must be an object, not {safe_repr(self.data)}"
+            )
         for key in self.data:
             if key not in self.fields and not str(key).startswith("_"):
                 known = ", ".join(self.fields)
@@ -76,7 +85,9 @@ class _Part:
         try:
             profile_from({"name": self.profile, **part})
         except InvalidObject as error:
-            raise InvalidObject(self.subject, _theirs(error.field, places), error.problem) from error
+            raise InvalidObject(
+                self.subject, _theirs(error.field, places), error.problem
+            ) from error
         return part
 
 
@@ -93,7 +104,9 @@ def _subject(config_map: Mapping[str, object]) -> str:
 
 
 def _entries(raw: object, subject: str, field: str) -> list[object]:
-    """The list in a data value: JSON text, or (a file that nobody has applied yet) already a list."""
+    """The list in a data value: JSON text, or (a file that nobody has applied yet) already
+    a list.
+    """
     if isinstance(raw, str):
         try:
             raw, _ = json.JSONDecoder().raw_decode(raw.lstrip(_GO_SPACE))
@@ -119,7 +132,9 @@ def _entry(raw: object, subject: str, field: str, *, weighted: bool) -> Document
     if _takes_arguments(name):
         if not isinstance(args, str):
             raise InvalidObject(
-                subject, f"{field}.Args", f"of {name} must be a text with JSON, not {safe_repr(args)}"
+                subject,
+                f"{field}.Args",
+                f"of {name} must be a text with JSON, not {safe_repr(args)}",
             )
         entry["args"] = args
     return entry

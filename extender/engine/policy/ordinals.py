@@ -36,7 +36,8 @@ class RemoveWithHighestOrdinalPriority:
 def fill_lowest(
     room: int, weight: int, missing: int, free: Callable[[int], int]
 ) -> tuple[dict[int, int], int]:
-    """``LowestOrdinalPriority`` alone, without asking it: (ordinal -> vreplicas added, what is left).
+    """``LowestOrdinalPriority`` alone, without asking it: (ordinal -> vreplicas added, what is
+    left).
 
     ``room``: bit set of the pods that may get more; ``free``: an ordinal's free slots.
     """

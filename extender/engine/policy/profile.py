@@ -1,7 +1,8 @@
 """``Profile``: how a pool's vreplicas are placed and taken away, by name (DESIGN 5.2).
 
-A profile without plugins places by the round robin of ``plan``; one with plugins asks them. ``Rules`` names where we
-differ from Knative on purpose; the profiles ``knative`` and ``knative-maxfillup`` switch them off.
+A profile without plugins places by the round robin of ``plan``; one with plugins asks them.
+``Rules`` names where we differ from Knative on purpose; the profiles ``knative`` and
+``knative-maxfillup`` switch them off.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,16 +30,18 @@ from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
 class Rules:
     """Deliberate differences from Knative, each of which can be switched off to get its behaviour.
 
-    ``keep_on_unavailable``: keep placements on pods that are pending, restarting or on a bad node (Knative drops
-    them, so every restart of a pod moves its vreplicas). ``drain_waits_for_room``: what is on a pod marked
-    unschedulable, or on one that runs without its ordinal, stays until another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0
-    vreplicas gets none (Knative gives it minReplicas). ``scale_by_need``: size the pool by what needs a place (Knative's
-    formulas are in ``scaling_knative``).
+    ``keep_on_unavailable``: keep placements on pods that are pending, restarting or on a bad node
+    (Knative drops them, so every restart of a pod moves its vreplicas). ``drain_waits_for_room``:
+    what is on a pod marked unschedulable, or on one that runs without its ordinal, stays until
+    another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0 vreplicas
+    gets none (Knative gives it minReplicas). ``scale_by_need``: size the pool by what needs a place
+    (Knative's formulas are in ``scaling_knative``).
 
-    What Knative did otherwise up to 1.16 only: ``start_from_decided``: a decision starts from the one before it, also
-    where no status says so yet (Knative starts from the status). ``grow_in_place``: what is added moves nothing (Knative's
-    policies place the whole vpod afresh, and change nothing where not all of it finds room). ``round_robin``: without
-    plugins, vreplicas are dealt out pod by pod (MAXFILLUP fills one pod after the other).
+    What Knative did otherwise up to 1.16 only: ``start_from_decided``: a decision starts from the
+    one before it, also where no status says so yet (Knative starts from the status).
+    ``grow_in_place``: what is added moves nothing (Knative's policies place the whole vpod afresh,
+    and change nothing where not all of it finds room). ``round_robin``: without plugins, vreplicas
+    are dealt out pod by pod (MAXFILLUP fills one pod after the other).
     """
 
     keep_on_unavailable: bool = True
@@ -52,7 +55,10 @@ class Rules:
 
 DEFAULT_RULES: Final = Rules()
 KNATIVE_RULES: Final = Rules(
-    keep_on_unavailable=False, drain_waits_for_room=False, zero_means_none=False, scale_by_need=False
+    keep_on_unavailable=False,
+    drain_waits_for_room=False,
+    zero_means_none=False,
+    scale_by_need=False,
 )
 KNATIVE_1_16_RULES: Final = Rules(
     keep_on_unavailable=False,
@@ -62,20 +68,28 @@ KNATIVE_1_16_RULES: Final = Rules(
     grow_in_place=False,
     round_robin=False,
 )
-"""For policies imported from Knative's ConfigMaps, to be followed to the letter; without plugins this is MAXFILLUP."""
+"""For policies imported from Knative's ConfigMaps, to be followed to the letter; without plugins
+this is MAXFILLUP.
+"""
 
 
 class Ties(StrEnum):
-    """Which of several equally good pods gets a vreplica. Knative takes one at random; a decision of ours repeats."""
+    """Which of several equally good pods gets a vreplica. Knative takes one at random; a decision
+    of ours repeats.
+    """
 
     LOWEST_ORDINAL = "LowestOrdinal"
     """The lowest ordinal: pods fill up from below."""
     ROUND_ROBIN = "RoundRobin"
-    """The next ordinal from a start that differs from vpod to vpod, as kube-scheduler's selectHost once rotated."""
+    """The next ordinal from a start that differs from vpod to vpod, as kube-scheduler's selectHost
+    once rotated.
+    """
 
 
 class Tier:
-    """The filters and scores of a profile that are asked at one step: of a zone, of a node, or of a pod."""
+    """The filters and scores of a profile that are asked at one step: of a zone, of a node, or of a
+    pod.
+    """
 
     __slots__ = ("empty", "filters", "most", "scores")
 
@@ -106,7 +120,9 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one vreplica in a zone, on a node or on a pod costs the next one there; ``rule``: the hard zone rule, if there is one."""
+    """What one vreplica in a zone, on a node or on a pod costs the next one there; ``rule``: the
+    hard zone rule, if there is one.
+    """
 
     zone: int
     node: int
@@ -118,9 +134,9 @@ class Costs:
 class Profile:
     """How one kind of pool is placed.
 
-    ``filters``: all must hold. ``scores``: the greatest weighted sum wins. ``deschedulers``: the greatest weighted sum
-    loses a vreplica first, among the pods that ``deschedule_filters`` let pass. Plugins that are not our own are guarded:
-    whatever they do wrong is a ``PluginFailed``.
+    ``filters``: all must hold. ``scores``: the greatest weighted sum wins. ``deschedulers``: the
+    greatest weighted sum loses a vreplica first, among the pods that ``deschedule_filters`` let
+    pass. Plugins that are not our own are guarded: whatever they do wrong is a ``PluginFailed``.
     """
 
     name: str
@@ -134,10 +150,16 @@ class Profile:
     def __post_init__(self) -> None:
         for name, plugins in (
             ("filters", tuple(guarded_filter(one) for one in self.filters)),
-            ("scores", tuple(replace(one, plugin=guarded_score(one.plugin)) for one in self.scores)),
+            (
+                "scores",
+                tuple(replace(one, plugin=guarded_score(one.plugin)) for one in self.scores),
+            ),
             (
                 "deschedulers",
-                tuple(replace(one, plugin=guarded_descheduler(one.plugin)) for one in self.deschedulers),
+                tuple(
+                    replace(one, plugin=guarded_descheduler(one.plugin))
+                    for one in self.deschedulers
+                ),
             ),
             ("deschedule_filters", tuple(guarded_filter(one) for one in self.deschedule_filters)),
         ):
@@ -159,7 +181,9 @@ class Profile:
     @cached_property
     def widest_scope(self) -> Scope:
         """What the answers of filters and scores depend on, all together."""
-        return max(scope_of(one) for one in (*self.filters, *(item.plugin for item in self.choosing)))
+        return max(
+            scope_of(one) for one in (*self.filters, *(item.plugin for item in self.choosing))
+        )
 
     @cached_property
     def tiers(self) -> tuple[Tier, Tier, Tier]:
@@ -172,7 +196,9 @@ class Profile:
 
     @cached_property
     def costs(self) -> Costs | None:
-        """What a profile comes to that spreads and does nothing else (``evenly``); None for any other."""
+        """What a profile comes to that spreads and does nothing else (``evenly``); None for any
+        other.
+        """
         weights: dict[type, int] = {ZoneSpread: 0, NodeSpread: 0, PodSpread: 0}
         for one in self.choosing:
             if type(one.plugin) not in weights:
@@ -189,14 +215,20 @@ class Profile:
 
     @cached_property
     def fills_lowest(self) -> bool:
-        """Whether the lowest ordinal with room is always the best, and nothing else is asked (``fill_lowest``)."""
+        """Whether the lowest ordinal with room is always the best, and nothing else is asked
+        (``fill_lowest``).
+        """
         scores = {type(one.plugin) for one in self.choosing if one.weight > 0}
         return scores == {LowestOrdinalPriority} and not self.filters and len(self.choosing) == 1
 
     @property
     def hard_zone_skew(self) -> int | None:
-        """How many more of a vpod's vreplicas one zone may hold than another; None where no filter says."""
-        return min((one.max_skew for one in self.filters if isinstance(one, ZoneSpread)), default=None)
+        """How many more of a vpod's vreplicas one zone may hold than another; None where no filter
+        says.
+        """
+        return min(
+            (one.max_skew for one in self.filters if isinstance(one, ZoneSpread)), default=None
+        )
 
 
 DEFAULT_PROFILE: Final = Profile(name="default")

@@ -7,14 +7,16 @@
     filters:
       - {name: ZoneSpread, args: {MaxSkew: 1}}         # hard
     scores:
-      - {name: NodeSpread, weight: 10}                 # weight 1 where it is left out, 0 switches it off
+      - {name: NodeSpread, weight: 10}                 # weight 1 where it is left out, 0 switches
+        it off
       - {name: LowestOrdinalPriority}
     deschedulers:
       - {name: ZoneSpread, weight: 10}
     descheduleFilters: []
     rules: {keepOnUnavailable: true}                   # where to differ from Knative; all true where left out
 
-``args`` may be an object, or a text that holds one as JSON, as Knative has it. Anything unknown is an error.
+``args`` may be an object, or a text that holds one as JSON, as Knative has it. Anything unknown is
+an error.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,17 +44,22 @@ P = TypeVar("P")
 
 
 def profile_from(document: Mapping[str, object], registry: Registry = BUILT_IN_PLUGINS) -> Profile:
-    """Read a profile. Raises InvalidObject naming the field, and what is known where a name is not."""
+    """Read a profile. Raises InvalidObject naming the field, and what is known where a name
+    is not.
+    """
     name = document.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidObject("profile", "name", f"must be a text that is not empty, not {safe_repr(name)}")
+        raise InvalidObject(
+            "profile", "name", f"must be a text that is not empty, not {safe_repr(name)}"
+        )
     reader = _Reader(f"profile {name}", registry)
     reader.only(document, "", _KNOWN)
     return Profile(
         name=name,
         rules=reader.rules(document.get("rules")),
         filters=tuple(
-            plugin for plugin, _ in reader.plugins(document, "filters", lambda factory: factory.filter)
+            plugin
+            for plugin, _ in reader.plugins(document, "filters", lambda factory: factory.filter)
         ),
         scores=tuple(
             Weighted(plugin, weight)
@@ -61,12 +68,16 @@ def profile_from(document: Mapping[str, object], registry: Registry = BUILT_IN_P
         ),
         deschedulers=tuple(
             Weighted(plugin, weight)
-            for plugin, weight in reader.plugins(document, "deschedulers", lambda factory: factory.deschedule)
+            for plugin, weight in reader.plugins(
+                document, "deschedulers", lambda factory: factory.deschedule
+            )
             if weight
         ),
         deschedule_filters=tuple(
             plugin
-            for plugin, _ in reader.plugins(document, "descheduleFilters", lambda factory: factory.filter)
+            for plugin, _ in reader.plugins(
+                document, "descheduleFilters", lambda factory: factory.filter
+            )
         ),
         ties=reader.ties(document.get("ties")),
     )
@@ -84,7 +95,9 @@ class _Reader:
         for key in raw:
             if key not in known:
                 where = f"{field}.{key}" if field else str(key)
-                raise InvalidObject(self.subject, where, f"is not known (known: {', '.join(known)})")
+                raise InvalidObject(
+                    self.subject, where, f"is not known (known: {', '.join(known)})"
+                )
 
     def rules(self, raw: object) -> Rules:
         """Where to differ from Knative."""
@@ -122,12 +135,16 @@ class _Reader:
         if raw is None:
             return
         if not isinstance(raw, Sequence) or isinstance(raw, str) or len(raw) > PLUGINS_MAX:
-            raise InvalidObject(self.subject, where, f"must be a list of at most {PLUGINS_MAX} plugins")
+            raise InvalidObject(
+                self.subject, where, f"must be a list of at most {PLUGINS_MAX} plugins"
+            )
         seen: set[str] = set()
         for index, item in enumerate(raw):
             field = f"{where}[{index}]"
             if not isinstance(item, Mapping):
-                raise InvalidObject(self.subject, field, f"must be an object, not {safe_repr(item)}")
+                raise InvalidObject(
+                    self.subject, field, f"must be an object, not {safe_repr(item)}"
+                )
             weighted = where in ("scores", "deschedulers")
             self.only(item, field, ("name", "weight", "args") if weighted else ("name", "args"))
             name = item.get("name")
@@ -137,7 +154,9 @@ class _Reader:
             if name in seen:
                 raise InvalidObject(self.subject, f"{field}.name", f"{name} is listed twice")
             seen.add(name)
-            arguments = arguments_from(item.get("args"), maker.signature, self.subject, f"{field}.args")
+            arguments = arguments_from(
+                item.get("args"), maker.signature, self.subject, f"{field}.args"
+            )
             yield maker.make(arguments), self._weight(item.get("weight"), f"{field}.weight")
 
     def _factory(
@@ -145,7 +164,9 @@ class _Reader:
     ) -> PluginFactory:
         factory = self.registry.get(name) if isinstance(name, str) else None
         if factory is None or role(factory) is None:
-            known = ", ".join(sorted(one.name for one in self.registry.values() if role(one) is not None))
+            known = ", ".join(
+                sorted(one.name for one in self.registry.values() if role(one) is not None)
+            )
             problem = "is not known" if factory is None else f"is no {_ROLES[where]}"
             raise InvalidObject(
                 self.subject, f"{field}.name", f"{safe_repr(name)} {problem} (known: {known})"
@@ -157,7 +178,9 @@ class _Reader:
             return 1
         if type(raw) is not int or not 0 <= raw <= WEIGHT_MAX:
             raise InvalidObject(
-                self.subject, field, f"must be an integer from 0 to {WEIGHT_MAX}, not {safe_repr(raw)}"
+                self.subject,
+                field,
+                f"must be an integer from 0 to {WEIGHT_MAX}, not {safe_repr(raw)}",
             )
         return raw
 

@@ -1,4 +1,6 @@
-"""The profiles that every installation has: ``default``, ``pack``, ``spread``, ``ha``, ``knative``, ``knative-maxfillup``."""
+"""The profiles that every installation has: ``default``, ``pack``, ``spread``, ``ha``, ``knative``,
+``knative-maxfillup``.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,7 +8,12 @@ from typing import Final
 
 from extender.engine.policy.framework import Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
-from extender.engine.policy.profile import DEFAULT_PROFILE, KNATIVE_1_16_RULES, KNATIVE_RULES, Profile
+from extender.engine.policy.profile import (
+    DEFAULT_PROFILE,
+    KNATIVE_1_16_RULES,
+    KNATIVE_RULES,
+    Profile,
+)
 from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
 
 PACK_PROFILE: Final = Profile(
@@ -19,7 +26,11 @@ PACK_PROFILE: Final = Profile(
 SPREAD_PROFILE: Final = Profile(
     name="spread",
     scores=(Weighted(ZoneSpread(), 100), Weighted(NodeSpread(), 10), Weighted(PodSpread(), 1)),
-    deschedulers=(Weighted(ZoneSpread(), 100), Weighted(NodeSpread(), 10), Weighted(PodSpread(), 1)),
+    deschedulers=(
+        Weighted(ZoneSpread(), 100),
+        Weighted(NodeSpread(), 10),
+        Weighted(PodSpread(), 1),
+    ),
 )
 """Over zones, then nodes, then pods, as even as the room allows; nothing waits for it."""
 
@@ -29,7 +40,8 @@ HA_PROFILE: Final = Profile(
     scores=SPREAD_PROFILE.scores,
     deschedulers=SPREAD_PROFILE.deschedulers,
 )
-"""As ``spread``, and no zone may hold more than one more than another: vreplicas wait for room instead.
+"""As ``spread``, and no zone may hold more than one more than another: vreplicas wait for room
+instead.
 
 The loss of one of n zones takes at most ceil(1/n) of a vpod.
 """
@@ -38,7 +50,9 @@ KNATIVE_PROFILE: Final = Profile(name="knative", rules=KNATIVE_RULES)
 """Knative's placing as it is today, with the rules in which we differ switched off."""
 
 KNATIVE_MAXFILLUP_PROFILE: Final = Profile(name="knative-maxfillup", rules=KNATIVE_1_16_RULES)
-"""Knative's placing without policies up to 1.16 (MAXFILLUP), less its filling of pods that take no work."""
+"""Knative's placing without policies up to 1.16 (MAXFILLUP), less its filling of pods that take no
+work.
+"""
 
 BUILT_IN_PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
     {

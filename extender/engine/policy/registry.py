@@ -1,7 +1,9 @@
-"""Names of plugins and what makes them: Knative's of 1.16 and our own; third parties add theirs (``extender.config.plugins``).
+"""Names of plugins and what makes them: Knative's of 1.16 and our own; third parties add theirs
+(``extender.config.plugins``).
 
-A plugin may be listed in one or more roles: under filters, under scores, under deschedulers. Each role has its own
-arguments: Knative reads a MaxSkew for its priorities and then does nothing with it.
+A plugin may be listed in one or more roles: under filters, under scores, under deschedulers. Each
+role has its own arguments: Knative reads a MaxSkew for its priorities and then does nothing with
+it.
 """
 
 from collections.abc import Callable, Mapping
@@ -95,7 +97,8 @@ _ALL: Final = (
     PluginFactory(
         name="ZoneSpread",
         filter=Maker(
-            lambda args: ZoneSpread(args["MaxSkew"], bool(args["CountEmpty"])), _spread(count_empty=True)
+            lambda args: ZoneSpread(args["MaxSkew"], bool(args["CountEmpty"])),
+            _spread(count_empty=True),
         ),
         score=Maker(lambda _: ZoneSpread()),
         deschedule=Maker(lambda _: ZoneSpread()),
@@ -103,7 +106,8 @@ _ALL: Final = (
     PluginFactory(
         name="NodeSpread",
         filter=Maker(
-            lambda args: NodeSpread(args["MaxSkew"], bool(args["CountEmpty"])), _spread(count_empty=False)
+            lambda args: NodeSpread(args["MaxSkew"], bool(args["CountEmpty"])),
+            _spread(count_empty=False),
         ),
         score=Maker(lambda _: NodeSpread()),
         deschedule=Maker(lambda _: NodeSpread()),
@@ -120,12 +124,18 @@ BUILT_IN_PLUGINS: Final[Registry] = MappingProxyType({factory.name: factory for 
 
 
 def with_plugins(added: Registry, registry: Registry = BUILT_IN_PLUGINS) -> Registry:
-    """A registry with third parties' plugins too. Raises InvalidObject where a name is taken or does not match."""
+    """A registry with third parties' plugins too. Raises InvalidObject where a name is taken or
+    does not match.
+    """
     for name, factory in added.items():
         if name in registry:
-            raise InvalidObject(f"plugin {name}", "name", "is taken by a plugin that is already there")
+            raise InvalidObject(
+                f"plugin {name}", "name", "is taken by a plugin that is already there"
+            )
         if factory.name != name:
             raise InvalidObject(f"plugin {name}", "name", f"is registered as {factory.name!r}")
         if factory.filter is None and factory.score is None and factory.deschedule is None:
-            raise InvalidObject(f"plugin {name}", "", "is neither a filter nor a score nor a descheduler")
+            raise InvalidObject(
+                f"plugin {name}", "", "is neither a filter nor a score nor a descheduler"
+            )
     return MappingProxyType({**registry, **added})

@@ -1,4 +1,6 @@
-"""Knative's predicates about room and number of pods: ``PodFitsResources``, ``NoMaxResourceCount``."""
+"""Knative's predicates about room and number of pods: ``PodFitsResources``,
+``NoMaxResourceCount``.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -12,7 +14,9 @@ BEYOND_PARTITION_COUNT: Final = "pod increases total # of pods beyond partition 
 
 @dataclass(frozen=True, slots=True)
 class PodFitsResources:
-    """A pod needs a free slot. Every candidate has room for one vreplica, so this is here for Knative's sake."""
+    """A pod needs a free slot. Every candidate has room for one vreplica, so this is here for
+    Knative's sake.
+    """
 
     name: ClassVar[str] = "PodFitsResources"
     scope: ClassVar[Scope] = Scope.COUNT
@@ -24,7 +28,9 @@ class PodFitsResources:
 
 @dataclass(frozen=True, slots=True)
 class NoMaxResourceCount:
-    """A vpod stands on at most ``num_partitions`` pods: more could not each have a partition of its topic."""
+    """A vpod stands on at most ``num_partitions`` pods: more could not each have a partition of its
+    topic.
+    """
 
     num_partitions: int
     name: ClassVar[str] = "NoMaxResourceCount"

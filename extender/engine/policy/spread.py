@@ -1,13 +1,16 @@
-"""``Spread``: one vpod's vreplicas over pods, nodes and zones while they are being decided; ``Candidate``: one pod in it.
+"""``Spread``: one vpod's vreplicas over pods, nodes and zones while they are being decided;
+``Candidate``: one pod in it.
 
-Plugins see nothing else. As in Knative, ``pods``, ``nodes`` and ``zones`` count only what is on schedulable pods. What is
-on others (their node is cordoned or lost, the pod is restarting) still counts for its node and zone in ``node_load``
-and ``zone_load``, one without a node where it last stood: a zone that is down, and a pod that is created again, come back
-with all that they had.
+Plugins see nothing else. As in Knative, ``pods``, ``nodes`` and ``zones`` count only what is on
+schedulable pods. What is on others (their node is cordoned or lost, the pod is restarting) still
+counts for its node and zone in ``node_load`` and ``zone_load``, one without a node where it last
+stood: a zone that is down, and a pod that is created again, come back with all that they had.
 
-Places without any pod of the pool count, for plugins that look at those too, where the pool's pods could stand (``node_fit``).
+Places without any pod of the pool count, for plugins that look at those too, where the pool's pods
+could stand (``node_fit``).
 
-Built from plain values, so that a decision, a test and a recorded case make one the same way. Never changes the state.
+Built from plain values, so that a decision, a test and a recorded case make one the same way. Never
+changes the state.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +25,9 @@ K = TypeVar("K", int, str)
 
 
 class Candidate(NamedTuple):
-    """A pod that may take or lose one vreplica. ``free``: slots; the counts: this vpod's vreplicas, on schedulable pods."""
+    """A pod that may take or lose one vreplica. ``free``: slots; the counts: this vpod's vreplicas,
+    on schedulable pods.
+    """
 
     name: str
     ordinal: int
@@ -75,10 +80,12 @@ class Places(Protocol):
 
 
 class Spread:
-    """Where one vpod's vreplicas are. ``hold`` says what is there, ``add`` and ``remove`` decide one at a time.
+    """Where one vpod's vreplicas are. ``hold`` says what is there, ``add`` and ``remove`` decide
+    one at a time.
 
-    ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots of one vreplica. ``room``: the pods that may
-    get more, where the vpod may not go wherever the pool has room.
+    ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots of one
+    vreplica. ``room``: the pods that may get more, where the vpod may not go wherever the pool has
+    room.
     """
 
     __slots__ = (
@@ -125,7 +132,9 @@ class Spread:
         """Pods that the StatefulSet wants."""
         self.weight = weight
         self.pods: dict[int, int] = {}
-        """Ordinal -> vreplicas; schedulable pods only, as ``nodes`` and ``zones``. No zeros but those that ``hold`` was told."""
+        """Ordinal -> vreplicas; schedulable pods only, as ``nodes`` and ``zones``. No zeros but
+        those that ``hold`` was told.
+        """
         self.nodes: dict[str, int] = {}
         self.zones: dict[str, int] = {}
         self.away_pods: dict[str, int] = {}
@@ -145,7 +154,7 @@ class Spread:
         self._overfull: int | None = None
         self._least: dict[bool, int] = {}
 
-    # -- changes ------------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def hold(self, pod: PodClaims, count: int) -> None:
         """Say that ``count`` vreplicas stand on a pod; ``free`` already knows."""
@@ -202,7 +211,7 @@ class Spread:
         if bool(before) != bool(after):
             self.own ^= bit
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def free_of(self, ordinal: int) -> int:
         """Free slots of a pod as things now stand; negative where it is overcommitted."""
@@ -217,7 +226,8 @@ class Spread:
         pod = self.by_ordinal[ordinal]
         node, zone = pod.place
         given = self._given.get(ordinal, 0)
-        # What Candidate(...) does after matching names to fields; this is most of what a decision spends time on.
+        # What Candidate(...) does after matching names to fields; this is most of what a decision
+        # spends time on.
         return tuple.__new__(
             Candidate,
             (
@@ -233,14 +243,23 @@ class Spread:
         )
 
     def candidate_of(self, pod: PodClaims) -> Candidate:
-        """Any pod, also one that is not schedulable; node and zone are "" where its node is not known."""
+        """Any pod, also one that is not schedulable; node and zone are "" where its node is not
+        known.
+        """
         if pod.ordinal is not None and self.schedulable >> pod.ordinal & 1:
             return self.candidate(pod.ordinal)
         node, zone = (pod.node.name, pod.node.zone) if pod.node is not None else ("", "")
         ordinal = -1 if pod.ordinal is None else pod.ordinal
         on_pod = self.away_pods.get(pod.name, 0)
         return Candidate(
-            pod.name, ordinal, node, zone, 0, on_pod, self.nodes.get(node, 0), self.zones.get(zone, 0)
+            pod.name,
+            ordinal,
+            node,
+            zone,
+            0,
+            on_pod,
+            self.nodes.get(node, 0),
+            self.zones.get(zone, 0),
         )
 
     def node_load(self, node: str) -> int:
@@ -254,16 +273,22 @@ class Spread:
         return self.zones.get(zone, 0) + away.get(zone, 0) if away else self.zones.get(zone, 0)
 
     def least_zone_load(self, *, count_empty: bool) -> int:
-        """The smallest ``zone_load`` of ``able_zones``, or only of those with a schedulable pod of the pool."""
+        """The smallest ``zone_load`` of ``able_zones``, or only of those with a schedulable pod of
+        the pool.
+        """
         least = self._least.get(count_empty)
         if least is None:
             zones = self.able_zones if count_empty else self.zone_bits
-            least = self._least[count_empty] = min([self.zone_load(zone) for zone in zones], default=0)
+            least = self._least[count_empty] = min(
+                [self.zone_load(zone) for zone in zones], default=0
+            )
         return least
 
     @property
     def able_nodes(self) -> Collection[str]:
-        """Nodes that take work and that the pool's pods could stand on, or do: also those without any."""
+        """Nodes that take work and that the pool's pods could stand on, or do: also those without
+        any.
+        """
         if self._able_nodes is None:
             self._able_nodes = _with(self._places.hosting.zone_of, self.node_bits)
         return self._able_nodes
@@ -280,10 +305,14 @@ class Spread:
         return (self.room & ~self.own & ~(1 << ordinal)).bit_count()
 
     def overfull(self) -> int:
-        """How many pods without these vreplicas are overcommitted by others. Looks at every full pod, once."""
+        """How many pods without these vreplicas are overcommitted by others. Looks at every full
+        pod, once.
+        """
         if self._overfull is None:
             full = self.schedulable & ~self.room & ~self.closed
-            self._overfull = sum(1 << ordinal for ordinal in bits(full) if self.free_of(ordinal) < 0)
+            self._overfull = sum(
+                1 << ordinal for ordinal in bits(full) if self.free_of(ordinal) < 0
+            )
         return (self._overfull & ~self.own).bit_count()
 
 

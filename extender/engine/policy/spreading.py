@@ -1,11 +1,14 @@
-"""Our own spreading: ``ZoneSpread``, ``NodeSpread``, ``PodSpread``. The least loaded place is always the best one.
+"""Our own spreading: ``ZoneSpread``, ``NodeSpread``, ``PodSpread``. The least loaded place is
+always the best one.
 
-Knative's priorities sum differences to all other places, which among three or more does not always choose the least
-loaded; and its predicate refuses only by pod. These count what one place holds. What stands on pods that are not
-schedulable counts where it stands or last stood: a zone that is down comes back with all that it had.
+Knative's priorities sum differences to all other places, which among three or more does not always
+choose the least loaded; and its predicate refuses only by pod. These count what one place holds.
+What stands on pods that are not schedulable counts where it stands or last stood: a zone that is
+down comes back with all that it had.
 
-Listed under filters they are hard: a place may hold at most ``max_skew`` more than the least loaded one. Listed under
-scores, more in one place than in another is worse, never refused; as deschedulers they take from the fullest place.
+Listed under filters they are hard: a place may hold at most ``max_skew`` more than the least loaded
+one. Listed under scores, more in one place than in another is worse, never refused; as deschedulers
+they take from the fullest place.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,10 +25,11 @@ POD_SKEW: Final = "pod would hold too many of its vreplicas"
 
 @dataclass(frozen=True, slots=True)
 class ZoneSpread:
-    """Even over zones. ``count_empty``: zones where the pool's pods could stand, and none does, count too, with 0.
+    """Even over zones. ``count_empty``: zones where the pool's pods could stand, and none does,
+    count too, with 0.
 
-    That refuses more vreplicas elsewhere until the pool has a pod there, which is what makes the autoscaler add one.
-    A single zone never refuses.
+    That refuses more vreplicas elsewhere until the pool has a pod there, which is what makes the
+    autoscaler add one. A single zone never refuses.
     """
 
     max_skew: int = 1
@@ -51,7 +55,9 @@ class ZoneSpread:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpread:
-    """Even over nodes. ``count_empty``: nodes where the pool's pods could stand, and none does, count too, with 0."""
+    """Even over nodes. ``count_empty``: nodes where the pool's pods could stand, and none does,
+    count too, with 0.
+    """
 
     max_skew: int = 1
     count_empty: bool = False
@@ -77,7 +83,9 @@ class NodeSpread:
 
 @dataclass(frozen=True, slots=True)
 class PodSpread:
-    """Even over pods. As a filter: no pod holds over ``max_skew`` more than the least loaded one that has room."""
+    """Even over pods. As a filter: no pod holds over ``max_skew`` more than the least loaded one
+    that has room.
+    """
 
     max_skew: int = 1
     name: ClassVar[str] = "PodSpread"
@@ -103,7 +111,9 @@ class PodSpread:
 
 
 def _least(places: Collection[str], used: Iterable[Mapping[str, int]], spread: Spread) -> int:
-    """The smallest load of a node; 0 as soon as one is not in use, which a count tells without looking at each."""
+    """The smallest load of a node; 0 as soon as one is not in use, which a count tells without
+    looking at each.
+    """
     known = {node for nodes in used for node in nodes if node in places}
     if len(known) < len(places):
         return 0

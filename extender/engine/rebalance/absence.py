@@ -1,16 +1,21 @@
-"""``Absences``: since when each ordinal of a pool has not been Ready, and which of them to give up. Pure.
+"""``Absences``: since when each ordinal of a pool has not been Ready, and which of them to give up.
+Pure.
 
-An ordinal is *present* while its pod's Ready condition is True on a node that is known and Ready itself: a node that
-cannot be reached no longer says what became of its pods. Absent are all others: gone, pending, restarting, crashing,
-or on a failed node. After rescheduleAfterSeconds of absence a pod is *abandoned* (``PoolState.set_abandoned``): what it
-holds is to be placed elsewhere, and it gets nothing new until it is present again.
+An ordinal is *present* while its pod's Ready condition is True on a node that is known and Ready
+itself: a node that cannot be reached no longer says what became of its pods. Absent are all others:
+gone, pending, restarting, crashing, or on a failed node. After rescheduleAfterSeconds of absence a
+pod is *abandoned* (``PoolState.set_abandoned``): what it holds is to be placed elsewhere, and it
+gets nothing new until it is present again.
 
-The time counts from when the absence was first seen here, by our own monotonic clock. The Ready condition says since when
-it is False by the clock of whoever wrote it: a node's, which may be minutes wrong. So that time is compared with
-itself and with nothing else: where it is another one while the pod has not been Ready at either look, the pod was Ready in
-between, unseen, and its absence begins anew. A new incarnation of a pod does not begin anew: its ordinal has been absent all the while.
+The time counts from when the absence was first seen here, by our own monotonic clock. The Ready
+condition says since when it is False by the clock of whoever wrote it: a node's, which may be
+minutes wrong. So that time is compared with itself and with nothing else: where it is another one
+while the pod has not been Ready at either look, the pod was Ready in between, unseen, and its
+absence begins anew. A new incarnation of a pod does not begin anew: its ordinal has been absent all
+the while.
 
-Every replica counts, also one that does not lead: who leads next goes on from what it has seen itself.
+Every replica counts, also one that does not lead: who leads next goes on from what it has seen
+itself.
 """
 
 from dataclasses import dataclass
@@ -22,7 +27,9 @@ from extender.engine.state.pool_state import PoolState
 
 @dataclass(frozen=True, slots=True)
 class _Absence:
-    """``since``: seconds; ``uid`` and ``not_ready_since`` are the pod's as last seen, "" where it says nothing of that."""
+    """``since``: seconds; ``uid`` and ``not_ready_since`` are the pod's as last seen, "" where it
+    says nothing of that.
+    """
 
     since: float
     uid: str
@@ -45,7 +52,9 @@ class Absences:
         self._absent = seen
 
     def look(self, pool: PoolState, now: float) -> tuple[frozenset[str], float | None]:
-        """(pods to abandon, when the next one will be unless it comes back, None for never), after a ``note``."""
+        """(pods to abandon, when the next one will be unless it comes back, None for never), after
+        a ``note``.
+        """
         self.note(pool, now)
         limit = pool.adapter_pool.reschedule_after_s if pool.adapter_pool is not None else None
         if limit is None:

@@ -1,6 +1,7 @@
 """``Draft``: a pool as the moves planned so far would leave it.
 
-What they give is taken, what they take is not free yet: a destination's ledger is written before the source's.
+What they give is taken, what they take is not free yet: a destination's ledger is written before
+the source's.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,9 +18,15 @@ Placements = Mapping[str, int]
 
 
 def destinations(
-    pool: PoolState, vpod: VPod, kept: Placements, missing: int, free: Callable[[int], int], room: int
+    pool: PoolState,
+    vpod: VPod,
+    kept: Placements,
+    missing: int,
+    free: Callable[[int], int],
+    room: int,
 ) -> tuple[dict[int, int], int]:
-    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is left). ``room``: as for ``grow``.
+    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is
+    left). ``room``: as for ``grow``.
 
     Nowhere, where a plugin fails: what is not placed is not moved either.
     """
@@ -30,7 +37,9 @@ def destinations(
 
 
 class Draft:
-    """Changed by ``place`` and ``take``. ``receivers``: bit set of the ordinals that may get something."""
+    """Changed by ``place`` and ``take``. ``receivers``: bit set of the ordinals that may get
+    something.
+    """
 
     def __init__(self, pool: PoolState, receivers: int) -> None:
         self._pool = pool
@@ -60,7 +69,9 @@ class Draft:
     def place(
         self, vpod: VPod, pod: PodClaims, count: int, *, among: int | None = None
     ) -> tuple[dict[int, int], int]:
-        """Find room elsewhere for ``count`` of what a vpod has on ``pod``; what is left. ``among``: bit set, None for all."""
+        """Find room elsewhere for ``count`` of what a vpod has on ``pod``; what is left. ``among``:
+        bit set, None for all.
+        """
         receivers = self._receivers if among is None else self._receivers & among
         if pod.ordinal is not None:
             receivers &= ~(1 << pod.ordinal)

@@ -6,21 +6,25 @@ Sources, in this order, each with its ``MoveReason``; the budget (vreplicas) is 
 2. ordinals that the StatefulSet no longer has;
 3. abandoned pods: not Ready for longer than rescheduleAfterSeconds;
 4. pods that hold more than their slots: as few vreplicas as bring them back under;
-5. compaction: ordinals being *emptied* (the autoscaler closes what it wants to remove), from the highest down;
+5. compaction: ordinals being *emptied* (the autoscaler closes what it wants to remove), from the
+   highest down;
 6. policy: vpods whose profile strictly prefers another pod, one vreplica at a time.
 
-Placing does most of 1 to 4 by itself, as soon as it looks at a vpod; what is found here has waited for room. In 1 to 3
-the pods with the fewest slots come first, and on each pod the smallest shares: most pods are empty soonest.
+Placing does most of 1 to 4 by itself, as soon as it looks at a vpod; what is found here has waited
+for room. In 1 to 3 the pods with the fewest slots come first, and on each pod the smallest shares:
+most pods are empty soonest.
 
-Every move has a destination with room for it: a schedulable pod that is neither closed nor being emptied, chosen as
-placing would choose (the profile's hard filters hold there). Room that the sources will free is not counted: the
-destination's ledger is written first. Nobody has asked for compaction and policy at this moment, so they take nothing
-from a pod that serves to one that is down (``availability.would_end_service``).
+Every move has a destination with room for it: a schedulable pod that is neither closed nor being
+emptied, chosen as placing would choose (the profile's hard filters hold there). Room that the
+sources will free is not counted: the destination's ledger is written first. Nobody has asked for
+compaction and policy at this moment, so they take nothing from a pod that serves to one that is
+down (``availability.would_end_service``).
 
-Compaction ends: each of its moves goes from an emptied ordinal to a lower one that is not, and nothing comes back to a
-closed one. It is whole pods or nothing: a pod whose load does not fit below is not begun, nor is any pod below it,
-since a StatefulSet only loses its highest. What the budget or a cool-down leaves for later periods keeps its room.
-Policy moves end as far as ``better`` climbs strictly; for plugins that do not, ``returns`` breaks the circle
+Compaction ends: each of its moves goes from an emptied ordinal to a lower one that is not, and
+nothing comes back to a closed one. It is whole pods or nothing: a pod whose load does not fit below
+is not begun, nor is any pod below it, since a StatefulSet only loses its highest. What the budget
+or a cool-down leaves for later periods keeps its room. Policy moves end as far as ``better`` climbs
+strictly; for plugins that do not, ``returns`` breaks the circle
 (``extender.engine.rebalance.repetition``).
 """
 
@@ -39,7 +43,9 @@ from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod, placement_order
 
 Better = Callable[[PoolState, VPod, Placements], tuple[str, str] | None]
-"""(pool, vpod, its placements) -> the pods to take one vreplica from and to give it to; None: it is well placed."""
+"""(pool, vpod, its placements) -> the pods to take one vreplica from and to give it to; None: it is
+well placed.
+"""
 
 
 def no_vpod(_key: str) -> bool:
@@ -64,9 +70,9 @@ def never_before(_key: str, _placements: Placements) -> bool:
 class Limits:
     """What one period's moves must keep to.
 
-    ``budget``: vreplicas. ``emptying``: bit set of the ordinals to empty, None for those that are closed.
-    ``cooling``: whether a vpod (its key) was moved so lately that compaction and policy leave it in peace.
-    ``fixed``: whether nothing at all may move it now.
+    ``budget``: vreplicas. ``emptying``: bit set of the ordinals to empty, None for those that are
+    closed. ``cooling``: whether a vpod (its key) was moved so lately that compaction and policy
+    leave it in peace. ``fixed``: whether nothing at all may move it now.
     """
 
     budget: int
@@ -77,9 +83,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What policy may do. ``vpods``: keys of those to look at now; ``better``: what the profile would change.
+    """What policy may do. ``vpods``: keys of those to look at now; ``better``: what the profile
+    would change.
 
-    ``returns``: whether a vpod has left these placements before, since anything changed that is not our doing.
+    ``returns``: whether a vpod has left these placements before, since anything changed that is not
+    our doing.
     """
 
     better: Better = by_profile
@@ -91,7 +99,9 @@ NO_ADVICE = Advice()
 
 
 def plan_moves(pool: PoolState, limits: Limits, advice: Advice = NO_ADVICE) -> list[Move]:
-    """One period's moves, in the order in which they should be made; at most one for each vpod, pods and reason."""
+    """One period's moves, in the order in which they should be made; at most one for each vpod,
+    pods and reason.
+    """
     return _Period(pool, limits, advice).run()
 
 
@@ -120,7 +130,7 @@ class _Period:
             self._improve(key)
         return list(self._moves.values())
 
-    # -- sources --------------------------------------------------------------------------------------------------
+    # -- sources -----------------------------------------------------------------------------------
 
     def _urgent(self) -> Iterator[tuple[PodClaims, MoveReason]]:
         pool = self._pool
@@ -128,7 +138,9 @@ class _Period:
             (pod for pod in pool.pods.values() if pod.placed),
             key=lambda pod: (pod.placed, placement_order(pod.name)),
         )
-        yield from ((pod, MoveReason.DRAIN) for pod in loaded if pod.draining and pool.is_member(pod))
+        yield from (
+            (pod, MoveReason.DRAIN) for pod in loaded if pod.draining and pool.is_member(pod)
+        )
         yield from ((pod, MoveReason.ORDINAL_GONE) for pod in loaded if not pool.is_member(pod))
         for pod in loaded:
             if pod.abandoned and not pod.draining and pool.is_member(pod):
@@ -140,13 +152,15 @@ class _Period:
                 yield pod
 
     def _movable(self, key: str) -> VPod | None:
-        """The vpod, if the evictor may move it: not one that placing has to decide first, nor a caller's own."""
+        """The vpod, if the evictor may move it: not one that placing has to decide first, nor a
+        caller's own.
+        """
         vpod = self._pool.vpods.get(key)
         if vpod is None or self._limits.fixed(key) or may_exist_unseen(self._pool, key):
             return None
         return vpod if is_movable(self._pool, vpod) else None
 
-    # -- drains, failures, overcommit: as much as fits ---------------------------------------------------------------
+    # -- drains, failures, overcommit: as much as fits ---------------------------------------------
 
     def _lighten(self, pod: PodClaims, reason: MoveReason, slots: int) -> None:
         """Move up to ``slots`` off a pod, and over that no more than one vreplica's worth."""
@@ -160,8 +174,12 @@ class _Period:
                 slots -= moved * vpod.weight
                 self._record(vpod.key, pod, ordinal, moved, reason)
 
-    def _shares_on(self, pod: PodClaims, slots: int, *, cheapest_first: bool) -> list[tuple[VPod, int]]:
-        """Movable vpods with their vreplicas there: the smallest shares first, or those that give most slots a move."""
+    def _shares_on(
+        self, pod: PodClaims, slots: int, *, cheapest_first: bool
+    ) -> list[tuple[VPod, int]]:
+        """Movable vpods with their vreplicas there: the smallest shares first, or those that give
+        most slots a move.
+        """
         found = [
             (vpod, claim.placed.vreplicas)
             for key, claim in pod.claims.items()
@@ -169,7 +187,8 @@ class _Period:
         ]
         if cheapest_first:
             return sorted(found, key=lambda share: (share[1] * share[0].weight, share[0].key))
-        # A vreplica heavier than what is over frees more than is needed: the lightest of those come last.
+        # A vreplica heavier than what is over frees more than is needed: the lightest of those come
+        # last.
         return sorted(
             found,
             key=lambda share: (
@@ -179,7 +198,7 @@ class _Period:
             ),
         )
 
-    # -- compaction: whole pods or nothing ---------------------------------------------------------------------------
+    # -- compaction: whole pods or nothing ---------------------------------------------------------
 
     def _compact(self) -> None:
         members = [pod for pod in self._pool.members() if pod.placed]
@@ -187,7 +206,11 @@ class _Period:
             if self._budget <= 0:
                 return
             ordinal = pod.ordinal
-            if ordinal is None or not self._emptying >> ordinal & 1 or not self._draft.still_on(pod):
+            if (
+                ordinal is None
+                or not self._emptying >> ordinal & 1
+                or not self._draft.still_on(pod)
+            ):
                 continue
             if not self._empty(pod, ordinal):
                 return
@@ -203,13 +226,17 @@ class _Period:
             receivers &= ~down_among(self._pool, receivers)
         found: list[tuple[VPod, int, dict[int, int]]] = []
         # The heaviest find room first: light ones fit into what is left, not the other way round.
-        for vpod, count in sorted(load, key=lambda share: (-share[0].weight, share[1], share[0].key)):
+        for vpod, count in sorted(
+            load, key=lambda share: (-share[0].weight, share[1], share[0].key)
+        ):
             given, left = trial.place(vpod, pod, count, among=receivers)
             if left:
                 return False
             found.append((vpod, count, given))
         self._draft = trial
-        for vpod, _, given in sorted(found, key=lambda item: (item[1] * item[0].weight, item[0].key)):
+        for vpod, _, given in sorted(
+            found, key=lambda item: (item[1] * item[0].weight, item[0].key)
+        ):
             if not self._limits.cooling(vpod.key):
                 for to, count in sorted(_part(given, self._budget).items()):
                     self._record(vpod.key, pod, to, count, MoveReason.COMPACTION)
@@ -226,13 +253,14 @@ class _Period:
                 return None
         return load
 
-    # -- policy: one vreplica at a time ------------------------------------------------------------------------------
+    # -- policy: one vreplica at a time ------------------------------------------------------------
 
     def _improve(self, key: str) -> None:
         vpod = self._movable(key)
         if vpod is None or self._limits.cooling(key):
             return
-        # What this plan brings to a pod does not go on from there: a move is of what stands somewhere.
+        # What this plan brings to a pod does not go on from there: a move is of what stands
+        # somewhere.
         arrived = {move.to_pod for move in self._moves.values() if move.vpod == key}
         while self._budget > 0:
             placed = self._draft.placed(key)
@@ -252,15 +280,26 @@ class _Period:
     def _may_go(self, placed: Placements, source: str, target: str) -> bool:
         """Whether no other reason moves this share anyway, and there is such a share."""
         pod = self._pool.pods.get(source)
-        if pod is None or target not in self._pool.pods or source == target or not placed.get(source):
+        if (
+            pod is None
+            or target not in self._pool.pods
+            or source == target
+            or not placed.get(source)
+        ):
             return False
         emptying = pod.ordinal is not None and bool(self._emptying >> pod.ordinal & 1)
-        return not emptying and not pod.leaving and not would_end_service(pod, self._pool.pods[target])
+        return (
+            not emptying and not pod.leaving and not would_end_service(pod, self._pool.pods[target])
+        )
 
-    # -- the outcome ---------------------------------------------------------------------------------------------------
+    # -- the outcome -------------------------------------------------------------------------------
 
-    def _record(self, key: str, pod: PodClaims, ordinal: int, count: int, reason: MoveReason) -> None:
-        """Count a move against the budget; what is over it keeps its room, and its turn comes another period."""
+    def _record(
+        self, key: str, pod: PodClaims, ordinal: int, count: int, reason: MoveReason
+    ) -> None:
+        """Count a move against the budget; what is over it keeps its room, and its turn comes
+        another period.
+        """
         count = min(count, self._budget)
         if count <= 0:
             return
@@ -268,11 +307,15 @@ class _Period:
         move = Move(key, pod.name, self._pool.by_ordinal[ordinal].name, count, reason)
         what = (key, move.from_pod, move.to_pod, reason)
         known = self._moves.get(what)
-        self._moves[what] = move if known is None else replace(known, vreplicas=known.vreplicas + count)
+        self._moves[what] = (
+            move if known is None else replace(known, vreplicas=known.vreplicas + count)
+        )
 
 
 def _part(given: dict[int, int], most: int) -> dict[int, int]:
-    """As much of ``given`` (ordinal -> vreplicas) as the budget pays for, in its proportions: spread stays spread."""
+    """As much of ``given`` (ordinal -> vreplicas) as the budget pays for, in its proportions:
+    spread stays spread.
+    """
     total = sum(given.values())
     if total <= most:
         return given

@@ -1,8 +1,9 @@
-"""Carrying out planned moves of one vpod: a decision that takes vreplicas from one pod to another. Pure.
+"""Carrying out planned moves of one vpod: a decision that takes vreplicas from one pod to another.
+Pure.
 
-A plan was made on an older state. What no longer holds is left out, never forced: a source that has less by now, a
-target that is full, closed or not schedulable any more, or that has ceased to serve. Nothing that still stands is touched
-otherwise.
+A plan was made on an older state. What no longer holds is left out, never forced: a source that has
+less by now, a target that is full, closed or not schedulable any more, or that has ceased to serve.
+Nothing that still stands is touched otherwise.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,22 +19,30 @@ from extender.model.objects import VPod, placement_order
 from extender.model.reasons import ConflictReason
 
 UNASKED: Final = frozenset({MoveReason.COMPACTION, MoveReason.POLICY})
-"""Reasons of moves that can wait: nobody has ordered them, and nothing is wrong with the pod that is left."""
+"""Reasons of moves that can wait: nobody has ordered them, and nothing is wrong with the pod that
+is left.
+"""
 
 
 def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:
-    """The decision that carries out what is still possible of ``moves``; None where that is nothing."""
+    """The decision that carries out what is still possible of ``moves``; None where that is
+    nothing.
+    """
     target = pool.placed_of(vpod.key)
     if not is_movable(pool, vpod) or not is_published(pool, vpod.key):
         return None
     before = dict(target)
     steps: list[Reasoning] = []
     for move in moves:
-        count = min(move.vreplicas, target.get(move.from_pod, 0), _fitting(pool, vpod, move, target, before))
+        count = min(
+            move.vreplicas, target.get(move.from_pod, 0), _fitting(pool, vpod, move, target, before)
+        )
         if count > 0:
             target[move.from_pod] -= count
             target[move.to_pod] = target.get(move.to_pod, 0) + count
-            steps.append(Reasoning(Step.MOVED_AWAY, move.from_pod, count, str(move.reason), move.reason))
+            steps.append(
+                Reasoning(Step.MOVED_AWAY, move.from_pod, count, str(move.reason), move.reason)
+            )
             steps.append(Reasoning(Step.ADDED, move.to_pod, count))
     if not steps:
         return None
@@ -52,7 +61,9 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
 
 
 def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> ConflictReason:
-    """As placing tells it: its condition shall not change because something else of the vpod is moved."""
+    """As placing tells it: its condition shall not change because something else of the vpod is
+    moved.
+    """
     if not pool.shares.crowded:
         return ConflictReason.INSUFFICIENT_SLOTS
     try:
@@ -62,20 +73,30 @@ def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> C
 
 
 def is_movable(pool: PoolState, vpod: VPod) -> bool:
-    """Whether placing has nothing to do for a vpod before it may be moved: no weight to take over, nothing too much."""
+    """Whether placing has nothing to do for a vpod before it may be moved: no weight to take over,
+    nothing too much.
+    """
     shares = [claim.placed for claim in pool.claims_of(vpod.key).values() if claim.placed.vreplicas]
     if vpod.deleting or any(share.weight != vpod.weight for share in shares):
         return False
-    minimum = pool.adapter_pool.min_pods_per_vpod if pool.adapter_pool is not None and vpod.vreplicas else 0
+    minimum = (
+        pool.adapter_pool.min_pods_per_vpod
+        if pool.adapter_pool is not None and vpod.vreplicas
+        else 0
+    )
     return sum(share.vreplicas for share in shares) <= max(vpod.vreplicas, minimum)
 
 
 def is_published(pool: PoolState, vpod_key: str) -> bool:
     """Whether all that is placed of a vpod is published: what is not may not be wanted at all."""
-    return all(claim.placed.vreplicas == claim.published for claim in pool.claims_of(vpod_key).values())
+    return all(
+        claim.placed.vreplicas == claim.published for claim in pool.claims_of(vpod_key).values()
+    )
 
 
-def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]) -> int:
+def _fitting(
+    pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]
+) -> int:
     """vreplicas that the move's target can still take, in slots and in bytes of its ledger."""
     to = pool.pods.get(move.to_pod)
     if (
@@ -86,7 +107,8 @@ def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], be
     ):
         return 0
     if move.reason in UNASKED and pool.pods[move.from_pod].serving and not to.serving:
-        # Excused or not: excuses are not recorded, and what is played again has to come to the same.
+        # Excused or not: excuses are not recorded, and what is played again has to come to the
+        # same.
         return 0
     new = target.get(move.to_pod, 0) - before.get(move.to_pod, 0)
     return (to.free - new * vpod.weight) // vpod.weight

@@ -1,10 +1,11 @@
-"""``LeftBehind``: placements that vpods were moved away from, so that policy does not bring them back.
+"""``LeftBehind``: placements that vpods were moved away from, so that policy does not bring them
+back.
 
-Moves for policy end by themselves where each is a strict improvement. Plugins of others need not be like that, and
-two rules may disagree. So what every move leaves is remembered, and a vpod returns to no placements that it has left:
-its states never repeat, and there are only so many. What was worse before may be better after a change that is not
-our doing: one of the pool (``surroundings``) forgets everything, and what a vpod has left counts only while it asks
-for the same.
+Moves for policy end by themselves where each is a strict improvement. Plugins of others need not be
+like that, and two rules may disagree. So what every move leaves is remembered, and a vpod returns
+to no placements that it has left: its states never repeat, and there are only so many. What was
+worse before may be better after a change that is not our doing: one of the pool (``surroundings``)
+forgets everything, and what a vpod has left counts only while it asks for the same.
 """
 
 from collections import OrderedDict
@@ -15,11 +16,15 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
 
 REMEMBERED_MAX: Final = 10_000
-"""Placements a pool; the oldest go first. Reached only by thousands of moves without any change from outside."""
+"""Placements a pool; the oldest go first. Reached only by thousands of moves without any change
+from outside.
+"""
 
 
 class LeftBehind:
-    """One pool's memory. Keeps hashes: two that collide cost one move that would have been right."""
+    """One pool's memory. Keeps hashes: two that collide cost one move that would have been
+    right.
+    """
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
         self._remembered_max = remembered_max
@@ -50,7 +55,8 @@ class LeftBehind:
 
 
 def surroundings(pool: PoolState) -> int:
-    """A hash of what placing depends on and no move changes: pods, where they are and what they hold, and the rules.
+    """A hash of what placing depends on and no move changes: pods, where they are and what they
+    hold, and the rules.
 
     Not the closed ordinals, which follow from what is placed.
     """

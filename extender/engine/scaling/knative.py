@@ -1,16 +1,17 @@
 """Knative's own formulas for the size of a pool, for profiles that follow its rules. Pure.
 
-*Without plugins* (today's Knative): ceil(sum of vreplicas / capacity), at least minReplicas. Nothing else plays a
-part: no pending pods, no pods that cannot take work, no raised targets.
+*Without plugins* (today's Knative): ceil(sum of vreplicas / capacity), at least minReplicas.
+Nothing else plays a part: no pending pods, no pods that cannot take work, no raised targets.
 
-*With plugins* (up to 1.16): one pod more than the highest ordinal that is schedulable or has a placement, and, while
-vreplicas are pending, as many as they fill, rounded up to the factor: the number of zones where AvailabilityZonePriority
-scores, of nodes where AvailabilityNodePriority does. The filter EvenPodSpread counts a new pod as no larger than the least
-room left on another. Free room is not subtracted, and such a pool never shrinks below its highest schedulable pod.
+*With plugins* (up to 1.16): one pod more than the highest ordinal that is schedulable or has a
+placement, and, while vreplicas are pending, as many as they fill, rounded up to the factor: the
+number of zones where AvailabilityZonePriority scores, of nodes where AvailabilityNodePriority does.
+The filter EvenPodSpread counts a new pod as no larger than the least room left on another. Free
+room is not subtracted, and such a pool never shrinks below its highest schedulable pod.
 
-Left out on purpose: with no node that takes work Knative's factor is 0, its division is no number, and pods are
-taken away; here the factor is 1. Where Knative removes pods that still hold placements, the autoscaler empties them
-first, whatever formula says how many are wanted.
+Left out on purpose: with no node that takes work Knative's factor is 0, its division is no number,
+and pods are taken away; here the factor is 1. Where Knative removes pods that still hold
+placements, the autoscaler empties them first, whatever formula says how many are wanted.
 """
 
 from collections.abc import Callable, Collection
@@ -25,7 +26,9 @@ def knative_pods(state: PoolState, allows: Callable[[VPod], bool]) -> int:
     pool = state.adapter_pool
     if pool is None:
         return 0
-    vpods = [vpod for vpod in state.vpods.values() if vpod.weight <= pool.slots_per_pod and allows(vpod)]
+    vpods = [
+        vpod for vpod in state.vpods.values() if vpod.weight <= pool.slots_per_pod and allows(vpod)
+    ]
     profile = state.profile
     if not profile.has_plugins:
         return pods_by_sum(pool, vpods)
@@ -51,7 +54,9 @@ def pods_by_policy(
     """The formula up to 1.16. ``filters``, ``scores``: names of the plugins in use."""
     found = collect(state)
     pods = found.last_ordinal + 1
-    pending = sum(max(0, vpod.vreplicas - state.placed_vreplicas(vpod.key)) * vpod.weight for vpod in vpods)
+    pending = sum(
+        max(0, vpod.vreplicas - state.placed_vreplicas(vpod.key)) * vpod.weight for vpod in vpods
+    )
     if not pending:
         return pods
     divisor = pool.slots_per_pod
@@ -62,7 +67,9 @@ def pods_by_policy(
 
 
 def scale_factor(state: PoolState, scores: Collection[str]) -> int:
-    """Pods are added in multiples of this: nodes before zones, as they count in the scores; at least 1."""
+    """Pods are added in multiples of this: nodes before zones, as they count in the scores; at
+    least 1.
+    """
     topology = state.topology
     if "AvailabilityNodePriority" in scores:
         return max(1, len(topology.zone_of))

@@ -1,13 +1,16 @@
-"""``Packing``: what a pool's pods could still take, were all that waits placed now. Pure; for sizing a pool.
+"""``Packing``: what a pool's pods could still take, were all that waits placed now. Pure; for
+sizing a pool.
 
-A pod counts as it will be: one that is pending or has not been created yet counts as empty, one that cannot take work
-not at all. What another vpod is giving up right now is free here already, since it needs no new pod. What a vpod's vreplicas
-are to weigh more than its ledgers say is taken: it will have that room, or keeps others from it while it may not be decided.
-Bytes of ledgers are room as slots are (``LedgerRoom``): a pod that has no more of them for a vpod is full for it.
+A pod counts as it will be: one that is pending or has not been created yet counts as empty, one
+that cannot take work not at all. What another vpod is giving up right now is free here already,
+since it needs no new pod. What a vpod's vreplicas are to weigh more than its ledgers say is taken:
+it will have that room, or keeps others from it while it may not be decided. Bytes of ledgers are
+room as slots are (``LedgerRoom``): a pod that has no more of them for a vpod is full for it.
 
-``ZonePacking`` keeps a hard zone rule on top (after each vreplica, no zone has more than ``max_skew`` of the vpod more than
-the emptiest zone): free slots in a zone that may not take the next vreplica are no room. Where a pod to come will
-stand is not known, so it is taken to go where it is missing; kube-scheduler and our prioritize work to that end.
+``ZonePacking`` keeps a hard zone rule on top (after each vreplica, no zone has more than
+``max_skew`` of the vpod more than the emptiest zone): free slots in a zone that may not take the
+next vreplica are no room. Where a pod to come will stand is not known, so it is taken to go where
+it is missing; kube-scheduler and our prioritize work to that end.
 """
 
 from dataclasses import dataclass
@@ -22,12 +25,15 @@ from extender.model.objects import AdapterPool
 
 
 class Packing:
-    """Free slots by ordinal, from which ``add`` takes; ``added`` empty pods appended while something was left.
+    """Free slots by ordinal, from which ``add`` takes; ``added`` empty pods appended while
+    something was left.
 
     ``added_max``: pods that may be appended.
     """
 
-    def __init__(self, state: PoolState, pool: AdapterPool, ordinals: range, *, added_max: int) -> None:
+    def __init__(
+        self, state: PoolState, pool: AdapterPool, ordinals: range, *, added_max: int
+    ) -> None:
         self._ledgers = LedgerRoom(state)
         self._next = ordinals.stop
         self._slots = pool.slots_per_pod
@@ -42,7 +48,9 @@ class Packing:
             elif pod.schedulable or to_come(pod) or (pod.abandoned and pod.name not in left):
                 self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)
         self._with_free: dict[int, int] = {}
-        """Free slots -> bit set of the ordinals that have so many: a pod too full for a vreplica is not looked at for it."""
+        """Free slots -> bit set of the ordinals that have so many: a pod too full for a vreplica is
+        not looked at for it.
+        """
         for ordinal, slots in self._free.items():
             self._with_free[slots] = self._with_free.get(slots, 0) | 1 << ordinal
 
@@ -50,12 +58,17 @@ class Packing:
         """Bit set of the ordinals that get nothing for now."""
 
     def leave(self, vpod_key: str, pod: PodClaims, vreplicas: int) -> None:
-        """A vpod takes vreplicas off a pod that is not among ``ordinals``, to be added to one that is."""
+        """A vpod takes vreplicas off a pod that is not among ``ordinals``, to be added to one that
+        is.
+        """
 
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
-        """Pack ``missing`` vreplicas of ``weight`` slots; how many found no place, though pods were appended."""
+        """Pack ``missing`` vreplicas of ``weight`` slots; how many found no place, though pods were
+        appended.
+        """
         missing = self._fill(self._fitting(vpod_key, weight), vpod_key, missing, weight)
-        # What is appended is all that has room by then: to ask all pods again for each would take minutes for a large vpod.
+        # What is appended is all that has room by then: to ask all pods again for each would take
+        # minutes for a large vpod.
         while missing and (ordinal := self._append()) is not None:
             missing = self._fill(1 << ordinal, vpod_key, missing, weight)
         return missing
@@ -73,7 +86,9 @@ class Packing:
         return left
 
     def _fitting(self, vpod_key: str, weight: int) -> int:
-        """Bit set of the ordinals with room for one vreplica of ``weight`` slots of a vpod, in their ledgers too."""
+        """Bit set of the ordinals with room for one vreplica of ``weight`` slots of a vpod, in
+        their ledgers too.
+        """
         return self._ledgers.open_to(self._with_slots(weight), vpod_key)
 
     def _with_slots(self, weight: int) -> int:
@@ -111,18 +126,24 @@ def _heavier(pod: PodClaims) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ZoneRule:
-    """A hard rule: none of ``zones`` may have over ``max_skew`` more of a vpod than another of them."""
+    """A hard rule: none of ``zones`` may have over ``max_skew`` more of a vpod than another of
+    them.
+    """
 
     max_skew: int
     zones: tuple[str, ...]
 
 
 def zone_rule(state: PoolState) -> ZoneRule | None:
-    """The hard zone rule of the pool's profile, as it is for the zones of now; None where it cannot refuse anything."""
+    """The hard zone rule of the pool's profile, as it is for the zones of now; None where it cannot
+    refuse anything.
+    """
     skew = state.profile.hard_zone_skew
     if skew is None:
         return None
-    count_empty = any(one.count_empty for one in state.profile.filters if isinstance(one, ZoneSpread))
+    count_empty = any(
+        one.count_empty for one in state.profile.filters if isinstance(one, ZoneSpread)
+    )
     # As placing counts them: those that can host the pool's pods, and those where it stands.
     zones = tuple(sorted({*state.hosting.nodes_in, *state.zones} if count_empty else state.zones))
     return ZoneRule(skew, zones) if len(zones) > 1 else None
@@ -132,7 +153,13 @@ class ZonePacking(Packing):
     """A packing under a hard zone rule."""
 
     def __init__(
-        self, state: PoolState, pool: AdapterPool, ordinals: range, *, added_max: int, rule: ZoneRule
+        self,
+        state: PoolState,
+        pool: AdapterPool,
+        ordinals: range,
+        *,
+        added_max: int,
+        rule: ZoneRule,
     ) -> None:
         super().__init__(state, pool, ordinals, added_max=added_max)
         self._state = state
@@ -173,11 +200,15 @@ class ZonePacking(Packing):
         return 0
 
     def _rounds(self, vpod_key: str, counts: dict[str, int], missing: int, weight: int) -> int:
-        """While all zones are equal: as many to each as every one takes, at once; how many that were."""
+        """While all zones are equal: as many to each as every one takes, at once; how many that
+        were.
+        """
         if len(set(counts.values())) > 1:
             return 0
         rounds = min(missing // len(counts), min(self._slots_left.values()) // weight)
-        return sum(self._give(vpod_key, zone, rounds, weight) for zone in counts) if rounds > 0 else 0
+        return (
+            sum(self._give(vpod_key, zone, rounds, weight) for zone in counts) if rounds > 0 else 0
+        )
 
     def _give(self, vpod_key: str, zone: str, vreplicas: int, weight: int) -> int:
         given = vreplicas - self._fill(self._zones[zone], vpod_key, vreplicas, weight)
@@ -195,22 +226,29 @@ class ZonePacking(Packing):
                     counts[zone] += claim.placed.vreplicas
         return counts
 
-    def _zone_for(self, vpod_key: str, counts: dict[str, int], lowest: int, weight: int) -> str | None:
-        """Of the zones that may and can take one, the emptiest; of equals, the one with most slots left."""
+    def _zone_for(
+        self, vpod_key: str, counts: dict[str, int], lowest: int, weight: int
+    ) -> str | None:
+        """Of the zones that may and can take one, the emptiest; of equals, the one with most slots
+        left.
+        """
         allowed = [zone for zone, count in counts.items() if count + 1 - lowest <= self._max_skew]
         allowed.sort(key=lambda zone: (counts[zone], -self._slots_left[zone]))
         fitting = self._fitting(vpod_key, weight) if allowed else 0
         return next((zone for zone in allowed if self._zones[zone] & fitting), None)
 
     def _step(self, counts: dict[str, int], zone: str, lowest: int, missing: int) -> int:
-        """vreplicas for this zone before another is looked at: to be level with the next, or as far as it may go."""
+        """vreplicas for this zone before another is looked at: to be level with the next, or as far
+        as it may go.
+        """
         if counts[zone] > lowest:
             return min(missing, lowest + self._max_skew - counts[zone])
         others = min(count for name, count in counts.items() if name != zone)
         return min(missing, max(1, others - lowest))
 
     def _grow(self, counts: dict[str, int], missing: int, weight: int) -> bool:
-        """Count pods to come, or else more, for the emptiest zone, which has no room; False if there are none.
+        """Count pods to come, or else more, for the emptiest zone, which has no room; False if
+        there are none.
 
         As many as its even share of what is missing will fill: it gets no less than that.
         """
@@ -236,12 +274,14 @@ def to_come(pod: PodClaims) -> bool:
 
 
 def to_replace(state: PoolState) -> frozenset[str]:
-    """Pods whose load needs another place: those being drained or condemned, and those taken for lost, as far as others can work.
+    """Pods whose load needs another place: those being drained or condemned, and those taken for
+    lost, as far as others can work.
 
-    One that is taken for lost and not bound counts as still to come: where there is no machine for it, there is none
-    for a further one. Of those on nodes that are not Ready all are replaced, since a new pod goes to another node. Of
-    those on nodes that are Ready one more is replaced than there are pods at work. Where adapters do not get Ready at
-    all, that one extra pod shows it, and further ones would only be lost in their turn.
+    One that is taken for lost and not bound counts as still to come: where there is no machine for
+    it, there is none for a further one. Of those on nodes that are not Ready all are replaced,
+    since a new pod goes to another node. Of those on nodes that are Ready one more is replaced than
+    there are pods at work. Where adapters do not get Ready at all, that one extra pod shows it, and
+    further ones would only be lost in their turn.
     """
     draining = [pod.name for pod in state.pods.values() if pod.draining or pod.condemned]
     if not state.abandoned:

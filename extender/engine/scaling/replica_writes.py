@@ -1,17 +1,19 @@
-"""``ReplicaWrites``: whose hand changed a StatefulSet's replicas, and how long to keep ours off it. Pure.
+"""``ReplicaWrites``: whose hand changed a StatefulSet's replicas, and how long to keep ours off it.
+Pure.
 
-We see our own writes come back in the watch, in the order in which they were made, sometimes before the write's own
-reply and sometimes not each of them. So what was asked for is remembered until it is seen; whatever else is seen is somebody
-else's (KEDA, an HPA, a person).
+We see our own writes come back in the watch, in the order in which they were made, sometimes before
+the write's own reply and sometimes not each of them. So what was asked for is remembered until it
+is seen; whatever else is seen is somebody else's (KEDA, an HPA, a person).
 
 ::
 
     as asked --somebody else's--> foreign --our write, or their number is what we want--> as asked
        ^  our write, seen                 (a foreign number that undoes our last write is a strike)
 
-A foreign number stands until the pool's needs change or its next scale-down period; only vreplicas without a place are
-given pods at once. From the second strike on even those wait, each time twice as long, and so do the
-scale-down periods: two controllers that undo each other's writes in turn would restart pods for ever.
+A foreign number stands until the pool's needs change or its next scale-down period; only vreplicas
+without a place are given pods at once. From the second strike on even those wait, each time twice
+as long, and so do the scale-down periods: two controllers that undo each other's writes in turn
+would restart pods for ever.
 """
 
 from collections import deque
@@ -25,7 +27,9 @@ STRIKES_FORGOTTEN_S: Final = 3600.0
 
 
 class ReplicaWrites:
-    """What we asked for and what was seen, of one StatefulSet. Times are the caller's clock, in seconds."""
+    """What we asked for and what was seen, of one StatefulSet. Times are the caller's clock, in
+    seconds.
+    """
 
     def __init__(self) -> None:
         self._unseen: deque[int] = deque(maxlen=UNSEEN_MAX)
@@ -49,11 +53,15 @@ class ReplicaWrites:
             self._unseen.pop()
 
     def settle(self) -> None:
-        """What somebody else asked for is over: we have written since, it is what we want, or the needs have changed."""
+        """What somebody else asked for is over: we have written since, it is what we want, or the
+        needs have changed.
+        """
         self.foreign = None
 
     def seen(self, old: int, new: int, now: float) -> bool:
-        """The watch says that replicas went from ``old`` to ``new``; True if it was somebody else."""
+        """The watch says that replicas went from ``old`` to ``new``; True if it was
+        somebody else.
+        """
         if new in self._unseen:
             while self._unseen.popleft() != new:
                 continue
@@ -63,7 +71,8 @@ class ReplicaWrites:
         self.foreign = new
         if now - self._struck_at > STRIKES_FORGOTTEN_S:
             self.strikes = 0
-        # What comes before our own write is seen was there before it: a watch that was silent tells all of it at once.
+        # What comes before our own write is seen was there before it: a watch that was silent tells
+        # all of it at once.
         last_is_seen = self._last is not None and self._last[1] not in self._unseen
         if self._last is not None and last_is_seen and _undoes(*self._last, new):
             self.strikes = min(self.strikes + 1, STRIKES_MAX)
@@ -73,7 +82,9 @@ class ReplicaWrites:
 
     @property
     def delay_s(self) -> float:
-        """How long vreplicas without a place wait after a foreign number: nothing the first time."""
+        """How long vreplicas without a place wait after a foreign number: nothing the first
+        time.
+        """
         return STRIKE_DELAY_S * 2 ** (self.strikes - 2) if self.strikes > 1 else 0.0
 
     @property

@@ -1,20 +1,23 @@
 """Which pods a pool may lose, and when (DESIGN 5.4). Pure; the autoscaler acts on it.
 
-A StatefulSet loses its highest ordinals first. Knative lowers the count and evicts what stood there afterwards. Here
-it goes the other way round:
+A StatefulSet loses its highest ordinals first. Knative lowers the count and evicts what stood there
+afterwards. Here it goes the other way round:
 
-1. *close* the ordinals above the count that is enough, so that nothing new is placed there. Enough is not only the
-   sum of slots: what stands above must fit below, one vreplica at a time and under the profile's zone rule, and what is
-   served there on pods that are not down, or the evictor could never empty those pods, and they would stay closed and
-   half empty for ever. Above maxPods all is
-   closed, whether or not it fits: that is a person's order; and so it is above what Knative's formulas ask for;
-2. the evictor moves what still stands on closed pods. Where it cannot after all (heavy vreplicas, a zone rule: it may go
-   about it in another order than we have thought of), they stay closed, and are opened when they are needed;
-3. *remove* the highest closed ordinals that hold nothing, for any pool: no ledger, no status, no reservation, nothing that
-   the previous incarnation carried, and no ledger that cannot be read.
+1. *close* the ordinals above the count that is enough, so that nothing new is placed there. Enough
+   is not only the sum of slots: what stands above must fit below, one vreplica at a time and under
+   the profile's zone rule, and what is served there on pods that are not down, or the evictor could
+   never empty those pods, and they would stay closed and half empty for ever. Above maxPods all is
+   closed, whether or not it fits: that is a person's order; and so it is above what Knative's
+   formulas ask for;
+2. the evictor moves what still stands on closed pods. Where it cannot after all (heavy vreplicas, a
+   zone rule: it may go about it in another order than we have thought of), they stay closed, and
+   are opened when they are needed;
+3. *remove* the highest closed ordinals that hold nothing, for any pool: no ledger, no status, no
+   reservation, nothing that the previous incarnation carried, and no ledger that cannot be read.
 
-Between a look at the state and the write of the count nothing can be placed there, since the ordinals are closed; what
-was decided before they were closed is reserved in the state, and so they hold something.
+Between a look at the state and the write of the count nothing can be placed there, since the
+ordinals are closed; what was decided before they were closed is reserved in the state, and so they
+hold something.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +32,9 @@ from extender.engine.state.state import State
 from extender.model.objects import AdapterPool, StatefulSet, VPod
 
 
-def ordinals_to_close(state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool] = anyone) -> int:
+def ordinals_to_close(
+    state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool] = anyone
+) -> int:
     """Bit set of the ordinals that the pool can do without."""
     pool, stateful_set = state.adapter_pool, state.stateful_set
     if pool is None or stateful_set is None or plan.wanted >= stateful_set.replicas:
@@ -51,9 +56,11 @@ def still_closed(state: PoolState, plan: ScalePlan) -> int:
 
 
 def count_without_empty(state: PoolState, pools: State) -> int:
-    """The lowest count of pods whose removed ordinals are closed and hold nothing, for this one of ``pools`` and all others.
+    """The lowest count of pods whose removed ordinals are closed and hold nothing, for this one of
+    ``pools`` and all others.
 
-    Another may have had the StatefulSet before, or a vpod have gone to it whose status still names the pod.
+    Another may have had the StatefulSet before, or a vpod have gone to it whose status still names
+    the pod.
     """
     stateful_set = state.stateful_set
     if stateful_set is None:
@@ -64,14 +71,18 @@ def count_without_empty(state: PoolState, pools: State) -> int:
         pod = state.by_ordinal.get(ordinal)
         if not state.closed & 1 << ordinal or not (pod is None or holds_nothing(pod)):
             break
-        if not all(map(holds_nothing, pools.elsewhere(state.key, f"{stateful_set.name}-{ordinal}"))):
+        if not all(
+            map(holds_nothing, pools.elsewhere(state.key, f"{stateful_set.name}-{ordinal}"))
+        ):
             break
         count -= 1
     return count
 
 
 def removable(state: PoolState) -> int:
-    """Bit set of the highest ordinals that hold nothing, closed or not: what a leader before us can have removed."""
+    """Bit set of the highest ordinals that hold nothing, closed or not: what a leader before us can
+    have removed.
+    """
     stateful_set = state.stateful_set
     found = 0
     for ordinal in reversed(stateful_set.ordinals if stateful_set is not None else range(0)):
@@ -83,10 +94,11 @@ def removable(state: PoolState) -> int:
 
 
 def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] = anyone) -> int:
-    """The lowest count from ``count`` up that the pool would not grow from again at once, at most what it has.
+    """The lowest count from ``count`` up that the pool would not grow from again at once, at most
+    what it has.
 
-    What a pool needs depends on what it has (which pod is pending, which zone has room): a count that is wanted now may
-    not be enough once it is reached.
+    What a pool needs depends on what it has (which pod is pending, which zone has room): a count
+    that is wanted now may not be enough once it is reached.
     """
     replicas = state.stateful_set.replicas if state.stateful_set is not None else 0
     while count < replicas and (plan := plan_scale(state, allows, replicas=count)) is not None:
@@ -103,13 +115,17 @@ def holds_nothing(pod: PodClaims) -> bool:
     return not (pod.claims or pod.held or expected_back or unreadable)
 
 
-def waits_for_closed(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> tuple[str, bool] | None:
-    """The vpod that has longest been left over and that a closed pod has room for; None if there is none.
+def waits_for_closed(
+    state: PoolState, allows: Callable[[VPod], bool] = anyone
+) -> tuple[str, bool] | None:
+    """The vpod that has longest been left over and that a closed pod has room for; None if there is
+    none.
 
-    After these come vpods that stand on a pod which they are to leave: for them a closed pod is better than that.
+    After these come vpods that stand on a pod which they are to leave: for them a closed pod is
+    better than that.
 
-    And whether that is certain: the open pods have no room for it. Else it may just not have been decided yet, or the
-    pool's profile refuses the room there is.
+    And whether that is certain: the open pods have no room for it. Else it may just not have been
+    decided yet, or the pool's profile refuses the room there is.
     """
     there = state.closed & state.schedulable & ~state.shares.full(state.by_ordinal)
     closed = _most_free(state, there)
@@ -175,7 +191,9 @@ def _left_with(
     count: int,
     allows: Callable[[VPod], bool],
 ) -> int | None:
-    """Slots of what waits that find no place on the lowest ``count`` pods; None where what stands above has none."""
+    """Slots of what waits that find no place on the lowest ``count`` pods; None where what stands
+    above has none.
+    """
     start = stateful_set.ordinals_start
     packing = _packing(state, pool, range(start, start + count))
     above = [
@@ -197,9 +215,13 @@ def _left_with(
 
 
 def _down(state: PoolState, ordinals: range) -> int:
-    """Bit set of the pods that are bound and serve nobody: the evictor moves nothing there that is served."""
+    """Bit set of the pods that are bound and serve nobody: the evictor moves nothing there that is
+    served.
+    """
     members = ((ordinal, state.by_ordinal.get(ordinal)) for ordinal in ordinals)
-    return sum(1 << ordinal for ordinal, pod in members if pod is not None and pod.bound and pod.down)
+    return sum(
+        1 << ordinal for ordinal, pod in members if pod is not None and pod.bound and pod.down
+    )
 
 
 def _packing(state: PoolState, pool: AdapterPool, ordinals: range) -> Packing:

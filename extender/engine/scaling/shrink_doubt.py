@@ -1,12 +1,14 @@
-"""``ShrinkDoubt``: ordinals that a scale-down which nobody has heard of since may still remove. Pure.
+"""``ShrinkDoubt``: ordinals that a scale-down which nobody has heard of since may still remove.
+Pure.
 
-A scale is written with the version that was read as its precondition. Where the answer is lost the write may still be
-under way, and happens later if the StatefulSet is of that version still. What it would remove was closed and empty
-when it was sent; opened again meanwhile, something may stand there when it arrives (seed 13566111). So these ordinals stay
-closed until a newer version is seen, or no request lives that long.
+A scale is written with the version that was read as its precondition. Where the answer is lost the
+write may still be under way, and happens later if the StatefulSet is of that version still. What it
+would remove was closed and empty when it was sent; opened again meanwhile, something may stand
+there when it arrives (seed 13566111). So these ordinals stay closed until a newer version is seen,
+or no request lives that long.
 
-A new leader knows of no such write, and its predecessor may have sent one: then all that could be removed is in doubt, the
-highest ordinals that hold nothing.
+A new leader knows of no such write, and its predecessor may have sent one: then all that could be
+removed is in doubt, the highest ordinals that hold nothing.
 """
 
 from extender.model.objects import StatefulSet
@@ -29,7 +31,9 @@ class ShrinkDoubt:
         return bool(self._ordinals)
 
     def begin(self, ordinals: int, *, uid: str, version: str, until: float) -> None:
-        """These ordinals, a bit set, may be removed by a write for this version of the StatefulSet."""
+        """These ordinals, a bit set, may be removed by a write for this version of the
+        StatefulSet.
+        """
         if version == self._version and uid == self._uid:
             ordinals |= self._ordinals
             until = max(until, self.until)

@@ -1,18 +1,21 @@
 """How many pods a pool needs (DESIGN 5.4). Pure; the autoscaler acts on it.
 
-The slots needed are what all vpods expect (raised targets counted) plus the slots that are lost on pods that cannot
-take work: all of a pod being drained or taken for lost, and what is free on a pod whose node is cordoned or failing (what it holds
-stays there and needs no second place). To that come pods for vreplicas that still have no place once all pending
-pods are counted: heavy vreplicas do not fill a pod to the last slot.
+The slots needed are what all vpods expect (raised targets counted) plus the slots that are lost on
+pods that cannot take work: all of a pod being drained or taken for lost, and what is free on a pod
+whose node is cordoned or failing (what it holds stays there and needs no second place). To that
+come pods for vreplicas that still have no place once all pending pods are counted: heavy vreplicas
+do not fill a pod to the last slot.
 
-Under a hard zone rule slots may be free, and still not usable: in a zone that already has its share. Then pods are
-added for the zone that lacks them, and rounded up to a multiple of the zones (Knative's factor), because a rule that
-spreads every vpod evenly uses zones of equal size best. It must end, also where a zone has no machine left and every
-new pod lands in another one: pods still pending count as the missing ones, and the rule never asks for more than one
-pod a zone above what a zone has to hold at the most: its part of every vpod, rounded up (8 vreplicas in 3 zones: 3 in
-each, since ties may all have fallen on the same one). What has no place then waits, with its reason.
+Under a hard zone rule slots may be free, and still not usable: in a zone that already has its
+share. Then pods are added for the zone that lacks them, and rounded up to a multiple of the zones
+(Knative's factor), because a rule that spreads every vpod evenly uses zones of equal size best. It
+must end, also where a zone has no machine left and every new pod lands in another one: pods still
+pending count as the missing ones, and the rule never asks for more than one pod a zone above what a
+zone has to hold at the most: its part of every vpod, rounded up (8 vreplicas in 3 zones: 3 in each,
+since ties may all have fallen on the same one). What has no place then waits, with its reason.
 
-A pool whose profile follows Knative's rules is sized by Knative's formulas instead (``scaling_knative``).
+A pool whose profile follows Knative's rules is sized by Knative's formulas instead
+(``scaling_knative``).
 """
 
 from collections.abc import Callable, Iterator
@@ -26,12 +29,14 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.objects import AdapterPool, VPod
 
 POOL_PODS_MAX: Final = 10_000
-"""Pods of a pool without maxPods: a typing error in one vpod must not ask a cluster for millions."""
+"""Pods of a pool without maxPods: a typing error in one vpod must not ask a cluster for millions.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """``wanted`` pods; ``unlimited``: what it would be without maxPods; ``expected_slots`` behind it.
+    """``wanted`` pods; ``unlimited``: what it would be without maxPods; ``expected_slots`` behind
+    it.
 
     ``homeless``: some vreplicas have no place even once all pods that are to come are there.
     """
@@ -57,8 +62,9 @@ def plan_scale(
 ) -> ScalePlan | None:
     """The number of pods the pool needs, up or down; None while pool or StatefulSet is unknown.
 
-    ``allows``: whether the pool selects a vpod's namespace; a pool does not grow for tenants that may not use it.
-    ``replicas``: as if the StatefulSet had so many, fewer than it has and the ones above empty; None for as it is.
+    ``allows``: whether the pool selects a vpod's namespace; a pool does not grow for tenants that
+    may not use it. ``replicas``: as if the StatefulSet had so many, fewer than it has and the ones
+    above empty; None for as it is.
     """
     pool, stateful_set = state.adapter_pool, state.stateful_set
     if pool is None or stateful_set is None:
@@ -72,7 +78,8 @@ def plan_scale(
     else:
         unlimited = knative_pods(state, allows)
         if state.shares.crowded:
-            # Knative keeps no ledgers: its formulas know no pod that is full before its slots are taken.
+            # Knative keeps no ledgers: its formulas know no pod that is full before its slots are
+            # taken.
             count = stateful_set.replicas if replicas is None else replicas
             by_need, _ = _by_need(state, pool, count, expected, allows)
             unlimited = max(unlimited, min(by_need, max(_sane(state, pool, expected), count)))
@@ -84,9 +91,11 @@ def plan_scale(
 def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
     """More pods than that are never needed, however many seem to be lost.
 
-    First fit fills all pods but one by half, a zone rule may want one more in each zone, and each of them may have to be made up
-    for once; so may each that has fewer slots than a new one would, from before slotsPerPod was raised, and each whose ledger has no
-    bytes for a tenant that has filled it (what fills it is placed: lost pods do not add up to that). Where we take pods for lost that are not (our view of the nodes is behind), so would be those that replace them: a pool
+    First fit fills all pods but one by half, a zone rule may want one more in each zone, and each
+    of them may have to be made up for once; so may each that has fewer slots than a new one would,
+    from before slotsPerPod was raised, and each whose ledger has no bytes for a tenant that has
+    filled it (what fills it is placed: lost pods do not add up to that). Where we take pods for
+    lost that are not (our view of the nodes is behind), so would be those that replace them: a pool
     without maxPods would grow without end, ten times a second.
     """
     zones = len(state.hosting.known_in)
@@ -103,13 +112,18 @@ def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
 def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:
     """Slots that all vpods of the pool want together.
 
-    Of those that no pod could ever hold, nothing; of those that may not use the pool, what they have.
+    Of those that no pod could ever hold, nothing; of those that may not use the pool, what they
+    have.
     """
     pool = state.adapter_pool
     if pool is None:
         return 0
     return sum(
-        (_wanted(pool, vpod) if allows(vpod) else min(vpod.vreplicas, state.placed_vreplicas(vpod.key)))
+        (
+            _wanted(pool, vpod)
+            if allows(vpod)
+            else min(vpod.vreplicas, state.placed_vreplicas(vpod.key))
+        )
         * vpod.weight
         for vpod in state.vpods.values()
         if vpod.weight <= pool.slots_per_pod
@@ -119,9 +133,11 @@ def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) ->
 def missing_vreplicas(
     state: PoolState, pool: AdapterPool, allows: Callable[[VPod], bool]
 ) -> Iterator[tuple[VPod, int]]:
-    """(vpod, vreplicas that need a place), of those that can have one. What waits on a pod that it is to leave needs one, too.
+    """(vpod, vreplicas that need a place), of those that can have one. What waits on a pod that it
+    is to leave needs one, too.
 
-    Every vpod is looked at, not only the unplaced: a raised target may be missing where all of spec.vreplicas is placed.
+    Every vpod is looked at, not only the unplaced: a raised target may be missing where all of
+    spec.vreplicas is placed.
     """
     left = to_replace(state)
     for key, vpod in state.vpods.items():
@@ -138,7 +154,9 @@ def _wanted(pool: AdapterPool, vpod: VPod) -> int:
 
 def _placed_to_stay(state: PoolState, vpod_key: str, left: frozenset[str]) -> int:
     return sum(
-        claim.placed.vreplicas for name, claim in state.claims_of(vpod_key).items() if name not in left
+        claim.placed.vreplicas
+        for name, claim in state.claims_of(vpod_key).items()
+        if name not in left
     )
 
 
@@ -149,9 +167,15 @@ def _lost_slots(pod: PodClaims, left: frozenset[str]) -> int:
 
 
 def _by_need(
-    state: PoolState, pool: AdapterPool, replicas: int, expected: int, allows: Callable[[VPod], bool]
+    state: PoolState,
+    pool: AdapterPool,
+    replicas: int,
+    expected: int,
+    allows: Callable[[VPod], bool],
 ) -> tuple[int, bool]:
-    """Pods needed without maxPods, and whether something is without a place in those that are to come."""
+    """Pods needed without maxPods, and whether something is without a place in those that are to
+    come.
+    """
     leaving = to_replace(state)
     ordinals = range(_start(state), _start(state) + replicas)
     lost = sum(
@@ -180,7 +204,9 @@ def _by_need(
 def _zone_ceiling(
     state: PoolState, pool: AdapterPool, zones: int, needed: int, allows: Callable[[VPod], bool]
 ) -> int:
-    """Where a hard zone rule stops to ask for pods: one a zone more than its part of every vpod, rounded up, fills."""
+    """Where a hard zone rule stops to ask for pods: one a zone more than its part of every vpod,
+    rounded up, fills.
+    """
     share = sum(
         -(-_wanted(pool, vpod) // zones) * vpod.weight
         for vpod in state.vpods.values()
@@ -196,7 +222,9 @@ def _start(state: PoolState) -> int:
 def _appended(
     state: PoolState, pool: AdapterPool, packing: Packing, allows: Callable[[VPod], bool]
 ) -> tuple[int, bool]:
-    """Pods to add for what no pod, bound or still to come, has room for; whether something is left all the same."""
+    """Pods to add for what no pod, bound or still to come, has room for; whether something is left
+    all the same.
+    """
     for vpod, missing in missing_vreplicas(state, pool, allows):
         if packing.add(vpod.key, missing, vpod.weight):
             return packing.added, True

@@ -1,12 +1,13 @@
 """Availability: which of a vpod's vreplicas are served, and why the others are not. Pure.
 
-A vreplica is *placed* once a status names its pod; it is *served* while that pod is Ready, is not being deleted, and
-stands on a node that is Ready (``PodClaims.serving``). A pod that restarts is ``excused`` for a while (``EXCUSED_S``):
-its vreplicas count as served, so that a restart changes no status. A pod that has not served yet is not excused.
+A vreplica is *placed* once a status names its pod; it is *served* while that pod is Ready, is not
+being deleted, and stands on a node that is Ready (``PodClaims.serving``). A pod that restarts is
+``excused`` for a while (``EXCUSED_S``): its vreplicas count as served, so that a restart changes no
+status. A pod that has not served yet is not excused.
 
-``PoolState.unserved`` has, by vpod, the vreplicas that are published on pods that are down (neither serving nor
-excused). It is kept up to date with every change of a pod, a node or a status; ``availability_of`` adds it up afresh for
-the placements of one vpod, and gives the reason.
+``PoolState.unserved`` has, by vpod, the vreplicas that are published on pods that are down (neither
+serving nor excused). It is kept up to date with every change of a pod, a node or a status;
+``availability_of`` adds it up afresh for the placements of one vpod, and gives the reason.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 AVAILABLE: Final = "Available"
 """Type of the condition."""
 EXCUSED_S: Final = 10.0
-"""Seconds for which a pod that has served may be away without its vreplicas counting as unserved."""
+"""Seconds for which a pod that has served may be away without its vreplicas counting as unserved.
+"""
 NAMED_PODS_MAX: Final = 5
 """Of a condition's message."""
 BLAME_CHARS_MAX: Final = 900
-"""Of the part of a message that names pods: with the counts before it, it is stored whole (1,024 bytes)."""
+"""Of the part of a message that names pods: with the counts before it, it is stored whole (1,024
+bytes).
+"""
 
 
 class AvailableReason(StrEnum):
@@ -42,7 +46,9 @@ class AvailableReason(StrEnum):
     POD_NOT_READY = "PodNotReady"
     """The pod is not Ready, or does not exist."""
     NOT_ALL_PLACED = "NotAllPlaced"
-    """All that is placed is served, and not all that is wanted is placed: the condition Scheduled says why."""
+    """All that is placed is served, and not all that is wanted is placed: the condition Scheduled
+    says why.
+    """
     ALL_READY = "AllReady"
 
 
@@ -57,7 +63,9 @@ _RANK: Final[Mapping[str, int]] = {reason: rank for rank, reason in enumerate(UN
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """One pod that does not serve what is placed on it. ``vreplicas``: how many that are; ``why``: in words."""
+    """One pod that does not serve what is placed on it. ``vreplicas``: how many that are; ``why``:
+    in words.
+    """
 
     pod_name: str
     vreplicas: int
@@ -67,7 +75,9 @@ class Unserved:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Of a vpod or a pool. Counts are vreplicas; ``unserved``: the pods with the most of them first."""
+    """Of a vpod or a pool. Counts are vreplicas; ``unserved``: the pods with the most of them
+    first.
+    """
 
     wanted: int
     placed: int
@@ -83,7 +93,11 @@ class Availability:
         """The condition's reason."""
         if self.unserved:
             return min((item.reason for item in self.unserved), key=_RANK.__getitem__)
-        return AvailableReason.NOT_ALL_PLACED if self.placed < self.wanted else AvailableReason.ALL_READY
+        return (
+            AvailableReason.NOT_ALL_PLACED
+            if self.placed < self.wanted
+            else AvailableReason.ALL_READY
+        )
 
     @property
     def holds(self) -> bool:
@@ -106,7 +120,8 @@ class Availability:
         if not self.unserved:
             return ""
         parts = [
-            f"{item.vreplicas} on {item.pod_name} ({item.why})" for item in self.unserved[:NAMED_PODS_MAX]
+            f"{item.vreplicas} on {item.pod_name} ({item.why})"
+            for item in self.unserved[:NAMED_PODS_MAX]
         ]
         while len(named := ", ".join(parts)) > BLAME_CHARS_MAX:
             parts.pop()
@@ -115,7 +130,9 @@ class Availability:
 
     def condition(self) -> Condition:
         """The condition Available, without its time."""
-        return Condition(AVAILABLE, "True" if self.holds else "False", str(self.reason), self.message())
+        return Condition(
+            AVAILABLE, "True" if self.holds else "False", str(self.reason), self.message()
+        )
 
 
 def availability_of(pool: "PoolState", placements: Mapping[str, int], wanted: int) -> Availability:
@@ -161,7 +178,9 @@ def down_among(pool: "PoolState", ordinals: int) -> int:
 
 
 def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
-    """Whether a VPod's status says other than its pods do, as far as readiness goes. Those of foreign kinds say nothing."""
+    """Whether a VPod's status says other than its pods do, as far as readiness goes. Those of
+    foreign kinds say nothing.
+    """
     if vpod.source or (vpod.ready_vreplicas is None and not vpod.conditions):
         return False  # one that has no status yet gets it when it is placed
     now = availability_of(pool, vpod.placements, 0)
@@ -176,7 +195,9 @@ def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a stored status says of its vreplicas. ``reason``: of its condition Available; "" for none."""
+    """What a stored status says of its vreplicas. ``reason``: of its condition Available; "" for
+    none.
+    """
 
     reason: str
     ready: int
@@ -185,10 +206,11 @@ class Served:
 
 
 def told_change(before: Served, after: Served) -> EventReason | None:
-    """What has happened between two statuses: vreplicas are lost, or all are served again; None: nothing to tell.
+    """What has happened between two statuses: vreplicas are lost, or all are served again; None:
+    nothing to tell.
 
-    Lost: fewer are served and more are not, or the reason is worse than the one that was told. What has only begun to
-    start has lost nothing, nor has what is wanted no more.
+    Lost: fewer are served and more are not, or the reason is worse than the one that was told. What
+    has only begun to start has lost nothing, nor has what is wanted no more.
     """
     was, now = _RANK.get(before.reason), _RANK.get(after.reason)
     if not before.reason or not after.reason:
@@ -212,7 +234,10 @@ def unserved_on(state: PodClaims | None, name: str, vreplicas: int) -> Unserved:
         why = "the pod has finished" if pod is not None and pod.finished else "the pod is not there"
         waits = pod is not None and not pod.finished
         return Unserved(
-            name, vreplicas, AvailableReason.POD_NOT_READY, "the pod waits for a node" if waits else why
+            name,
+            vreplicas,
+            AvailableReason.POD_NOT_READY,
+            "the pod waits for a node" if waits else why,
         )
     if state.node is None or not state.node.ready:
         lost = "is gone" if state.node is None else "is not Ready"
@@ -223,7 +248,9 @@ def unserved_on(state: PodClaims | None, name: str, vreplicas: int) -> Unserved:
 
 
 def why_unserved(pod: AdapterPod | None, node: Node | None) -> str:
-    """Why nobody serves what is placed on a pod, "" where it serves; None: it, or the node under it, is not there."""
+    """Why nobody serves what is placed on a pod, "" where it serves; None: it, or the node under
+    it, is not there.
+    """
     state = PodClaims("", None)
     state.stand(pod, node)
     return "" if state.serving else unserved_on(state, "", 0).why

@@ -1,28 +1,29 @@
-"""The state collector: one pool, and one vpod of it, as a summary that people and policies can read (Knative's State).
+"""The state collector: one pool, and one vpod of it, as a summary that people and policies can read
+(Knative's State).
 
-Nothing here is kept: ``PoolState`` is, by differences, and the collector reads it off when somebody asks. ``collect``
-costs as much as the pool has pods and vpods, ``collect_vpod`` as much as the vpod has placements; no decision calls
-either.
+Nothing here is kept: ``PoolState`` is, by differences, and the collector reads it off when somebody
+asks. ``collect`` costs as much as the pool has pods and vpods, ``collect_vpod`` as much as the vpod
+has placements; no decision calls either.
 
-========================= ============================================================================================
-Knative's State           here
-========================= ============================================================================================
-freeCap                   ``CollectedPool.free_slots`` by ordinal; what it does not name has all of ``capacity``
-schedulablePods           ``schedulable_pods``, ascending ordinals
-lastOrdinal               ``last_ordinal``: the highest one that is schedulable or named by a placement, -1 for none
-capacity, replicas        the same; replicas of the StatefulSet's spec
-numZones, numNodes,       ``zone_of``: the nodes that take work, with their zones; the numbers follow from it
-nodeToZoneMap
-podSpread, nodeSpread,    ``CollectedVPod.pod_spread`` and so on: vreplicas on schedulable pods. A placement of 0 that
-zoneSpread                a status or a reservation names is an entry of 0
-pending                   ``CollectedVPod.pending``: wanted and not published yet
-expectedVReplicaByVPod    ``CollectedVPod.expected``
-reserved                  ``CollectedVPod.reserved``: decided and not yet seen committed
-========================= ============================================================================================
+=========================
+============================================================================================
+Knative's State           here =========================
+============================================================================================ freeCap
+``CollectedPool.free_slots`` by ordinal; what it does not name has all of ``capacity``
+schedulablePods           ``schedulable_pods``, ascending ordinals lastOrdinal
+``last_ordinal``: the highest one that is schedulable or named by a placement, -1 for none capacity,
+replicas        the same; replicas of the StatefulSet's spec numZones, numNodes,       ``zone_of``:
+the nodes that take work, with their zones; the numbers follow from it nodeToZoneMap podSpread,
+nodeSpread,    ``CollectedVPod.pod_spread`` and so on: vreplicas on schedulable pods. A placement of
+0 that zoneSpread                a status or a reservation names is an entry of 0 pending
+``CollectedVPod.pending``: wanted and not published yet expectedVReplicaByVPod
+``CollectedVPod.expected`` reserved                  ``CollectedVPod.reserved``: decided and not yet
+seen committed =========================
+============================================================================================
 
-What Knative does not have: ``unschedulable`` tells for each pod that takes no new work why (annotated with our or
-Knative's annotation, pending, on a node that is cordoned, not Ready or unreachable, and so on), and
-``CollectedVPod.elsewhere`` what a vpod still has on such pods.
+What Knative does not have: ``unschedulable`` tells for each pod that takes no new work why
+(annotated with our or Knative's annotation, pending, on a node that is cordoned, not Ready or
+unreachable, and so on), and ``CollectedVPod.elsewhere`` what a vpod still has on such pods.
 """
 
 from collections import Counter
@@ -49,11 +50,15 @@ class CollectedPool:
     capacity: int
     """Slots of a pod with nothing on it."""
     free_slots: Mapping[int, int]
-    """Ordinal -> free slots, negative where overcommitted; also of ordinals that are gone and still named."""
+    """Ordinal -> free slots, negative where overcommitted; also of ordinals that are gone and still
+    named.
+    """
     schedulable_pods: tuple[int, ...]
     last_ordinal: int
     unschedulable: Mapping[str, str]
-    """Pod name -> why it takes no new vreplicas, for pods that exist or have placements, by ordinal."""
+    """Pod name -> why it takes no new vreplicas, for pods that exist or have placements, by
+    ordinal.
+    """
     missing_pods: int
     """Ordinals of the StatefulSet without a pod."""
     zone_of: Mapping[str, str]
@@ -61,12 +66,16 @@ class CollectedPool:
 
     @property
     def free_capacity(self) -> int:
-        """Free slots over the schedulable pods, overcommitted ones subtracted, as Knative adds up."""
+        """Free slots over the schedulable pods, overcommitted ones subtracted, as Knative
+        adds up.
+        """
         return sum(self.free_slots.get(ordinal, self.capacity) for ordinal in self.schedulable_pods)
 
     def free_list(self) -> list[int]:
         """Knative's freeCap: free slots by ordinal, 0 to ``last_ordinal``."""
-        return [self.free_slots.get(ordinal, self.capacity) for ordinal in range(self.last_ordinal + 1)]
+        return [
+            self.free_slots.get(ordinal, self.capacity) for ordinal in range(self.last_ordinal + 1)
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +91,8 @@ class CollectedVPod:
     elsewhere: Mapping[str, int]
     """Pod name -> vreplicas that stand on pods that take no new ones."""
     reserved: Mapping[str, int]
-    """Pod name -> vreplicas that it shall have, where a decision is not yet what the status says."""
+    """Pod name -> vreplicas that it shall have, where a decision is not yet what the status says.
+    """
 
 
 def why_unschedulable(pool: PoolState, pod: PodClaims) -> str:
@@ -148,20 +158,27 @@ def collect_vpod(pool: PoolState, key: str) -> CollectedVPod:
 
 
 def reserved_of(pool: PoolState, key: str) -> dict[str, int]:
-    """Pod name -> vreplicas reserved for a vpod where its status does not say so yet, by ordinal."""
+    """Pod name -> vreplicas reserved for a vpod where its status does not say so yet, by
+    ordinal.
+    """
     claims = pool.claims_of(key)
     return {
         name: claim.reserved.vreplicas
         for name in sorted(claims, key=placement_order)
-        if (claim := claims[name]).reserved is not None and claim.reserved.vreplicas != claim.published
+        if (claim := claims[name]).reserved is not None
+        and claim.reserved.vreplicas != claim.published
     }
 
 
 def _highest_named(pool: PoolState) -> int:
-    """The highest ordinal on which something is placed or reserved, or that a status names, be it with 0; -1 for none."""
+    """The highest ordinal on which something is placed or reserved, or that a status names, be it
+    with 0; -1 for none.
+    """
     claimed = [ordinal for ordinal, pod in pool.by_ordinal.items() if pod.claims]
     stateful_set = pool.stateful_set
-    zeros = {name for vpod in pool.vpods.values() for name, count in vpod.placements.items() if not count}
+    zeros = {
+        name for vpod in pool.vpods.values() for name, count in vpod.placements.items() if not count
+    }
     named = [
         ordinal
         for name in zeros

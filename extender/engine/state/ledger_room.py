@@ -1,19 +1,29 @@
-"""``LedgerRoom``: which ledgers still have bytes for whom, as a plan goes on. Pure; the state is not changed.
+"""``LedgerRoom``: which ledgers still have bytes for whom, as a plan goes on. Pure; the state is
+not changed.
 
-For plans of many vpods of which none is reserved: sizing, compaction, what comes with a pod that is bound. A decision about one
-vpod needs none of it (``PoolState.room_for``). Both refuse the same: a ledger that is full, for everybody; one of which the vpod's
-namespace has its share (``LedgerShares``), unless the vpod has an entry there already. A vpod's entry counts once a pod, and as
-long as any can be. What a vpod is about to leave counts until it has left: it is in the ledger that is written next.
+For plans of many vpods of which none is reserved: sizing, compaction, what comes with a pod that is
+bound. A decision about one vpod needs none of it (``PoolState.room_for``). Both refuse the same: a
+ledger that is full, for everybody; one of which the vpod's namespace has its share
+(``LedgerShares``), unless the vpod has an entry there already. A vpod's entry counts once a pod,
+and as long as any can be. What a vpod is about to leave counts until it has left: it is in the
+ledger that is written next.
 """
 
 from collections.abc import Iterable
 
-from extender.engine.pods.claims import ROOM_BYTES_MAX, TENANT_ROOM_BYTES_MAX, entry_bytes, tenant_of
+from extender.engine.pods.claims import (
+    ROOM_BYTES_MAX,
+    TENANT_ROOM_BYTES_MAX,
+    entry_bytes,
+    tenant_of,
+)
 from extender.engine.state.pool_state import PoolState
 
 
 class LedgerRoom:
-    """Begins with the ledgers as they are, and as empty ones for pods to come; ``give`` adds to them."""
+    """Begins with the ledgers as they are, and as empty ones for pods to come; ``give`` adds to
+    them.
+    """
 
     def __init__(self, pool: PoolState) -> None:
         self._pool = pool
@@ -25,7 +35,9 @@ class LedgerRoom:
         self._bytes: dict[int, int] = {}
         """Ordinal -> bytes of its ledger, of those that were given something."""
         self._by_tenant: dict[int, dict[str, int]] = {}
-        """Ordinal -> namespace -> bytes that were given; with those of the state once the ledger is crowded."""
+        """Ordinal -> namespace -> bytes that were given; with those of the state once the ledger is
+        crowded.
+        """
         self._whole = 0
         """The pods of which ``_by_tenant`` has those of the state, too."""
 
@@ -33,7 +45,11 @@ class LedgerRoom:
         """The same again, to try something."""
         other = LedgerRoom(self._pool)
         other._full, other._whole = self._full, self._whole
-        other._spent, other._own, other._bytes = dict(self._spent), dict(self._own), dict(self._bytes)
+        other._spent, other._own, other._bytes = (
+            dict(self._spent),
+            dict(self._own),
+            dict(self._bytes),
+        )
         other._by_tenant = {ordinal: dict(known) for ordinal, known in self._by_tenant.items()}
         return other
 

@@ -1,9 +1,11 @@
-"""A ``State`` from ordinary manifests, for ``vreplica plan``: the same objects as a cluster has, read from files. Pure.
+"""A ``State`` from ordinary manifests, for ``vreplica plan``: the same objects as a cluster has,
+read from files. Pure.
 
-What files usually leave out is filled in: a namespace is ``default``; a pod without our label belongs to the pool whose
-StatefulSet its name comes from, and is controlled by that; a node that no file shows is taken as healthy; a namespace without one has no labels
-but its name. Ledgers on pods count as reservations, exactly as in a cluster. Objects of a kind that a pool declares as a
-source are its vpods; where several pools could have one, the first by name does.
+What files usually leave out is filled in: a namespace is ``default``; a pod without our label
+belongs to the pool whose StatefulSet its name comes from, and is controlled by that; a node that no
+file shows is taken as healthy; a namespace without one has no labels but its name. Ledgers on pods
+count as reservations, exactly as in a cluster. Objects of a kind that a pool declares as a source
+are its vpods; where several pools could have one, the first by name does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,9 +46,11 @@ LIST_DEPTH_MAX: Final = 4
 
 @dataclass(slots=True)
 class Manifests:
-    """What was read, by kind. ``others``: what may be of a foreign kind that a pool declares, or plays no part.
+    """What was read, by kind. ``others``: what may be of a foreign kind that a pool declares, or
+    plays no part.
 
-    ``lenient``: objects of foreign kinds that cannot be read are left out, and told in ``left_out``, as a service does.
+    ``lenient``: objects of foreign kinds that cannot be read are left out, and told in
+    ``left_out``, as a service does.
     """
 
     stateful_sets: list[StatefulSet] = field(default_factory=list)
@@ -78,7 +82,9 @@ class Manifests:
         return {(source.group, source.kind) for pool in self.pools for source in pool.sources}
 
     def add(self, document: object, source: str) -> None:
-        """Read one document, or all items of a List. Raises InvalidObject, which names ``source`` or the object."""
+        """Read one document, or all items of a List. Raises InvalidObject, which names ``source``
+        or the object.
+        """
         for item in _items(document, source, LIST_DEPTH_MAX):
             self._add_object(item, source)
 
@@ -121,7 +127,9 @@ class Manifests:
                 yield replace(pod, pool=by_name)
 
     def state(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> State:
-        """The state that a service would have. Raises InvalidObject for an object that is there twice."""
+        """The state that a service would have. Raises InvalidObject for an object that is there
+        twice.
+        """
         state = State(profiles)
         pods = list(self.adapter_pods())
         for kind, objects in (
@@ -138,9 +146,13 @@ class Manifests:
         for node in [*self.nodes, *(Node(name=name, zone=UNKNOWN_ZONE) for name in unseen)]:
             state.node_changed(None, node)
         known = {namespace.name for namespace in self.namespaces}
-        foreign = {decode.text(_with_namespace(obj), "metadata", "namespace") for obj in self._declared()}
+        foreign = {
+            decode.text(_with_namespace(obj), "metadata", "namespace") for obj in self._declared()
+        }
         tenants = sorted(({vpod.namespace for vpod in self.vpods} | foreign) - known)
-        implied = [Namespace(name=name, labels={"kubernetes.io/metadata.name": name}) for name in tenants]
+        implied = [
+            Namespace(name=name, labels={"kubernetes.io/metadata.name": name}) for name in tenants
+        ]
         for namespace in [*self.namespaces, *implied]:
             state.namespace_changed(None, namespace)
         for stateful_set in self.stateful_sets:
@@ -154,17 +166,25 @@ class Manifests:
         return state
 
     def _foreign_vpods(self, state: State) -> Iterator[VPod]:
-        """Objects of the kinds that pools declare, each of the first pool that selects it and its namespace."""
+        """Objects of the kinds that pools declare, each of the first pool that selects it and its
+        namespace.
+        """
         seen: set[str] = set()
         for pool in sorted(self.pools, key=lambda pool: pool.key):
             for source in pool.sources:
                 translator = PlacementTranslator(source)
                 for obj in self._declared():
                     labels = labels_of(decode.mapping(obj, "metadata", "labels"))
-                    if _kind_of(obj) != (source.group, source.kind) or not source.selector.matches(labels):
+                    if _kind_of(obj) != (source.group, source.kind) or not source.selector.matches(
+                        labels
+                    ):
                         continue
                     vpod = self._translated(translator, obj, pool.key)
-                    if vpod is not None and vpod.key not in seen and state.allows(pool, vpod.namespace):
+                    if (
+                        vpod is not None
+                        and vpod.key not in seen
+                        and state.allows(pool, vpod.namespace)
+                    ):
                         seen.add(vpod.key)
                         yield vpod
 
@@ -189,7 +209,9 @@ def _items(document: object, source: str, depth: int) -> Iterator[Json]:
     if document is None:
         return
     if not isinstance(document, Mapping):
-        raise InvalidObject(source, "", f"expected a Kubernetes object, found {type(document).__name__}")
+        raise InvalidObject(
+            source, "", f"expected a Kubernetes object, found {type(document).__name__}"
+        )
     if decode.text(document, "kind").endswith("List") and isinstance(document.get("items"), list):
         if not depth:
             raise InvalidObject(source, "items", "lists are nested too deep")
@@ -197,23 +219,32 @@ def _items(document: object, source: str, depth: int) -> Iterator[Json]:
             yield from _items(item, source, depth - 1)
         return
     if not decode.text(document, "kind") or not decode.text(document, "apiVersion"):
-        raise InvalidObject(source, "", "a document without apiVersion and kind is not a Kubernetes object")
+        raise InvalidObject(
+            source, "", "a document without apiVersion and kind is not a Kubernetes object"
+        )
     yield document
 
 
 def _with_namespace(obj: Json) -> Json:
     metadata = decode.mapping(obj, "metadata")
-    return {**obj, "metadata": {**metadata, "namespace": decode.text(metadata, "namespace") or "default"}}
+    return {
+        **obj,
+        "metadata": {**metadata, "namespace": decode.text(metadata, "namespace") or "default"},
+    }
 
 
 def _refuse_annotations_that_are_no_text(pod: Json) -> None:
-    """The API server would: YAML makes a number of an unquoted 20, and a mapping of an unquoted ledger."""
+    """The API server would: YAML makes a number of an unquoted 20, and a mapping of an unquoted
+    ledger.
+    """
     for key, value in decode.mapping(pod, "metadata", "annotations").items():
         if not isinstance(value, str):
             subject = object_key(
                 decode.text(pod, "metadata", "namespace"), decode.text(pod, "metadata", "name")
             )
-            raise InvalidObject(f"Pod {subject}", f"metadata.annotations.{key}", "must be a string: quote it")
+            raise InvalidObject(
+                f"Pod {subject}", f"metadata.annotations.{key}", "must be a string: quote it"
+            )
 
 
 def _refuse_doubles(kind: str, keys: Iterable[str]) -> None:

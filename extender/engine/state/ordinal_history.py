@@ -1,15 +1,18 @@
-"""``OrdinalHistory``: of which ordinals we know what their last pod held, so that the next one may be bound (I2). Pure.
+"""``OrdinalHistory``: of which ordinals we know what their last pod held, so that the next one may
+be bound (I2). Pure.
 
-A pod's ledger covers whatever is published on it, also by a status that is still on its way when the pod is deleted. Who
-has seen the pod's end knows its last ledger, and gives it to the ordinal's next pod. A list breaks that: pods may have come
-and gone between it and what the watch told before. So after a list an ordinal's past is *known* only if
+A pod's ledger covers whatever is published on it, also by a status that is still on its way when
+the pod is deleted. Who has seen the pod's end knows its last ledger, and gives it to the ordinal's
+next pod. A list breaks that: pods may have come and gone between it and what the watch told before.
+So after a list an ordinal's past is *known* only if
 
 - its pod is bound, and a StatefulSet's: that pod's own ledger is what counts from now on; or
 - its pod is the one that we knew, not bound yet, and its past was known before;
 
-or, for all of them, once ``HOLD_S`` have passed since the list and vpods have been listed again: a status that was on its way
-has arrived by then, or never will. Until then the pod is not bound here; another replica may know more. What we had seen of
-such an ordinal before the list may be a ledger older than its last one: then the statuses alone count (``close``).
+or, for all of them, once ``HOLD_S`` have passed since the list and vpods have been listed again: a
+status that was on its way has arrived by then, or never will. Until then the pod is not bound here;
+another replica may know more. What we had seen of such an ordinal before the list may be a ledger
+older than its last one: then the statuses alone count (``close``).
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +22,9 @@ from typing import Final
 from extender.model.objects import AdapterPod
 
 HOLD_S: Final = 20.0
-"""From when a pod was seen alive to when a status that relies on it may still arrive: a proof of 5 s, a request of 10 s."""
+"""From when a pod was seen alive to when a status that relies on it may still arrive: a proof of 5
+s, a request of 10 s.
+"""
 
 
 class OrdinalHistory:
@@ -60,9 +65,11 @@ class OrdinalHistory:
         return max(0.0, self._since + HOLD_S - self._clock())
 
     def close(self, since: float) -> frozenset[str]:
-        """Vpods have been listed, begun after ``wait_s``: all pasts are known, unless pods were listed again meanwhile.
+        """Vpods have been listed, begun after ``wait_s``: all pasts are known, unless pods were
+        listed again meanwhile.
 
-        Returns the keys of pods whose last ledger, as we have it, is to be forgotten: the statuses tell more.
+        Returns the keys of pods whose last ledger, as we have it, is to be forgotten: the statuses
+        tell more.
         """
         if since != self._since:
             return frozenset()
@@ -73,19 +80,25 @@ class OrdinalHistory:
         return outdated
 
     def listed(self, pods: Iterable[AdapterPod]) -> None:
-        """All pods as a list has them: what came and went before it, since the last event, is not known."""
+        """All pods as a list has them: what came and went before it, since the last event, is not
+        known.
+        """
         before, known, closed = self._alive, self._known, self._closed
         self._alive, self._known, self._closed, self._since = {}, set(), False, self._clock()
         for pod in pods:
             self._alive[pod.key] = pod.uid
-            if (pod.node and pod.owner) or (before.get(pod.key) == pod.uid and (closed or pod.key in known)):
+            if (pod.node and pod.owner) or (
+                before.get(pod.key) == pod.uid and (closed or pod.key in known)
+            ):
                 self._known.add(pod.key)
         self._outdated = (self._outdated | before.keys() | self._alive.keys()) - self._known
 
     def forget_gone(self) -> frozenset[str]:
-        """Forget ordinals that have had no pod for ``HOLD_S``; the keys of those whose last ledger, as we have it, is to be forgotten.
+        """Forget ordinals that have had no pod for ``HOLD_S``; the keys of those whose last ledger,
+        as we have it, is to be forgotten.
 
-        Should one come back while the gap is open, listing vpods closes that at once: no wait is left (``wait_s``).
+        Should one come back while the gap is open, listing vpods closes that at once: no wait is
+        left (``wait_s``).
         """
         until = self._clock() - HOLD_S
         due = frozenset(takewhile(lambda key: self._gone[key] <= until, self._gone))

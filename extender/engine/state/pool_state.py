@@ -1,11 +1,13 @@
-"""``PoolState``: one pool's part of the state, updated by differences and never rebuilt on a decision's path.
+"""``PoolState``: one pool's part of the state, updated by differences and never rebuilt on a
+decision's path.
 
-Two Python ints are bit sets over ordinals: ``schedulable`` (pods that may take new vreplicas) and ``room`` (those of
-them with at least one free slot, and bytes in their ledger, that are not closed). ``shares`` has those that one tenant gets no
-more of. ``zones`` and ``nodes`` cut ``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding where a vreplica goes costs a
-few machine operations however many pods there are. Every change of a claim, a pod, a node or the pool ends in
-``_refresh``, the one place where sums and bits are derived. ``revision`` grows with every change: what somebody has
-derived from the pool holds as long as it stands.
+Two Python ints are bit sets over ordinals: ``schedulable`` (pods that may take new vreplicas) and
+``room`` (those of them with at least one free slot, and bytes in their ledger, that are not
+closed). ``shares`` has those that one tenant gets no more of. ``zones`` and ``nodes`` cut
+``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding where a vreplica goes
+costs a few machine operations however many pods there are. Every change of a claim, a pod, a node
+or the pool ends in ``_refresh``, the one place where sums and bits are derived. ``revision`` grows
+with every change: what somebody has derived from the pool holds as long as it stands.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,10 +45,11 @@ from extender.model.objects import (
 
 
 class SlotCounts(NamedTuple):
-    """Slots of a pool. ``used + free + closed == total``, and more where a ledger is over its pod's slots.
+    """Slots of a pool. ``used + free + closed == total``, and more where a ledger is over its pod's
+    slots.
 
-    ``closed`` are left over on pods that take nothing new: cordoned, drained, not Ready for too long, being emptied, or with a
-    ledger that has no bytes left for anybody.
+    ``closed`` are left over on pods that take nothing new: cordoned, drained, not Ready for too
+    long, being emptied, or with a ledger that has no bytes left for anybody.
     """
 
     total: int
@@ -58,7 +61,8 @@ class SlotCounts(NamedTuple):
 class PoolState:
     """State of the pool ``key``. ``pool`` and ``stateful_set`` are None until they are known.
 
-    ``taken_by``: key of the pool that has the StatefulSet which this one names, too; then this one has none.
+    ``taken_by``: key of the pool that has the StatefulSet which this one names, too; then this one
+    has none.
     """
 
     def __init__(
@@ -74,35 +78,50 @@ class PoolState:
         self.taken_by = ""
         self.pods: dict[str, PodClaims] = {}
         self.strangers: dict[str, AdapterPod] = {}
-        """Pods with the pool's label that its StatefulSet does not control, by name: they count nowhere."""
+        """Pods with the pool's label that its StatefulSet does not control, by name: they count
+        nowhere.
+        """
         self.by_ordinal: dict[int, PodClaims] = {}
         self.vpods: dict[str, VPod] = {}
         self.placements: dict[str, dict[str, Claim]] = {}
-        """vpod key -> pod name -> its claim there; the same Claim objects as in ``PodClaims.claims``."""
+        """vpod key -> pod name -> its claim there; the same Claim objects as in
+        ``PodClaims.claims``.
+        """
         self.unplaced: dict[str, None] = {}
-        """vpods of which fewer vreplicas are placed than wanted, in the order in which that was noticed."""
+        """vpods of which fewer vreplicas are placed than wanted, in the order in which that was
+        noticed.
+        """
         self.unserved: dict[str, int] = {}
-        """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``); never 0."""
+        """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``);
+        never 0.
+        """
         self.schedulable = 0
         self.room = 0
         self.shares = LedgerShares()
         self.closed = 0
-        """Ordinals that are being emptied: what they have stays until it is moved, nothing new comes."""
+        """Ordinals that are being emptied: what they have stays until it is moved, nothing new
+        comes.
+        """
         self.abandoned: frozenset[str] = frozenset()
-        """Pods that were not Ready for longer than rescheduleAfterSeconds: what they have is placed elsewhere."""
+        """Pods that were not Ready for longer than rescheduleAfterSeconds: what they have is placed
+        elsewhere.
+        """
         self.watched_sources: frozenset[str] = frozenset()
-        """Foreign kinds whose objects all are among ``vpods`` now: another vpod of theirs is gone."""
+        """Foreign kinds whose objects all are among ``vpods`` now: another vpod of theirs is gone.
+        """
         self.bound_pods = BoundPods()
         self.zones: dict[str, int] = {}
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
         """Node name -> bit set of the schedulable pods on it; never 0."""
         self.to_come: dict[str, PodClaims] = {}
-        """The pods that stand on no node, and those of which it is still remembered what their last one held."""
+        """The pods that stand on no node, and those of which it is still remembered what their last
+        one held.
+        """
         self._gone_since: dict[str, float] = {}
         """Pods that are gone, and whose last ledger is kept -> when that was first noticed (s)."""
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @property
     def forgettable(self) -> bool:
@@ -112,7 +131,9 @@ class PoolState:
     @property
     def hosting(self) -> Zones:
         """The nodes that pods of its StatefulSet could stand on, and their zones."""
-        return self.topology.hosting(self.stateful_set.fit if self.stateful_set is not None else None)
+        return self.topology.hosting(
+            self.stateful_set.fit if self.stateful_set is not None else None
+        )
 
     def claims_of(self, vpod_key: str) -> Mapping[str, Claim]:
         """Pod name -> claim of one vpod, in no order."""
@@ -134,7 +155,8 @@ class PoolState:
         return sum([claim.placed.vreplicas for claim in self.claims_of(vpod_key).values()])
 
     def is_member(self, state: PodClaims) -> bool:
-        """Whether the StatefulSet has that pod: its ordinal, and not only another's pod with the same ordinal.
+        """Whether the StatefulSet has that pod: its ordinal, and not only another's pod with the
+        same ordinal.
 
         A vpod whose poolRef has changed still publishes the names of its old pool's pods.
         """
@@ -145,11 +167,15 @@ class PoolState:
         )
 
     def counts(self, pod: AdapterPod) -> bool:
-        """Whether the StatefulSet controls that pod. While none is known nothing is placed, and what is there stays."""
+        """Whether the StatefulSet controls that pod. While none is known nothing is placed, and
+        what is there stays.
+        """
         return self.stateful_set is None or pod.is_controlled_by(self.stateful_set)
 
     def members(self) -> Iterator[PodClaims]:
-        """The pods and expected pods of the StatefulSet, by ascending ordinal; without those we know nothing of."""
+        """The pods and expected pods of the StatefulSet, by ascending ordinal; without those we
+        know nothing of.
+        """
         if self.stateful_set is not None:
             for ordinal in self.stateful_set.ordinals:
                 if (pod := self.by_ordinal.get(ordinal)) is not None:
@@ -178,7 +204,9 @@ class PoolState:
         return own
 
     def room_for(self, vpod_key: str) -> int:
-        """``room`` without the pods of whose ledgers the vpod's namespace has its share; where the vpod is already it may grow."""
+        """``room`` without the pods of whose ledgers the vpod's namespace has its share; where the
+        vpod is already it may grow.
+        """
         return self.open_to(self.room, vpod_key) if self.shares.spent else self.room
 
     def open_to(self, ordinals: int, vpod_key: str) -> int:
@@ -217,7 +245,9 @@ class PoolState:
         return SlotCounts(total, used, free, closed)
 
     def overcommitted(self) -> list[PodClaims]:
-        """Bound pods whose ledger is over their capacity; none without the pool, which says what that is."""
+        """Bound pods whose ledger is over their capacity; none without the pool, which says what
+        that is.
+        """
         if self.adapter_pool is None:
             return []
         return [
@@ -228,7 +258,7 @@ class PoolState:
             and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
         ]
 
-    # -- changes from the API server ---------------------------------------------------------------------------
+    # -- changes from the API server ---------------------------------------------------------------
 
     def set_pool(self, pool: AdapterPool | None, stateful_set: StatefulSet | None) -> None:
         """Take a new pool object, with its StatefulSet as now known."""
@@ -262,7 +292,9 @@ class PoolState:
         self.revision += 1
 
     def keep_waiting(self, keys: Iterable[str]) -> None:
-        """Those of ``unplaced`` that are named wait in this order, the longest first; then the others, as they do."""
+        """Those of ``unplaced`` that are named wait in this order, the longest first; then the
+        others, as they do.
+        """
         unplaced = self.unplaced
         ordered = dict.fromkeys(key for key in keys if key in unplaced)
         if list(ordered) != list(unplaced):
@@ -279,7 +311,9 @@ class PoolState:
                 self._refresh(state)
 
     def set_abandoned(self, names: frozenset[str]) -> None:
-        """Take these pods, and no others, for lost: they are not schedulable, and what they have leaves them."""
+        """Take these pods, and no others, for lost: they are not schedulable, and what they have
+        leaves them.
+        """
         if self.observer is not None:
             self.observer.abandoned(self.key, names)
         changed, self.abandoned = self.abandoned ^ names, names
@@ -288,7 +322,9 @@ class PoolState:
             if (state := self.pods.get(name)) is not None:
                 self._refresh(state)
 
-    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None) -> None:
+    def pod_changed(
+        self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None
+    ) -> None:
         """A pod came, changed or went. An unbound pod's annotation is advice and claims nothing."""
         name = (new or old or _neither()).name
         state = self._pod(name)
@@ -323,7 +359,9 @@ class PoolState:
     def recall(
         self, pod_name: str, last_ledger: Mapping[str, Share], *, old: bool, place: tuple[str, str]
     ) -> None:
-        """Take over what another state remembers of an ordinal beyond its pod, before that comes."""
+        """Take over what another state remembers of an ordinal beyond its pod, before that
+        comes.
+        """
         state = self._pod(pod_name)
         state.last_ledger, state.last_ledger_old, state.last_place = dict(last_ledger), old, place
         self._note_to_come(state)
@@ -372,8 +410,9 @@ class PoolState:
         """A vpod came, changed or went: what its status publishes is claimed."""
         key = (new or old or _neither_vpod()).key
         if new is None:
-            # What its ordinals were last seen to carry stays remembered: its successor of the same name may publish it
-            # already, unseen by us, and a bind must cover that (I2). A bind that carries too much is put right at once.
+            # What its ordinals were last seen to carry stays remembered: its successor of the same
+            # name may publish it already, unseen by us, and a bind must cover that (I2). A bind
+            # that carries too much is put right at once.
             self.vpods.pop(key, None)
         else:
             self.vpods[key] = new
@@ -394,12 +433,14 @@ class PoolState:
             self._count_unserved(key)
         self._refresh_vpod(key)
 
-    # -- reservations ------------------------------------------------------------------------------------------
+    # -- reservations ------------------------------------------------------------------------------
 
     def reserve(
         self, owner: object, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
     ) -> None:
-        """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
+        """Reserve what a decision gives (or takes: a smaller share) per pod, until released or
+        ``expires_at`` (s).
+        """
         if self.observer is not None:
             self.observer.reserved(self.key, owner, vpod_key, shares, expires_at)
         pods = self.pods
@@ -439,7 +480,9 @@ class PoolState:
         return list(dict.fromkeys(found))
 
     def expire(self, now: float) -> list[str]:
-        """Drop reservations that no write confirmed in time; the keys of their vpods. Forget what ordinals held that are gone."""
+        """Drop reservations that no write confirmed in time; the keys of their vpods. Forget what
+        ordinals held that are gone.
+        """
         self._forget_gone(now)
         stale = [
             (key, name)
@@ -455,8 +498,9 @@ class PoolState:
     def _forget_gone(self, now: float) -> None:
         """Forget the last ledgers of ordinals that the StatefulSet has not had for a while.
 
-        Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next pod be about to be bound (I2).
-        Those of ordinals that it has are kept for that bind, however late, and only grow old.
+        Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next
+        pod be about to be bound (I2). Those of ordinals that it has are kept for that bind, however
+        late, and only grow old.
         """
         held = [state for state in self.to_come.values() if state.last_ledger]
         self._gone_since = {state.name: self._gone_since.get(state.name, now) for state in held}
@@ -468,7 +512,7 @@ class PoolState:
             else:
                 self.forget_last_ledger(state.name)
 
-    # -- the one place where sums and bits are derived -----------------------------------------------------------
+    # -- the one place where sums and bits are derived ---------------------------------------------
 
     def _pod(self, name: str) -> PodClaims:
         state = self.pods.get(name)
@@ -512,7 +556,9 @@ class PoolState:
                     self._refresh_vpod(key)
 
     def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> bool:
-        """Change a claim, and what is derived from it of the pod; whether what is placed has changed, too."""
+        """Change a claim, and what is derived from it of the pod; whether what is placed has
+        changed, too.
+        """
         state = self.pods.get(pod_name) or self._pod(pod_name)
         claim = state.claims.get(key) or self._add_claim(key, state, Claim())
         held, placed = claim.held_slots, claim.placed
@@ -566,7 +612,9 @@ class PoolState:
             slots = min(slots, own)
         state.capacity = slots
         state.abandoned = state.name in self.abandoned
-        state.condemned = self.stateful_set is not None and state.bound and not self.is_member(state)
+        state.condemned = (
+            self.stateful_set is not None and state.bound and not self.is_member(state)
+        )
         ordinal = state.ordinal
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = state.open = False

@@ -1,7 +1,8 @@
 """``State``: everything that decisions look at, over all pools, kept up to date by differences.
 
-Feeds come from the assume caches' change handlers (``old``, ``new``: one of them None for a new or a gone object) and
-from reservations. State rebuilt from the same objects equals the incremental one; ``digest`` is what tests compare.
+Feeds come from the assume caches' change handlers (``old``, ``new``: one of them None for a new or
+a gone object) and from reservations. State rebuilt from the same objects equals the incremental
+one; ``digest`` is what tests compare.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,17 +17,26 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state_observer import StateObserver
 from extender.model.ledger import Share
-from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod, object_key
+from extender.model.objects import (
+    AdapterPod,
+    AdapterPool,
+    Namespace,
+    Node,
+    StatefulSet,
+    VPod,
+    object_key,
+)
 
 ALLOWED_MAX: Final = 100_000
 """Answers remembered of which pool selects which namespace."""
 
 
 class State:
-    """All pools, nodes and namespaces. Not thread-safe; never awaits, so a decision sees one moment.
+    """All pools, nodes and namespaces. Not thread-safe; never awaits, so a decision sees one
+    moment.
 
-    ``profiles``: by name, what AdapterPool.spec.profile may ask for; a pool with an unknown one is placed by the
-    default profile, and its Ready condition says so.
+    ``profiles``: by name, what AdapterPool.spec.profile may ask for; a pool with an unknown one is
+    placed by the default profile, and its Ready condition says so.
     """
 
     def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
@@ -41,7 +51,9 @@ class State:
         self.node_index = NodeIndex(self.nodes, self.pods_on_node)
         self._pools_of_stateful_set: dict[str, set[str]] = {}
         self._pods_of_stateful_set: dict[str, dict[str, AdapterPod]] = {}
-        """StatefulSet key -> pod key -> pod, for all pods that name it as their controller, whatever it says of that."""
+        """StatefulSet key -> pod key -> pod, for all pods that name it as their controller,
+        whatever it says of that.
+        """
         self._allowed: dict[tuple[str, str, int, str], bool] = {}
         """(Pool key, UID, generation, namespace) -> whether the pool selects it."""
         self.observer: StateObserver | None = None
@@ -77,13 +89,17 @@ class State:
         if state is not None and state.forgettable:
             del self.pools[key]
 
-    # -- changes ------------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def adapter_pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         """An AdapterPool came, changed or went."""
         if self.observer is not None:
             self.observer.changed(old, new)
-        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
+        if (
+            old is not None
+            and new is not None
+            and replace(old, resource_version=new.resource_version) == new
+        ):
             self.pool(new.key).adapter_pool = new  # a write of its status: nothing to derive anew
             return
         self._allowed.clear()
@@ -114,7 +130,9 @@ class State:
             self._pools_of_stateful_set.pop(pool.stateful_set_key, None)
 
     def _share_out(self, key: str) -> None:
-        """Give a StatefulSet to the first of the pools that name it. The others have none: two would undo each other's scaling."""
+        """Give a StatefulSet to the first of the pools that name it. The others have none: two
+        would undo each other's scaling.
+        """
         stateful_set = self.stateful_sets.get(key)
         naming = {
             name: pool
@@ -154,7 +172,8 @@ class State:
             self.stateful_sets[key] = new
         self._share_out(key)
         if old is None or new is None or old.uid != new.uid:
-            # Pods of it may run in a pool that has come to name another one. Those that name this one are counted.
+            # Pods of it may run in a pool that has come to name another one. Those that name this
+            # one are counted.
             running_in = {pod.pool for pod in self._pods_of_stateful_set.get(key, {}).values()}
             for name in sorted(running_in - self._pools_of_stateful_set.get(key, set())):
                 self._count_anew(self.pool(name), known=old is not None)
@@ -196,7 +215,9 @@ class State:
             self.namespaces.pop(old.name, None)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """An adapter pod came, changed or went. One that its pool's StatefulSet does not control is none, until it does."""
+        """An adapter pod came, changed or went. One that its pool's StatefulSet does not control is
+        none, until it does.
+        """
         if self.observer is not None:
             self.observer.changed(old, new)
         self._index_by_owner(old, new)
@@ -217,12 +238,16 @@ class State:
             if not of_it:
                 self._pods_of_stateful_set.pop(key, None)
         if new is not None and new.owner:
-            self._pods_of_stateful_set.setdefault(object_key(new.namespace, new.owner), {})[new.key] = new
+            self._pods_of_stateful_set.setdefault(object_key(new.namespace, new.owner), {})[
+                new.key
+            ] = new
 
     def _count_anew(self, pool: PoolState, *, known: bool) -> None:
-        """Another StatefulSet than before, or another of its name: which pods are its own has changed.
+        """Another StatefulSet than before, or another of its name: which pods are its own has
+        changed.
 
-        ``known``: whether one was known before. Else nobody had looked at whose they are, and nothing is remembered of them.
+        ``known``: whether one was known before. Else nobody had looked at whose they are, and
+        nothing is remembered of them.
         """
         for pod in [pod for pod in pool.strangers.values() if self._is_a_pod_of(pool, pod)]:
             del pool.strangers[pod.name]
@@ -235,9 +260,11 @@ class State:
             pool.strangers[pod.name] = pod
 
     def _is_a_pod_of(self, pool: PoolState, pod: AdapterPod) -> bool:
-        """Whether its StatefulSet controls that pod, or another one of the namespace by another name.
+        """Whether its StatefulSet controls that pod, or another one of the namespace by another
+        name.
 
-        That one the pool may have named before. What its pods hold stays until there is room, and they get nothing new.
+        That one the pool may have named before. What its pods hold stays until there is room, and
+        they get nothing new.
         """
         if pool.counts(pod):
             return True
@@ -266,7 +293,9 @@ class State:
             self.pool(new.pool).pod_changed(old, new, self.nodes.get(new.node))
 
     def forget_last_ledgers(self, pod_keys: Iterable[str]) -> None:
-        """What these pods' former incarnations were seen to carry counts no longer (see ``ordinal_history``)."""
+        """What these pods' former incarnations were seen to carry counts no longer (see
+        ``ordinal_history``).
+        """
         if self.observer is not None:
             pod_keys = list(pod_keys)
             self.observer.forgotten(pod_keys)
@@ -287,12 +316,20 @@ class State:
         if new is not None:
             self.pool(new.pool).vpod_changed(old, new)
 
-    # -- reservations ---------------------------------------------------------------------------------------------
+    # -- reservations ------------------------------------------------------------------------------
 
     def reserve(
-        self, owner: object, pool: str, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
+        self,
+        owner: object,
+        pool: str,
+        vpod_key: str,
+        shares: Mapping[str, Share],
+        *,
+        expires_at: float,
     ) -> None:
-        """Reserve a decision's shares (pod name -> share) until released or ``expires_at`` (s, the caller's clock)."""
+        """Reserve a decision's shares (pod name -> share) until released or ``expires_at`` (s, the
+        caller's clock).
+        """
         self.pool(pool).reserve(owner, vpod_key, shares, expires_at=expires_at)
 
     def release(self, owner: object, pool: str, vpod_key: str) -> None:
@@ -309,7 +346,7 @@ class State:
             self._forget(key)
         return lost
 
-    # -- reading ----------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def counts(self, pod: AdapterPod) -> bool:
         """Whether a pod with a pool's label is the pool's, as far as its StatefulSet is known."""
@@ -317,7 +354,9 @@ class State:
         return pool is None or pool.counts(pod)
 
     def allows(self, pool: AdapterPool, namespace: str) -> bool:
-        """Whether the pool's namespaceSelector selects the tenant's namespace; an unknown one has no labels."""
+        """Whether the pool's namespaceSelector selects the tenant's namespace; an unknown one has
+        no labels.
+        """
         key = (pool.key, pool.uid, pool.generation, namespace)
         allowed = self._allowed.get(key)
         if allowed is None:
@@ -331,20 +370,30 @@ class State:
     def selects(self, pool_key: str, vpod: VPod) -> bool:
         """Whether a vpod may use the pool it asks for, as far as the pool is known."""
         state = self.pools.get(pool_key)
-        return state is None or state.adapter_pool is None or self.allows(state.adapter_pool, vpod.namespace)
+        return (
+            state is None
+            or state.adapter_pool is None
+            or self.allows(state.adapter_pool, vpod.namespace)
+        )
 
     def placements_from_former_pool(self, pool_key: str, pod_name: str) -> dict[str, Share]:
-        """Vpod key -> what vpods that have changed to another pool still publish on a pod of this one (I2)."""
+        """Vpod key -> what vpods that have changed to another pool still publish on a pod of this
+        one (I2).
+        """
         namespace = pool_key.partition("/")[0]
         found: dict[str, Share] = {}
         for key, pool in self.pools.items():
             state = pool.pods.get(pod_name) if key != pool_key else None
             if state is not None and key.startswith(f"{namespace}/") and not pool.is_member(state):
-                found |= {vpod: claim.status for vpod, claim in state.claims.items() if claim.published}
+                found |= {
+                    vpod: claim.status for vpod, claim in state.claims.items() if claim.published
+                }
         return found
 
     def naming(self, *pools: AdapterPool | None) -> list[str]:
-        """Keys of the pools that name a StatefulSet which one of these does: a change of one may be a change of all."""
+        """Keys of the pools that name a StatefulSet which one of these does: a change of one may be
+        a change of all.
+        """
         keys = {pool.stateful_set_key for pool in pools if pool is not None}
         return sorted({name for key in keys for name in self._pools_of_stateful_set.get(key, ())})
 
@@ -352,7 +401,11 @@ class State:
         """What the namespace's other pools know of a pod of that name."""
         namespace = pool_key.partition("/")[0]
         for key, pool in self.pools.items():
-            if key != pool_key and key.startswith(f"{namespace}/") and (state := pool.pods.get(pod_name)):
+            if (
+                key != pool_key
+                and key.startswith(f"{namespace}/")
+                and (state := pool.pods.get(pod_name))
+            ):
                 yield state
 
     def digest(self) -> dict[str, object]:
@@ -384,11 +437,13 @@ class State:
 
 
 def _precedence(pool: AdapterPool, stateful_set: StatefulSet | None) -> tuple[bool, bool, str, str]:
-    """Which of the pools that name a StatefulSet has it: the lowest. Every replica reads the same, whatever came first to it.
+    """Which of the pools that name a StatefulSet has it: the lowest. Every replica reads the same,
+    whatever came first to it.
 
-    The pool that the StatefulSet's pods will name: no other can use them. So nobody takes a StatefulSet over by naming it, and
-    a pool that is deleted and created again has its own again. Among the others, or where none is named, the one created
-    first (by the API server's word, in whole seconds), one that is not stored yet last; then by name.
+    The pool that the StatefulSet's pods will name: no other can use them. So nobody takes a
+    StatefulSet over by naming it, and a pool that is deleted and created again has its own again.
+    Among the others, or where none is named, the one created first (by the API server's word, in
+    whole seconds), one that is not stored yet last; then by name.
     """
     named = stateful_set is not None and stateful_set.template_pool == pool.name
     return (not named, not pool.created_at, pool.created_at, pool.name)

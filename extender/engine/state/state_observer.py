@@ -1,8 +1,9 @@
 """``StateObserver``: who is told of everything that changes a ``State``, in its order.
 
-What a decision looks at is what has come into the state before it, and nothing else: objects, reservations, and which
-ordinals are closed or given up. So a list of these changes, taken up by an empty state one after the other, brings every
-decision back as it was made (``extender.whatif.recording``). Nobody listens, mostly: then a change costs a look at None.
+What a decision looks at is what has come into the state before it, and nothing else: objects,
+reservations, and which ordinals are closed or given up. So a list of these changes, taken up by an
+empty state one after the other, brings every decision back as it was made
+(``extender.whatif.recording``). Nobody listens, mostly: then a change costs a look at None.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,9 @@ Recorded: TypeAlias = AdapterPod | AdapterPool | Namespace | Node | StatefulSet 
 
 
 class StateObserver(Protocol):
-    """Told by one state, within the change: it must neither wait nor change anything. Pools and vpods by their keys."""
+    """Told by one state, within the change: it must neither wait nor change anything. Pools and
+    vpods by their keys.
+    """
 
     def changed(self, old: Recorded | None, new: Recorded | None) -> None:
         """An object came, changed or went."""

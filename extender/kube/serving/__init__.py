@@ -1,1 +1,3 @@
-"""The HTTP listener under both servers that Kubernetes calls: limits for connections, requests and bodies."""
+"""The HTTP listener under both servers that Kubernetes calls: limits for connections, requests and
+bodies.
+"""

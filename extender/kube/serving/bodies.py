@@ -1,14 +1,17 @@
-"""Request bodies on their way into memory: how many at once, how fast each, how many bytes one and all together.
+"""Request bodies on their way into memory: how many at once, how fast each, how many bytes one and
+all together.
 
-Bytes are counted as they arrive, not as they are announced, so that a client which announces much and sends nothing
-takes nothing from the others; and nobody waits for room, since two that wait for each other's room would both be late. Where
-there is none, of the bodies that are not whole yet the one furthest behind is given up for the new bytes; whoever is that
-itself is refused. A body is whole or there is none.
+Bytes are counted as they arrive, not as they are announced, so that a client which announces much
+and sends nothing takes nothing from the others; and nobody waits for room, since two that wait for
+each other's room would both be late. Where there is none, of the bodies that are not whole yet the
+one furthest behind is given up for the new bytes; whoever is that itself is refused. A body is
+whole or there is none.
 
-What is not whole yet must keep coming: a sender may fall behind ``rate_min_bytes_s`` by ``lag_max_s``, and a burst earns no
-more than that. Only ``arriving_max`` bodies are waited for; over it the one furthest behind is given up for the new
-one, so that clients which begin bodies and stop keep nobody out, however many they are. kube-scheduler and the API server
-send a body at once; one that is there before anybody waits for it takes no place.
+What is not whole yet must keep coming: a sender may fall behind ``rate_min_bytes_s`` by
+``lag_max_s``, and a burst earns no more than that. Only ``arriving_max`` bodies are waited for;
+over it the one furthest behind is given up for the new one, so that clients which begin bodies and
+stop keep nobody out, however many they are. kube-scheduler and the API server send a body at once;
+one that is there before anybody waits for it takes no place.
 """
 
 import asyncio
@@ -63,14 +66,18 @@ class ArrivalLimits:
 
 
 class BodyBudget:
-    """What the bodies of one server's requests may take: bytes in memory, and places while they arrive."""
+    """What the bodies of one server's requests may take: bytes in memory, and places while they
+    arrive.
+    """
 
     def __init__(self, bytes_max: int, limits: ArrivalLimits | None = None) -> None:
         self.bytes_max = bytes_max
         self.bytes_used = 0
         self._limits = limits or ArrivalLimits()
         self._arrivals: dict[_Arrival, None] = {}
-        """In the order in which they began: a loop's clock has steps, and of equals the oldest must be the one to go."""
+        """In the order in which they began: a loop's clock has steps, and of equals the oldest must
+        be the one to go.
+        """
 
     @property
     def arriving(self) -> int:
@@ -87,19 +94,26 @@ class BodyBudget:
             self.bytes_used -= share.bytes_used
 
     def take(self, share: "BodyShare", size_bytes: int) -> None:
-        """So many more of a share are in memory. Raises BodiesTooLarge: then they must not be kept."""
+        """So many more of a share are in memory. Raises BodiesTooLarge: then they must not
+        be kept.
+        """
         while self.bytes_used + size_bytes > self.bytes_max:
             furthest_behind = min(self._arrivals, key=_DUE, default=None)
             if furthest_behind is None or furthest_behind.share is share:
-                raise BodiesTooLarge(f"{self.bytes_used} bytes of request bodies are in memory already")
+                raise BodiesTooLarge(
+                    f"{self.bytes_used} bytes of request bodies are in memory already"
+                )
             del self._arrivals[furthest_behind]
             furthest_behind.share.give_up()
-            furthest_behind.give_way("its bytes were needed for other bodies, and this one was the slowest")
+            furthest_behind.give_way(
+                "its bytes were needed for other bodies, and this one was the slowest"
+            )
         self.bytes_used += size_bytes
 
     @contextmanager
     def place(self, share: "BodyShare") -> Iterator["_Arrival"]:
-        """A place for one body while it arrives, which whoever is furthest behind leaves if there is no other.
+        """A place for one body while it arrives, which whoever is furthest behind leaves if there
+        is no other.
 
         Its timer runs from the moment that it is entered, which must be before anything is awaited.
         """
@@ -107,7 +121,8 @@ class BodyBudget:
             furthest_behind = min(self._arrivals, key=_DUE)
             del self._arrivals[furthest_behind]
             furthest_behind.give_way(
-                f"{self._limits.arriving_max} bodies are awaited already, and this one was the slowest"
+                f"{self._limits.arriving_max} bodies are awaited already, and this one was the "
+                f"slowest"
             )
         arrival = _Arrival(share, self._limits)
         self._arrivals[arrival] = None
@@ -118,7 +133,9 @@ class BodyBudget:
 
 
 class _Arrival:
-    """One body that is waited for. ``due``: when it is given up if nothing more comes, in seconds of the loop's clock."""
+    """One body that is waited for. ``due``: when it is given up if nothing more comes, in seconds
+    of the loop's clock.
+    """
 
     def __init__(self, share: "BodyShare", limits: ArrivalLimits) -> None:
         self.share = share
@@ -126,7 +143,9 @@ class _Arrival:
         self._time = asyncio.get_running_loop().time
         self.due = self._time() + limits.lag_max_s
         self.timer = asyncio.timeout_at(self.due)
-        self.reason = f"the body came at less than {limits.rate_min_bytes_s} bytes a second, or not at all"
+        self.reason = (
+            f"the body came at less than {limits.rate_min_bytes_s} bytes a second, or not at all"
+        )
         self._gives_way = False
 
     def note(self, size_bytes: int) -> None:
@@ -138,7 +157,9 @@ class _Arrival:
         self.timer.reschedule(self.due)
 
     def excused(self) -> bool:
-        """Whether the timer rang so late that this process must have been busy; then it runs anew, for more may be there to be read."""
+        """Whether the timer rang so late that this process must have been busy; then it runs anew,
+        for more may be there to be read.
+        """
         now = self._time()
         if self._gives_way or now - self.due < STALL_S:
             return False
@@ -177,9 +198,12 @@ class BodyShare:
             await self._collect(body, bytes_max, _ignore)
             if self.bytes_used < JOINED_APART_BYTES:
                 return b"".join(self._parts)
-            return await asyncio.to_thread(b"".join, self._parts)  # it lets others run from a megabyte on
+            return await asyncio.to_thread(
+                b"".join, self._parts
+            )  # it lets others run from a megabyte on
         finally:
-            self._parts.clear()  # what was not kept goes now, and not with the last frame of an error's traceback
+            # What was not kept goes now, and not with the last frame of an error's traceback.
+            self._parts.clear()
 
     def give_up(self) -> None:
         """Nothing of it is kept from now on; whoever reads it gets BodyTooSlow."""
@@ -199,7 +223,8 @@ class BodyShare:
                 except TimeoutError as error:
                     if not arrival.timer.expired():
                         raise
-                    # Where its end is in the stream, it came while this process was too busy to look.
+                    # Where its end is in the stream, it came while this process was too busy to
+                    # look.
                     if self._given_up or not (body.is_eof() or arrival.excused()):
                         raise BodyTooSlow(arrival.reason) from error
                     collected = body.is_eof()

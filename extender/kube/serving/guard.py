@@ -1,7 +1,9 @@
-"""``Guard``: between a transport and aiohttp's handler, with a timer for what the client owes us at the moment.
+"""``Guard``: between a transport and aiohttp's handler, with a timer for what the client owes us at
+the moment.
 
-What has been sent and is no body that somebody reads is kept and counted by ``intake``; here is what follows from it: when
-the transport is not read any more, when aiohttp gets the next part, and whose connection is cut.
+What has been sent and is no body that somebody reads is kept and counted by ``intake``; here is
+what follows from it: when the transport is not read any more, when aiohttp gets the next part, and
+whose connection is cut.
 """
 
 import asyncio
@@ -33,8 +35,9 @@ class ConnectionLimits:
     write_timeout_s: float = 10.0
     handshake_timeout_s: float = 5.0
     unserved_bytes_max: int = 16 * 1024 * 1024
-    """Of all connections: heads, framing and trailers, requests sent ahead. aiohttp keeps a field twice. As much again of what
-    came with heads whose turn has not come yet."""
+    """Of all connections: heads, framing and trailers, requests sent ahead. aiohttp keeps a field
+    twice. As much again of what came with heads whose turn has not come yet.
+    """
     shutdown_timeout_s: float = 1.0
     """For requests that still run when it stops; a server that drains before leaves none."""
 
@@ -43,7 +46,9 @@ CUT_REASONS: Final = ("slow head", "slow body", "slow reader", "too many", "too 
 
 
 class Owner(Protocol):
-    """As much of the listener as a guard needs. All of it is called on the event loop, and returns at once."""
+    """As much of the listener as a guard needs. All of it is called on the event loop, and returns
+    at once.
+    """
 
     limits: ConnectionLimits
     cut: Counter[str]
@@ -68,10 +73,13 @@ class Guard(asyncio.Protocol):
         self._listener = listener
         self._make_handler = make_handler
         self.handler: asyncio.Protocol = asyncio.Protocol()
-        """aiohttp's, once the connection is made: one that ends in its handshake costs no parser."""
+        """aiohttp's, once the connection is made: one that ends in its handshake costs no parser.
+        """
         self.counted = 0
         self.arrived = 0
-        """Unserved bytes and those that came with a head, as the listener has counted them; its to change."""
+        """Unserved bytes and those that came with a head, as the listener has counted them; its to
+        change.
+        """
         self._ends_unseen = False
         """Whether a body is served whose end only aiohttp sees."""
         self._loop = asyncio.get_running_loop()
@@ -85,7 +93,7 @@ class Guard(asyncio.Protocol):
         self._refused = False
         self._ended = False
 
-    # -- the transport ----------------------------------------------------------------------------------------------
+    # -- the transport -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol; so for the others."""
@@ -134,7 +142,7 @@ class Guard(asyncio.Protocol):
         if not self._refused:
             self.handler.connection_lost(exc)
 
-    # -- the request ------------------------------------------------------------------------------------------------
+    # -- the request -------------------------------------------------------------------------------
 
     def begin_request(self, request: web.BaseRequest) -> None:
         """The head is whole, and the request's turn has come."""
@@ -148,7 +156,9 @@ class Guard(asyncio.Protocol):
         self._settle()
 
     def close_after(self, answer: web.StreamResponse) -> None:
-        """Nothing can follow a body whose end only aiohttp sees: with its answer the connection ends."""
+        """Nothing can follow a body whose end only aiohttp sees: with its answer the connection
+        ends.
+        """
         if self._ends_unseen:
             answer.force_close()
 
@@ -170,7 +180,9 @@ class Guard(asyncio.Protocol):
             self._transport.abort()
 
     def _forget(self) -> None:
-        """A dead connection is in cycles with its transport and its request: what it held goes now, not with the collector."""
+        """A dead connection is in cycles with its transport and its request: what it held goes now,
+        not with the collector.
+        """
         self._stop_head_timer()
         self._stop_write_timer()
         self._request = None
@@ -179,7 +191,8 @@ class Guard(asyncio.Protocol):
     def _has_failed(self) -> bool:
         """Whether aiohttp could not parse what it was handed.
 
-        The traceback of that error holds the frames that hold the error, and with them all that was sent.
+        The traceback of that error holds the frames that hold the error, and with them all that was
+        sent.
         """
         failed = False
         for message, _body in getattr(self.handler, "_messages", ()):
@@ -189,7 +202,9 @@ class Guard(asyncio.Protocol):
         return failed
 
     def _next(self) -> None:
-        """Where the answer is on its way and does not wait for its reader, the next head may follow."""
+        """Where the answer is on its way and does not wait for its reader, the next head may
+        follow.
+        """
         if self._write_timer is None:
             self._hand_on_if_allowed(self._intake.next)
 
@@ -221,7 +236,8 @@ class Guard(asyncio.Protocol):
             if body.is_eof():
                 return
             if self._has_failed():
-                # The parser's error stands in line as if it were the next request, and who reads would wait for ever.
+                # The parser's error stands in line as if it were the next request, and who reads
+                # would wait for ever.
                 body.set_exception(web.RequestPayloadError("its framing is broken"))
                 body.feed_eof()
                 return
@@ -243,7 +259,9 @@ class Guard(asyncio.Protocol):
         self._listener.count(self, intake.counted, intake.arrived)
 
     def _end_for_bytes(self) -> None:
-        """With an answer where none is on its way, and where closing does not wait for the client to agree as over TLS."""
+        """With an answer where none is on its way, and where closing does not wait for the client
+        to agree as over TLS.
+        """
         transport = self._transport
         is_first = self._is_first and self._intake.stage is Stage.HEAD
         if not is_first or transport is None or transport.get_extra_info("sslcontext") is not None:

@@ -1,8 +1,9 @@
-"""What one connection has sent and nobody has taken yet: heads, framing and trailers of bodies, requests sent ahead.
+"""What one connection has sent and nobody has taken yet: heads, framing and trailers of bodies,
+requests sent ahead.
 
-aiohttp bounds a line, a field and the number of fields, not their sum: a head may have 128 fields of 8 KiB, and a
-connection 32 such heads that wait for their turn. So bytes are counted before aiohttp sees them, and it is handed one
-request at a time:
+aiohttp bounds a line, a field and the number of fields, not their sum: a head may have 128 fields
+of 8 KiB, and a connection 32 such heads that wait for their turn. So bytes are counted before
+aiohttp sees them, and it is handed one request at a time:
 
 .. code-block:: text
 
@@ -16,11 +17,14 @@ request at a time:
 
 - HEAD: what comes is kept here until a head is whole. Over ``HEAD_BYTES_MAX`` it is refused.
 - GIVEN, SERVED, ANSWERED: what comes is kept here, and the connection is not read any more.
-- BODY: what comes is handed on, up to the announced length. Where none was announced, what is handed on beyond the body's
-  own bytes is framing and trailers: at most ``FRAMING_BYTES_MAX``, and a share of the body.
-- LINGER: as BODY, of a body that nobody has read to its end. aiohttp throws it away, so that its sender reads the answer.
+- BODY: what comes is handed on, up to the announced length. Where none was announced, what is
+  handed on beyond the body's own bytes is framing and trailers: at most ``FRAMING_BYTES_MAX``, and
+  a share of the body.
+- LINGER: as BODY, of a body that nobody has read to its end. aiohttp throws it away, so that its
+  sender reads the answer.
 
-``counted`` and ``arrived`` are what all of that takes. How much all connections may take together is the listener's business.
+``counted`` and ``arrived`` are what all of that takes. How much all connections may take together
+is the listener's business.
 """
 
 import re
@@ -31,9 +35,13 @@ from extender.model.errors import VReplicaError
 
 HEAD_BYTES_MAX: Final = 64 * 1024
 AHEAD_BYTES_MAX: Final = 512 * 1024
-"""Kept of what comes while a request is served: two reads, for a connection that is told to stop may bring another one."""
+"""Kept of what comes while a request is served: two reads, for a connection that is told to stop
+may bring another one.
+"""
 PAUSE_BYTES: Final = 64 * 1024
-"""So much before the turn of a request has come stops reading too. Less is the body that came with its head."""
+"""So much before the turn of a request has come stops reading too. Less is the body that came with
+its head.
+"""
 FRAMING_BYTES_MAX: Final = 64 * 1024
 FRAMING_SHARE: Final = 8
 """A byte of framing for so many of a body: chunks of a hundred bytes pass."""
@@ -72,7 +80,9 @@ class CountedBody(Protocol):
 
 
 class Intake:
-    """The bytes of one connection on their way to aiohttp. Where a method returns bytes, they are to be handed on now."""
+    """The bytes of one connection on their way to aiohttp. Where a method returns bytes, they are
+    to be handed on now.
+    """
 
     def __init__(self) -> None:
         self.stage = Stage.HEAD
@@ -89,12 +99,16 @@ class Intake:
 
     @property
     def counted(self) -> int:
-        """Bytes in memory that are no body's, or that nobody has asked for; without what came with a head."""
+        """Bytes in memory that are no body's, or that nobody has asked for; without what came with
+        a head.
+        """
         return self.handed + (0 if self.stage is Stage.GIVEN else len(self._waiting))
 
     @property
     def arrived(self) -> int:
-        """Bytes that came with a head whose turn has not come: a body, most likely, that is about to be asked for."""
+        """Bytes that came with a head whose turn has not come: a body, most likely, that is about
+        to be asked for.
+        """
         return len(self._waiting) if self.stage is Stage.GIVEN else 0
 
     @property
@@ -157,7 +171,9 @@ class Intake:
 
     def _framing(self) -> int:
         return (
-            max(0, self._passed - self._body.total_bytes) if self.is_chunked and self._body is not None else 0
+            max(0, self._passed - self._body.total_bytes)
+            if self.is_chunked and self._body is not None
+            else 0
         )
 
     def _whole_head(self) -> bytes:
@@ -184,7 +200,9 @@ class Intake:
         assert self._body is not None
         # Of what was handed on before, of which the body has its part by now.
         if self._framing() > FRAMING_BYTES_MAX + self._body.total_bytes // FRAMING_SHARE:
-            raise TooMuchSent(f"more than {FRAMING_BYTES_MAX} bytes around a body are framing and trailers")
+            raise TooMuchSent(
+                f"more than {FRAMING_BYTES_MAX} bytes around a body are framing and trailers"
+            )
         if self._waiting or (self._left is not None and len(data) > self._left):
             self._waiting += data
             data = self._shift(

@@ -1,23 +1,30 @@
-"""The HTTP listener under both servers that Kubernetes calls: the extender (kube-scheduler) and the webhook (API server).
+"""The HTTP listener under both servers that Kubernetes calls: the extender (kube-scheduler) and the
+webhook (API server).
 
-aiohttp parses, routes and keeps idle connections; what it has no limit for is limited here, for each connection, between
-the socket and its handler:
+aiohttp parses, routes and keeps idle connections; what it has no limit for is limited here, for
+each connection, between the socket and its handler:
 
-- a request's head must be whole ``head_timeout_s`` after its first byte: who sends a byte a second is cut, not waited for;
-- it is bounded in bytes, as is all else that is no body (``intake``), and together all of that is: over
-  ``unserved_bytes_max`` the connection that holds most is cut;
-- while a request is served nothing is read ahead, and aiohttp gets the next one when the answer before it is taken;
+- a request's head must be whole ``head_timeout_s`` after its first byte: who sends a byte a second
+  is cut, not waited for;
+- it is bounded in bytes, as is all else that is no body (``intake``), and together all of that is:
+  over ``unserved_bytes_max`` the connection that holds most is cut;
+- while a request is served nothing is read ahead, and aiohttp gets the next one when the answer
+  before it is taken;
 - an answer must be taken: a client that reads nothing for ``write_timeout_s`` is cut;
-- a TLS handshake must be done within ``handshake_timeout_s``, and only so many are on their way at once (``sockets``);
-- ``connections_max`` connections at once. Over it the oldest goes that has asked nothing yet, else the one that has been idle
-  for longest, so that clients that hold connections keep nobody else out; with none idle the new one is refused;
-- ``receive_bytes`` bounds what the kernel keeps of a connection, and so what one read brings. A TLS connection has buffers for
-  several reads, and none of them shrinks again.
+- a TLS handshake must be done within ``handshake_timeout_s``, and only so many are on their way at
+  once (``sockets``);
+- ``connections_max`` connections at once. Over it the oldest goes that has asked nothing yet, else
+  the one that has been idle for longest, so that clients that hold connections keep nobody else
+  out; with none idle the new one is refused;
+- ``receive_bytes`` bounds what the kernel keeps of a connection, and so what one read brings. A TLS
+  connection has buffers for several reads, and none of them shrinks again.
 
-An ``Expect`` header is looked at here, too, before aiohttp does, which puts an unknown value into its refusal: with bytes that
-are no UTF-8 that fails, and the client would get a 500. How long a body may take, and how much of it is read, is the server's own rule (``bodies``): it knows the request. Who is
-too slow with one gets a last answer, and the connection ends with it. Idle connections live for longer than the 90 s
-after which Go's client closes them itself: otherwise a request could meet a closing one.
+An ``Expect`` header is looked at here, too, before aiohttp does, which puts an unknown value into
+its refusal: with bytes that are no UTF-8 that fails, and the client would get a 500. How long a
+body may take, and how much of it is read, is the server's own rule (``bodies``): it knows the
+request. Who is too slow with one gets a last answer, and the connection ends with it. Idle
+connections live for longer than the 90 s after which Go's client closes them itself: otherwise a
+request could meet a closing one.
 """
 
 import asyncio
@@ -41,11 +48,15 @@ __all__ = ["CUT_REASONS", "ConnectionLimits", "Listener", "body_of", "host_port"
 
 KEEPALIVE_TIMEOUT_S: Final = 130.0
 LINGERING_TIME_S: Final = 2.0
-"""How long the rest of a body that was refused is thrown away, so that its sender comes to read why."""
+"""How long the rest of a body that was refused is thrown away, so that its sender comes to read
+why.
+"""
 READ_BYTES: Final = 64 * 1024
 """Of a body that nobody takes, twice as much is kept before its connection is not read any more."""
 FILES_RESERVED: Final = 256
-"""File descriptors that connections leave to the rest of the process: watches, requests to the API server, files."""
+"""File descriptors that connections leave to the rest of the process: watches, requests to the API
+server, files.
+"""
 
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -54,7 +65,9 @@ _http_log: Final = logging.getLogger(__name__ + ".http")
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Not a request that is no HTTP: its sender is told, and must not fill our log with tracebacks."""
+    """Not a request that is no HTTP: its sender is told, and must not fill our log with
+    tracebacks.
+    """
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
@@ -68,7 +81,8 @@ class Listener:
         self.limits = limits or ConnectionLimits()
         self._guards: dict[asyncio.BaseProtocol, Guard] = {}
         self._new: dict[Guard, None] = {}
-        """Connections that have asked nothing yet; the others that wait are ``_idle``. Both by age."""
+        """Connections that have asked nothing yet; the others that wait are ``_idle``. Both by age.
+        """
         self._idle: dict[Guard, None] = {}
         self._runner: web.AppRunner | None = None
         self._connections_max = self.limits.connections_max
@@ -83,8 +97,12 @@ class Listener:
         """Open now."""
         return len(self._guards)
 
-    async def start(self, app: web.Application, host: str, port: int, *, tls: ssl.SSLContext | None) -> int:
-        """Listen, and return the port (of the system's choice for 0). ``app`` is not started yet. Raises OSError."""
+    async def start(
+        self, app: web.Application, host: str, port: int, *, tls: ssl.SSLContext | None
+    ) -> int:
+        """Listen, and return the port (of the system's choice for 0). ``app`` is not started yet.
+        Raises OSError.
+        """
         files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if files_max != resource.RLIM_INFINITY:
             self._connections_max = min(self._connections_max, max(1, files_max - FILES_RESERVED))
@@ -111,13 +129,17 @@ class Listener:
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Close the socket, give requests that still run ``shutdown_timeout_s``, close all connections."""
+        """Close the socket, give requests that still run ``shutdown_timeout_s``, close all
+        connections.
+        """
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
     def too_slow(self, request: web.Request, message: str) -> web.Response:
-        """The answer to a request whose body is waited for no longer; with it the connection ends."""
+        """The answer to a request whose body is waited for no longer; with it the
+        connection ends.
+        """
         self.cut["slow body"] += 1
         return _LastAnswer(request.protocol, message)
 
@@ -149,9 +171,11 @@ class Listener:
         guard.counted = guard.arrived = 0
 
     def count(self, guard: Guard, counted: int, arrived: int) -> None:
-        """A connection holds so many bytes now. Those that hold most are cut while all together hold too many.
+        """A connection holds so many bytes now. Those that hold most are cut while all together
+        hold too many.
 
-        What came with a head leaves within a moment, so of that only newcomers that bring much are cut.
+        What came with a head leaves within a moment, so of that only newcomers that bring much are
+        cut.
         """
         self.unserved_bytes += counted - guard.counted
         self.arrived_bytes += arrived - guard.arrived
@@ -184,8 +208,8 @@ class Listener:
             finally:
                 guard.end_request()
                 if (broken := request.content.exception()) is not None:
-                    # Its traceback holds the request, that its body, and that this error: all of it, until the
-                    # collector looks.
+                    # Its traceback holds the request, that its body, and that this error: all of
+                    # it, until the collector looks.
                     broken.__traceback__ = None
                 if request.protocol in self._guards:
                     self._idle[guard] = None
@@ -194,7 +218,9 @@ class Listener:
 
 
 def body_of(request: web.BaseRequest) -> StreamReader:
-    """The body of a request, for who reads it: before somebody asks for it no more of it is read than came with the head."""
+    """The body of a request, for who reads it: before somebody asks for it no more of it is read
+    than came with the head.
+    """
     guard = request.get(GUARD)
     if guard is not None:
         guard.ask()
@@ -202,7 +228,9 @@ def body_of(request: web.BaseRequest) -> StreamReader:
 
 
 class _LastAnswer(web.Response):
-    """408, after which a connection is closed at once: its client would use the time to linger to hold it."""
+    """408, after which a connection is closed at once: its client would use the time to linger to
+    hold it.
+    """
 
     def __init__(self, protocol: web.RequestHandler, message: str) -> None:
         super().__init__(status=408, text=message + "\n")
@@ -218,7 +246,12 @@ class _Site(web.BaseSite):
     """A TCP site whose connections are guarded."""
 
     def __init__(
-        self, runner: web.AppRunner, listener: Listener, host: str, port: int, tls: ssl.SSLContext | None
+        self,
+        runner: web.AppRunner,
+        listener: Listener,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
     ) -> None:
         super().__init__(runner, ssl_context=tls)
         self._listener = listener

@@ -1,13 +1,15 @@
-"""Answers for people and tools: made beside the work, shared by all who ask meanwhile, and sent within bounds.
+"""Answers for people and tools: made beside the work, shared by all who ask meanwhile, and sent
+within bounds.
 
-``SharedAnswers`` makes one answer at a time, in steps between which verbs are answered. Who asks gets the next one that
-is begun, so an answer is never older than its question, and many who ask at once cost as much as one. After each there is
-a rest, so that readers who ask again and again take ``1 / (1 + REST)`` of the time and no more. What waits is bounded.
+``SharedAnswers`` makes one answer at a time, in steps between which verbs are answered. Who asks
+gets the next one that is begun, so an answer is never older than its question, and many who ask at
+once cost as much as one. After each there is a rest, so that readers who ask again and again take
+``1 / (1 + REST)`` of the time and no more. What waits is bounded.
 
-``Sending`` bounds what waits for its readers. A body is sent in pieces, so that a connection holds a piece of its own and
-not a copy of the whole; bodies that are being sent are ``BODIES_BYTES_MAX`` together, each counted once however many read
-it, to ``SENDING_MAX`` readers. Over it who has been at it for longest is cut for the new one, or, where all have just
-begun, the new one is refused.
+``Sending`` bounds what waits for its readers. A body is sent in pieces, so that a connection holds
+a piece of its own and not a copy of the whole; bodies that are being sent are ``BODIES_BYTES_MAX``
+together, each counted once however many read it, to ``SENDING_MAX`` readers. Over it who has been
+at it for longest is cut for the new one, or, where all have just begun, the new one is refused.
 """
 
 import asyncio
@@ -53,13 +55,17 @@ async def in_steps(steps: Generator[None, None, Result]) -> Result:
 
 
 class TooManyAsk(VReplicaError):
-    """So many wait for their answers that this question is refused (503): it may be asked again in a moment."""
+    """So many wait for their answers that this question is refused (503): it may be asked again in
+    a moment.
+    """
 
 
 class SharedAnswers(Generic[Key]):
-    """Answers by what is asked for. ``make`` runs once at a time; what it raises all who wait for it get.
+    """Answers by what is asked for. ``make`` runs once at a time; what it raises all who wait for
+    it get.
 
-    ``general``: the question that always finds a place among those that wait, whatever else is asked.
+    ``general``: the question that always finds a place among those that wait, whatever else is
+    asked.
     """
 
     def __init__(self, make: Callable[[Key], Awaitable[bytes]], *, general: Key) -> None:
@@ -121,7 +127,9 @@ class _Reader:
 class Sending:
     """Bodies on their way to readers."""
 
-    def __init__(self, *, sending_max: int = SENDING_MAX, bodies_bytes_max: int = BODIES_BYTES_MAX) -> None:
+    def __init__(
+        self, *, sending_max: int = SENDING_MAX, bodies_bytes_max: int = BODIES_BYTES_MAX
+    ) -> None:
         self._sending_max = sending_max
         self._bodies_bytes_max = bodies_bytes_max
         self._readers: dict[_Reader, None] = {}
@@ -159,7 +167,8 @@ class Sending:
     def _make_room(self, size_bytes: int) -> bool:
         now = asyncio.get_running_loop().time()
         while self._readers and (
-            len(self._readers) >= self._sending_max or self.bytes_used + size_bytes > self._bodies_bytes_max
+            len(self._readers) >= self._sending_max
+            or self.bytes_used + size_bytes > self._bodies_bytes_max
         ):
             oldest = next(iter(self._readers))
             if now - oldest.since < PATIENCE_S:

@@ -1,11 +1,12 @@
 """Where a server listens, and TLS handshakes on their way.
 
-A host of no address in particular (``EVERYWHERE``) is all addresses of both families, as Kubernetes' own
-``--bind-address`` has it: one socket, so that port 0 is one port, and IPv4 alone where the machine has no IPv6.
+A host of no address in particular (``EVERYWHERE``) is all addresses of both families, as
+Kubernetes' own ``--bind-address`` has it: one socket, so that port 0 is one port, and IPv4 alone
+where the machine has no IPv6.
 
-asyncio's own server begins a handshake for whoever connects, however many there are, and each takes some 100 KiB.
-``TlsServer`` has at most ``HANDSHAKES_MAX`` of them: over it the oldest is given up, so that clients that connect and stay
-silent keep nobody out.
+asyncio's own server begins a handshake for whoever connects, however many there are, and each takes
+some 100 KiB. ``TlsServer`` has at most ``HANDSHAKES_MAX`` of them: over it the oldest is given up,
+so that clients that connect and stay silent keep nobody out.
 """
 
 import asyncio
@@ -19,14 +20,18 @@ BACKLOG: Final = 1024
 EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 HANDSHAKES_MAX: Final = 128
 GOODBYE_TIMEOUT_S: Final = 1.0
-"""How long a TLS connection that we close waits for its client to agree; until then it has its buffers."""
+"""How long a TLS connection that we close waits for its client to agree; until then it has its
+buffers.
+"""
 ACCEPT_AGAIN_S: Final = 1.0
 """After what a listening socket cannot give us: no file descriptors are left, most likely."""
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 async def listening_sockets(host: str, port: int, receive_bytes: int | None) -> list[socket.socket]:
-    """Of a host's addresses, one each, not yet accepted from. ``receive_bytes``: see ``ConnectionLimits``. Raises OSError."""
+    """Of a host's addresses, one each, not yet accepted from. ``receive_bytes``: see
+    ``ConnectionLimits``. Raises OSError.
+    """
     found: list[socket.socket] = []
     try:
         if host in EVERYWHERE:
@@ -107,7 +112,9 @@ class TlsServer:
 
     async def start(self, connection: Callable[[], asyncio.Protocol]) -> None:
         """``connection`` makes the protocol of each connection."""
-        self._accepting = [asyncio.create_task(self._accept(one, connection)) for one in self.sockets]
+        self._accepting = [
+            asyncio.create_task(self._accept(one, connection)) for one in self.sockets
+        ]
 
     def close(self) -> None:
         """Accept no more, and give handshakes up. Connections go on."""
@@ -116,7 +123,9 @@ class TlsServer:
         for one in self.sockets:
             one.close()
 
-    async def _accept(self, listening: socket.socket, connection: Callable[[], asyncio.Protocol]) -> None:
+    async def _accept(
+        self, listening: socket.socket, connection: Callable[[], asyncio.Protocol]
+    ) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -132,7 +141,9 @@ class TlsServer:
             self._handshakes[task] = None
             task.add_done_callback(lambda done: self._handshakes.pop(done, None))
 
-    async def _shake_hands(self, accepted: socket.socket, connection: Callable[[], asyncio.Protocol]) -> None:
+    async def _shake_hands(
+        self, accepted: socket.socket, connection: Callable[[], asyncio.Protocol]
+    ) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 connection,

@@ -2,16 +2,18 @@
 
     listener ── front context ──► handshake ── sni_callback ──► the context in use at that moment
 
-``SSLContext.load_cert_chain`` on a context in use is not safe: certificate and key go in one after the other, and a
-handshake that begins in between finds a certificate without its key, and fails. So a context is never changed once it
-has been used. Each new certificate or client CA gets a context of its own, which is complete before the first handshake
-sees it, and the front context, which has no certificate at all, hands every handshake to the one in use. Connections
-that exist keep theirs. Because the trusted CAs are the context's, one that is taken away is not trusted any more from
-the next handshake on; sessions are not resumed, for a resumed one would skip that look at the client's certificate.
+``SSLContext.load_cert_chain`` on a context in use is not safe: certificate and key go in one after
+the other, and a handshake that begins in between finds a certificate without its key, and fails. So
+a context is never changed once it has been used. Each new certificate or client CA gets a context
+of its own, which is complete before the first handshake sees it, and the front context, which has
+no certificate at all, hands every handshake to the one in use. Connections that exist keep theirs.
+Because the trusted CAs are the context's, one that is taken away is not trusted any more from the
+next handshake on; sessions are not resumed, for a resumed one would skip that look at the client's
+certificate.
 
-``ServingCertificate`` takes the certificate from files that somebody else replaces: a mounted Secret, cert-manager's
-or a person's. They are looked at every ``RELOAD_PERIOD_S``; files that do not go together, as between the replacing of
-two of them, change nothing until they do.
+``ServingCertificate`` takes the certificate from files that somebody else replaces: a mounted
+Secret, cert-manager's or a person's. They are looked at every ``RELOAD_PERIOD_S``; files that do
+not go together, as between the replacing of two of them, change nothing until they do.
 """
 
 import asyncio
@@ -27,8 +29,9 @@ _log: Final = logging.getLogger(__name__)
 
 RELOAD_PERIOD_S: Final = 10.0
 WARNED_FRACTION: Final = 0.2
-"""Of its lifetime that a certificate has left when somebody is told that nobody has renewed it. Who renews at two thirds
-(cert-manager, the webhook itself) has then failed for a while."""
+"""Of its lifetime that a certificate has left when somebody is told that nobody has renewed it. Who
+renews at two thirds (cert-manager, the webhook itself) has then failed for a while.
+"""
 WARNING_PERIOD_S: Final = 6 * 3600.0
 CERTIFICATE_BYTES_MAX: Final = 1024 * 1024
 """A Secret holds no more."""
@@ -62,7 +65,8 @@ class SwitchedContext:
         if self._in_use is None:
             return int(ssl.ALERT_DESCRIPTION_INTERNAL_ERROR)
         if self._client_certificates and connection.session_reused:
-            # Only TLS 1.2's sessions get here, which OpenSSL keeps without tickets too. The client forgets it with this.
+            # Only TLS 1.2's sessions get here, which OpenSSL keeps without tickets too. The client
+            # forgets it with this.
             return int(ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE)
         connection.context = self._in_use
         return None
@@ -89,7 +93,9 @@ class Validity:
     def told(self, now_s: float) -> str:
         """``ends in 3.0 days``, or ``ended 2.0 hours ago``."""
         left_s = self.not_after - now_s
-        amount, unit = (abs(left_s) / 86400, "days") if abs(left_s) > 86400 else (abs(left_s) / 3600, "hours")
+        amount, unit = (
+            (abs(left_s) / 86400, "days") if abs(left_s) > 86400 else (abs(left_s) / 3600, "hours")
+        )
         return f"ends in {amount:.1f} {unit}" if left_s > 0 else f"ended {amount:.1f} {unit} ago"
 
 
@@ -99,12 +105,16 @@ def validity_of(pem: bytes) -> Validity:
     from cryptography import x509  # noqa: PLC0415
 
     certificate = x509.load_pem_x509_certificate(pem)
-    return Validity(certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp())
+    return Validity(
+        certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM files: a serving certificate with what links it to its authority, its key, and whose clients are served ("": all)."""
+    """PEM files: a serving certificate with what links it to its authority, its key, and whose
+    clients are served ("": all).
+    """
 
     cert_file: str
     key_file: str
@@ -116,7 +126,9 @@ class CertificateFiles:
         return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
     def context(self) -> ssl.SSLContext:
-        """A new context with what is in the files now. Raises OSError, of which ssl.SSLError is one."""
+        """A new context with what is in the files now. Raises OSError, of which ssl.SSLError is
+        one.
+        """
         context = server_context()
         context.load_cert_chain(self.cert_file, self.key_file)
         if self.client_ca_file:
@@ -129,7 +141,9 @@ class CertificateFiles:
 
 
 class ServingCertificate:
-    """A server's context, kept up to date with its files. ``now`` is wall-clock time, epoch seconds."""
+    """A server's context, kept up to date with its files. ``now`` is wall-clock time, epoch
+    seconds.
+    """
 
     def __init__(self, files: CertificateFiles, *, now: Callable[[], float] = time.time) -> None:
         self._files = files
@@ -155,7 +169,9 @@ class ServingCertificate:
         return self._switch.front
 
     def expiry(self) -> Mapping[str, float]:
-        """When what is in use ends, epoch seconds: ``serving``, and ``client_ca`` (the last of them) where there is one."""
+        """When what is in use ends, epoch seconds: ``serving``, and ``client_ca`` (the last of
+        them) where there is one.
+        """
         ends = {} if self._validity is None else {"serving": self._validity.not_after}
         if self._client_ca_not_after:
             ends["client_ca"] = self._client_ca_not_after
@@ -182,7 +198,9 @@ class ServingCertificate:
             )
 
     def reload_if_changed(self) -> bool:
-        """Use what is in the files now; False where nothing has changed, or it cannot be used (yet): then it is logged."""
+        """Use what is in the files now; False where nothing has changed, or it cannot be used
+        (yet): then it is logged.
+        """
         try:
             stamps = self._files.stamps()
             if stamps == self._seen:
@@ -190,7 +208,9 @@ class ServingCertificate:
                 return False
             self._use(self._files.context())
         except Exception as error:  # noqa: BLE001 - whatever is in those files, who looks at them must not end
-            self.problem = f"certificate in {self._files.cert_file} not reloaded, the old one stays: {error}"
+            self.problem = (
+                f"certificate in {self._files.cert_file} not reloaded, the old one stays: {error}"
+            )
             _log.warning("%s", self.problem)
             return False
         # Files that were replaced after the stamps were taken are looked at again next time.

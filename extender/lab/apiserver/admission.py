@@ -1,12 +1,14 @@
-"""Admission webhooks, as Mutating- and ValidatingWebhookConfiguration objects in the store declare them.
+"""Admission webhooks, as Mutating- and ValidatingWebhookConfiguration objects in the store declare
+them.
 
-Mutating webhooks run one after another in the order of the configurations' names; with ``reinvocationPolicy:
-IfNeeded`` one that ran before a later one changed the object runs once more. Validating webhooks run at once, and
-the first refusal in order is the answer. ``matchPolicy`` is ignored (one version per kind) and ``matchConditions``
-(CEL) are not evaluated.
+Mutating webhooks run one after another in the order of the configurations' names; with
+``reinvocationPolicy: IfNeeded`` one that ran before a later one changed the object runs once more.
+Validating webhooks run at once, and the first refusal in order is the answer. ``matchPolicy`` is
+ignored (one version per kind) and ``matchConditions`` (CEL) are not evaluated.
 
-The call itself is an injected ``WebhookCaller``. A call that fails or takes longer than timeoutSeconds counts by the
-webhook's failurePolicy; only an answer ``allowed: false`` is a refusal.
+The call itself is an injected ``WebhookCaller``. A call that fails or takes longer than
+timeoutSeconds counts by the webhook's failurePolicy; only an answer ``allowed: false`` is a
+refusal.
 """
 
 import asyncio
@@ -62,7 +64,9 @@ class WebhookCall:
 
 
 WebhookCaller = Callable[[WebhookCall], Awaitable[Obj]]
-"""Makes the call and returns the AdmissionReview of the answer. Raises WebhookCallError when there is none."""
+"""Makes the call and returns the AdmissionReview of the answer. Raises WebhookCallError when there
+is none.
+"""
 
 
 class WebhookCallError(VReplicaError):
@@ -76,7 +80,9 @@ async def no_caller(call: WebhookCall) -> Obj:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What is asked of admission. ``object`` is None for DELETE, ``old`` for CREATE; both are the server's own."""
+    """What is asked of admission. ``object`` is None for DELETE, ``old`` for CREATE; both are the
+    server's own.
+    """
 
     operation: str
     kind: Kind
@@ -111,7 +117,9 @@ class _Rule:
     def _has_resource(self, plural: str, subresource: str) -> bool:
         if not subresource:
             return bool(self.resources & {plural, "*", "*/*"})
-        return bool(self.resources & {f"{plural}/{subresource}", f"{plural}/*", f"*/{subresource}", "*/*"})
+        return bool(
+            self.resources & {f"{plural}/{subresource}", f"{plural}/*", f"*/{subresource}", "*/*"}
+        )
 
 
 def _in(value: str, allowed: frozenset[str]) -> bool:
@@ -135,14 +143,18 @@ class Webhook:
     def matches(
         self, at: Attributes, namespace_labels: Callable[[Attributes], Mapping[str, str] | None]
     ) -> bool:
-        """Whether the request goes to this webhook. Either object satisfying the object selector suffices."""
+        """Whether the request goes to this webhook. Either object satisfying the object selector
+        suffices.
+        """
         if not any(rule.matches(at) for rule in self.rules):
             return False
         labels = namespace_labels(at)
         if labels is not None and not self.namespace_selector(labels):
             return False
         objects = [obj for obj in (at.object, at.old) if obj is not None]
-        return any(self.object_selector((obj.get("metadata") or {}).get("labels") or {}) for obj in objects)
+        return any(
+            self.object_selector((obj.get("metadata") or {}).get("labels") or {}) for obj in objects
+        )
 
 
 def _compile(webhook: Mapping[str, Any]) -> Webhook:
@@ -172,7 +184,9 @@ def _compile(webhook: Mapping[str, Any]) -> Webhook:
 class Admission:
     """The webhooks of one cluster. ``call`` may be replaced at any time."""
 
-    def __init__(self, store: Store, new_uid: Callable[[], str], call: WebhookCaller = no_caller) -> None:
+    def __init__(
+        self, store: Store, new_uid: Callable[[], str], call: WebhookCaller = no_caller
+    ) -> None:
         self.call = call
         self._new_uid = new_uid
         self._namespaces = store.collection(NAMESPACES.group, NAMESPACES.plural)
@@ -181,7 +195,9 @@ class Admission:
         self._compiled: dict[str, tuple[int, list[Webhook]]] = {}
 
     def active(self) -> bool:
-        """There is any configuration at all: the quick way out for every write when there is none."""
+        """There is any configuration at all: the quick way out for every write when there
+        is none.
+        """
         return bool(self._mutating.entries or self._validating.entries)
 
     def validates(self) -> bool:
@@ -189,7 +205,9 @@ class Admission:
         return bool(self._validating.entries)
 
     async def mutate(self, at: Attributes) -> Obj | None:
-        """The object after all mutating webhooks: ``at.object`` itself or a new one. Raises ApiError on refusal."""
+        """The object after all mutating webhooks: ``at.object`` itself or a new one. Raises
+        ApiError on refusal.
+        """
         if not self._mutating.entries or _exempt(at):
             return at.object
         called: dict[str, Obj] = {}
@@ -225,7 +243,9 @@ class Admission:
         if not self._validating.entries or _exempt(at):
             return
         hooks = [hook for hook in self._hooks(mutating=False) if self._matches(hook, at)]
-        answers = await asyncio.gather(*(self._ask(hook, at) for hook in hooks), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(self._ask(hook, at) for hook in hooks), return_exceptions=True
+        )
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
@@ -234,7 +254,9 @@ class Admission:
         return hook.matches(at, self._namespace_labels)
 
     def _namespace_labels(self, at: Attributes) -> Mapping[str, str] | None:
-        """Labels that the namespaceSelector looks at; None for cluster-scoped objects, which always match."""
+        """Labels that the namespaceSelector looks at; None for cluster-scoped objects, which always
+        match.
+        """
         if at.kind.resource == NAMESPACES:
             return ((at.object or at.old or {}).get("metadata") or {}).get("labels") or {}
         if not at.namespace:
@@ -244,17 +266,23 @@ class Admission:
 
     def _hooks(self, *, mutating: bool) -> Sequence[Webhook]:
         """The webhooks in calling order, compiled anew only after a configuration changed."""
-        name, collection = ("mutating", self._mutating) if mutating else ("validating", self._validating)
+        name, collection = (
+            ("mutating", self._mutating) if mutating else ("validating", self._validating)
+        )
         stamp = hash(tuple(entry.version for entry in collection.entries.values()))
         known = self._compiled.get(name)
         if known is None or known[0] != stamp:
             configurations = [collection.entries[key].obj for key in collection.ordered()]
-            hooks = [_compile(hook) for config in configurations for hook in config.get("webhooks") or ()]
+            hooks = [
+                _compile(hook) for config in configurations for hook in config.get("webhooks") or ()
+            ]
             known = self._compiled[name] = (stamp, hooks)
         return known[1]
 
     async def _ask(self, hook: Webhook, at: Attributes) -> Mapping[str, Any] | None:
-        """The response of one webhook; None when it failed and failurePolicy is Ignore. Raises on refusal."""
+        """The response of one webhook; None when it failed and failurePolicy is Ignore. Raises on
+        refusal.
+        """
         if at.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         review = review_of(at, self._new_uid())
@@ -285,16 +313,22 @@ def _response_of(answer: Any, uid: str) -> Mapping[str, Any]:
     if not isinstance(response, dict):
         raise WebhookCallError("webhook response was absent")
     if answer.get("kind") != "AdmissionReview" or answer.get("apiVersion") != ADMISSION_VERSION:
-        raise WebhookCallError(f"expected webhook response of {ADMISSION_VERSION}, Kind=AdmissionReview")
+        raise WebhookCallError(
+            f"expected webhook response of {ADMISSION_VERSION}, Kind=AdmissionReview"
+        )
     if response.get("uid") != uid:
         raise WebhookCallError(f'expected response.uid={uid}, got "{response.get("uid")}"')
     if response.get("patch") and response.get("patchType") != "JSONPatch":
-        raise WebhookCallError("webhook returned response.patch but not response.patchType=JSONPatch")
+        raise WebhookCallError(
+            "webhook returned response.patch but not response.patchType=JSONPatch"
+        )
     return response
 
 
 def refusal(webhook: str, status: Mapping[str, Any]) -> ApiError:
-    """The error of ``allowed: false``: the webhook's code (400 if it names none), reason and message."""
+    """The error of ``allowed: false``: the webhook's code (400 if it names none), reason and
+    message.
+    """
     denied = f'admission webhook "{webhook}" denied the request'
     why = status.get("message") or status.get("reason")
     code = max(int(status.get("code") or 0), 400)
@@ -308,7 +342,9 @@ def review_of(at: Attributes, uid: str) -> Obj:
     group, version, kind = at.object_kind or (resource.group, resource.version, resource.kind)
     gvk = {"group": group, "version": version, "kind": kind}
     gvr = {"group": resource.group, "version": resource.version, "resource": resource.plural}
-    options = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}[at.operation]
+    options = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}[
+        at.operation
+    ]
     request: Obj = {
         "uid": uid,
         "kind": gvk,

@@ -1,8 +1,8 @@
 """The binding subresource of pods: node and annotations in one write, once.
 
-As in kube-apiserver's ``assignPod``: the pod must not be bound or being deleted, the Binding's uid and
-resourceVersion are preconditions, its annotations overwrite the pod's, and PodScheduled turns True. The node need not
-exist. The pod's generation does not change.
+As in kube-apiserver's ``assignPod``: the pod must not be bound or being deleted, the Binding's uid
+and resourceVersion are preconditions, its annotations overwrite the pod's, and PodScheduled turns
+True. The node need not exist. The pod's generation does not change.
 """
 
 from dataclasses import replace
@@ -56,9 +56,13 @@ def bound(entry: Entry, binding: Binding, now_s: float) -> Obj:
         raise precondition_failed(PODS, entry.key, "UID", binding.uid, entry.uid)
     if binding.resource_version and binding.resource_version != str(entry.version):
         found = str(entry.version)
-        raise precondition_failed(PODS, entry.key, "ResourceVersion", binding.resource_version, found)
+        raise precondition_failed(
+            PODS, entry.key, "ResourceVersion", binding.resource_version, found
+        )
     if metadata.get("deletionTimestamp"):
-        raise _refused(binding, f"pod {binding.name} is being deleted, cannot be assigned to a host")
+        raise _refused(
+            binding, f"pod {binding.name} is being deleted, cannot be assigned to a host"
+        )
     if node := pod["spec"].get("nodeName"):
         raise _refused(binding, f'pod {binding.name} is already assigned to node "{node}"')
     if pod["spec"].get("schedulingGates"):

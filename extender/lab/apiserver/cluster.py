@@ -1,14 +1,15 @@
 """``Cluster``: an API server in memory, behind the same ``Api`` Protocol as the real one.
 
-It keeps Kubernetes' semantics where clients depend on them: versions and optimistic concurrency, lists that agree
-across pages, watches with bookmarks and 410, status and scale subresources, bindings, graceful deletion and
-finalizers, custom resources from their definitions, admission webhooks, and refusals in the API server's words
-(``apiserver.py`` tells how a request runs, ``store.py`` how versions are kept). Left out: server-side apply and
-managedFields, CEL rules, RBAC, storage versions other than one. What controllers do in a real cluster
-(StatefulSets, kubelets, garbage collection, namespaces' end) is in ``controllers.py`` and its neighbours.
+It keeps Kubernetes' semantics where clients depend on them: versions and optimistic concurrency,
+lists that agree across pages, watches with bookmarks and 410, status and scale subresources,
+bindings, graceful deletion and finalizers, custom resources from their definitions, admission
+webhooks, and refusals in the API server's words (``apiserver.py`` tells how a request runs,
+``store.py`` how versions are kept). Left out: server-side apply and managedFields, CEL rules, RBAC,
+storage versions other than one. What controllers do in a real cluster (StatefulSets, kubelets,
+garbage collection, namespaces' end) is in ``controllers.py`` and its neighbours.
 
-Requests come as a user: ``cluster`` itself is ``admin``, ``cluster.as_user(...)`` anyone else. Time and randomness are
-injected, so that equal seeds give equal names, uids and versions.
+Requests come as a user: ``cluster`` itself is ``admin``, ``cluster.as_user(...)`` anyone else. Time
+and randomness are injected, so that equal seeds give equal names, uids and versions.
 """
 
 import random
@@ -39,7 +40,9 @@ class UserView:
         self.server = server
         self.request = request
 
-    def as_user(self, username: str, groups: Sequence[str] = ("system:authenticated",)) -> "UserView":
+    def as_user(
+        self, username: str, groups: Sequence[str] = ("system:authenticated",)
+    ) -> "UserView":
         """The same cluster as another user: admission's userInfo."""
         user = User(username, tuple(groups))
         return UserView(self.server, Request(user, dry_run=self.request.dry_run))
@@ -57,9 +60,13 @@ class UserView:
         continue_token: str = "",
         resource_version: str = "",
     ) -> ListPage:
-        """``Api.list_page``. Any ``resource_version`` is answered with the newest state, as "not older than" allows."""
+        """``Api.list_page``. Any ``resource_version`` is answered with the newest state, as "not
+        older than" allows.
+        """
         del resource_version
-        return await self.server.list_page(resource, options, limit=limit, continue_token=continue_token)
+        return await self.server.list_page(
+            resource, options, limit=limit, continue_token=continue_token
+        )
 
     def watch(
         self,
@@ -70,9 +77,13 @@ class UserView:
         timeout_s: float = 300.0,
     ) -> AsyncIterator[WatchEvent]:
         """``Api.watch``. With version "" or "0" it begins with all objects as ADDED."""
-        return self.server.watch(resource, options, resource_version=resource_version, timeout_s=timeout_s)
+        return self.server.watch(
+            resource, options, resource_version=resource_version, timeout_s=timeout_s
+        )
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         """``Api.get``."""
         return await self.server.get(resource, namespace, name, subresource=subresource)
 
@@ -124,8 +135,9 @@ class UserView:
 class Cluster(UserView):
     """A whole API server of its own, used as ``admin`` of ``system:masters``.
 
-    ``now`` is epoch seconds. ``history_events_max`` is how many changes of each kind watches and continue tokens can
-    reach back; older ones get 410. A new cluster has the namespaces that kube-apiserver makes.
+    ``now`` is epoch seconds. ``history_events_max`` is how many changes of each kind watches and
+    continue tokens can reach back; older ones get 410. A new cluster has the namespaces that
+    kube-apiserver makes.
     """
 
     def __init__(
@@ -151,7 +163,9 @@ class Cluster(UserView):
         self.server.admission.call = caller
 
     def compact(self) -> None:
-        """Forget all history, as etcd's compaction does: watches and continue tokens from before get 410."""
+        """Forget all history, as etcd's compaction does: watches and continue tokens from before
+        get 410.
+        """
         self.server.store.compact()
 
     def snapshot(self) -> Snapshot:
@@ -159,7 +173,9 @@ class Cluster(UserView):
         return self.server.store.snapshot()
 
     def restore(self, snapshot: Snapshot, *, bump: int = 0) -> None:
-        """Go back to a backup: objects, versions (``bump`` above it) and history; every watch ends."""
+        """Go back to a backup: objects, versions (``bump`` above it) and history; every
+        watch ends.
+        """
         self.server.store.restore(snapshot, bump=bump)
 
     def object_count(self, resource: Resource) -> int:

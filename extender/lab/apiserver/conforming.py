@@ -1,7 +1,8 @@
 """Whether a value conforms to a structural schema: the short answer that nearly every write gets.
 
-``schema.problems`` words every violation and so builds paths and generators on the way. This looks first and gives up where
-it meets anything but the plain case: True means that ``problems`` finds none; False only that it has to look.
+``schema.problems`` words every violation and so builds paths and generators on the way. This looks
+first and gives up where it meets anything but the plain case: True means that ``problems`` finds
+none; False only that it has to look.
 """
 
 import re
@@ -33,7 +34,9 @@ _ROOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def conforms(value: Any, schema: Schema, *, is_root: bool = False) -> bool:
-    """Whether there is nothing wrong with it, as far as that is quickly seen. ``is_root``: it is a whole object."""
+    """Whether there is nothing wrong with it, as far as that is quickly seen. ``is_root``: it is a
+    whole object.
+    """
     if value is None:
         return bool(schema.get("nullable"))
     allowed = schema.get("enum")
@@ -84,14 +87,20 @@ def _is_array(value: list[Any], schema: Schema) -> bool:
 
 
 def _are_distinct(value: list[Any], schema: Schema) -> bool:
-    """Elements of a ``map`` by keys that are texts; anything else is looked at by ``problems``, unless there are no two."""
+    """Elements of a ``map`` by keys that are texts; anything else is looked at by ``problems``,
+    unless there are no two.
+    """
     if len(value) < 2:
         return True
     keys = schema.get("x-kubernetes-list-map-keys") or ()
-    if schema.get("x-kubernetes-list-type") != "map" or not all(type(item) is dict for item in value):
+    if schema.get("x-kubernetes-list-type") != "map" or not all(
+        type(item) is dict for item in value
+    ):
         return False
     named = [tuple(item.get(key) for key in keys) for item in value]
-    return all(type(part) is str for name in named for part in name) and len(set(named)) == len(value)
+    return all(type(part) is str for name in named for part in name) and len(set(named)) == len(
+        value
+    )
 
 
 def _is_object(value: dict[str, Any], schema: Schema, *, is_root: bool) -> bool:

@@ -1,7 +1,8 @@
 """Events as the core group shows them: one stored object, two faces.
 
-The API server stores an Event once and serves it as v1 and as events.k8s.io/v1 under other field names. kubectl reads
-the core face (``get events``, and the end of ``describe``); here it can be read and deleted, not written.
+The API server stores an Event once and serves it as v1 and as events.k8s.io/v1 under other field
+names. kubectl reads the core face (``get events``, and the end of ``describe``); here it can be
+read and deleted, not written.
 """
 
 from typing import Final
@@ -22,7 +23,8 @@ def core_event(event: Obj) -> Obj:
         "metadata": event["metadata"],
         "involvedObject": event.get("regarding") or {},
         "message": event.get("note") or "",
-        "source": event.get("deprecatedSource") or {"component": event.get("reportingController", "")},
+        "source": event.get("deprecatedSource")
+        or {"component": event.get("reportingController", "")},
         "firstTimestamp": _whole_seconds(first),
         "lastTimestamp": _whole_seconds(
             series.get("lastObservedTime") or event.get("deprecatedLastTimestamp") or first

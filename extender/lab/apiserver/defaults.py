@@ -1,7 +1,8 @@
-"""What the API server fills in on its own: defaults of the built-in kinds, and three admission plugins.
+"""What the API server fills in on its own: defaults of the built-in kinds, and three admission
+plugins.
 
-The plugins are DefaultTolerationSeconds, Priority and the resolution of namespaces' own label; they run before the
-webhooks, so a webhook sees a pod with its tolerations and its priority.
+The plugins are DefaultTolerationSeconds, Priority and the resolution of namespaces' own label; they
+run before the webhooks, so a webhook sees a pod with its tolerations and its priority.
 """
 
 from collections.abc import Callable, Mapping
@@ -76,7 +77,9 @@ def _stateful_set(obj: Obj) -> None:
         rolling.setdefault("partition", 0)
         rolling.setdefault("maxUnavailable", 1)
     spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
+    spec.setdefault(
+        "persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    )
     _template(spec)
 
 
@@ -98,7 +101,9 @@ def _namespace(obj: Obj) -> None:
     name = obj["metadata"].get("name")
     if name:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
-    if "uid" not in obj["metadata"]:  # only when new: their removal is how a namespace's end is allowed
+    if (
+        "uid" not in obj["metadata"]
+    ):  # only when new: their removal is how a namespace's end is allowed
         obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
@@ -149,7 +154,9 @@ _DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Obj], None]]] = {
 
 
 def apply(key: tuple[str, str], obj: Obj) -> None:
-    """Defaults of a built-in kind by its group and plural, and the form in which its type is stored; in place."""
+    """Defaults of a built-in kind by its group and plural, and the form in which its type is
+    stored; in place.
+    """
     if (default := _DEFAULTS.get(key)) is not None:
         default(obj)
     encoding.as_stored(key, obj)
@@ -158,9 +165,10 @@ def apply(key: tuple[str, str], obj: Obj) -> None:
 def taint_until_ready(node: Obj) -> None:
     """TaintNodesByCondition: a node takes no pods until node lifecycle has seen it Ready.
 
-    Schedulers rely on the end of that taint: kube-scheduler's own hint on an added node does not leave out the resources that only
-    an extender counts, so a pod with such a request, refused for want of cpu, is woken by the taint's change and not by the node.
-    A node that is created with its Ready condition is left alone here: a test's, where no controller would take the taint away.
+    Schedulers rely on the end of that taint: kube-scheduler's own hint on an added node does not
+    leave out the resources that only an extender counts, so a pod with such a request, refused for
+    want of cpu, is woken by the taint's change and not by the node. A node that is created with its
+    Ready condition is left alone here: a test's, where no controller would take the taint away.
     """
     conditions = node["status"].get("conditions") or ()
     taints = node["spec"].get("taints") or []
@@ -172,22 +180,35 @@ def taint_until_ready(node: Obj) -> None:
 
 
 def default_tolerations(pod: Obj) -> None:
-    """DefaultTolerationSeconds: pods stay 300 s on a node that is not ready or unreachable, unless they say."""
+    """DefaultTolerationSeconds: pods stay 300 s on a node that is not ready or unreachable, unless
+    they say.
+    """
     tolerations = pod["spec"].get("tolerations") or []
     for taint in (NOT_READY_TAINT, UNREACHABLE_TAINT):
         if not any(_tolerates_no_execute(toleration, taint) for toleration in tolerations):
             tolerations.append(
-                {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_S}
+                {
+                    "key": taint,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": TOLERATION_S,
+                }
             )
     pod["spec"]["tolerations"] = tolerations
 
 
 def _tolerates_no_execute(toleration: Mapping[str, Any], taint: str) -> bool:
-    return toleration.get("key") in (taint, None, "") and toleration.get("effect") in ("NoExecute", None, "")
+    return toleration.get("key") in (taint, None, "") and toleration.get("effect") in (
+        "NoExecute",
+        None,
+        "",
+    )
 
 
 def resolve_priority(pod: Obj, priority_class: PriorityClassOf) -> None:
-    """Priority admission: spec.priority and preemptionPolicy from the class. Raises Forbidden for an unknown one."""
+    """Priority admission: spec.priority and preemptionPolicy from the class. Raises Forbidden for
+    an unknown one.
+    """
     spec = pod["spec"]
     name = spec.get("priorityClassName") or ""
     if name in SYSTEM_PRIORITIES:
@@ -201,9 +222,12 @@ def resolve_priority(pod: Obj, priority_class: PriorityClassOf) -> None:
         if found is not None:
             spec["priorityClassName"] = found["metadata"]["name"]
     if spec.get("priority") not in (None, value):
-        computed = f"priority admission controller computed {value} from the given PriorityClass name"
+        computed = (
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
         why = (
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; {computed}"
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            f"{computed}"
         )
         raise forbidden(PODS, _called(pod), why)
     spec["priority"] = value

@@ -1,8 +1,9 @@
-"""How objects go: at once, after a grace period (bound pods), or when their last finalizer is removed.
+"""How objects go: at once, after a grace period (bound pods), or when their last finalizer is
+removed.
 
-A bound pod is only marked: ``deletionTimestamp`` is when its grace ends, and its kubelet removes it by a second
-delete with grace 0. A pod that no node has, or that has finished, goes at once. Grace can be shortened by another
-delete, never lengthened.
+A bound pod is only marked: ``deletionTimestamp`` is when its grace ends, and its kubelet removes it
+by a second delete with grace 0. A pod that no node has, or that has finished, goes at once. Grace
+can be shortened by another delete, never lengthened.
 """
 
 from collections.abc import Mapping
@@ -29,24 +30,37 @@ def check_preconditions(target: Target, entry: Entry, preconditions: Preconditio
     ):
         if not wanted or wanted == found:
             continue
-        if target.kind.resource == NAMESPACES:  # its deletion is a registry of its own, with other words
-            failed = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+        if (
+            target.kind.resource == NAMESPACES
+        ):  # its deletion is a registry of its own, with other words
+            failed = (
+                f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: "
+                f"{found}"
+            )
             raise conflict(NAMESPACES, entry.key[1], failed)
         raise not_the_one_to_delete(target.kind.resource, entry.key[1], what, wanted, found)
 
 
 def pod_grace_s(pod: Mapping[str, Any], asked_s: int | None) -> int:
-    """Grace of a pod's first delete: what was asked, else the pod's own; none where no kubelet would end it."""
-    grace_s = asked_s if asked_s is not None else int(pod["spec"].get("terminationGracePeriodSeconds") or 0)
+    """Grace of a pod's first delete: what was asked, else the pod's own; none where no kubelet
+    would end it.
+    """
+    grace_s = (
+        asked_s
+        if asked_s is not None
+        else int(pod["spec"].get("terminationGracePeriodSeconds") or 0)
+    )
     if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in FINISHED:
         return 0
     return grace_s if grace_s >= 0 else 1
 
 
 def marked(kind: Kind, entry: Entry, grace_period_s: int | None, now_s: float) -> tuple[Obj, bool]:
-    """The object with its deletion marked, and whether it goes at once. A negative grace counts as 1 s.
+    """The object with its deletion marked, and whether it goes at once. A negative grace counts as
+    1 s.
 
-    A pod is marked also where it goes at once: watches see it MODIFIED with its deletionTimestamp, then DELETED.
+    A pod is marked also where it goes at once: watches see it MODIFIED with its deletionTimestamp,
+    then DELETED.
     """
     obj = entry.copy()
     asked_s = 1 if grace_period_s is not None and grace_period_s < 0 else grace_period_s

@@ -1,8 +1,10 @@
-"""How Go's types write what they have read: the traces that decoding and encoding leave on an object.
+"""How Go's types write what they have read: the traces that decoding and encoding leave on an
+object.
 
-kube-apiserver never stores what it was sent but what its types make of it: quantities come back in canonical form, texts that are
-empty are left out, structures that are no pointers are there although nothing is in them. Clients see that (``1000m`` of cpu is
-read back as ``1``), so the embedded server does the same for the kinds and fields that anything here reads.
+kube-apiserver never stores what it was sent but what its types make of it: quantities come back in
+canonical form, texts that are empty are left out, structures that are no pointers are there
+although nothing is in them. Clients see that (``1000m`` of cpu is read back as ``1``), so the
+embedded server does the same for the kinds and fields that anything here reads.
 """
 
 import re
@@ -37,11 +39,17 @@ _NODE_INFO: Final = (
 
 @lru_cache(maxsize=4096)
 def canonical_quantity(text: str) -> str:
-    """A quantity as resource.Quantity writes it: 1000m is 1, 0.1 is 100m, 1024Mi is 1Gi. Raises ValueError for what is none."""
+    """A quantity as resource.Quantity writes it: 1000m is 1, 0.1 is 100m, 1024Mi is 1Gi. Raises
+    ValueError for what is none.
+    """
     value, found = amount(text), _QUANTITY.fullmatch(text.strip())
     if found is not None and (found["suffix"] or "").endswith("i"):
         return _decimal(value) if abs(value) < 1024 else _binary(value)
-    return _exponential(value) if found is not None and found["exponent"] is not None else _decimal(value)
+    return (
+        _exponential(value)
+        if found is not None and found["exponent"] is not None
+        else _decimal(value)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -67,7 +75,9 @@ def _rounded_up(value: Fraction) -> Fraction:
 def _largest(value: Fraction) -> int:
     """The greatest of the decimal powers that leaves a whole number."""
     value = _rounded_up(value)
-    return next((power for power in _DECIMAL if (value / Fraction(10) ** power).denominator == 1), -9)
+    return next(
+        (power for power in _DECIMAL if (value / Fraction(10) ** power).denominator == 1), -9
+    )
 
 
 def _decimal(value: Fraction) -> str:
@@ -122,7 +132,9 @@ def _without_empty(obj: Obj, *fields: str) -> None:
 
 
 def as_stored(key: tuple[str, str], obj: Obj) -> None:
-    """An object of a built-in kind as its type writes it; in place. What it is given was found well-typed."""
+    """An object of a built-in kind as its type writes it; in place. What it is given was found
+    well-typed.
+    """
     if key == _PODS:
         spec = obj.get("spec") or {}
         _containers(spec)
@@ -153,7 +165,9 @@ def as_stored(key: tuple[str, str], obj: Obj) -> None:
         obj.setdefault("deprecatedSource", {})
         obj.setdefault("deprecatedFirstTimestamp", None)
         obj.setdefault("deprecatedLastTimestamp", None)
-        _without_empty(obj, "note", "reason", "action", "type", "reportingController", "reportingInstance")
+        _without_empty(
+            obj, "note", "reason", "action", "type", "reportingController", "reportingInstance"
+        )
 
 
 _PODS, _NODES, _STATEFULSETS, _LEASES, _EVENTS = (

@@ -1,6 +1,8 @@
-"""Validation of Events: that of the older core group first, then what events.k8s.io/v1 wants besides.
+"""Validation of Events: that of the older core group first, then what events.k8s.io/v1 wants
+besides.
 
-kube-apiserver stores one kind for both groups, so its refusals name the core group's fields: involvedObject, message.
+kube-apiserver stores one kind for both groups, so its refusals name the core group's fields:
+involvedObject, message.
 """
 
 from collections.abc import Iterator
@@ -37,7 +39,10 @@ def problems(event: Obj) -> Iterator[str]:
 
 
 def _either_group(event: Obj) -> Iterator[str]:
-    regarding, where = (event.get("regarding") or {}).get("namespace", ""), event["metadata"].get("namespace")
+    regarding, where = (
+        (event.get("regarding") or {}).get("namespace", ""),
+        event["metadata"].get("namespace"),
+    )
     mismatch = 'involvedObject.namespace: Invalid value: "": does not match event.namespace'
     if not event.get("eventTime"):
         if regarding != where and (regarding or where != "default"):
@@ -52,7 +57,10 @@ def _either_group(event: Obj) -> Iterator[str]:
         elif field != "reportingController" and len(value) > TEXT_CHARACTERS_MAX:
             yield f'{field}: Invalid value: "": can have at most {TEXT_CHARACTERS_MAX} characters'
     if event.get("reportingController") and not is_qualified(event["reportingController"]):
-        yield f'reportingController: Invalid value: "{event["reportingController"]}": name part must consist of'
+        yield (
+            f'reportingController: Invalid value: "{event["reportingController"]}": name part must '
+            f"consist of"
+        )
     if len((event.get("note") or "").encode()) > NOTE_BYTES_MAX:
         yield f'message: Invalid value: "": can have at most {NOTE_BYTES_MAX} characters'
 

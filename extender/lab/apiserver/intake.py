@@ -1,4 +1,6 @@
-"""What a request brings, made ours: copied, decoded, checked against the URL, and turned into a change of an object."""
+"""What a request brings, made ours: copied, decoded, checked against the URL, and turned into a
+change of an object.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +20,8 @@ OBJECT_BYTES_MAX: Final = 1_572_864
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 Change = Callable[[Obj], Obj]
-"""Stored object (a copy, to be changed in place or not) -> the object wanted. May raise ApiError."""
+"""Stored object (a copy, to be changed in place or not) -> the object wanted. May raise ApiError.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ class Target:
 
 
 def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
-    """The request's object, our own copy, with its type and namespace settled. Raises ApiError 400."""
+    """The request's object, our own copy, with its type and namespace settled. Raises
+    ApiError 400.
+    """
     new = own_request(obj)
     resource = kind.resource
     if not isinstance(new, dict) or not isinstance(new.setdefault("metadata", {}), dict):
@@ -63,12 +68,17 @@ def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
             found = f'kind: Invalid value: "{new["kind"]}": must be {resource.kind}'
             other = replace(resource, kind=str(new["kind"]))
             raise statuses.invalid(other, str(new["metadata"].get("name") or ""), [found])
-        words = f'{new["kind"]} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        words = (
+            f'{new["kind"]} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        )
         raise statuses.bad_request(words)
     if b"null" in orjson.dumps(new):
         without_nulls(new["metadata"] if kind.custom else new)
     if problem := shapes.problem(kind, new):
-        words = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        words = (
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+            f"{resource.kind}"
+        )
         raise statuses.bad_request(f"{words}: {problem}")
     metadata = new["metadata"]
     if not resource.namespaced:
@@ -80,15 +90,22 @@ def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
 
 
 def check_wanted(target: Target, before: Entry, new: Obj, *, patched: bool) -> list[str]:
-    """Preconditions in the wanted object; the reply is what is wrong with its metadata besides, for validation.
+    """Preconditions in the wanted object; the reply is what is wrong with its metadata besides, for
+    validation.
 
-    The uid of a PUT is a precondition. That of a patch is not: it is a field that may not change. Raises Conflict, Invalid for a
-    result that is no object of the kind or names no version where it must, or ApiError 400 for another name, 500 for a version that is no number.
+    The uid of a PUT is a precondition. That of a patch is not: it is a field that may not change.
+    Raises Conflict, Invalid for a result that is no object of the kind or names no version where it
+    must, or ApiError 400 for another name, 500 for a version that is no number.
     """
     resource, (namespace, name) = target.kind.resource, target.key
     if patched:
-        if target.kind.custom and not (isinstance(new.get("metadata"), dict) and new["metadata"].get("name")):
-            why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        if target.kind.custom and not (
+            isinstance(new.get("metadata"), dict) and new["metadata"].get("name")
+        ):
+            why = (
+                f"the name of the object ({name} based on URL) was undeterminable: name must be "
+                f"provided"
+            )
             raise statuses.bad_request(why)
         _check_patched(target, before, new)
     metadata = new["metadata"]
@@ -108,7 +125,9 @@ def check_wanted(target: Target, before: Entry, new: Obj, *, patched: bool) -> l
         raise statuses.unnamed_version(resource, name)
     keeps_metadata = target.kind.custom and target.subresource == "status"
     return (
-        [] if keeps_metadata else list(validation.fixed_metadata_problems(before.obj["metadata"], metadata))
+        []
+        if keeps_metadata
+        else list(validation.fixed_metadata_problems(before.obj["metadata"], metadata))
     )
 
 
@@ -121,7 +140,9 @@ def _check_patched(target: Target, before: Entry, new: Obj) -> None:
             other = replace(resource, kind=str(new.get("kind")))
             raise statuses.invalid(other, target.key[1], [found])
         if new.get(field) != wanted:
-            raise statuses.undecodable_patch(f"no kind {new.get('kind')!r} is registered for {wanted!r}")
+            raise statuses.undecodable_patch(
+                f"no kind {new.get('kind')!r} is registered for {wanted!r}"
+            )
     if not isinstance(new.get("metadata"), dict):
         raise statuses.undecodable_patch("metadata must be an object")
     if problem := shapes.problem(target.kind, new, before.obj):
@@ -129,7 +150,9 @@ def _check_patched(target: Target, before: Entry, new: Obj) -> None:
 
 
 def own_request(value: Any) -> Any:
-    """Our own copy of what a request brought. Raises ApiError 400 for what is not JSON, 413 for too much."""
+    """Our own copy of what a request brought. Raises ApiError 400 for what is not JSON, 413 for too
+    much.
+    """
     try:
         raw = orjson.dumps(value)
     except TypeError as problem:
@@ -140,12 +163,16 @@ def own_request(value: Any) -> Any:
 
 
 def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
-    """A patch as a change. ``patch`` is ours; each attempt applies a copy of it. Raises ApiError 400, 415."""
+    """A patch as a change. ``patch`` is ours; each attempt applies a copy of it. Raises ApiError
+    400, 415.
+    """
     apply = _PATCHES.get(patch_type)
     if apply is None or (patch_type == STRATEGIC_MERGE and kind.custom):
         raise statuses.unsupported_media_type(f"{PatchType.JSON}, {PatchType.MERGE}, {APPLY_PATCH}")
     if patch_type == PatchType.JSON:
-        if not isinstance(patch, list) or not all(isinstance(operation, dict) for operation in patch):
+        if not isinstance(patch, list) or not all(
+            isinstance(operation, dict) for operation in patch
+        ):
             raise statuses.bad_request("error decoding patch: a JSON patch is a list of operations")
     elif not isinstance(patch, dict):
         raise statuses.bad_request("error decoding patch: a merge patch is an object")
@@ -154,7 +181,9 @@ def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
 
     def change(obj: Obj) -> Obj:
         changed = apply(obj, orjson.loads(raw))
-        if nulls and b"null" in orjson.dumps(changed):  # hardly ever: faster than to look at every field
+        if nulls and b"null" in orjson.dumps(
+            changed
+        ):  # hardly ever: faster than to look at every field
             without_nulls(changed.get("metadata") if kind.custom else changed)
         return changed
 
@@ -162,7 +191,9 @@ def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
 
 
 def without_nulls(value: Any) -> Any:
-    """Drop null fields, at any depth and in place: for a built-in kind null is absent, as Go decodes it."""
+    """Drop null fields, at any depth and in place: for a built-in kind null is absent, as Go
+    decodes it.
+    """
     if isinstance(value, dict):
         for name in [name for name, item in value.items() if item is None]:
             del value[name]

@@ -1,7 +1,8 @@
 """JSON patch (RFC 6902), merge patch (RFC 7386) and kubectl's strategic merge patch.
 
-All change ``document`` in place, which the caller owns (a patch that fails half way leaves a document to be thrown
-away), and never keep a reference into the patch: what they insert from it must be the caller's own as well.
+All change ``document`` in place, which the caller owns (a patch that fails half way leaves a
+document to be thrown away), and never keep a reference into the patch: what they insert from it
+must be the caller's own as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +19,13 @@ _ABSENT: Final = object()
 
 
 def json_patch(document: Obj, operations: Sequence[Mapping[str, Any]]) -> Obj:
-    """Apply every operation in order. Raises Invalid (422) for a failing ``test`` or a path that is not there."""
+    """Apply every operation in order. Raises Invalid (422) for a failing ``test`` or a path that is
+    not there.
+    """
     if len(operations) > OPERATIONS_MAX:
         raise too_large(
-            f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(operations)}"
+            f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got "
+            f"{len(operations)}"
         )
     root: Any = document
     for operation in operations:
@@ -100,7 +104,9 @@ def _take(root: Any, steps: list[str]) -> Any:
     if not steps:
         raise unprocessable_patch("the whole document cannot be removed")
     container = _must(root, steps[:-1])
-    key: Any = steps[-1] if isinstance(container, dict) else _index(container, steps[-1], past_end=False)
+    key: Any = (
+        steps[-1] if isinstance(container, dict) else _index(container, steps[-1], past_end=False)
+    )
     return container.pop(key)
 
 
@@ -110,7 +116,9 @@ def _remove(root: Any, operation: Mapping[str, Any]) -> Any:
 
 
 def _replace(root: Any, operation: Mapping[str, Any]) -> Any:
-    """A member that is not there is added: evanphx/json-patch v4, which the API server uses, does not look."""
+    """A member that is not there is added: evanphx/json-patch v4, which the API server uses, does
+    not look.
+    """
     steps, value = _pointer(operation), _value(operation)
     if not steps:
         return value
@@ -145,7 +153,8 @@ def _test(root: Any, operation: Mapping[str, Any]) -> Any:
         _must(root, steps[:-1])
     found = _look_up(root, steps)
     wanted = operation.get("value")
-    # An absent value equals null here, as in the evanphx/json-patch library that the API server uses.
+    # An absent value equals null here, as in the evanphx/json-patch library that the API server
+    # uses.
     if not same_json(None if found is _ABSENT else found, wanted):
         raise unprocessable_patch(f"testing value /{'/'.join(steps)} failed")
     return root
@@ -204,15 +213,18 @@ MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "webhooks": ("name",),
     "secrets": ("name",),
 }
-"""patchMergeKey of the lists in the built-in kinds that have one; all other lists of objects are replaced whole."""
+"""patchMergeKey of the lists in the built-in kinds that have one; all other lists of objects are
+replaced whole.
+"""
 _SET_LISTS: Final = frozenset({"finalizers", "podCIDRs"})
 
 
 def strategic_merge_patch(document: Obj, patch: Mapping[str, Any]) -> Obj:
-    """kubectl's patch of built-in kinds: as a merge patch, but lists with a merge key are merged by element.
+    """kubectl's patch of built-in kinds: as a merge patch, but lists with a merge key are merged by
+    element.
 
-    Directives ``$patch: delete|replace``, ``$deleteFromPrimitiveList/F``, ``$setElementOrder/F`` and ``$retainKeys``
-    are honoured.
+    Directives ``$patch: delete|replace``, ``$deleteFromPrimitiveList/F``, ``$setElementOrder/F``
+    and ``$retainKeys`` are honoured.
     """
     if patch.get("$patch") == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
@@ -241,7 +253,9 @@ def _merge_field(document: Obj, key: str, value: Any) -> None:
         if value.get("$patch") == "delete":
             document.pop(key, None)
         else:
-            document[key] = strategic_merge_patch(current if isinstance(current, dict) else {}, value)
+            document[key] = strategic_merge_patch(
+                current if isinstance(current, dict) else {}, value
+            )
     elif isinstance(value, list) and key in _SET_LISTS:
         present = current or []
         document[key] = _woven([item for item in present if item not in value], value, present)
@@ -254,7 +268,9 @@ def _merge_field(document: Obj, key: str, value: Any) -> None:
 def _merge_key(field: str, items: Sequence[Any]) -> str | None:
     """The merge key that these elements of ``field`` carry."""
     for key in MERGE_KEYS.get(field, ()):
-        if items and all(isinstance(item, dict) and (key in item or "$patch" in item) for item in items):
+        if items and all(
+            isinstance(item, dict) and (key in item or "$patch" in item) for item in items
+        ):
             return key
     return None
 
@@ -272,14 +288,17 @@ def _merge_list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
         else:
             merged[item.get(key)] = strategic_merge_patch(merged.get(item.get(key), {}), item)
     named = [item.get(key) for item in patch if item.get(key) in merged]
-    kept = [item.get(key) for item in current if item.get(key) in merged and item.get(key) not in named]
+    kept = [
+        item.get(key) for item in current if item.get(key) in merged and item.get(key) not in named
+    ]
     return [merged[name] for name in _woven(kept, named, [item.get(key) for item in current])]
 
 
 def _woven(kept: Sequence[Any], named: Sequence[Any], before: Sequence[Any]) -> list[Any]:
     """What was left alone and what the patch names, in one order: apimachinery's mergeSortedSlice.
 
-    Both keep their own order. Of their heads the kept one is first only where both were there before, and it in front.
+    Both keep their own order. Of their heads the kept one is first only where both were there
+    before, and it in front.
     """
     left, right, woven = list(kept), list(named), []
     while left and right:

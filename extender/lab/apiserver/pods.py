@@ -6,13 +6,20 @@ from typing import Any, Final
 
 from extender.kube.api import Obj
 from extender.lab.apiserver.encoding import amount
-from extender.lab.apiserver.names import LABEL, LABEL_WORDS, SUBDOMAIN, SUBDOMAIN_WORDS, is_qualified
+from extender.lab.apiserver.names import (
+    LABEL,
+    LABEL_WORDS,
+    SUBDOMAIN,
+    SUBDOMAIN_WORDS,
+    is_qualified,
+)
 from extender.lab.apiserver.store import identical
 from extender.model.quantity import quantity
 
 _EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _CHANGE_WORDS: Final = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "pod updates may not change fields other than "
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
@@ -34,12 +41,18 @@ def spec_problems(spec: Obj, path: str) -> Iterator[str]:
     """Of a pod's spec, its own or a template's."""
     yield from _containers(spec, path)
     if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
-        yield f'{path}.restartPolicy: Unsupported value: "{spec.get("restartPolicy")}": supported values: "Always"'
+        yield (
+            f'{path}.restartPolicy: Unsupported value: "{spec.get("restartPolicy")}": supported '
+            f'values: "Always"'
+        )
     if spec.get("nodeName") and not SUBDOMAIN.fullmatch(spec["nodeName"]):
         yield f'{path}.nodeName: Invalid value: "{spec["nodeName"]}": {SUBDOMAIN_WORDS}'
     for key in spec.get("nodeSelector") or {}:
         if not is_qualified(key):
-            yield f'{path}.nodeSelector: Invalid value: "{key}": name part must consist of alphanumeric characters'
+            yield (
+                f'{path}.nodeSelector: Invalid value: "{key}": name part must consist of '
+                f"alphanumeric characters"
+            )
     for at, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(toleration, f"{path}.tolerations[{at}]")
     seen: set[str] = set()
@@ -52,11 +65,19 @@ def spec_problems(spec: Obj, path: str) -> Iterator[str]:
 def _toleration(toleration: Mapping[str, Any], path: str) -> Iterator[str]:
     operator = toleration.get("operator") or "Equal"
     if operator not in ("Equal", "Exists", "Lt", "Gt"):
-        yield f'{path}.operator: Unsupported value: "{operator}": supported values: "Equal", "Exists"'
+        yield (
+            f'{path}.operator: Unsupported value: "{operator}": supported values: "Equal", "Exists"'
+        )
     if not toleration.get("key") and operator != "Exists":
-        yield f"{path}.operator: Invalid value: {operator}: operator must be Exists when `key` is empty"
+        yield (
+            f"{path}.operator: Invalid value: {operator}: operator must be Exists when `key` is "
+            f"empty"
+        )
     if (toleration.get("effect") or "") not in _EFFECTS:
-        yield f'{path}.effect: Unsupported value: "{toleration["effect"]}": supported values: "NoSchedule"'
+        yield (
+            f'{path}.effect: Unsupported value: "{toleration["effect"]}": supported values: '
+            f'"NoSchedule"'
+        )
 
 
 def _containers(spec: Obj, path: str) -> Iterator[str]:
@@ -79,7 +100,9 @@ def _containers(spec: Obj, path: str) -> Iterator[str]:
 
 
 def _resources(container: Obj, path: str) -> Iterator[str]:
-    """Requests are within limits; extended resources are whole numbers, and requested as much as limited."""
+    """Requests are within limits; extended resources are whole numbers, and requested as much as
+    limited.
+    """
     resources = container.get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name in sorted({*requests, *limits}):
@@ -88,7 +111,9 @@ def _resources(container: Obj, path: str) -> Iterator[str]:
             if extended and name in amounts and quantity(amounts[name]) is None:
                 yield f'{path}.{part}[{name}]: Invalid value: "{amounts[name]}": must be an integer'
         if extended and name not in limits:
-            yield f"{path}.limits: Required value: Limit must be set for non overcommitable resources"
+            yield (
+                f"{path}.limits: Required value: Limit must be set for non overcommitable resources"
+            )
         elif extended and name in requests and quantity(requests[name]) != quantity(limits[name]):
             words = f"must be equal to {name} limit of {limits[name]}"
             yield f'{path}.requests: Invalid value: "{requests[name]}": {words}'
@@ -106,23 +131,34 @@ def status_problems(old: Obj, new: Obj) -> Iterator[str]:
     status, before = new.get("status") or {}, old.get("status") or {}
     nominated = status.get("nominatedNodeName")
     if nominated and nominated != before.get("nominatedNodeName") and new["spec"].get("nodeName"):
-        yield "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"
+        yield (
+            "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to "
+            "a node"
+        )
     if nominated and not SUBDOMAIN.fullmatch(nominated):
         yield f'status.nominatedNodeName: Invalid value: "{nominated}": {SUBDOMAIN_WORDS}'
     for at, address in enumerate(status.get("podIPs") or ()):
         try:
             ip_address(address.get("ip") or "")
         except ValueError:
-            yield f'status.podIPs[{at}]: Invalid value: "{address.get("ip")}": must be a valid IP address'
+            yield (
+                f'status.podIPs[{at}]: Invalid value: "{address.get("ip")}": must be a valid IP '
+                f"address"
+            )
 
 
 def change_problems(old: Obj, new: Obj) -> Iterator[str]:
-    """Of an update: only images, activeDeadlineSeconds, more tolerations and fewer scheduling gates may be new."""
+    """Of an update: only images, activeDeadlineSeconds, more tolerations and fewer scheduling gates
+    may be new.
+    """
     if identical(old["spec"], new["spec"]):
         return
     tolerations = new["spec"].get("tolerations") or []
     if any(item not in tolerations for item in old["spec"].get("tolerations") or ()):
-        yield "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"
+        yield (
+            "spec.tolerations: Forbidden: existing toleration can not be modified except its "
+            "tolerationSeconds"
+        )
     gates = old["spec"].get("schedulingGates") or ()
     for at, gate in enumerate(new["spec"].get("schedulingGates") or ()):
         if gate not in gates:

@@ -1,6 +1,8 @@
-"""Which kinds the API server serves: the built-in table, and custom ones as their definitions come and go.
+"""Which kinds the API server serves: the built-in table, and custom ones as their definitions come
+and go.
 
-A custom kind is served in its storage version only (no conversion). Objects are looked up by group and plural.
+A custom kind is served in its storage version only (no conversion). Objects are looked up by group
+and plural.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,11 +36,19 @@ CONTROLLERREVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "Cont
 PRIORITYCLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
-PODDISRUPTIONBUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+PODDISRUPTIONBUDGETS: Final = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
+)
 NETWORKPOLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
-PERSISTENTVOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
-PERSISTENTVOLUMECLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-STORAGECLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+PERSISTENTVOLUMES: Final = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False
+)
+PERSISTENTVOLUMECLAIMS: Final = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"
+)
+STORAGECLASSES: Final = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
+)
 _RBAC: Final = ("rbac.authorization.k8s.io", "v1")
 _ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
 
@@ -112,7 +122,9 @@ _WITH_GENERATION: Final = frozenset(
         NETWORKPOLICIES,
     }
 )
-_CONDITIONAL: Final = frozenset({LEASES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, PRIORITYCLASSES})
+_CONDITIONAL: Final = frozenset(
+    {LEASES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, PRIORITYCLASSES}
+)
 _CREATED_BY_UPDATE: Final = frozenset({LEASES, EVENTS})
 _SHORT_NAMES: Final[Mapping[Resource, tuple[str, ...]]] = {
     PODS: ("po",),
@@ -159,9 +171,14 @@ BUILT_IN: Final[tuple[Resource, ...]] = (
     Resource(*_RBAC, "clusterroles", "ClusterRole", namespaced=False),
     Resource(*_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
     # Stored like the roles, and no more obeyed than they are.
-    Resource(*_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
     Resource(
-        *_ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
+        *_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+    ),
+    Resource(
+        *_ADMISSION,
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        namespaced=False,
     ),
 )
 
@@ -193,7 +210,11 @@ def kind_of_definition(definition: Obj) -> Kind:
     scale = subresources.get("scale")
     return Kind(
         resource=Resource(
-            spec["group"], version["name"], names["plural"], names["kind"], spec["scope"] == "Namespaced"
+            spec["group"],
+            version["name"],
+            names["plural"],
+            names["kind"],
+            spec["scope"] == "Namespaced",
         ),
         singular=names.get("singular") or names["kind"].lower(),
         short_names=tuple(names.get("shortNames") or ()),
@@ -211,7 +232,9 @@ def kind_of_definition(definition: Obj) -> Kind:
         schema=version["schema"]["openAPIV3Schema"],
         rules=b'"x-kubernetes-validations"' in orjson.dumps(version["schema"]),
         columns=tuple(version.get("additionalPrinterColumns") or ()),
-        selectable=tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()),
+        selectable=tuple(
+            field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()
+        ),
     )
 
 

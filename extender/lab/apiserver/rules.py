@@ -1,7 +1,8 @@
 """The rules (``x-kubernetes-validations``) of our own CRDs, each held to its text.
 
-There is no CEL here: a rule that ``RULES`` does not list is not evaluated, and what it refuses on a real API server is
-accepted. ``docs/tutorial.md`` says so. What a rule refuses is worded as by apiextensions-apiserver (``cel/validation.go``).
+There is no CEL here: a rule that ``RULES`` does not list is not evaluated, and what it refuses on a
+real API server is accepted. ``docs/tutorial.md`` says so. What a rule refuses is worded as by
+apiextensions-apiserver (``cel/validation.go``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -56,7 +57,8 @@ RULES: Final[Mapping[str, Rule]] = {
     " : !has(self.values) || size(self.values) == 0": _values_where_asked,
     "has(self.preset) != has(self.resource)": _preset_or_resource,
     "has(self.resource) ? has(self.group) && has(self.version) && has(self.kind) && has(self.paths)"
-    " : !has(self.group) && !has(self.version) && !has(self.kind) && !has(self.paths)": _resource_in_full,
+    " : !has(self.group) && !has(self.version) && !has(self.kind) && "
+    "!has(self.paths)": _resource_in_full,
     "!has(self.group) || self.group != 'vreplica.dev'": _not_ours,
     "!has(self.paths) || self.paths.placements.startsWith('status.')"
     " && (!has(self.paths.scheduledVReplicas)"
@@ -66,9 +68,11 @@ RULES: Final[Mapping[str, Rule]] = {
 
 
 def rule_problems(value: Any, old: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """What the rules of a schema refuse in a value of the schema's types; ``old``: what is stored, None where nothing is.
+    """What the rules of a schema refuse in a value of the schema's types; ``old``: what is stored,
+    None where nothing is.
 
-    What has not changed is not looked at again (CRDValidationRatcheting); items of lists are compared by their place.
+    What has not changed is not looked at again (CRDValidationRatcheting); items of lists are
+    compared by their place.
     """
     if old is not None and orjson.dumps(value) == orjson.dumps(old):
         return
@@ -94,4 +98,7 @@ def _broken(
         holds = RULES.get(text)
         if holds is None or (old is None and _OLD_SELF in text) or holds(value, old):
             continue
-        yield f"{path}{rule.get('fieldPath', '')}: Invalid value: {rule.get('message') or f'failed rule: {text}'}"
+        yield (
+            f"{path}{rule.get('fieldPath', '')}: Invalid value: "
+            f"{rule.get('message') or f'failed rule: {text}'}"
+        )

@@ -1,11 +1,12 @@
 """Structural schemas of custom resources: defaulting, pruning and validation.
 
-The keywords are those that a structural OpenAPI v3 schema may have and that say something about values: ``type,
-properties, required, enum, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength,
-pattern, items, minItems, maxItems, uniqueItems, minProperties, maxProperties, additionalProperties, nullable,
-default, allOf, anyOf, oneOf, not, x-kubernetes-int-or-string, x-kubernetes-preserve-unknown-fields,
-x-kubernetes-embedded-resource, x-kubernetes-list-type`` (``map`` and ``set``). ``format`` is read for ``int32``,
-``int64`` and ``date-time``.
+The keywords are those that a structural OpenAPI v3 schema may have and that say something about
+values: ``type, properties, required, enum, minimum, maximum, exclusiveMinimum, exclusiveMaximum,
+multipleOf, minLength, maxLength, pattern, items, minItems, maxItems, uniqueItems, minProperties,
+maxProperties, additionalProperties, nullable, default, allOf, anyOf, oneOf, not,
+x-kubernetes-int-or-string, x-kubernetes-preserve-unknown-fields, x-kubernetes-embedded-resource,
+x-kubernetes-list-type`` (``map`` and ``set``). ``format`` is read for ``int32``, ``int64`` and
+``date-time``.
 
 CEL rules (``x-kubernetes-validations``) are not looked at here: see ``rules``.
 """
@@ -80,9 +81,11 @@ def _prune_mapping(value: dict[str, Any], schema: Schema, *, is_root: bool) -> N
 
 
 def new_problems(obj: dict[str, Any], old: dict[str, Any] | None, schema: Schema) -> Iterator[str]:
-    """As ``problems`` of a whole object, but for fields that ``old`` has just so: those were looked at when they came.
+    """As ``problems`` of a whole object, but for fields that ``old`` has just so: those were looked
+    at when they came.
 
-    So does the API server (CRDValidationRatcheting): an object that became invalid by a new schema can still be changed.
+    So does the API server (CRDValidationRatcheting): an object that became invalid by a new schema
+    can still be changed.
     """
     properties = schema.get("properties") or {}
     same = [
@@ -101,14 +104,22 @@ def _identical(left: object, right: object) -> bool:
 
 
 def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
-    """Every violation as Kubernetes words it: ``spec.vreplicas: Invalid value: -1: ... should be ...``."""
+    """Every violation as Kubernetes words it: ``spec.vreplicas: Invalid value: -1: ... should be
+    ...``.
+    """
     if value is None:
         if not schema.get("nullable") and _type(schema) != "None":
-            yield f'{path}: Invalid value: "null": {path} in body must be of type {_type(schema)}: "null"'
+            yield (
+                f'{path}: Invalid value: "null": {path} in body must be of type {_type(schema)}: '
+                f'"null"'
+            )
         return
     if not _has_type(value, schema):
         found = _json_type(value)
-        yield f'{path}: Invalid value: "{found}": {path} in body must be of type {_type(schema)}: "{found}"'
+        yield (
+            f'{path}: Invalid value: "{found}": {path} in body must be of type {_type(schema)}: '
+            f'"{found}"'
+        )
         return
     if (allowed := schema.get("enum")) is not None and value not in allowed:
         shown = ", ".join(orjson.dumps(option).decode() for option in allowed)
@@ -150,7 +161,9 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[str]:
     if high is not None and (value > high or (schema.get("exclusiveMaximum") and value == high)):
         relation = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
         yield f"{path}: Invalid value: {value}: {path} in body should be {relation} {high}"
-    if step is not None and not math.isclose(value / step, round(value / step), rel_tol=0, abs_tol=1e-9):
+    if step is not None and not math.isclose(
+        value / step, round(value / step), rel_tol=0, abs_tol=1e-9
+    ):
         yield f"{path}: Invalid value: {value}: {path} in body should be a multiple of {step}"
     bits = {"int32": 31, "int64": 63}.get(str(schema.get("format")))
     if bits is not None and not -(2**bits) <= value < 2**bits:
@@ -158,7 +171,11 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[str]:
 
 
 def _string(value: str, schema: Schema, path: str) -> Iterator[str]:
-    shortest, longest, pattern = schema.get("minLength"), schema.get("maxLength"), schema.get("pattern")
+    shortest, longest, pattern = (
+        schema.get("minLength"),
+        schema.get("maxLength"),
+        schema.get("pattern"),
+    )
     if shortest is not None and len(value) < shortest:
         words = f"{path} in body should be at least {shortest} chars long"
         yield f"{path}: Invalid value: {_shown(value)}: {words}"
@@ -174,7 +191,10 @@ def _string(value: str, schema: Schema, path: str) -> Iterator[str]:
 def _array(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
     fewest, most, items = schema.get("minItems"), schema.get("maxItems"), schema.get("items")
     if fewest is not None and len(value) < fewest:
-        yield f"{path}: Invalid value: {len(value)}: {path} in body should have at least {fewest} items"
+        yield (
+            f"{path}: Invalid value: {len(value)}: {path} in body should have at least {fewest} "
+            f"items"
+        )
     if most is not None and len(value) > most:
         yield f"{path}: Too many: {len(value)}: must have at most {most} items"
         return
@@ -185,14 +205,20 @@ def _array(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
 
 
 def _duplicates(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
-    """Elements that repeat, in a list of type ``set`` or ``map`` (by its keys) or with ``uniqueItems``."""
+    """Elements that repeat, in a list of type ``set`` or ``map`` (by its keys) or with
+    ``uniqueItems``.
+    """
     kind = schema.get("x-kubernetes-list-type")
     if kind not in ("set", "map") and not schema.get("uniqueItems"):
         return
     seen = set()
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     for at, item in enumerate(value):
-        identity = {key: item.get(key) for key in keys} if kind == "map" and isinstance(item, dict) else item
+        identity = (
+            {key: item.get(key) for key in keys}
+            if kind == "map" and isinstance(item, dict)
+            else item
+        )
         shown = orjson.dumps(identity, option=orjson.OPT_SORT_KEYS).decode()
         if shown in seen:
             yield f"{path}[{at}]: Duplicate value: {shown}"
@@ -232,14 +258,28 @@ def _combinations(value: Any, schema: Schema, path: str) -> Iterator[str]:
     for sub in schema.get("allOf") or ():
         yield from problems(value, sub, path)
     options = schema.get("anyOf")
-    # A structural int-or-string carries anyOf [integer, string] beside the flag, which _has_type has answered.
-    if options and not schema.get(_INT_OR_STRING) and not any(_fits(value, sub, path) for sub in options):
-        yield f"{path}: Invalid value: {_shown(value)}: {path} in body must validate at least one schema (anyOf)"
+    # A structural int-or-string carries anyOf [integer, string] beside the flag, which _has_type
+    # has answered.
+    if (
+        options
+        and not schema.get(_INT_OR_STRING)
+        and not any(_fits(value, sub, path) for sub in options)
+    ):
+        yield (
+            f"{path}: Invalid value: {_shown(value)}: {path} in body must validate at least one "
+            f"schema (anyOf)"
+        )
     options = schema.get("oneOf")
     if options and sum(_fits(value, sub, path) for sub in options) != 1:
-        yield f"{path}: Invalid value: {_shown(value)}: {path} in body must validate one and only one schema (oneOf)"
+        yield (
+            f"{path}: Invalid value: {_shown(value)}: {path} in body must validate one and only "
+            f"one schema (oneOf)"
+        )
     if schema.get("not") and _fits(value, schema["not"], path):
-        yield f"{path}: Invalid value: {_shown(value)}: {path} in body must not validate the schema (not)"
+        yield (
+            f"{path}: Invalid value: {_shown(value)}: {path} in body must not validate the schema "
+            f"(not)"
+        )
 
 
 def _fits(value: Any, schema: Schema, path: str) -> bool:

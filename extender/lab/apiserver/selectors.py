@@ -1,7 +1,8 @@
-"""Label and field selectors, in the text form of URLs and in the JSON form of LabelSelector objects.
+"""Label and field selectors, in the text form of URLs and in the JSON form of LabelSelector
+objects.
 
-Each is compiled once into a predicate over an object, because a watch asks it twice for every change.
-A missing key satisfies ``!=`` and ``notin``, as in Kubernetes.
+Each is compiled once into a predicate over an object, because a watch asks it twice for every
+change. A missing key satisfies ``!=`` and ``notin``, as in Kubernetes.
 """
 
 import re
@@ -56,7 +57,9 @@ def labels_of(obj: Obj) -> Mapping[str, str]:
 
 
 def parse_label_selector(text: str) -> LabelsPredicate | None:
-    """``a=b,c!=d,e in (f,g),h notin (i),j,!k``; None where every object matches. Raises ApiError 400."""
+    """``a=b,c!=d,e in (f,g),h notin (i),j,!k``; None where every object matches. Raises ApiError
+    400.
+    """
     if not text.strip():
         return None
     parts = [part.strip() for part in _OUTSIDE_PARENTHESES.split(text)]
@@ -103,7 +106,9 @@ def label_selector_object(selector: Mapping[str, Any] | None) -> LabelsPredicate
         for key, value in ((selector or {}).get("matchLabels") or {}).items()
     ]
     tests += [
-        _operator(expression["key"], expression["operator"], frozenset(expression.get("values") or ()))
+        _operator(
+            expression["key"], expression["operator"], frozenset(expression.get("values") or ())
+        )
         for expression in (selector or {}).get("matchExpressions") or ()
     ]
     return lambda labels: all(test(labels) for test in tests)
@@ -125,7 +130,9 @@ def selector_text(selector: Mapping[str, Any]) -> str:
 
 
 def field_text(obj: Obj, path: str) -> str:
-    """The field at a dotted path as selectors compare it: "" when absent, Go's words for booleans."""
+    """The field at a dotted path as selectors compare it: "" when absent, Go's words for
+    booleans.
+    """
     value: Any = obj
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
@@ -136,8 +143,12 @@ def field_text(obj: Obj, path: str) -> str:
     return str(value)
 
 
-def parse_field_selector(text: str, selectable: tuple[str, ...], *, custom: bool) -> list[Predicate]:
-    """``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for a field that is not selectable."""
+def parse_field_selector(
+    text: str, selectable: tuple[str, ...], *, custom: bool
+) -> list[Predicate]:
+    """``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for a field that is not
+    selectable.
+    """
     tests: list[Predicate] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         found = re.match(r"^([^=!]+)(==|=|!=)(.*)$", part)
@@ -164,7 +175,9 @@ def _field_test(path: str, value: str, *, wanted: bool) -> Predicate:
 def compile_options(
     options: ListOptions, selectable: tuple[str, ...], *, custom: bool = False
 ) -> Predicate | None:
-    """One predicate for namespace and both selectors; None where everything matches. Raises ApiError 400."""
+    """One predicate for namespace and both selectors; None where everything matches. Raises
+    ApiError 400.
+    """
     by_label = parse_label_selector(options.label_selector)
     tests = parse_field_selector(options.field_selector, selectable, custom=custom)
     if by_label is not None:

@@ -1,13 +1,15 @@
 """The API server's handlers: every request of ``extender.kube.api.Api``, with who makes it.
 
-A write runs as in kube-apiserver's generic registry: defaults, mutating admission, the kind's strategy, validation,
-validating admission, then the store. An update does all that inside a loop: when the object changed while a webhook
-was asked, everything is done again on the new version (at most ``ATTEMPTS_MAX`` times), unless the request named the
-version it wants, which then is a Conflict. Without webhooks nothing between read and store gives up control, so
-writes are atomic by construction.
+A write runs as in kube-apiserver's generic registry: defaults, mutating admission, the kind's
+strategy, validation, validating admission, then the store. An update does all that inside a loop:
+when the object changed while a webhook was asked, everything is done again on the new version (at
+most ``ATTEMPTS_MAX`` times), unless the request named the version it wants, which then is a
+Conflict. Without webhooks nothing between read and store gives up control, so writes are atomic by
+construction.
 
-Each request gives the event loop one turn first, as any request over a network does: a caller that writes in a loop
-neither starves watches nor sees its own writes before others could have come between.
+Each request gives the event loop one turn first, as any request over a network does: a caller that
+writes in a loop neither starves watches nor sees its own writes before others could have come
+between.
 
 Field management is not implemented, and of CEL the rules of our own definitions (``rules.py``).
 """
@@ -85,7 +87,9 @@ class ApiServer:
         self.admission = Admission(self.store, lambda: strategy.new_uid(rng), webhook_caller)
         self._nodes = self.store.collection(NODES.group, NODES.plural)
         self._namespaces = self.store.collection(NAMESPACES.group, NAMESPACES.plural)
-        self._priority_classes = self.store.collection(PRIORITYCLASSES.group, PRIORITYCLASSES.plural)
+        self._priority_classes = self.store.collection(
+            PRIORITYCLASSES.group, PRIORITYCLASSES.plural
+        )
         for name in SYSTEM_NAMESPACES:
             self._create_system_namespace(name)
 
@@ -104,18 +108,29 @@ class ApiServer:
         collection = self.store.collection(*kind.key)
         matches = compile_options(options, kind.selectable, custom=kind.custom)
         return View(
-            self.store, collection, kind.resource, matches, options.namespace, bare_items=not kind.custom
+            self.store,
+            collection,
+            kind.resource,
+            matches,
+            options.namespace,
+            bare_items=not kind.custom,
         )
 
     async def list_page(
         self, resource: Resource, options: ListOptions, *, limit: int, continue_token: str
     ) -> ListPage:
-        """As ``Api.list_page``; every version asked for is answered with the newest, which is always allowed."""
+        """As ``Api.list_page``; every version asked for is answered with the newest, which is
+        always allowed.
+        """
         await asyncio.sleep(0)
-        return watching.list_page(self.view(resource, options), limit=limit, continue_token=continue_token)
+        return watching.list_page(
+            self.view(resource, options), limit=limit, continue_token=continue_token
+        )
 
     def list_at(self, resource: Resource, options: ListOptions, version: int) -> ListPage | None:
-        """All of a kind as it was at a version, as from a cache that lags; None where the history is gone."""
+        """All of a kind as it was at a version, as from a cache that lags; None where the history
+        is gone.
+        """
         return watching.list_at(self.view(resource, options), version)
 
     def watch(
@@ -128,10 +143,14 @@ class ApiServer:
 
         return watching.watch(look, resource_version=resource_version, timeout_s=timeout_s)
 
-    def target(self, resource: Resource, namespace: str, name: str, subresource: str = "") -> Target:
+    def target(
+        self, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> Target:
         """The named object's place. Raises NotFound for an unknown resource or subresource."""
         kind = self.registry.resolve(resource)
-        if (subresource == "status" and not kind.status) or (subresource == "scale" and kind.scale is None):
+        if (subresource == "status" and not kind.status) or (
+            subresource == "scale" and kind.scale is None
+        ):
             raise statuses.not_found(resource, name) if kind.custom else statuses.no_such_resource()
         key = (namespace if kind.resource.namespaced else "", name)
         return Target(kind, self.store.collection(*kind.key), key, subresource)
@@ -141,7 +160,11 @@ class ApiServer:
         await asyncio.sleep(0)
         target = self.target(resource, namespace, name, subresource)
         entry = target.entry()
-        return subresources.scale_of(target.kind, entry.obj) if subresource == "scale" else entry.copy()
+        return (
+            subresources.scale_of(target.kind, entry.obj)
+            if subresource == "scale"
+            else entry.copy()
+        )
 
     # creates
 
@@ -187,14 +210,19 @@ class ApiServer:
         return entry.copy()
 
     def _check_namespace(self, kind: Kind, namespace: str) -> None:
-        """NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out."""
+        """NamespaceLifecycle: nothing is created in a namespace that is missing or on its
+        way out.
+        """
         if not kind.resource.namespaced:
             return
         entry = self._namespaces.entries.get(("", namespace))
         if entry is None:
             raise statuses.not_found(NAMESPACES, namespace)
         if entry.obj["metadata"].get("deletionTimestamp"):
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            why = (
+                f"unable to create new content in namespace {namespace} because it is being "
+                f"terminated"
+            )
             raise statuses.forbidden(kind.resource, "", why)
 
     def _fill_in(self, kind: Kind, obj: Obj) -> None:
@@ -223,7 +251,9 @@ class ApiServer:
         if name:
             found = entries.get(("", name))
             return found.obj if found else None
-        return next((entry.obj for entry in entries.values() if entry.obj.get("globalDefault")), None)
+        return next(
+            (entry.obj for entry in entries.values() if entry.obj.get("globalDefault")), None
+        )
 
     async def _mutated(self, kind: Kind, at: Attributes) -> Obj:
         """After the webhooks, defaulted once more where they changed anything."""
@@ -261,7 +291,9 @@ class ApiServer:
         if found:
             raise statuses.invalid(kind.resource, metadata.get("name") or "", found)
 
-    def _put(self, kind: Kind, collection: Collection, key: Key, obj: Obj, before: Entry | None) -> Entry:
+    def _put(
+        self, kind: Kind, collection: Collection, key: Key, obj: Obj, before: Entry | None
+    ) -> Entry:
         entry = self.store.put(collection, key, obj, before)
         if kind.resource == CRDS:
             self.registry.define(entry.obj)
@@ -284,7 +316,9 @@ class ApiServer:
         return await self._write(request, target, lambda _: own(new), patched=False)
 
     async def _create_by_update(self, request: Request, target: Target, new: Obj) -> Obj:
-        """A PUT of what is not there yet, which some kinds take for a create; its version is of no account."""
+        """A PUT of what is not there yet, which some kinds take for a create; its version is of no
+        account.
+        """
         metadata = new["metadata"]
         version, uid = str(metadata.pop("resourceVersion", "")), metadata.get("uid")
         if uid:
@@ -294,7 +328,12 @@ class ApiServer:
         return await self.create(request, target.kind.resource, target.key[0], new)
 
     async def patch(
-        self, request: Request, target: Target, patch: Sequence[Obj] | Obj, *, patch_type: PatchType | str
+        self,
+        request: Request,
+        target: Target,
+        patch: Sequence[Obj] | Obj,
+        *,
+        patch_type: PatchType | str,
     ) -> Obj:
         """As ``Api.patch``; kubectl's strategic merge patch too, for built-in kinds."""
         await asyncio.sleep(0)
@@ -303,8 +342,12 @@ class ApiServer:
             return await self._write_scale(request, target, change)
         return await self._write(request, target, change, patched=True)
 
-    async def _write(self, request: Request, target: Target, change: Change, *, patched: bool) -> Obj:
-        """Read, change, admit, store; again while others were faster and the request names no version."""
+    async def _write(
+        self, request: Request, target: Target, change: Change, *, patched: bool
+    ) -> Obj:
+        """Read, change, admit, store; again while others were faster and the request names no
+        version.
+        """
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()
             new = change(before.copy())
@@ -321,7 +364,8 @@ class ApiServer:
     async def _prepared(
         self, request: Request, target: Target, before: Entry, new: Obj, found: Sequence[str]
     ) -> Obj:
-        """The wanted object made storable: defaulted, admitted, with the kind's strategy, validated.
+        """The wanted object made storable: defaulted, admitted, with the kind's strategy,
+        validated.
 
         ``found`` is what is known to be wrong with it before.
         """
@@ -342,7 +386,8 @@ class ApiServer:
             subresource=target.subresource,
             dry_run=request.dry_run,
         )
-        # Webhooks see the object as it would be stored: a status write cannot show them another spec.
+        # Webhooks see the object as it would be stored: a status write cannot show them another
+        # spec.
         _settle(target, before, new)
         if self.admission.active():
             mutated = await self._mutated(kind, at)
@@ -379,7 +424,9 @@ class ApiServer:
         collection.withdraw()
 
     async def _write_scale(self, request: Request, target: Target, change: Change) -> Obj:
-        """A write to the scale subresource: admission sees a Scale, the store the object's replicas."""
+        """A write to the scale subresource: admission sees a Scale, the store the object's
+        replicas.
+        """
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()
             old = subresources.scale_of(target.kind, before.obj)
@@ -401,7 +448,9 @@ class ApiServer:
                 wanted = await self._mutated(target.kind, at)
                 await self.admission.validate(_with_object(at, wanted))
             new = before.copy()
-            subresources.set_replicas(target.kind, new, (wanted.get("spec") or {}).get("replicas") or 0)
+            subresources.set_replicas(
+                target.kind, new, (wanted.get("spec") or {}).get("replicas") or 0
+            )
             strategy.before_update(target.kind, before.obj, new)
             self._validate(target.kind, before.obj, new)
             if target.collection.entries.get(target.key) is not before:
@@ -422,7 +471,9 @@ class ApiServer:
         preconditions: Preconditions | None,
         grace_period_s: int | None,
     ) -> Obj | None:
-        """As ``Api.delete``. The reply is the object when it stays for now, None when it is gone."""
+        """As ``Api.delete``. The reply is the object when it stays for now, None when it is
+        gone.
+        """
         await asyncio.sleep(0)
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()

@@ -1,8 +1,8 @@
 """The types of the fields that the server itself reads, so that what comes after may rely on them.
 
-A real API server decodes into Go structs and answers 400 where a field has the wrong type. Here objects are plain JSON;
-this module says which fields of built-in kinds must be what, as small structural schemas. Custom objects' specs are
-left to their own schema.
+A real API server decodes into Go structs and answers 400 where a field has the wrong type. Here
+objects are plain JSON; this module says which fields of built-in kinds must be what, as small
+structural schemas. Custom objects' specs are left to their own schema.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,11 @@ def _object(**properties: Schema) -> Schema:
 
 
 def _list_of(**properties: Schema) -> Schema:
-    return {"type": "array", "nullable": True, "items": {"type": "object", "properties": properties}}
+    return {
+        "type": "array",
+        "nullable": True,
+        "items": {"type": "object", "properties": properties},
+    }
 
 
 def _requiring(listed: Schema, *required: str) -> Schema:
@@ -73,7 +77,9 @@ _METADATA: Final = _object(
 )
 _SELECTOR: Final = _object(
     matchLabels=_STRING_MAP,
-    matchExpressions=_requiring(_list_of(key=_STRING, operator=_STRING, values=_STRINGS), "key", "operator"),
+    matchExpressions=_requiring(
+        _list_of(key=_STRING, operator=_STRING, values=_STRINGS), "key", "operator"
+    ),
 )
 _CONTAINERS: Final = _list_of(
     name=_STRING,
@@ -103,8 +109,12 @@ _TEMPLATE: Final = _object(metadata=_METADATA, spec=_POD_SPEC)
 _WEBHOOKS: Final = _requiring(
     _list_of(
         name=_STRING,
-        rules=_list_of(operations=_STRINGS, apiGroups=_STRINGS, apiVersions=_STRINGS, resources=_STRINGS),
-        clientConfig=_object(url=_STRING, caBundle=_STRING, service=_object(name=_STRING, namespace=_STRING)),
+        rules=_list_of(
+            operations=_STRINGS, apiGroups=_STRINGS, apiVersions=_STRINGS, resources=_STRINGS
+        ),
+        clientConfig=_object(
+            url=_STRING, caBundle=_STRING, service=_object(name=_STRING, namespace=_STRING)
+        ),
         objectSelector=_SELECTOR,
         namespaceSelector=_SELECTOR,
         timeoutSeconds=_INTEGER,
@@ -129,7 +139,11 @@ _VERSIONS: Final = _requiring(
 )
 
 _ANY_KIND: Final[Mapping[str, Schema]] = {"metadata": _METADATA}
-_OBJECTS: Final[Mapping[str, Schema]] = {"metadata": _METADATA, "spec": _object(), "status": _object()}
+_OBJECTS: Final[Mapping[str, Schema]] = {
+    "metadata": _METADATA,
+    "spec": _object(),
+    "status": _object(),
+}
 _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
     (resource.group, resource.plural): {**_OBJECTS, **fields}
     for resource, fields in (
@@ -137,7 +151,9 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
             PODS,
             {
                 "spec": _POD_SPEC,
-                "status": _object(phase=_STRING, conditions=_CONDITIONS, containerStatuses=_list_of()),
+                "status": _object(
+                    phase=_STRING, conditions=_CONDITIONS, containerStatuses=_list_of()
+                ),
             },
         ),
         (
@@ -149,7 +165,9 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
                 ),
                 "status": _object(
                     conditions=_CONDITIONS,
-                    addresses=_requiring(_list_of(type=_STRING, address=_STRING), "type", "address"),
+                    addresses=_requiring(
+                        _list_of(type=_STRING, address=_STRING), "type", "address"
+                    ),
                     allocatable=_QUANTITIES,
                     capacity=_QUANTITIES,
                     nodeInfo=_object(),
@@ -219,7 +237,9 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
                 "spec": _object(
                     group=_STRING,
                     scope=_STRING,
-                    names=_object(plural=_STRING, kind=_STRING, singular=_STRING, shortNames=_STRINGS),
+                    names=_object(
+                        plural=_STRING, kind=_STRING, singular=_STRING, shortNames=_STRINGS
+                    ),
                     versions=_VERSIONS,
                 )
             },
@@ -231,12 +251,18 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
 
 
 def problem(kind: Kind, obj: Obj, old: Obj | None = None) -> str:
-    """The first field that has the wrong type, "" for none. What ``old`` has already was looked at before."""
+    """The first field that has the wrong type, "" for none. What ``old`` has already was looked at
+    before.
+    """
     for field, shape in (_ANY_KIND if kind.custom else _SHAPES.get(kind.key, _OBJECTS)).items():
         value = obj.get(field)
         if old is not None and isinstance(value, dict):
             known = old.get(field) or {}
-            value = {name: item for name, item in value.items() if name not in known or known[name] != item}
+            value = {
+                name: item
+                for name, item in value.items()
+                if name not in known or known[name] != item
+            }
         if not value and (value is None or old is not None):
             continue
         if conforms(value, shape):

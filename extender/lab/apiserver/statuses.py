@@ -1,6 +1,7 @@
 """The API server's refusals in its own words, as the errors of ``extender.kube.api``.
 
-Users, kubectl and tests match on these texts, so they are those of k8s.io/apimachinery ``api/errors``.
+Users, kubectl and tests match on these texts, so they are those of k8s.io/apimachinery
+``api/errors``.
 """
 
 from collections.abc import Sequence
@@ -67,26 +68,43 @@ def modified(resource: Resource, name: str) -> Conflict:
     return conflict(
         resource,
         name,
-        "the object has been modified; please apply your changes to the latest version and try again",
+        "the object has been modified; please apply your changes to the latest version and try "
+        "again",
     )
 
 
 def precondition_failed(
     resource: Resource, key: tuple[str, str], what: str, wanted: str, found: str
 ) -> Conflict:
-    """409 for a UID or ResourceVersion (``what``) precondition of a write: etcd's words. ``key``: namespace and name."""
+    """409 for a UID or ResourceVersion (``what``) precondition of a write: etcd's words. ``key``:
+    namespace and name.
+    """
     folder = "minions" if resource == NODES else resource.plural
-    custom = f"{resource.group}/" if "." in resource.group and not resource.group.endswith(".k8s.io") else ""
+    custom = (
+        f"{resource.group}/"
+        if "." in resource.group and not resource.group.endswith(".k8s.io")
+        else ""
+    )
     place = "/".join(part for part in (f"/registry/{custom}{folder}", *key) if part)
-    failed = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-    words = f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {failed}"
+    failed = (
+        f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    )
+    words = (
+        f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: {failed}"
+    )
     return conflict(resource, key[1], words)
 
 
-def not_the_one_to_delete(resource: Resource, name: str, what: str, wanted: str, found: str) -> Conflict:
+def not_the_one_to_delete(
+    resource: Resource, name: str, what: str, wanted: str, found: str
+) -> Conflict:
     """409 for a precondition of a delete; ``what`` is UID or ResourceVersion."""
     happened = "deleted and then recreated" if what == "UID" else "modified"
-    why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {happened}"
+    why = (
+        f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). "
+        f"The object might have been {happened}"
+    )
     words = f'Operation cannot be fulfilled on {qualified_kind(resource)} "{name}": {why}'
     return Conflict(409, "Conflict", words)
 
@@ -115,7 +133,9 @@ def unnamed_version(resource: Resource, name: str) -> Invalid:
 
 
 def unparsable_version(text: str, field: str = "") -> ApiError:
-    """500 without a reason, as Go's own error becomes one, for a resourceVersion that is no number."""
+    """500 without a reason, as Go's own error becomes one, for a resourceVersion that is no
+    number.
+    """
     where = f'{field}: Invalid value: "{text}": ' if field else ""
     return ApiError(500, "", f'{where}strconv.ParseUint: parsing "{text}": invalid syntax')
 
@@ -127,7 +147,9 @@ def version_on_create() -> ApiError:
 
 def other_name(found: object, wanted: str) -> ApiError:
     """400 for a body about another object than the URL."""
-    return bad_request(f"the name of the object ({found}) does not match the name on the URL ({wanted})")
+    return bad_request(
+        f"the name of the object ({found}) does not match the name on the URL ({wanted})"
+    )
 
 
 def other_namespace() -> ApiError:
@@ -149,7 +171,9 @@ def too_large(message: str) -> ApiError:
 
 def forbidden(resource: Resource, name: str, why: str) -> Forbidden:
     """403 by a built-in admission plugin."""
-    return Forbidden(403, "Forbidden", f'{qualified_resource(resource)} "{name}" is forbidden: {why}')
+    return Forbidden(
+        403, "Forbidden", f'{qualified_resource(resource)} "{name}" is forbidden: {why}'
+    )
 
 
 def method_not_allowed() -> ApiError:
@@ -160,7 +184,10 @@ def method_not_allowed() -> ApiError:
 
 def unsupported_media_type(accepted: str) -> ApiError:
     """415; ``accepted`` is a list of media types."""
-    words = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    words = (
+        f"the body of the request was in an unknown format - accepted media types include: "
+        f"{accepted}"
+    )
     return ApiError(415, "UnsupportedMediaType", words)
 
 

@@ -1,13 +1,16 @@
 """Objects by version: what etcd and the watch cache are to the API server.
 
-Every stored object is an ``Entry``: its bytes, decoded anew for each answer to a request, whose reader may do with it what
-it likes; and the same decoded once, which the server reads and all watches are told. Nobody may change that one, as no
-reader of an informer may (``changed_by_readers`` finds who does). A write replaces the entry and appends a
-``Change`` to the collection's history, a ring of ``history_events_max`` changes. Watches read that ring with a cursor of
-their own, so a slow reader costs nothing but, once overtaken, its watch (410 Expired), as with the real watch cache.
+Every stored object is an ``Entry``: its bytes, decoded anew for each answer to a request, whose
+reader may do with it what it likes; and the same decoded once, which the server reads and all
+watches are told. Nobody may change that one, as no reader of an informer may
+(``changed_by_readers`` finds who does). A write replaces the entry and appends a ``Change`` to the
+collection's history, a ring of ``history_events_max`` changes. Watches read that ring with a cursor
+of their own, so a slow reader costs nothing but, once overtaken, its watch (410 Expired), as with
+the real watch cache.
 
-One version counter serves all collections. A version in the past is rebuilt by undoing the changes since (each
-holds the entry before and after), which is how the pages of one list agree although writes go on between them.
+One version counter serves all collections. A version in the past is rebuilt by undoing the changes
+since (each holds the entry before and after), which is how the pages of one list agree although
+writes go on between them.
 """
 
 import asyncio
@@ -24,7 +27,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object at one version. ``obj`` is shared by the server and all watches: read it, never change it."""
+    """One object at one version. ``obj`` is shared by the server and all watches: read it, never
+    change it.
+    """
 
     key: Key
     version: int
@@ -52,7 +57,9 @@ class Change:
 
 
 def own(obj: Obj) -> Obj:
-    """A deep copy that shares nothing with the caller and holds only what JSON can. Raises TypeError otherwise."""
+    """A deep copy that shares nothing with the caller and holds only what JSON can. Raises
+    TypeError otherwise.
+    """
     decoded: Obj = orjson.loads(orjson.dumps(obj))
     return decoded
 
@@ -153,7 +160,9 @@ class Collection:
         return low
 
     def change_at(self, cursor: int) -> Change | None:
-        """The change at a cursor; None when there is none yet. Raises LookupError when it was overwritten."""
+        """The change at a cursor; None when there is none yet. Raises LookupError when it was
+        overwritten.
+        """
         if cursor < self._first:
             raise LookupError(cursor)
         return self._at(cursor) if cursor < self._next else None
@@ -165,7 +174,9 @@ class Collection:
         return change
 
     def entries_at(self, version: int) -> dict[Key, Entry] | None:
-        """The collection as it was at ``version``; None when the history no longer reaches back so far."""
+        """The collection as it was at ``version``; None when the history no longer reaches back so
+        far.
+        """
         start = self.cursor_after(version)
         if start is None:
             return None
@@ -197,7 +208,8 @@ class Store:
         self._history_events_max = history_events_max
         self._collections: dict[tuple[str, str], Collection] = {}
         self.subscribers: list[Callable[[tuple[str, str], Change], None]] = []
-        """Called with (group, plural) and each change, in the very write: they may only take note."""
+        """Called with (group, plural) and each change, in the very write: they may only take note.
+        """
 
     def collection(self, group: str, plural: str) -> Collection:
         """The collection of a resource, made on first use. A new one has no history before now."""
@@ -220,7 +232,9 @@ class Store:
         return entry
 
     def remove(self, collection: Collection, before: Entry) -> Entry:
-        """Remove an entry; the reply is its last state at the version of the removal, as watches report it."""
+        """Remove an entry; the reply is its last state at the version of the removal, as watches
+        report it.
+        """
         self.version += 1
         self._record(collection, Change(self.version, before, None))
         obj = at_version(before, self.version)
@@ -232,7 +246,9 @@ class Store:
             subscriber(collection.kind, change)
 
     def changed_by_readers(self) -> list[Key]:
-        """Keys of the objects that are not what was stored any more: a reader of a watch has changed its event."""
+        """Keys of the objects that are not what was stored any more: a reader of a watch has
+        changed its event.
+        """
         return [
             key
             for _, collection in self.collections()
@@ -242,13 +258,16 @@ class Store:
 
     def snapshot(self) -> Snapshot:
         """A backup of now."""
-        return Snapshot(self.version, {kind: dict(c.entries) for kind, c in self._collections.items()})
+        return Snapshot(
+            self.version, {kind: dict(c.entries) for kind, c in self._collections.items()}
+        )
 
     def restore(self, snapshot: Snapshot, *, bump: int = 0) -> None:
         """Go back to a backup, as ``etcdutl snapshot restore`` and a restart of all API servers do.
 
-        ``bump``: by how much versions go on above the backup's (``--bump-revision --mark-compacted``). With 0 they are given
-        out a second time, for other changes. Subscribers are told nothing.
+        ``bump``: by how much versions go on above the backup's (``--bump-revision
+        --mark-compacted``). With 0 they are given out a second time, for other changes. Subscribers
+        are told nothing.
         """
         self.version = snapshot.version + bump
         for kind, collection in self._collections.items():

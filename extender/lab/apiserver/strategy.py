@@ -1,8 +1,10 @@
-"""What the API server itself sets on objects: before a create, an update, a status write, and on its return.
+"""What the API server itself sets on objects: before a create, an update, a status write, and on
+its return.
 
-The split between an object and its status subresource follows each kind's strategy in kube-apiserver: a main write
-keeps the stored status; a status write keeps the stored spec, and of metadata all (custom kinds), the owner references
-(pods) or nothing (other built-in kinds: labels and annotations can be written through their status endpoint).
+The split between an object and its status subresource follows each kind's strategy in
+kube-apiserver: a main write keeps the stored status; a status write keeps the stored spec, and of
+metadata all (custom kinds), the owner references (pods) or nothing (other built-in kinds: labels
+and annotations can be written through their status endpoint).
 """
 
 import math
@@ -53,7 +55,9 @@ def default_custom(kind: Kind, obj: Obj) -> None:
 
 
 def before_create(kind: Kind, obj: Obj, *, now_s: float, rng: Random) -> None:
-    """System fields of a new object, and its status reset where only the status endpoint may set it."""
+    """System fields of a new object, and its status reset where only the status endpoint may set
+    it.
+    """
     metadata = obj["metadata"]
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generated_name(metadata["generateName"], rng)
@@ -97,9 +101,15 @@ def _pod_status(pod: Obj) -> Obj:
 
 def qos_class(pod: Obj) -> str:
     """Guaranteed, Burstable or BestEffort, by cpu and memory of all containers."""
-    resources = [container.get("resources") or {} for container in pod["spec"].get("containers") or ()]
+    resources = [
+        container.get("resources") or {} for container in pod["spec"].get("containers") or ()
+    ]
     named = [
-        {name: amount for name, amount in (part.get(which) or {}).items() if name in ("cpu", "memory")}
+        {
+            name: amount
+            for name, amount in (part.get(which) or {}).items()
+            if name in ("cpu", "memory")
+        }
         for part in resources
         for which in ("requests", "limits")
     ]
@@ -123,7 +133,13 @@ def _definition_status(definition: Obj) -> Obj:
     ]
     return {
         "conditions": [
-            {"type": kind, "status": "True", "lastTransitionTime": when, "reason": reason, "message": message}
+            {
+                "type": kind,
+                "status": "True",
+                "lastTransitionTime": when,
+                "reason": reason,
+                "message": message,
+            }
             for kind, reason, message in conditions
         ],
         "acceptedNames": dict(names),
@@ -155,7 +171,9 @@ _SYSTEM_METADATA: Final = (
 
 
 def keep_system_metadata(old: Obj, new: Obj) -> None:
-    """A write cannot change what the API server sets in metadata; attempts are ignored. In place."""
+    """A write cannot change what the API server sets in metadata; attempts are ignored. In
+    place.
+    """
     before, after = old["metadata"], new["metadata"]
     after.pop("managedFields", None)
     for field in _SYSTEM_METADATA:
@@ -169,7 +187,9 @@ def keep_system_metadata(old: Obj, new: Obj) -> None:
 
 
 def before_update(kind: Kind, old: Obj, new: Obj) -> None:
-    """A write to the object itself: the status stays, a change of spec counts in metadata.generation. In place."""
+    """A write to the object itself: the status stays, a change of spec counts in
+    metadata.generation. In place.
+    """
     keep_system_metadata(old, new)
     if kind.status:
         _keep(old, new, "status")
@@ -178,7 +198,9 @@ def before_update(kind: Kind, old: Obj, new: Obj) -> None:
 
 
 def _counted(kind: Kind, obj: Obj) -> Any:
-    """The part of an object whose changes count: the spec, or all but metadata where there is no status endpoint."""
+    """The part of an object whose changes count: the spec, or all but metadata where there is no
+    status endpoint.
+    """
     if kind.custom or "spec" not in obj:
         left_out = ("metadata", "status") if kind.status else ("metadata",)
         return {key: value for key, value in obj.items() if key not in left_out}

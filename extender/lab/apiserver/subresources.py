@@ -1,4 +1,6 @@
-"""The scale subresource: an autoscaling/v1 Scale over whatever fields a kind keeps its replicas in."""
+"""The scale subresource: an autoscaling/v1 Scale over whatever fields a kind keeps its
+replicas in.
+"""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -83,7 +85,9 @@ def check_scale(kind: Kind, entry: Entry, scale: Obj) -> None:
     uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
     if uid and uid != entry.uid:
         failed = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}"
-        raise conflict(replace(kind.resource, plural=f"{kind.resource.plural}/scale"), entry.key[1], failed)
+        raise conflict(
+            replace(kind.resource, plural=f"{kind.resource.plural}/scale"), entry.key[1], failed
+        )
     if (name := metadata.get("name", entry.key[1])) != entry.key[1]:
         raise other_name(name, entry.key[1])
     if version not in ("", "0"):

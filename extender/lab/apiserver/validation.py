@@ -1,13 +1,25 @@
-"""Validation of names, metadata and the fields of built-in kinds, as far as anything here depends on it.
+"""Validation of names, metadata and the fields of built-in kinds, as far as anything here depends
+on it.
 
-Each check yields problems in Kubernetes' words; the API server raises them all as one Invalid (422).
+Each check yields problems in Kubernetes' words; the API server raises them all as one Invalid
+(422).
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from extender.kube.api import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, STATEFULSETS, Obj, Resource
+from extender.kube.api import (
+    CRDS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    Obj,
+    Resource,
+)
 from extender.lab.apiserver import events, pods
 from extender.lab.apiserver.names import (
     LABEL,
@@ -44,16 +56,27 @@ def map_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
     """Labels and annotations, which every write may change."""
     for key, value in (metadata.get("labels") or {}).items():
         if not is_qualified(key):
-            yield f'metadata.labels: Invalid value: "{key}": name part must consist of alphanumeric characters'
-        if not isinstance(value, str) or (value and (len(value) > 63 or not QUALIFIED.fullmatch(value))):
-            yield f'metadata.labels: Invalid value: "{value}": a valid label must be an empty string or consist of'
+            yield (
+                f'metadata.labels: Invalid value: "{key}": name part must consist of alphanumeric '
+                f"characters"
+            )
+        if not isinstance(value, str) or (
+            value and (len(value) > 63 or not QUALIFIED.fullmatch(value))
+        ):
+            yield (
+                f'metadata.labels: Invalid value: "{value}": a valid label must be an empty string '
+                f"or consist of"
+            )
     size = 0
     for key, value in (metadata.get("annotations") or {}).items():
         if not isinstance(value, str):
             yield f"metadata.annotations: Invalid value: {value!r}: must be a string"
             continue
         if not is_qualified(key.lower()):
-            yield f'metadata.annotations: Invalid value: "{key}": name part must consist of alphanumeric characters'
+            yield (
+                f'metadata.annotations: Invalid value: "{key}": name part must consist of '
+                f"alphanumeric characters"
+            )
         size += len(key) + len(value.encode())
     if size > ANNOTATIONS_BYTES_MAX:
         yield f"metadata.annotations: Too long: may not be more than {ANNOTATIONS_BYTES_MAX} bytes"
@@ -75,11 +98,16 @@ def reference_problems(kind: Kind, metadata: Mapping[str, Any]) -> Iterator[str]
 def _finalizer(name: str, path: str) -> Iterator[str]:
     """Built-in kinds want a domain, but for the names that Kubernetes itself uses."""
     if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
-        yield f'{path}: Invalid value: "{name}": name is neither a standard finalizer name nor is it fully qualified'
+        yield (
+            f'{path}: Invalid value: "{name}": name is neither a standard finalizer name nor is it '
+            f"fully qualified"
+        )
 
 
 def fixed_metadata_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """What no write may change; what it merely leaves out stays. Creation time and generation are ignored, not refused."""
+    """What no write may change; what it merely leaves out stays. Creation time and generation are
+    ignored, not refused.
+    """
     for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
         # A deletion's own time is put back by the server, whatever was sent.
         kept = field == "deletionTimestamp" and field in old
@@ -90,9 +118,16 @@ def fixed_metadata_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> I
 def finalizer_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """No finalizer can be added to an object that is being deleted."""
     if old.get("deletionTimestamp"):
-        added = [item for item in new.get("finalizers") or () if item not in (old.get("finalizers") or ())]
+        added = [
+            item
+            for item in new.get("finalizers") or ()
+            if item not in (old.get("finalizers") or ())
+        ]
         if added:
-            words = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            words = (
+                "no new finalizers can be added if the object is being deleted, found new "
+                "finalizers"
+            )
             yield f"metadata.finalizers: Forbidden: {words} {added!r}"
 
 
@@ -118,31 +153,57 @@ def change_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
 def _stateful_set(obj: Obj) -> Iterator[str]:
     spec = obj["spec"]
     if not isinstance(spec.get("replicas"), int) or spec["replicas"] < 0:
-        yield f"spec.replicas: Invalid value: {spec.get('replicas')}: must be greater than or equal to 0"
+        yield (
+            f"spec.replicas: Invalid value: {spec.get('replicas')}: must be greater than or equal "
+            f"to 0"
+        )
     start = (spec.get("ordinals") or {}).get("start", 0)
     if start < 0:
         yield f"spec.ordinals.start: Invalid value: {start}: must be greater than or equal to 0"
     if spec["podManagementPolicy"] not in ("OrderedReady", "Parallel"):
-        yield f"spec.podManagementPolicy: Invalid value: \"{spec['podManagementPolicy']}\": must be 'OrderedReady' or 'Parallel'"
-    selector, labels = spec.get("selector"), (spec["template"].get("metadata") or {}).get("labels") or {}
+        yield (
+            f'spec.podManagementPolicy: Invalid value: "{spec["podManagementPolicy"]}": must be '
+            f"'OrderedReady' or 'Parallel'"
+        )
+    selector, labels = (
+        spec.get("selector"),
+        (spec["template"].get("metadata") or {}).get("labels") or {},
+    )
     if selector is None:
         yield "spec.selector: Required value"
     elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
         yield "spec.selector: Invalid value: {}: empty selector is invalid for statefulset"
     if selector is None or not label_selector_object(selector)(labels):
-        yield f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
+        yield (
+            f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match "
+            f"template `labels`"
+        )
     strategy = spec["updateStrategy"].get("type")
     if strategy not in ("RollingUpdate", "OnDelete"):
-        yield f"spec.updateStrategy: Invalid value: \"{strategy}\": must be 'RollingUpdate' or 'OnDelete'"
+        yield (
+            f"spec.updateStrategy: Invalid value: \"{strategy}\": must be 'RollingUpdate' or "
+            f"'OnDelete'"
+        )
     if (spec.get("minReadySeconds") or 0) < 0:
-        yield f"spec.minReadySeconds: Invalid value: {spec['minReadySeconds']}: must be greater than or equal to 0"
+        yield (
+            f"spec.minReadySeconds: Invalid value: {spec['minReadySeconds']}: must be greater than "
+            f"or equal to 0"
+        )
     template = spec["template"].get("spec") or {}
     if template.get("restartPolicy") != "Always":
-        yield f'spec.template.spec.restartPolicy: Unsupported value: "{template.get("restartPolicy")}": supported values: "Always"'
+        yield (
+            f"spec.template.spec.restartPolicy: Unsupported value: "
+            f'"{template.get("restartPolicy")}": supported values: "Always"'
+        )
     yield from pods.spec_problems(template, "spec.template.spec")
 
 
-_STATEFUL_SET_IMMUTABLE: Final = ("selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy")
+_STATEFUL_SET_IMMUTABLE: Final = (
+    "selector",
+    "volumeClaimTemplates",
+    "serviceName",
+    "podManagementPolicy",
+)
 
 
 def _stateful_set_change(old: Obj, new: Obj) -> Iterator[str]:
@@ -158,7 +219,10 @@ def _lease(lease: Obj) -> Iterator[str]:
     if duration is not None and duration <= 0:
         yield f"spec.leaseDurationSeconds: Invalid value: {duration}: must be greater than 0"
     if transitions is not None and transitions < 0:
-        yield f"spec.leaseTransitions: Invalid value: {transitions}: must be greater than or equal to 0"
+        yield (
+            f"spec.leaseTransitions: Invalid value: {transitions}: must be greater than or equal "
+            f"to 0"
+        )
 
 
 def _namespace(obj: Obj) -> Iterator[str]:
@@ -177,7 +241,10 @@ def _config_map(obj: Obj) -> Iterator[str]:
     for field, values in (("data", data), ("binaryData", binary)):
         for key in values:
             if len(key) > 253 or not _CONFIG_KEY.fullmatch(key) or key in (".", ".."):
-                yield f'{field}[{key}]: Invalid value: "{key}": a valid config key must consist of alphanumeric characters'
+                yield (
+                    f'{field}[{key}]: Invalid value: "{key}": a valid config key must consist of '
+                    f"alphanumeric characters"
+                )
     for key in data.keys() & binary.keys():
         yield f'data[{key}]: Invalid value: "{key}": duplicate of key present in binaryData'
 
@@ -198,9 +265,15 @@ def _node(obj: Obj) -> Iterator[str]:
     for at, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         if not is_qualified(key):
-            yield f'metadata.taints[{at}].key: Invalid value: "{key}": name part must consist of alphanumeric characters'
+            yield (
+                f'metadata.taints[{at}].key: Invalid value: "{key}": name part must consist of '
+                f"alphanumeric characters"
+            )
         if effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-            yield f'metadata.taints[{at}].effect: Unsupported value: "{effect}": supported values: "NoSchedule"'
+            yield (
+                f'metadata.taints[{at}].effect: Unsupported value: "{effect}": supported values: '
+                f'"NoSchedule"'
+            )
         if (key, effect) in seen:
             yield f"metadata.taints[{at}]: Duplicate value: {key}:{effect}"
         seen.add((key, effect))
@@ -214,14 +287,24 @@ def _definition(definition: Obj) -> Iterator[str]:
             yield f"spec.names.{field}: Required value"
     wanted = f"{names.get('plural')}.{spec.get('group')}"
     if definition["metadata"].get("name") != wanted:
-        yield f'metadata.name: Invalid value: "{definition["metadata"].get("name")}": must be spec.names.plural+"."+spec.group'
+        yield (
+            f'metadata.name: Invalid value: "{definition["metadata"].get("name")}": must be '
+            f'spec.names.plural+"."+spec.group'
+        )
     if spec.get("scope") not in ("Namespaced", "Cluster"):
-        yield f'spec.scope: Unsupported value: "{spec.get("scope")}": supported values: "Cluster", "Namespaced"'
+        yield (
+            f'spec.scope: Unsupported value: "{spec.get("scope")}": supported values: "Cluster", '
+            f'"Namespaced"'
+        )
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        yield "spec.versions: Invalid value: must have exactly one version marked as storage version"
+        yield (
+            "spec.versions: Invalid value: must have exactly one version marked as storage version"
+        )
     for at, version in enumerate(versions):
         if not isinstance((version.get("schema") or {}).get("openAPIV3Schema"), dict):
-            yield f"spec.versions[{at}].schema.openAPIV3Schema: Required value: schemas are required"
+            yield (
+                f"spec.versions[{at}].schema.openAPIV3Schema: Required value: schemas are required"
+            )
         else:
             yield from _patterns(
                 version["schema"]["openAPIV3Schema"], f"spec.versions[{at}].schema.openAPIV3Schema"
@@ -231,14 +314,21 @@ def _definition(definition: Obj) -> Iterator[str]:
 def _patterns(schema: object, path: str) -> Iterator[str]:
     """Patterns that are not regular expressions, anywhere in a schema."""
     children = (
-        schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+        schema.items()
+        if isinstance(schema, dict)
+        else enumerate(schema)
+        if isinstance(schema, list)
+        else ()
     )
     for name, child in children:
         if name == "pattern" and isinstance(child, str):
             try:
                 re.compile(child)
             except re.error as problem:
-                yield f"{path}.pattern: Invalid value: {child!r}: must be a valid regular expression: {problem}"
+                yield (
+                    f"{path}.pattern: Invalid value: {child!r}: must be a valid regular "
+                    f"expression: {problem}"
+                )
         else:
             yield from _patterns(child, f"{path}.{name}")
 
@@ -247,7 +337,10 @@ def _node_change(old: Obj, new: Obj) -> Iterator[str]:
     for field in ("providerID", "podCIDR"):
         before, after = old["spec"].get(field), new["spec"].get(field)
         if before and before != after:
-            yield f'spec.{field}: Forbidden: node updates may not change {field} except from "" to valid'
+            yield (
+                f'spec.{field}: Forbidden: node updates may not change {field} except from "" to '
+                f"valid"
+            )
 
 
 def status_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
@@ -261,7 +354,13 @@ def status_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
 
 
 def _stateful_set_status(status: Obj) -> Iterator[str]:
-    counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    counts = (
+        "replicas",
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+    )
     total, ready = status.get("replicas") or 0, status.get("readyReplicas") or 0
     for field in counts:
         count = status.get(field) or 0
@@ -270,7 +369,10 @@ def _stateful_set_status(status: Obj) -> Iterator[str]:
         if count > total:
             yield f"status.{field}: Invalid value: {count}: cannot be greater than status.replicas"
     if (available := status.get("availableReplicas") or 0) > ready:
-        yield f"status.availableReplicas: Invalid value: {available}: cannot be greater than status.readyReplicas"
+        yield (
+            f"status.availableReplicas: Invalid value: {available}: cannot be greater than "
+            f"status.readyReplicas"
+        )
 
 
 _CONTENT: Final[Mapping[tuple[str, str], Callable[[Obj], Iterator[str]]]] = {

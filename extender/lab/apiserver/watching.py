@@ -1,9 +1,9 @@
 """Lists and watches over a collection.
 
-A watch sees the collection through its selectors: an object that comes to match is ADDED, one that ceases to match is
-DELETED (with its last matching content at the version of the change), as the real watch cache reports them. Bookmarks
-tell the version reached, once a period and at the server's timeout, so a client that resumes never falls behind
-merely because nothing of its own changed.
+A watch sees the collection through its selectors: an object that comes to match is ADDED, one that
+ceases to match is DELETED (with its last matching content at the version of the change), as the
+real watch cache reports them. Bookmarks tell the version reached, once a period and at the server's
+timeout, so a client that resumes never falls behind merely because nothing of its own changed.
 """
 
 import asyncio
@@ -17,7 +17,12 @@ import orjson
 from extender.kube.api import ListPage, Obj, Resource, WatchEvent, WatchEventType
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.lab.apiserver.selectors import Predicate
-from extender.lab.apiserver.statuses import bad_request, expired_continue, expired_watch, unparsable_version
+from extender.lab.apiserver.statuses import (
+    bad_request,
+    expired_continue,
+    expired_watch,
+    unparsable_version,
+)
 from extender.lab.apiserver.store import Change, Collection, Entry, Key, Store, at_version
 
 BOOKMARK_PERIOD_S: Final = 60.0
@@ -27,7 +32,9 @@ EVENTS_PER_TURN_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is listed or watched: a collection, its resource, and the selectors (None: everything)."""
+    """What is listed or watched: a collection, its resource, and the selectors (None:
+    everything).
+    """
 
     store: Store
     collection: Collection
@@ -46,7 +53,9 @@ def parse_version(text: str) -> int:
 
 
 def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
-    """One page of a list. ``limit`` 0 is all of it. Raises Expired for a token from before the history."""
+    """One page of a list. ``limit`` 0 is all of it. Raises Expired for a token from before the
+    history.
+    """
     if continue_token:
         version, after = _decode_continue(continue_token)
         entries = view.collection.entries_at(version)
@@ -54,14 +63,19 @@ def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
             raise expired_continue()
         keys = [key for key in sorted(entries) if key > after]
     else:
-        version, entries, keys = view.store.version, view.collection.entries, view.collection.ordered()
+        version, entries, keys = (
+            view.store.version,
+            view.collection.entries,
+            view.collection.ordered(),
+        )
     items: list[Obj] = []
     last: Key | None = None
     for key in keys:
         if view.namespace not in ("", key[0]):
             continue
         if limit and len(items) == limit and last is not None:
-            # Whether what is left matches is only seen by who asks for it: the next page may be empty.
+            # Whether what is left matches is only seen by who asks for it: the next page may be
+            # empty.
             return ListPage(items, str(version), _encode_continue(version, last))
         entry = entries[key]
         if view.matches is not None and not view.matches(entry.obj):
@@ -85,7 +99,9 @@ def list_at(view: View, version: int) -> ListPage | None:
     if entries is None:
         return None
     found = [entries[key] for key in sorted(entries)]
-    items = [_item(view, entry) for entry in found if view.matches is None or view.matches(entry.obj)]
+    items = [
+        _item(view, entry) for entry in found if view.matches is None or view.matches(entry.obj)
+    ]
     return ListPage(items, str(version))
 
 
@@ -100,11 +116,15 @@ def _decode_continue(token: str) -> tuple[int, Key]:
         namespace, name = decoded["start"]
         return int(decoded["rv"]), (str(namespace), str(name))
     except (ValueError, KeyError, TypeError) as problem:
-        raise bad_request("continue key is not valid: continue token could not be decoded") from problem
+        raise bad_request(
+            "continue key is not valid: continue token could not be decoded"
+        ) from problem
 
 
 def event_of(change: Change, matches: Predicate | None) -> WatchEvent | None:
-    """What a watch with that selector reports of a change, if anything. All watches share the object."""
+    """What a watch with that selector reports of a change, if anything. All watches share the
+    object.
+    """
     before, after = change.before, change.after
     was = before is not None and (matches is None or matches(before.obj))
     if after is not None and (matches is None or matches(after.obj)):
@@ -115,7 +135,8 @@ def event_of(change: Change, matches: Predicate | None) -> WatchEvent | None:
 
 
 def start_of(view: View, resource_version: str) -> tuple[int, list[Entry]]:
-    """Cursor of a new watch, and what it reports as ADDED first (for version "" and "0": all that is there).
+    """Cursor of a new watch, and what it reports as ADDED first (for version "" and "0": all that
+    is there).
 
     A version in the future is waited for: nothing up to it is told. Raises Expired.
     """
@@ -123,7 +144,9 @@ def start_of(view: View, resource_version: str) -> tuple[int, list[Entry]]:
     if version == 0:
         cursor = view.collection.cursor_after(view.store.version)
         entries = [view.collection.entries[key] for key in view.collection.ordered()]
-        return cursor or 0, [entry for entry in entries if view.matches is None or view.matches(entry.obj)]
+        return cursor or 0, [
+            entry for entry in entries if view.matches is None or view.matches(entry.obj)
+        ]
     cursor = view.collection.cursor_after(version)
     if cursor is None:
         raise expired_watch(version, view.collection.horizon)
@@ -133,9 +156,11 @@ def start_of(view: View, resource_version: str) -> tuple[int, list[Entry]]:
 async def watch(
     look: Callable[[], View], *, resource_version: str, timeout_s: float
 ) -> AsyncIterator[WatchEvent]:
-    """Events until ``timeout_s`` have passed; ends with a bookmark. Raises Expired once overtaken by the history.
+    """Events until ``timeout_s`` have passed; ends with a bookmark. Raises Expired once overtaken
+    by the history.
 
-    ``look`` gives what is watched, once the first event is asked for; what it raises is raised then.
+    ``look`` gives what is watched, once the first event is asked for; what it raises is raised
+    then.
     """
     view = look()
     loop = asyncio.get_running_loop()

@@ -1,8 +1,8 @@
 """Calls admission webhooks over HTTPS, as kube-apiserver does.
 
-The server's certificate is always verified: against ``clientConfig.caBundle`` if given, else the system's
-authorities. ``clientConfig.service`` has no network here to be found on; an injected resolver names the base URL of it
-(the certificate must still be for ``SERVICE.NAMESPACE.svc``).
+The server's certificate is always verified: against ``clientConfig.caBundle`` if given, else the
+system's authorities. ``clientConfig.service`` has no network here to be found on; an injected
+resolver names the base URL of it (the certificate must still be for ``SERVICE.NAMESPACE.svc``).
 """
 
 import base64
@@ -21,7 +21,9 @@ from extender.lab.apiserver.admission import WebhookCall, WebhookCallError
 RESPONSE_BYTES_MAX: Final = 3 * 1024 * 1024
 CONTEXTS_MAX: Final = 16
 ServiceResolver = Callable[[str, str, int], str]
-"""(namespace, service, port) -> host:port to connect to. Raises LookupError for a service that it does not know."""
+"""(namespace, service, port) -> host:port to connect to. Raises LookupError for a service that it
+does not know.
+"""
 
 
 def unknown_service(namespace: str, service: str, port: int) -> str:
@@ -83,7 +85,9 @@ class HttpWebhookCaller:
         return f"https://{place}/{path.lstrip('/')}", f"{name}.{namespace}.svc"
 
     def _context(self, bundle: str) -> ssl.SSLContext:
-        """A verifying context for one caBundle (base64 of PEM), kept because making one reads many certificates."""
+        """A verifying context for one caBundle (base64 of PEM), kept because making one reads many
+        certificates.
+        """
         known = self._contexts.get(bundle)
         if known is not None:
             return known
@@ -100,7 +104,9 @@ class HttpWebhookCaller:
 
 def _review(status: int, body: bytes) -> Obj:
     if status != 200:
-        raise WebhookCallError(f"the server responded with {status}: {body[:200].decode(errors='replace')}")
+        raise WebhookCallError(
+            f"the server responded with {status}: {body[:200].decode(errors='replace')}"
+        )
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as problem:

@@ -1,1 +1,3 @@
-"""The controllers around it: StatefulSets, node lifecycle, garbage collection, and the kubelets' stand-in."""
+"""The controllers around it: StatefulSets, node lifecycle, garbage collection, and the kubelets'
+stand-in.
+"""

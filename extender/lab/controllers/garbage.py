@@ -1,9 +1,9 @@
 """Garbage collection by owner references, and the end of namespaces.
 
-Both follow every kind there is, custom ones included, so they subscribe to the store's changes instead of running a
-watch a kind; what they do goes through ``Api``. A dependent is deleted in the background once none of its owners exists
-(uid decides, not the name), and loses the references of owners that are gone while another still exists. Foreground
-deletion is not implemented.
+Both follow every kind there is, custom ones included, so they subscribe to the store's changes
+instead of running a watch a kind; what they do goes through ``Api``. A dependent is deleted in the
+background once none of its owners exists (uid decides, not the name), and loses the references of
+owners that are gone while another still exists. Foreground deletion is not implemented.
 """
 
 from typing import Final
@@ -54,7 +54,9 @@ class GarbageCollector:
 
     def _changed(self, kind: tuple[str, str], change: Change) -> None:
         before, after = change.before, change.after
-        if before is not None and (after is None or _owner_uids(before.obj) != _owner_uids(after.obj)):
+        if before is not None and (
+            after is None or _owner_uids(before.obj) != _owner_uids(after.obj)
+        ):
             for uid in _owner_uids(before.obj):
                 self._dependents.get(uid, {}).pop((kind, before.key), None)
         if after is not None:
@@ -74,7 +76,9 @@ class GarbageCollector:
                 self._queue.add(reference)
 
     async def sync(self, reference: Reference) -> None:
-        """Delete one object whose owners are gone, or drop the references to those. Raises ApiError."""
+        """Delete one object whose owners are gone, or drop the references to those. Raises
+        ApiError.
+        """
         kind, key = reference
         collection = self._server.store.collection(*kind)
         entry = collection.entries.get(key)
@@ -98,19 +102,27 @@ def _resource_of(server: ApiServer, kind: tuple[str, str]) -> Resource | None:
 
 
 async def orphan_dependents(api: Api, server: ApiServer, uid: str) -> None:
-    """Propagation policy Orphan: dependents lose their reference to an owner that is about to be deleted."""
+    """Propagation policy Orphan: dependents lose their reference to an owner that is about to be
+    deleted.
+    """
     for kind, collection in list(server.store.collections()):
         resource = _resource_of(server, kind)
         if resource is None:
             continue
-        for entry in [entry for entry in collection.entries.values() if uid in _owner_uids(entry.obj)]:
-            left = [owner for owner in entry.obj["metadata"]["ownerReferences"] if owner["uid"] != uid]
+        for entry in [
+            entry for entry in collection.entries.values() if uid in _owner_uids(entry.obj)
+        ]:
+            left = [
+                owner for owner in entry.obj["metadata"]["ownerReferences"] if owner["uid"] != uid
+            ]
             patch = {"metadata": {"uid": entry.uid, "ownerReferences": left or None}}
             await api.patch(resource, *entry.key, patch, patch_type=PatchType.MERGE)
 
 
 class NamespaceController:
-    """Empties namespaces that are being deleted, then lets them go. ``run`` works until cancelled."""
+    """Empties namespaces that are being deleted, then lets them go. ``run`` works until
+    cancelled.
+    """
 
     def __init__(self, api: Api, server: ApiServer) -> None:
         self._api = api
@@ -132,7 +144,9 @@ class NamespaceController:
             self._queue.add(change.after.key[1])
 
     async def sync(self, namespace: str) -> None:
-        """Delete everything in the namespace; when nothing is left, the namespace. Raises ApiError."""
+        """Delete everything in the namespace; when nothing is left, the namespace. Raises
+        ApiError.
+        """
         left = False
         for kind, collection in list(self._server.store.collections()):
             resource = _resource_of(self._server, kind)

@@ -1,15 +1,26 @@
-"""What the embedded controllers are built from: informers and work queues, small forms of client-go's.
+"""What the embedded controllers are built from: informers and work queues, small forms of
+client-go's.
 
-An ``Informer`` lists and watches one kind and tells its handlers of each change; one informer serves all controllers
-that look at that kind. A ``WorkQueue`` holds keys, each at most once, and gives them to one ``sync`` at a time; what fails
-with an ApiError is tried again after a growing delay. Both end when their ``run`` is cancelled.
+An ``Informer`` lists and watches one kind and tells its handlers of each change; one informer
+serves all controllers that look at that kind. A ``WorkQueue`` holds keys, each at most once, and
+gives them to one ``sync`` at a time; what fails with an ApiError is tried again after a growing
+delay. Both end when their ``run`` is cancelled.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-from extender.kube.api import EVERYWHERE, Api, ApiError, Expired, ListOptions, Obj, Resource, WatchEventType
+from extender.kube.api import (
+    EVERYWHERE,
+    Api,
+    ApiError,
+    Expired,
+    ListOptions,
+    Obj,
+    Resource,
+    WatchEventType,
+)
 
 Handler = Callable[[Obj | None, Obj | None], None]
 """Called with (before, after); None where there was or is nothing."""
@@ -41,7 +52,9 @@ class Informer:
         self._anew = False
 
     def begin_anew(self) -> None:
-        """As a process that has just started, with its next list: of another history, versions say nothing of what changed."""
+        """As a process that has just started, with its next list: of another history, versions say
+        nothing of what changed.
+        """
         self._anew = True
 
     def on_change(self, handler: Handler) -> None:
@@ -51,7 +64,9 @@ class Informer:
             handler(None, obj)
 
     async def run(self) -> None:
-        """List, then watch; from the last version seen after an ended watch, list again after 410."""
+        """List, then watch; from the last version seen after an ended watch, list again
+        after 410.
+        """
         while True:
             try:
                 version = await self._list()
@@ -79,7 +94,10 @@ class Informer:
             self._change(key, None)
         for key, obj in listed.items():
             known = self.objects.get(key)
-            if known is None or known["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+            if (
+                known is None
+                or known["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]
+            ):
                 self._change(key, obj)
         self.synced.set()
         return page.resource_version

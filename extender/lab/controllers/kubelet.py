@@ -1,8 +1,10 @@
-"""A stand-in for every node's kubelet: bound pods come up, deleted pods go away, unless their node has failed.
+"""A stand-in for every node's kubelet: bound pods come up, deleted pods go away, unless their node
+has failed.
 
-A pod becomes Running and Ready ``start_delay_s(pod)`` after it was bound, and is removed (a delete with grace 0 and
-its uid as precondition) ``stop_delay_s(pod)`` after its deletion was asked for. A failed node does neither and sends no
-heartbeat: that is all the node lifecycle controller sees of it. A recovered node takes up where it stopped.
+A pod becomes Running and Ready ``start_delay_s(pod)`` after it was bound, and is removed (a delete
+with grace 0 and its uid as precondition) ``stop_delay_s(pod)`` after its deletion was asked for. A
+failed node does neither and sends no heartbeat: that is all the node lifecycle controller sees of
+it. A recovered node takes up where it stopped.
 """
 
 import asyncio
@@ -141,7 +143,9 @@ class Kubelet:
         namespace, name = key_of(pod)
         uid = pod["metadata"]["uid"]
         try:
-            await self._api.delete(PODS, namespace, name, preconditions=Preconditions(uid), grace_period_s=0)
+            await self._api.delete(
+                PODS, namespace, name, preconditions=Preconditions(uid), grace_period_s=0
+            )
         except (NotFound, Conflict):
             return
 
@@ -200,9 +204,13 @@ class Kubelet:
 
 
 class NodeRegistrar:
-    """Reports nodes that were created without a Ready condition as ready, as their kubelets would."""
+    """Reports nodes that were created without a Ready condition as ready, as their kubelets
+    would.
+    """
 
-    def __init__(self, api: Api, nodes: Informer, heartbeats: Heartbeats, *, clock: ClockOf) -> None:
+    def __init__(
+        self, api: Api, nodes: Informer, heartbeats: Heartbeats, *, clock: ClockOf
+    ) -> None:
         self._api = api
         self._nodes = nodes
         self._heartbeats = heartbeats
@@ -232,9 +240,14 @@ class NodeRegistrar:
             "True", "KubeletReady", "kubelet is posting ready status", rfc3339(self._clock(name))
         )
         kept = [item for item in conditions if item["type"] != "Ready"]
-        patch = {"metadata": {"uid": node["metadata"]["uid"]}, "status": {"conditions": [*kept, ready]}}
+        patch = {
+            "metadata": {"uid": node["metadata"]["uid"]},
+            "status": {"conditions": [*kept, ready]},
+        }
         try:
-            await self._api.patch(NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status")
+            await self._api.patch(
+                NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status"
+            )
         except (NotFound, Conflict):
             return
 

@@ -1,11 +1,13 @@
 """Node lifecycle, taint eviction and pod garbage collection, as kube-controller-manager does them.
 
-A node silent for ``grace_s`` gets Ready Unknown, its pods turn not ready, and it is tainted: unreachable (Unknown) or
-not-ready (False), each NoSchedule and NoExecute; a cordoned node is tainted unschedulable. Under a NoExecute taint a
-pod is deleted at once, or after the shortest tolerationSeconds of its matching tolerations, counted from the taint's
-timeAdded; it stays Terminating until its kubelet is back, somebody forces it, or its node object is deleted.
-Pods of nodes that do not exist are removed by force after ``orphan_grace_s``; Terminating pods of a node that is not
-Ready and tainted ``node.kubernetes.io/out-of-service``, at once: somebody has said that the machine is off.
+A node silent for ``grace_s`` gets Ready Unknown, its pods turn not ready, and it is tainted:
+unreachable (Unknown) or not-ready (False), each NoSchedule and NoExecute; a cordoned node is
+tainted unschedulable. Under a NoExecute taint a pod is deleted at once, or after the shortest
+tolerationSeconds of its matching tolerations, counted from the taint's timeAdded; it stays
+Terminating until its kubelet is back, somebody forces it, or its node object is deleted. Pods of
+nodes that do not exist are removed by force after ``orphan_grace_s``; Terminating pods of a node
+that is not Ready and tainted ``node.kubernetes.io/out-of-service``, at once: somebody has said that
+the machine is off.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +44,9 @@ class PodsByNode:
 
 
 class NodeLifecycleController:
-    """Ready conditions and taints of nodes, readiness of the pods on them. ``run`` works until cancelled."""
+    """Ready conditions and taints of nodes, readiness of the pods on them. ``run`` works until
+    cancelled.
+    """
 
     def __init__(
         self,
@@ -74,7 +78,9 @@ class NodeLifecycleController:
             self._queue.add(after["metadata"]["name"])
 
     async def sync(self, name: str) -> None:
-        """Bring one node's conditions and taints up to date. Raises ApiError where a write failed."""
+        """Bring one node's conditions and taints up to date. Raises ApiError where a write
+        failed.
+        """
         node = self._nodes.objects.get(("", name))
         if node is None:
             return
@@ -94,11 +100,18 @@ class NodeLifecycleController:
         message = "Kubelet stopped posting node status."
         unknown = ready_condition("Unknown", "NodeStatusUnknown", message, rfc3339(self._now()))
         kept = [
-            item for item in (node.get("status") or {}).get("conditions") or () if item["type"] != "Ready"
+            item
+            for item in (node.get("status") or {}).get("conditions") or ()
+            if item["type"] != "Ready"
         ]
         patch = {"metadata": _exactly(node), "status": {"conditions": [*kept, unknown]}}
         return await self._api.patch(
-            NODES, "", node["metadata"]["name"], patch, patch_type=PatchType.MERGE, subresource="status"
+            NODES,
+            "",
+            node["metadata"]["name"],
+            patch,
+            patch_type=PatchType.MERGE,
+            subresource="status",
         )
 
     async def _taint(self, node: Obj) -> None:
@@ -115,7 +128,9 @@ class NodeLifecycleController:
         taints = kept + [taint for taint in wanted if (taint["key"], taint["effect"]) not in have]
         if taints != present:
             patch = {"metadata": _exactly(node), "spec": {"taints": taints or None}}
-            await self._api.patch(NODES, "", node["metadata"]["name"], patch, patch_type=PatchType.MERGE)
+            await self._api.patch(
+                NODES, "", node["metadata"]["name"], patch, patch_type=PatchType.MERGE
+            )
 
     def _wanted_taints(self, node: Obj) -> list[Obj]:
         key = {"Unknown": UNREACHABLE_TAINT, "False": NOT_READY_TAINT}.get(ready_status(node))
@@ -123,7 +138,8 @@ class NodeLifecycleController:
         wanted: list[Obj] = []
         if key:
             wanted = [
-                {"key": key, "effect": effect, "timeAdded": when} for effect in ("NoSchedule", "NoExecute")
+                {"key": key, "effect": effect, "timeAdded": when}
+                for effect in ("NoSchedule", "NoExecute")
             ]
         if (node.get("spec") or {}).get("unschedulable"):
             wanted.append({"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule", "timeAdded": when})
@@ -142,7 +158,9 @@ class NodeLifecycleController:
                 for item in pod["status"]["conditions"]
             ]
             patch = {"metadata": _exactly(pod), "status": {"conditions": conditions}}
-            await self._api.patch(PODS, *key, patch, patch_type=PatchType.MERGE, subresource="status")
+            await self._api.patch(
+                PODS, *key, patch, patch_type=PatchType.MERGE, subresource="status"
+            )
 
 
 def _exactly(obj: Obj) -> Obj:
@@ -159,9 +177,13 @@ def ready_status(node: Obj) -> str:
 
 
 def is_out_of_service(node: Obj) -> bool:
-    """Not Ready, and tainted by somebody who knows that the machine is off (Kubernetes' non-graceful node shutdown)."""
+    """Not Ready, and tainted by somebody who knows that the machine is off (Kubernetes'
+    non-graceful node shutdown).
+    """
     taints = (node.get("spec") or {}).get("taints") or ()
-    return ready_status(node) != "True" and any(taint["key"] == OUT_OF_SERVICE_TAINT for taint in taints)
+    return ready_status(node) != "True" and any(
+        taint["key"] == OUT_OF_SERVICE_TAINT for taint in taints
+    )
 
 
 def toleration_s(pod: Obj, taint: Mapping[str, Any]) -> float | None:
@@ -170,7 +192,9 @@ def toleration_s(pod: Obj, taint: Mapping[str, Any]) -> float | None:
     if not matching:
         return 0.0
     limits = [
-        float(item["tolerationSeconds"]) for item in matching if item.get("tolerationSeconds") is not None
+        float(item["tolerationSeconds"])
+        for item in matching
+        if item.get("tolerationSeconds") is not None
     ]
     return max(min(limits), 0.0) if limits else None
 
@@ -180,13 +204,19 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
         return False
     if toleration.get("key") not in (None, "", taint["key"]):
         return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get(
+        "value", ""
+    )
 
 
 class TaintEvictionController:
-    """Deletes pods from nodes with NoExecute taints when their tolerations end; forgets it when the taint goes."""
+    """Deletes pods from nodes with NoExecute taints when their tolerations end; forgets it when the
+    taint goes.
+    """
 
-    def __init__(self, api: Api, nodes: Informer, pods: Informer, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self, api: Api, nodes: Informer, pods: Informer, *, now: Callable[[], float]
+    ) -> None:
         self._api = api
         self._nodes = nodes
         self._pods = pods
@@ -210,7 +240,9 @@ class TaintEvictionController:
             self._queue.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
-        """Delete the pod if it is due, else come back when it will be. Raises ApiError where the delete failed."""
+        """Delete the pod if it is due, else come back when it will be. Raises ApiError where the
+        delete failed.
+        """
         pod = self._pods.objects.get(key)
         if pod is None or is_terminating(pod):
             return
@@ -237,7 +269,9 @@ def _epoch_s(when: str | None, default_s: float) -> float:
 
 
 class PodGarbageCollector:
-    """Removes pods by force that no kubelet ever will: of nodes that do not exist, or that are out of service."""
+    """Removes pods by force that no kubelet ever will: of nodes that do not exist, or that are out
+    of service.
+    """
 
     def __init__(self, api: Api, nodes: Informer, pods: Informer, *, orphan_grace_s: float) -> None:
         self._api = api
@@ -274,7 +308,9 @@ class PodGarbageCollector:
             self._queue.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
-        """Remove the pod unless its node has come (back). Raises ApiError where the delete failed."""
+        """Remove the pod unless its node has come (back). Raises ApiError where the delete
+        failed.
+        """
         pod = self._pods.objects.get(key)
         if pod is None:
             return

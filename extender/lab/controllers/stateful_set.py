@@ -1,14 +1,16 @@
 """The StatefulSet controller: pods by ordinal, as kube-controller-manager's makes them.
 
-``sync`` looks at one set and its pods and does what is due now; every change of either brings the set back. Ordinals
-from ``spec.ordinals.start`` on; OrderedReady makes and removes one pod at a time and waits for each to be Ready, Parallel
-does all at once. A pod that failed is deleted and made anew; one being deleted is awaited, since two pods never share
-a name. A changed template rolls from the highest ordinal down to ``partition``, one pod at a time, whatever the policy
-(OnDelete: only pods that someone else deletes).
+``sync`` looks at one set and its pods and does what is due now; every change of either brings the
+set back. Ordinals from ``spec.ordinals.start`` on; OrderedReady makes and removes one pod at a time
+and waits for each to be Ready, Parallel does all at once. A pod that failed is deleted and made
+anew; one being deleted is awaited, since two pods never share a name. A changed template rolls from
+the highest ordinal down to ``partition``, one pod at a time, whatever the policy (OnDelete: only
+pods that someone else deletes).
 
-Revisions are ControllerRevision objects, so pods below the partition are made from the old template. Volume claim
-templates and maxUnavailable are not implemented. Names of pods are determined by their set, so acting on a stale
-cache ends in AlreadyExists or NotFound and does no harm.
+Revisions are ControllerRevision objects, so pods below the partition are made from the old
+template. Volume claim templates and maxUnavailable are not implemented. Names of pods are
+determined by their set, so acting on a stale cache ends in AlreadyExists or NotFound and does no
+harm.
 """
 
 import hashlib
@@ -181,7 +183,10 @@ class StatefulSetController:
             self._queue.add(key_of(after))
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
-        if before is not None and (owned := self._pods_by_owner.get(controller_uid(before))) is not None:
+        if (
+            before is not None
+            and (owned := self._pods_by_owner.get(controller_uid(before))) is not None
+        ):
             owned.pop(before["metadata"]["name"], None)
             if not owned:
                 del self._pods_by_owner[controller_uid(before)]
@@ -213,11 +218,16 @@ class StatefulSetController:
             await self._roll(state)
 
     def _revision_of(self, stateful_set: Obj) -> str:
-        """Its revision's name; the hash of a template is worked out once, however often the set is looked at."""
+        """Its revision's name; the hash of a template is worked out once, however often the set is
+        looked at.
+        """
         template = stateful_set["spec"]["template"]
         known = self._revisions.get(stateful_set["metadata"]["uid"])
         if known is None or known[0] != template:
-            known = self._revisions[stateful_set["metadata"]["uid"]] = (template, revision_name(stateful_set))
+            known = self._revisions[stateful_set["metadata"]["uid"]] = (
+                template,
+                revision_name(stateful_set),
+            )
         return known[1]
 
     async def _ensure_revision(self, state: _Set) -> None:
@@ -244,14 +254,18 @@ class StatefulSetController:
             template: Obj = state.spec["template"]
             return template
         try:
-            stored = await self._api.get(CONTROLLERREVISIONS, state.obj["metadata"]["namespace"], revision)
+            stored = await self._api.get(
+                CONTROLLERREVISIONS, state.obj["metadata"]["namespace"], revision
+            )
         except NotFound:
             return await self._template(state, state.revision)
         old: Obj = stored["data"]["spec"]["template"]
         return old
 
     async def _make(self, state: _Set) -> bool:
-        """Make missing pods and delete failed ones; True when nothing of that is left to wait for."""
+        """Make missing pods and delete failed ones; True when nothing of that is left to
+        wait for.
+        """
         for ordinal in state.wanted:
             pod = state.pods.get(ordinal)
             if pod is None:
@@ -275,7 +289,9 @@ class StatefulSetController:
     async def _delete_pod(self, pod: Obj) -> None:
         namespace, name = key_of(pod)
         try:
-            await self._api.delete(PODS, namespace, name, preconditions=Preconditions(pod["metadata"]["uid"]))
+            await self._api.delete(
+                PODS, namespace, name, preconditions=Preconditions(pod["metadata"]["uid"])
+            )
         except (NotFound, Conflict):
             return  # gone before, or another pod has the name now
 
@@ -290,7 +306,9 @@ class StatefulSetController:
         return not state.condemned
 
     async def _roll(self, state: _Set) -> None:
-        """Replace one pod of an old template, from the highest ordinal down; wait while one is not healthy."""
+        """Replace one pod of an old template, from the highest ordinal down; wait while one is not
+        healthy.
+        """
         if (state.spec.get("updateStrategy") or {}).get("type") == "OnDelete":
             return
         for ordinal in reversed(state.wanted[state.partition :]):

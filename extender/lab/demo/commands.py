@@ -22,7 +22,8 @@ REFRESH_PER_SECOND: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """``once`` ends after the story, ``empty`` has none, only nodes; ``kubeconfig_out``: a file, "" for none.
+    """``once`` ends after the story, ``empty`` has none, only nodes; ``kubeconfig_out``: a file, ""
+    for none.
 
     ``show``: gets the figures at the end; None for the table, live.
     """
@@ -35,7 +36,9 @@ class DemoOptions:
 
 
 async def run_demo(options: DemoOptions) -> int:
-    """Play the story; then everything stays up until cancelled. Raises OSError where the kubeconfig cannot be written."""
+    """Play the story; then everything stays up until cancelled. Raises OSError where the kubeconfig
+    cannot be written.
+    """
     with tempfile.TemporaryDirectory(prefix="vreplica-") as directory:
         async with LocalSystem(seed=options.seed, directory=Path(directory)) as system:
             if options.kubeconfig_out:
@@ -47,7 +50,9 @@ async def run_demo(options: DemoOptions) -> int:
             with contextlib.ExitStack() as stack:
                 tell: Tell = view.tell
                 if not quiet and sys.stdout.isatty():
-                    stack.enter_context(Live(view, refresh_per_second=REFRESH_PER_SECOND, screen=False))
+                    stack.enter_context(
+                        Live(view, refresh_per_second=REFRESH_PER_SECOND, screen=False)
+                    )
                 else:
                     tell = _printer(sys.stderr if quiet else sys.stdout)
                     for line in _urls(system):
@@ -113,7 +118,9 @@ async def run_cluster(  # the command line's own options
     scheduler_configs: Sequence[str],
     seed: int,
 ) -> int:
-    """Only the cluster, until cancelled; ``scheduler_configs`` are documents. Raises InvalidConfiguration."""
+    """Only the cluster, until cancelled; ``scheduler_configs`` are documents. Raises
+    InvalidConfiguration.
+    """
     configs = [load_configuration(document) for document in scheduler_configs]
     async with LocalCluster(seed=seed, host=host, port=port) as local:
         for config in configs:

@@ -1,8 +1,10 @@
-"""``LocalCluster`` and ``LocalSystem``: the embedded cluster over HTTP, and everything of ours in front of it.
+"""``LocalCluster`` and ``LocalSystem``: the embedded cluster over HTTP, and everything of ours in
+front of it.
 
-Nothing takes a short cut: the service and the webhook reach the API server through the real client over HTTP, as the
-ServiceAccounts of the manifests; the API server calls the webhook over HTTPS with the CA bundle that the webhook has
-registered; the scheduler loop reads the shipped KubeSchedulerConfiguration and calls the extender over HTTP.
+Nothing takes a short cut: the service and the webhook reach the API server through the real client
+over HTTP, as the ServiceAccounts of the manifests; the API server calls the webhook over HTTPS with
+the CA bundle that the webhook has registered; the scheduler loop reads the shipped
+KubeSchedulerConfiguration and calls the extender over HTTP.
 """
 
 import asyncio
@@ -51,7 +53,8 @@ from webhook.settings import Settings
 SERVICE_USER: Final = "system:serviceaccount:vreplica-system:vreplica-scheduler"
 WEBHOOK_USER: Final = "system:serviceaccount:vreplica-system:vreplica-webhook"
 HEARTBEAT_ANNOTATION: Final = "vreplica.dev/heartbeat"
-"""On a node of the embedded cluster: ``stopped`` takes its power away, anything else gives it back."""
+"""On a node of the embedded cluster: ``stopped`` takes its power away, anything else gives it back.
+"""
 LOOPBACK_HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.02
@@ -64,7 +67,9 @@ _KINDS: Final[dict[str, Resource]] = {
 
 
 class LocalCluster:
-    """The embedded cluster with controllers and HTTP face; schedulers are added to it. An async context manager."""
+    """The embedded cluster with controllers and HTTP face; schedulers are added to it. An async
+    context manager.
+    """
 
     def __init__(self, *, seed: int, host: str = LOOPBACK_HOST, port: int = 0) -> None:
         self._rng = random.Random(seed)
@@ -90,7 +95,10 @@ class LocalCluster:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.end_tasks()
         await self._stack.__aexit__(kind, error, trace)
@@ -106,7 +114,9 @@ class LocalCluster:
                 task.result()
 
     async def end_tasks(self) -> None:
-        """End what was spawned, while all is still there that it needs to end well: first of all, for who adds to the cluster."""
+        """End what was spawned, while all is still there that it needs to end well: first of all,
+        for who adds to the cluster.
+        """
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -115,7 +125,9 @@ class LocalCluster:
         """Run kube-scheduler's loop."""
         transport = AiohttpTransport(config.extenders)
         self._stack.push_async_callback(transport.close)
-        user = self.cluster.as_user("system:kube-scheduler", ("system:masters", "system:authenticated"))
+        user = self.cluster.as_user(
+            "system:kube-scheduler", ("system:masters", "system:authenticated")
+        )
         scheduler = Scheduler(user, config, now=time.time, rng=self._rng, transport=transport)
         self.spawn(scheduler.run(), "kube-scheduler")
 
@@ -143,7 +155,9 @@ class LocalCluster:
 
 
 class LocalSystem:
-    """A ``LocalCluster`` with the CRDs, the webhook, the service and its kube-scheduler. An async context manager."""
+    """A ``LocalCluster`` with the CRDs, the webhook, the service and its kube-scheduler. An async
+    context manager.
+    """
 
     def __init__(self, *, seed: int, directory: Path, host: str = LOOPBACK_HOST) -> None:
         """``host``: the address on which everything listens, and is reached."""
@@ -171,7 +185,11 @@ class LocalSystem:
         await self._stack.__aenter__()
         await self._stack.enter_async_context(self.local)
         self.local.write_kubeconfig(self.kubeconfig)
-        for name in ("crds/adapterpools.yaml", "crds/vpods.yaml", "base/webhook-configurations.yaml"):
+        for name in (
+            "crds/adapterpools.yaml",
+            "crds/vpods.yaml",
+            "base/webhook-configurations.yaml",
+        ):
             await create_all(self.local.cluster, deepcopy(manifests(name)))
         await create_namespace(self.local.cluster, OWN_NAMESPACE)
         for lease in deepcopy(manifests("base/lease.yaml")):
@@ -183,15 +201,21 @@ class LocalSystem:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stop_webhook.set()
-        # The service gives its Lease up and tells its last events through the API sessions that the stack closes.
+        # The service gives its Lease up and tells its last events through the API sessions that the
+        # stack closes.
         await self.local.end_tasks()
         await self._stack.__aexit__(kind, error, trace)
 
     async def _connect(self, user: str) -> KubeApi:
-        path = self.local.write_kubeconfig(self._directory / f"{user.rpartition(':')[2]}.kubeconfig", user)
+        path = self.local.write_kubeconfig(
+            self._directory / f"{user.rpartition(':')[2]}.kubeconfig", user
+        )
         api = await KubeApi.connect(kubeconfig=str(path), qps=2000, burst=4000)
         self._stack.push_async_callback(api.close)
         return api
@@ -222,7 +246,9 @@ class LocalSystem:
             leader_election=LeaderElectionConfig(resource_namespace=OWN_NAMESPACE),
             client_connection=ClientConnectionConfig(),
         )
-        self.service = Service(await self._connect(SERVICE_USER), config, now=time.time, rng=self._rng)
+        self.service = Service(
+            await self._connect(SERVICE_USER), config, now=time.time, rng=self._rng
+        )
         self.local.spawn(self.service.run(), "service")
         while (
             not self.service.server.url
@@ -256,7 +282,9 @@ async def create_namespace(api: Api, name: str) -> None:
 
 
 async def _free_port(host: str) -> int:
-    """A port that was free a moment ago: the webhook has to be told its own URL before it listens."""
+    """A port that was free a moment ago: the webhook has to be told its own URL before it
+    listens.
+    """
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), host, 0)
     port = int(server.sockets[0].getsockname()[1])
     server.close()

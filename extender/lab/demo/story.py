@@ -1,7 +1,7 @@
 """The demonstration: what is created, what then happens, and what is counted meanwhile.
 
-``Census`` watches vpods and adapter pods through the API, as any outsider could, and counts from what is published: a
-vreplica has moved when it left a pod although its vpod still wants as many.
+``Census`` watches vpods and adapter pods through the API, as any outsider could, and counts from
+what is published: a vreplica has moved when it left a pod although its vpod still wants as many.
 """
 
 import asyncio
@@ -86,7 +86,9 @@ class Census:
 
     @property
     def unserved(self) -> dict[str, int]:
-        """vreplicas that are published on pods that do not serve them, by why not, the most first."""
+        """vreplicas that are published on pods that do not serve them, by why not, the most
+        first.
+        """
         found = Counter[str]()
         for vpod in self.vpods.values():
             namespace = vpod.pool.partition("/")[0]
@@ -99,13 +101,21 @@ class Census:
         return why_unserved(pod, self.nodes.get(pod.node) if pod is not None else None)
 
     def is_settled(self, pod: AdapterPod) -> bool:
-        """Whether the pod is bound and serves, or stands on a node that has failed: that one is not waited for."""
+        """Whether the pod is bound and serves, or stands on a node that has failed: that one is not
+        waited for.
+        """
         node = self.nodes.get(pod.node)
-        return node is not None and not pod.deleting and (not node.ready or not self._why_unserved(pod))
+        return (
+            node is not None
+            and not pod.deleting
+            and (not node.ready or not self._why_unserved(pod))
+        )
 
     @property
     def settled(self) -> bool:
-        """Whether all is placed, published as seen, and every pod has settled and covers what is published on it."""
+        """Whether all is placed, published as seen, and every pod has settled and covers what is
+        published on it.
+        """
         return (
             all(
                 sum(vpod.placements.values()) == vpod.vreplicas
@@ -133,7 +143,10 @@ class Census:
             return
         self.vpods[vpod.key] = vpod
         if old is not None:
-            left = sum(max(0, count - vpod.placements.get(name, 0)) for name, count in old.placements.items())
+            left = sum(
+                max(0, count - vpod.placements.get(name, 0))
+                for name, count in old.placements.items()
+            )
             unwanted = max(0, sum(old.placements.values()) - vpod.vreplicas)
             self.moved += max(0, left - unwanted)
 
@@ -191,10 +204,12 @@ class Story:
             lambda: f"{len(self._census.pods)} pods, for nothing asks for any",
         )
         await self._step(
-            f"{counted(VPODS_COUNT, 'vpod')} of {len(TENANTS)} tenants want {counted(VREPLICAS, 'vreplica')} each",
+            f"{counted(VPODS_COUNT, 'vpod')} of {len(TENANTS)} tenants want "
+            f"{counted(VREPLICAS, 'vreplica')} each",
             self._create_vpods,
             lambda: (
-                f"{counted(len(self._census.pods), 'pod')}, {self._census.placed} of {self._census.wanted} placed"
+                f"{counted(len(self._census.pods), 'pod')}, {self._census.placed} of "
+                f"{self._census.wanted} placed"
             ),
         )
         had = self._census.placed_on(DELETED)
@@ -209,7 +224,8 @@ class Story:
             f"vpod team-a/orders-0 grows to {counted(GROWN_VREPLICAS, 'vreplica')}",
             self._grow,
             lambda: (
-                f"{self._census.placed} placed, {self._census.placed_on(*self._pods_there()) - before} more"
+                f"{self._census.placed} placed, "
+                f"{self._census.placed_on(*self._pods_there()) - before} more"
                 f" on {FAILED}"
             ),
         )
@@ -219,9 +235,14 @@ class Story:
 
     def _kept_there(self) -> str:
         pods = self._pods_there()
-        return f"its {counted(len(pods), 'pod')} keep {counted(self._census.placed_on(*pods), 'vreplica')}"
+        return (
+            f"its {counted(len(pods), 'pod')} keep "
+            f"{counted(self._census.placed_on(*pods), 'vreplica')}"
+        )
 
-    async def _step(self, what: str, do: Callable[[], Awaitable[None]], shown: Callable[[], str]) -> None:
+    async def _step(
+        self, what: str, do: Callable[[], Awaitable[None]], shown: Callable[[], str]
+    ) -> None:
         started = time.monotonic()
         self._tell(f"{what} ...")
         moved = self._census.moved
@@ -234,7 +255,8 @@ class Story:
         self.settled_s = now - self._started
         moved, over = self._census.moved - moved, len(self._census.overcommitted)
         self._tell(
-            f"  {now - started:.2f} s: {shown()}; {moved or 'nothing'} moved, {over or 'nothing'} overcommitted"
+            f"  {now - started:.2f} s: {shown()}; {moved or 'nothing'} moved, {over or 'nothing'} "
+            f"overcommitted"
         )
         for why, count in self._census.unserved.items():
             self._tell(f"          nobody serves {counted(count, 'vreplica')}: {why}")
@@ -242,7 +264,9 @@ class Story:
     async def add_nodes(self) -> None:
         """What every cluster has."""
         for index in range(NODES_COUNT):
-            await self._api.create(NODES, "", node_object(f"node-{index}", f"zone-{'abc'[index % ZONES]}"))
+            await self._api.create(
+                NODES, "", node_object(f"node-{index}", f"zone-{'abc'[index % ZONES]}")
+            )
         await self._until(lambda: len(self._census.nodes) == NODES_COUNT)
 
     async def _create_pool(self) -> None:
@@ -269,7 +293,10 @@ class Story:
                 "apiVersion": API_VERSION,
                 "kind": "VPod",
                 "metadata": {"name": f"orders-{index // len(TENANTS)}", "namespace": tenant},
-                "spec": {"poolRef": {"namespace": POOL_NAMESPACE, "name": POOL}, "vreplicas": VREPLICAS},
+                "spec": {
+                    "poolRef": {"namespace": POOL_NAMESPACE, "name": POOL},
+                    "vreplicas": VREPLICAS,
+                },
             }
             await self._api.create(VPODS, tenant, vpod)
         await self._until(lambda: len(self._census.vpods) == VPODS_COUNT)
@@ -283,7 +310,9 @@ class Story:
     async def _fail_node(self) -> None:
         patch = {"metadata": {"annotations": {HEARTBEAT_ANNOTATION: "stopped"}}}
         await self._api.patch(NODES, "", FAILED, patch, patch_type=PatchType.MERGE)
-        await self._until(lambda: not self._takes_work(FAILED) and not self._census.nodes[FAILED].ready)
+        await self._until(
+            lambda: not self._takes_work(FAILED) and not self._census.nodes[FAILED].ready
+        )
 
     def _takes_work(self, name: str) -> bool:
         node = self._system.running.caches.nodes.get(name)
@@ -292,7 +321,9 @@ class Story:
     async def _grow(self) -> None:
         patch = {"spec": {"vreplicas": GROWN_VREPLICAS}}
         await self._api.patch(VPODS, "team-a", "orders-0", patch, patch_type=PatchType.MERGE)
-        await self._until(lambda: self._census.vpods["team-a/orders-0"].vreplicas == GROWN_VREPLICAS)
+        await self._until(
+            lambda: self._census.vpods["team-a/orders-0"].vreplicas == GROWN_VREPLICAS
+        )
 
     async def _until(self, done: Callable[[], bool]) -> None:
         async with asyncio.timeout(STEP_TIMEOUT_S):

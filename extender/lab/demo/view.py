@@ -1,4 +1,6 @@
-"""The demonstration in a terminal: where to look, the story, and a live table of as many adapter pods as there is room for."""
+"""The demonstration in a terminal: where to look, the story, and a live table of as many adapter
+pods as there is room for.
+"""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,12 +24,15 @@ _CURSOR_ROWS: Final = 1
 
 
 class View:
-    """Renders the census into the height of a terminal, all of it where that is no terminal; ``tell`` adds to the story.
+    """Renders the census into the height of a terminal, all of it where that is no terminal;
+    ``tell`` adds to the story.
 
     ``node_of``: a node by its name, None for one that is not known.
     """
 
-    def __init__(self, census: Census, urls: list[str], node_of: Callable[[str], Node | None]) -> None:
+    def __init__(
+        self, census: Census, urls: list[str], node_of: Callable[[str], Node | None]
+    ) -> None:
         self._census = census
         self._node_of = node_of
         self._urls = urls
@@ -54,8 +59,10 @@ class View:
     def _summary(self) -> str:
         census = self._census
         summary = (
-            f"{census.placed} of {counted(census.wanted, 'vreplica')} placed, {counted(len(census.pods), 'pod')}, "
-            f"{counted(len(census.vpods), 'vpod')}, {census.moved} moved, {len(census.overcommitted)} overcommitted"
+            f"{census.placed} of {counted(census.wanted, 'vreplica')} placed, "
+            f"{counted(len(census.pods), 'pod')}, "
+            f"{counted(len(census.vpods), 'vpod')}, {census.moved} moved, "
+            f"{len(census.overcommitted)} overcommitted"
         )
         not_ready = sorted({pod.node for pod in census.pods.values() if self._in_trouble(pod)})
         below = [f"{', '.join(not_ready)} not Ready"] if not_ready else []
@@ -64,9 +71,12 @@ class View:
         return "\n".join((summary, *([": ".join(below)] if below else [])))
 
     def _pods(self, rows: int) -> Sequence[RenderableType]:
-        """The first so many pods, those on nodes in trouble before all, and how many there are besides."""
+        """The first so many pods, those on nodes in trouble before all, and how many there are
+        besides.
+        """
         pods = sorted(
-            self._census.pods.values(), key=lambda pod: (not self._in_trouble(pod), placement_order(pod.name))
+            self._census.pods.values(),
+            key=lambda pod: (not self._in_trouble(pod), placement_order(pod.name)),
         )
         more = Text(f"and {len(pods) - rows} pods more", style="dim")
         if rows == 0:

@@ -1,6 +1,7 @@
 """Faults: what networks, API servers and machines do to a process, decided by seeded dice.
 
-``FaultyApi`` stands between one process and the API server, ``FaultyTransport`` between kube-scheduler and an extender::
+``FaultyApi`` stands between one process and the API server, ``FaultyTransport`` between
+kube-scheduler and an extender::
 
     request --delay--> refused (409, 422, 429, 500, 503)  nothing happened
                        reset on its way                   nothing happened, the caller learns OutcomeUnknown
@@ -10,12 +11,13 @@
     list    --> from an old cache
     watch   --lag--> events late, doubled, cut off, ended by 410, held back while bookmarks come, or silence
 
-``rates`` names every kind with its unit. Rates may be replaced at any time; ``CALM`` ends all faults but leaves a small
-delay, so that things still overlap.
+``rates`` names every kind with its unit. Rates may be replaced at any time; ``CALM`` ends all
+faults but leaves a small delay, so that things still overlap.
 
-A *crash* is a SIGKILL: from that moment every call, also one under way, raises ``Crashed``. It is no Exception, so no
-handler of the code under test mistakes it for an answer; what clean-up runs all the same cannot reach the API server any
-more. A write that was under way has happened or not, or happens later, depending on where it was.
+A *crash* is a SIGKILL: from that moment every call, also one under way, raises ``Crashed``. It is
+no Exception, so no handler of the code under test mistakes it for an answer; what clean-up runs all
+the same cannot reach the API server any more. A write that was under way has happened or not, or
+happens later, depending on where it was.
 """
 
 from extender.lab.faults.api import ACTOR, Crashed, FaultyApi, OldLists

@@ -1,4 +1,6 @@
-"""``FaultyApi``: an ``Api`` as one process sees it, with everything that may go wrong on the way there and back."""
+"""``FaultyApi``: an ``Api`` as one process sees it, with everything that may go wrong on the way
+there and back.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
@@ -29,7 +31,9 @@ from extender.lab.faults.dice import HELD_MAX_S, Faults
 T = TypeVar("T")
 
 ACTOR: Final[ContextVar[str]] = ContextVar("ACTOR", default="")
-"""Who is writing, for subscribers of the store: the name of the ``FaultyApi`` whose call is being served."""
+"""Who is writing, for subscribers of the store: the name of the ``FaultyApi`` whose call is being
+served.
+"""
 OldLists = Callable[[Resource, ListOptions], Coroutine[Any, Any, ListPage | None]]
 """A kind as it was some seconds ago, in one page; None where nobody remembers."""
 HUNG_S: Final = 3600.0
@@ -42,7 +46,9 @@ class Crashed(BaseException):
 
 
 class FaultyApi:
-    """``Api`` as one process sees it. ``actor`` names the process; ``record`` gets one line a call for the trace."""
+    """``Api`` as one process sees it. ``actor`` names the process; ``record`` gets one line a call
+    for the trace.
+    """
 
     def __init__(
         self,
@@ -69,9 +75,11 @@ class FaultyApi:
         """... once it has been served, not before."""
         self.on_crash: Callable[[], None] = lambda: None
         self.listed_at_s: dict[str, float] = {}
-        """Plural -> the loop's time at which this process was last told the first page of a list."""
+        """Plural -> the loop's time at which this process was last told the first page of a list.
+        """
         self.failed_at_s: dict[tuple[str, str], float] = {}
-        """(Plural, name) -> the loop's time at which a patch of it last failed, as far as this process was told.
+        """(Plural, name) -> the loop's time at which a patch of it last failed, as far as this
+        process was told.
 
         Of events (plural, namespace): of any write there.
         """
@@ -93,7 +101,9 @@ class FaultyApi:
             raise Crashed(self._actor)
 
     def _crash_if_due(self, number: int, *, after_effect: bool) -> None:
-        """Crash at the call it was told to. One that was under way when its process crashed otherwise still arrives."""
+        """Crash at the call it was told to. One that was under way when its process crashed
+        otherwise still arrives.
+        """
         if number == self.crash_at_call and after_effect is self.crash_after_effect:
             self.crash()
             raise Crashed(self._actor)
@@ -107,11 +117,13 @@ class FaultyApi:
         lost: str = "reply_lost",
         events_in: str | None = None,
     ) -> T:
-        """``served``, with whatever happens to it on the way there and back; ``lost``: how losing its answer is called.
+        """``served``, with whatever happens to it on the way there and back; ``lost``: how losing
+        its answer is called.
 
         ``events_in``: the namespace of the event that is written; None where it is none.
 
-        What is on its way is no part of the process: it arrives also where that is stopped, or has given up waiting.
+        What is on its way is no part of the process: it arrives also where that is stopped, or has
+        given up waiting.
         """
         if self.crashed:
             served.close()
@@ -135,7 +147,13 @@ class FaultyApi:
             way.exception()  # whoever waited for it has been told; nobody may be left
 
     async def _there_and_back(
-        self, what: str, served: Coroutine[Any, Any, T], *, write: bool, lost: str, events_in: str | None
+        self,
+        what: str,
+        served: Coroutine[Any, Any, T],
+        *,
+        write: bool,
+        lost: str,
+        events_in: str | None,
     ) -> T:
         try:
             number = await self._send(what, write=write, events_in=events_in)
@@ -155,7 +173,9 @@ class FaultyApi:
         return reply
 
     async def _send(self, what: str, *, write: bool, events_in: str | None) -> int:
-        """The way there: the call's number, once it has arrived. Raises Crashed, and ApiError where it is not served."""
+        """The way there: the call's number, once it has arrived. Raises Crashed, and ApiError where
+        it is not served.
+        """
         self.calls += 1
         number = self.calls
         await self._faults.delay()
@@ -219,7 +239,9 @@ class FaultyApi:
         return listed
 
     async def _old_list(self, resource: Resource, options: ListOptions) -> ListPage | None:
-        """The first list of a kind may be old: any API server's cache answers it. Later ones ask for what is there now."""
+        """The first list of a kind may be old: any API server's cache answers it. Later ones ask
+        for what is there now.
+        """
         first = resource.plural not in self._listed
         self._listed.add(resource.plural)
         if not first or self._old_lists is None or not self._faults.hits("stale_list"):
@@ -240,7 +262,9 @@ class FaultyApi:
         await self._faults.delay()
         if self._faults.is_cut_off(self._actor):
             raise OutcomeUnknown(0, "Timeout", "injected: no route to host")
-        stream = self._api.watch(resource, options, resource_version=resource_version, timeout_s=timeout_s)
+        stream = self._api.watch(
+            resource, options, resource_version=resource_version, timeout_s=timeout_s
+        )
         reached = resource_version
         try:
             async for event in stream:
@@ -275,7 +299,9 @@ class FaultyApi:
             await asyncio.sleep(self._faults.seconds())
         return self._faults.hits("bookmarks_only")
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         """``Api.get``."""
         served = self._api.get(resource, namespace, name, subresource=subresource)
         return await self._call(_what("get", resource, name, subresource), served, write=False)
@@ -315,7 +341,9 @@ class FaultyApi:
             _lost(resource, subresource, "patch_reply_lost"),
         )
         with self._failures_noted(resource, namespace, name):
-            return await self._call(what, served, lost=lost, events_in=_events_in(resource, namespace))
+            return await self._call(
+                what, served, lost=lost, events_in=_events_in(resource, namespace)
+            )
 
     @contextmanager
     def _failures_noted(self, resource: Resource, namespace: str, name: str) -> Iterator[None]:
@@ -344,7 +372,9 @@ class FaultyApi:
     async def bind(self, binding: Binding) -> None:
         """``Api.bind``."""
         await self._call(
-            f"bind {binding.name} to {binding.node}", self._api.bind(binding), lost="bind_reply_lost"
+            f"bind {binding.name} to {binding.node}",
+            self._api.bind(binding),
+            lost="bind_reply_lost",
         )
 
 

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
-from extender.kube.api import ApiError, Conflict, Forbidden, Invalid, OutcomeUnknown, TooManyRequests
+from extender.kube.api import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    OutcomeUnknown,
+    TooManyRequests,
+)
 from extender.lab.faults.rates import CALM, FaultRates
 
 PARTITION_MAX_S: Final = 20.0
@@ -54,7 +61,9 @@ class Faults:
         return True
 
     async def delay(self) -> None:
-        """One way through the network. Its timer goes with who waits: one that is left behind would move the clock."""
+        """One way through the network. Its timer goes with who waits: one that is left behind would
+        move the clock.
+        """
         await asyncio.sleep(self._delay_s())
 
     def seconds(self) -> float:
@@ -75,7 +84,11 @@ class Faults:
     def is_cut_off(self, actor: str) -> bool:
         """Whether it is now, or is from now on."""
         until = self._cut_off.get(actor)
-        if until is not None and self.rates is not CALM and asyncio.get_running_loop().time() < until:
+        if (
+            until is not None
+            and self.rates is not CALM
+            and asyncio.get_running_loop().time() < until
+        ):
             return True
         if self.hits("partition"):
             self.cut_off(actor)
@@ -83,7 +96,9 @@ class Faults:
         return False
 
     def refuse_events(self, namespace: str, lasts_s: float, *, forbidden: bool) -> None:
-        """No event is written into a namespace, "" for any, for so long: by its quota or a webhook, or for want of a role."""
+        """No event is written into a namespace, "" for any, for so long: by its quota or a webhook,
+        or for want of a role.
+        """
         error = (
             Forbidden(403, "Forbidden", "injected: events are forbidden here")
             if forbidden

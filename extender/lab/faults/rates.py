@@ -1,4 +1,6 @@
-"""Every fault of network and API server by name, with what its probability is of and how often it comes at the most."""
+"""Every fault of network and API server by name, with what its probability is of and how often it
+comes at the most.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +10,9 @@ from typing import Any, Final, Self
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """``name`` as in profiles; ``per``: what its rate is a probability of; ``most``: the highest rate that seeds draw."""
+    """``name`` as in profiles; ``per``: what its rate is a probability of; ``most``: the highest
+    rate that seeds draw.
+    """
 
     name: str
     per: str
@@ -31,15 +35,23 @@ class FaultRates:
     unavailable: float = _kind("call", 0.03, "a call is answered 503 and has no effect")
     connection_reset: float = _kind("call", 0.1, "the connection is reset before a call arrives")
     slow: float = _kind("call", 0.1, "a call or an event takes up to slowMaxS seconds, both ways")
-    write_late: float = _kind("write", 0.03, "the caller gives up, and its write is served seconds later")
-    partition: float = _kind("call", 0.003, "from this call on a process reaches no API server for seconds")
-    patch_reply_lost: float = _kind("write", 0.15, "a patch (of a ledger) is done, and its answer is lost")
+    write_late: float = _kind(
+        "write", 0.03, "the caller gives up, and its write is served seconds later"
+    )
+    partition: float = _kind(
+        "call", 0.003, "from this call on a process reaches no API server for seconds"
+    )
+    patch_reply_lost: float = _kind(
+        "write", 0.15, "a patch (of a ledger) is done, and its answer is lost"
+    )
     status_reply_lost: float = _kind("write", 0.15, "a status is written, and the answer is lost")
     bind_reply_lost: float = _kind("write", 0.15, "a Binding is done, and its answer is lost")
     scale_reply_lost: float = _kind("write", 0.2, "a scale is written, and the answer is lost")
     lease_reply_lost: float = _kind("write", 0.1, "a Lease is written, and the answer is lost")
     reply_lost: float = _kind("call", 0.1, "any other call is served, and its answer is lost")
-    stale_list: float = _kind("list", 0.5, "the first list of a process comes from a cache seconds old")
+    stale_list: float = _kind(
+        "list", 0.5, "the first list of a process comes from a cache seconds old"
+    )
     watch_dropped: float = _kind(
         "event", 0.03, "a watch ends instead of an event, which the next watch tells"
     )
@@ -47,31 +59,57 @@ class FaultRates:
     watch_hung: float = _kind(
         "event", 0.003, "a watch falls silent, bookmarks included, until it is given up"
     )
-    bookmarks_only: float = _kind("event", 0.02, "events are held back for seconds while bookmarks come")
-    event_delayed: float = _kind("event", 0.05, "an event is late, and other kinds' events overtake it")
+    bookmarks_only: float = _kind(
+        "event", 0.02, "events are held back for seconds while bookmarks come"
+    )
+    event_delayed: float = _kind(
+        "event", 0.05, "an event is late, and other kinds' events overtake it"
+    )
     event_doubled: float = _kind("event", 0.1, "an event is told twice")
-    extender_call_lost: float = _kind("extender call", 0.1, "a call of kube-scheduler does not arrive")
-    filter_reply_lost: float = _kind("extender call", 0.1, "filter is served, and the answer is lost")
-    bind_answer_lost: float = _kind("extender call", 0.15, "bind is served, and kube-scheduler never knows")
-    filter_repeated: float = _kind("extender call", 0.3, "filter is sent twice, and the second answer counts")
-    filter_one_node: float = _kind("extender call", 0.2, "filter comes first with one (nominated) node only")
+    extender_call_lost: float = _kind(
+        "extender call", 0.1, "a call of kube-scheduler does not arrive"
+    )
+    filter_reply_lost: float = _kind(
+        "extender call", 0.1, "filter is served, and the answer is lost"
+    )
+    bind_answer_lost: float = _kind(
+        "extender call", 0.15, "bind is served, and kube-scheduler never knows"
+    )
+    filter_repeated: float = _kind(
+        "extender call", 0.3, "filter is sent twice, and the second answer counts"
+    )
+    filter_one_node: float = _kind(
+        "extender call", 0.2, "filter comes first with one (nominated) node only"
+    )
     filter_unknown_node: float = _kind(
         "extender call", 0.1, "filter comes first with a node nobody has heard of"
     )
     prioritize_lost: float = _kind("extender call", 0.2, "prioritize is not answered")
-    bind_repeated: float = _kind("extender call", 0.3, "bind is sent twice, and the second answer counts")
-    bind_late: float = _kind("extender call", 0.1, "bind arrives when kube-scheduler has forgotten the pod")
+    bind_repeated: float = _kind(
+        "extender call", 0.3, "bind is sent twice, and the second answer counts"
+    )
+    bind_late: float = _kind(
+        "extender call", 0.1, "bind arrives when kube-scheduler has forgotten the pod"
+    )
     bind_unknown_node: float = _kind(
         "extender call", 0.1, "before bind comes one to a node that does not exist"
     )
-    bind_stale_uid: float = _kind("extender call", 0.1, "before bind comes one for the pod's former UID")
-    webhook_bypassed: float = _kind("review", 0.5, "the API server cannot reach the webhook and goes on")
+    bind_stale_uid: float = _kind(
+        "extender call", 0.1, "before bind comes one for the pod's former UID"
+    )
+    webhook_bypassed: float = _kind(
+        "review", 0.5, "the API server cannot reach the webhook and goes on"
+    )
     webhook_slow: float = _kind("review", 0.2, "the webhook takes seconds")
     schedule_answer_lost: float = _kind(
-        "schedule call", 0.15, "a request to /v1/schedule is carried out, and its caller never knows"
+        "schedule call",
+        0.15,
+        "a request to /v1/schedule is carried out, and its caller never knows",
     )
     schedule_repeated: float = _kind(
-        "schedule call", 0.3, "a request to /v1/schedule is sent twice, and the second answer counts"
+        "schedule call",
+        0.3,
+        "a request to /v1/schedule is sent twice, and the second answer counts",
     )
     schedule_elsewhere: float = _kind(
         "schedule call",

@@ -1,4 +1,6 @@
-"""``FaultyTransport``: extender calls that are lost, answered to nobody, repeated, late, or about what is not there."""
+"""``FaultyTransport``: extender calls that are lost, answered to nobody, repeated, late, or about
+what is not there.
+"""
 
 from asyncio import sleep
 from collections.abc import Awaitable, Callable
@@ -12,7 +14,9 @@ from extender.lab.scheduler.extender_transport import TIMED_OUT, Transport, Tran
 Answer = tuple[int, bytes]
 OnRepeated = Callable[[str, bytes, Answer, Answer], None]
 Hints = Callable[[str, str, str], str]
-"""(namespace, name) of a pod and a node -> UID of one that had that name before, and was not on that node; "" if none."""
+"""(namespace, name) of a pod and a node -> UID of one that had that name before, and was not on
+that node; "" if none.
+"""
 UNKNOWN_NODE: Final = "node-nobody-knows"
 
 
@@ -24,8 +28,8 @@ def no_hints(_namespace: str, _name: str, _node: str) -> str:
 class FaultyTransport:
     """A ``Transport`` with the faults of extender calls.
 
-    ``on_repeated(url, body, first, second)`` is told both answers of a call that was sent twice; ``on_odd(what, answer)``
-    the answer to a call that asks for what must not be done.
+    ``on_repeated(url, body, first, second)`` is told both answers of a call that was sent twice;
+    ``on_odd(what, answer)`` the answer to a call that asks for what must not be done.
     """
 
     def __init__(

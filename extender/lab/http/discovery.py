@@ -1,8 +1,9 @@
 """What a client may find: /version, the legacy discovery documents, and just enough of OpenAPI v3.
 
-kubectl asks OpenAPI whether a kind's PATCH takes ``fieldValidation``; where it does, kubectl leaves validation to the
-server instead of fetching schemas. ``kubectl explain`` reads the schemas, which custom kinds have. Aggregated discovery is not offered: clients
-fall back when the answer is not of the type that they asked for.
+kubectl asks OpenAPI whether a kind's PATCH takes ``fieldValidation``; where it does, kubectl leaves
+validation to the server instead of fetching schemas. ``kubectl explain`` reads the schemas, which
+custom kinds have. Aggregated discovery is not offered: clients fall back when the answer is not of
+the type that they asked for.
 """
 
 from collections.abc import Iterable
@@ -58,9 +59,15 @@ def document(registry: Registry, steps: list[str]) -> Obj:
 def groups(registry: Registry) -> Obj:
     """/apis."""
     versions = dict.fromkeys(
-        (kind.resource.group, kind.resource.version) for kind in registry.kinds() if kind.resource.group
+        (kind.resource.group, kind.resource.version)
+        for kind in registry.kinds()
+        if kind.resource.group
     )
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*pair) for pair in versions]}
+    return {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [_group(*pair) for pair in versions],
+    }
 
 
 def _group(group: str, version: str) -> Obj:
@@ -160,7 +167,9 @@ def openapi_index(registry: Registry) -> Obj:
 
 
 def openapi(registry: Registry, group_name: str, version: str) -> Obj:
-    """/openapi/v3/PATH: which parameters a PATCH of each kind takes, and the schemas that there are. Raises NotFound."""
+    """/openapi/v3/PATH: which parameters a PATCH of each kind takes, and the schemas that there
+    are. Raises NotFound.
+    """
     parameters = [
         {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
         for name in ("dryRun", "fieldManager", "fieldValidation")
@@ -192,11 +201,18 @@ def _schema(kind: Kind) -> Obj:
     """A custom kind's own schema; of a built-in kind nothing but that it is one."""
     resource = kind.resource
     gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    described: Obj = {"description": f"{resource.kind}: the embedded cluster describes no built-in kind."}
+    described: Obj = {
+        "description": f"{resource.kind}: the embedded cluster describes no built-in kind."
+    }
     own = kind.schema if kind.schema is not None else described
     properties = {
         **{name: {"type": "string"} for name in ("apiVersion", "kind")},
         "metadata": {"type": "object"},
         **(own.get("properties") or {}),
     }
-    return {**own, "type": "object", "properties": properties, "x-kubernetes-group-version-kind": [gvk]}
+    return {
+        **own,
+        "type": "object",
+        "properties": properties,
+        "x-kubernetes-group-version-kind": [gvk],
+    }

@@ -1,9 +1,10 @@
 """The embedded cluster over HTTP, so that kubectl and any Kubernetes client can use it.
 
-One catch-all route reads a request into a ``Call`` (resource, namespace, name, subresource, options), which
-``http_verbs`` answers through the cluster's ``Api``. JSON only: clients that prefer protobuf must be told
-``application/json``. It listens on loopback without TLS and asks no one who they are: a bearer token that is listed
-names the user, a request without token is ``admin``, an unknown token is 401.
+One catch-all route reads a request into a ``Call`` (resource, namespace, name, subresource,
+options), which ``http_verbs`` answers through the cluster's ``Api``. JSON only: clients that prefer
+protobuf must be told ``application/json``. It listens on loopback without TLS and asks no one who
+they are: a bearer token that is listed names the user, a request without token is ``admin``, an
+unknown token is 401.
 """
 
 import asyncio
@@ -25,11 +26,14 @@ from extender.lab.http.verbs import TRUE, Call, json_response
 BODY_BYTES_MAX: Final = 3 * 1024 * 1024
 SHUTDOWN_TIMEOUT_S: Final = 1.0
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
-"""A token of that form names its user itself: this is loopback, and a cluster that keeps no secrets."""
+"""A token of that form names its user itself: this is loopback, and a cluster that keeps no
+secrets.
+"""
 
 
 class HttpFace:
-    """An HTTP server in front of a ``Cluster``. ``port`` 0 takes any free one; ``tokens`` are bearer token -> username.
+    """An HTTP server in front of a ``Cluster``. ``port`` 0 takes any free one; ``tokens`` are
+    bearer token -> username.
 
     It also lends the cluster the way to its admission webhooks, unless ``webhooks`` is None.
     """
@@ -64,7 +68,9 @@ class HttpFace:
             "apiVersion": "v1",
             "clusters": [{"name": "embedded", "cluster": {"server": self.url}}],
             "users": [{"name": "embedded", "user": user}],
-            "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "embedded"}}],
+            "contexts": [
+                {"name": "embedded", "context": {"cluster": "embedded", "user": "embedded"}}
+            ],
             "current-context": "embedded",
         }
 

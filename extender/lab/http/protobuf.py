@@ -1,8 +1,9 @@
 """The protobuf bodies that kubectl sends: a few kinds, read into what the same object is as JSON.
 
-``kubectl create namespace`` and ``kubectl drain`` use typed clients, which send protobuf whatever the server prefers; answers may
-be JSON. Fields and their numbers are those of the ``generated.proto`` files of k8s.io/api and k8s.io/apimachinery. Of other
-kinds nothing is read: they are refused with 415.
+``kubectl create namespace`` and ``kubectl drain`` use typed clients, which send protobuf whatever
+the server prefers; answers may be JSON. Fields and their numbers are those of the
+``generated.proto`` files of k8s.io/api and k8s.io/apimachinery. Of other kinds nothing is read:
+they are refused with 415.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,9 @@ class NotProtobuf(ValueError):
 
 @dataclass(frozen=True)
 class _Message:
-    """Field number -> name in JSON, by what the field is. Numbers that are not listed are passed over."""
+    """Field number -> name in JSON, by what the field is. Numbers that are not listed are passed
+    over.
+    """
 
     texts: Mapping[int, str] = field(default_factory=dict)
     numbers: Mapping[int, str] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Tables: what ``kubectl get`` asks for and prints.
 
-The server makes the columns, so kubectl can show kinds that it does not know. Built-in kinds have those that
-kube-apiserver gives them; custom kinds the ``additionalPrinterColumns`` of their definition, or else their age.
+The server makes the columns, so kubectl can show kinds that it does not know. Built-in kinds have
+those that kube-apiserver gives them; custom kinds the ``additionalPrinterColumns`` of their
+definition, or else their age.
 """
 
 import re
@@ -64,7 +65,9 @@ _DURATIONS: Final = (
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as kubectl prints ages: two units at most. A clock that is a little ahead counts as 0."""
+    """A duration as kubectl prints ages: two units at most. A clock that is a little ahead counts
+    as 0.
+    """
     whole = int(seconds)
     if whole < 0:
         return "0s" if whole >= -1 else "<invalid>"
@@ -72,7 +75,9 @@ def duration_text(seconds: float) -> str:
         if whole < limit_s:
             rest = whole % unit_s // smaller_s
             return (
-                f"{whole // unit_s}{unit}{rest}{smaller}" if smaller and rest else f"{whole // unit_s}{unit}"
+                f"{whole // unit_s}{unit}{rest}{smaller}"
+                if smaller and rest
+                else f"{whole // unit_s}{unit}"
             )
     return f"{whole // 86400}d"
 
@@ -124,12 +129,16 @@ def _pod(pod: Obj, now_s: float) -> list[Cell]:
 
 def _node(node: Obj, now_s: float) -> list[Cell]:
     status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
-    ready = next((item["status"] for item in status.get("conditions") or () if item["type"] == "Ready"), None)
+    ready = next(
+        (item["status"] for item in status.get("conditions") or () if item["type"] == "Ready"), None
+    )
     words = {"True": "Ready", None: "Unknown"}.get(ready, "NotReady")
     if (node.get("spec") or {}).get("unschedulable"):
         words += ",SchedulingDisabled"
     prefix = "node-role.kubernetes.io/"
-    roles = ",".join(sorted(label.removeprefix(prefix) for label in labels if label.startswith(prefix)))
+    roles = ",".join(
+        sorted(label.removeprefix(prefix) for label in labels if label.startswith(prefix))
+    )
     addresses = {item["type"]: item["address"] for item in status.get("addresses") or ()}
     info = status.get("nodeInfo") or {}
     return [
@@ -175,7 +184,11 @@ def _namespace(obj: Obj, now_s: float) -> list[Cell]:
 
 
 def _lease(obj: Obj, now_s: float) -> list[Cell]:
-    return [obj["metadata"]["name"], (obj.get("spec") or {}).get("holderIdentity") or "", _age(obj, now_s)]
+    return [
+        obj["metadata"]["name"],
+        (obj.get("spec") or {}).get("holderIdentity") or "",
+        _age(obj, now_s),
+    ]
 
 
 def _webhooks(obj: Obj, now_s: float) -> list[Cell]:
@@ -251,17 +264,23 @@ _BUILT_IN: Final[Mapping[tuple[str, str], tuple[tuple[Column, ...], Cells]]] = {
 
 
 def json_path(obj: Any, path: str) -> Any:
-    """The value at a printer column's jsonPath (fields, indexes, one-field filters); None where there is none."""
+    """The value at a printer column's jsonPath (fields, indexes, one-field filters); None where
+    there is none.
+    """
     value = obj
     for step in _STEP.finditer(path):
         name, index, quoted, field, wanted = step.groups()
         if field is not None:
             found = [
-                item for item in value or () if isinstance(item, dict) and str(item.get(field)) == wanted
+                item
+                for item in value or ()
+                if isinstance(item, dict) and str(item.get(field)) == wanted
             ]
             value = found[0] if found else None
         elif index is not None:
-            value = value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
+            value = (
+                value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
+            )
         else:
             value = value.get(name or quoted) if isinstance(value, dict) else None
         if value is None:
@@ -270,7 +289,9 @@ def json_path(obj: Any, path: str) -> Any:
 
 
 def _custom_columns(kind: Kind) -> tuple[tuple[Column, ...], Cells]:
-    given = kind.columns or ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
+    given = kind.columns or (
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    )
     columns = [
         Column(
             item["name"],
@@ -300,9 +321,14 @@ def _custom_cell(obj: Obj, column: Mapping[str, Any], now_s: float) -> Cell:
 def table(
     kind: Kind, objects: Sequence[Obj], *, now_s: float, include: str, metadata: Mapping[str, Any]
 ) -> Obj:
-    """A meta.k8s.io/v1 Table. ``include`` is the query's includeObject: None, Metadata or Object."""
+    """A meta.k8s.io/v1 Table. ``include`` is the query's includeObject: None, Metadata or
+    Object.
+    """
     built_in = _BUILT_IN.get(kind.key, ((_NAME, _AGE), _other))
-    gvk = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}  # items of lists come without
+    gvk = {
+        "kind": kind.resource.kind,
+        "apiVersion": kind.resource.api_version,
+    }  # items of lists come without
     columns, cells = _custom_columns(kind) if kind.custom else built_in
     return {
         "kind": "Table",
@@ -310,7 +336,8 @@ def table(
         "metadata": dict(metadata),
         "columnDefinitions": [column.as_json() for column in columns],
         "rows": [
-            {"cells": cells(obj, now_s), "object": _included({**gvk, **obj}, include)} for obj in objects
+            {"cells": cells(obj, now_s), "object": _included({**gvk, **obj}, include)}
+            for obj in objects
         ],
     }
 
@@ -320,4 +347,8 @@ def _included(obj: Obj, include: str) -> Obj | None:
         return None
     if include == "Object":
         return obj
-    return {"kind": "PartialObjectMetadata", "apiVersion": TABLE_API_VERSION, "metadata": obj["metadata"]}
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": TABLE_API_VERSION,
+        "metadata": obj["metadata"],
+    }

@@ -1,4 +1,6 @@
-"""The verbs of the HTTP face: one request for a resource, read from its path, query and body, and its answer."""
+"""The verbs of the HTTP face: one request for a resource, read from its path, query and body, and
+its answer.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
@@ -79,7 +81,9 @@ class Call:
         try:
             return float(text)
         except ValueError as problem:
-            raise statuses.bad_request(f"unable to decode query parameter {name}: {text!r}") from problem
+            raise statuses.bad_request(
+                f"unable to decode query parameter {name}: {text!r}"
+            ) from problem
 
     async def body(self) -> Any:
         """The JSON of the body. Raises ApiError 400, 413, 415."""
@@ -100,7 +104,8 @@ class Call:
             return orjson.loads(raw)
         except orjson.JSONDecodeError as problem:
             words = (
-                f"the object provided is unrecognized: couldn't get version/kind; json parse error: {problem}"
+                f"the object provided is unrecognized: couldn't get version/kind; json parse "
+                f"error: {problem}"
             )
             raise statuses.bad_request(words) from problem
 
@@ -134,7 +139,9 @@ async def read(call: Call) -> web.Response:
     """GET of one object or of a list, as JSON or as a table."""
     if not call.name:
         return await _list(call)
-    obj = await call.api.get(call.kind.resource, call.namespace, call.name, subresource=call.subresource)
+    obj = await call.api.get(
+        call.kind.resource, call.namespace, call.name, subresource=call.subresource
+    )
     shown = call.shown(obj)
     return json_response(_as_table(call, [shown], {}) if _wants_table(call) else shown)
 
@@ -153,7 +160,9 @@ async def _list(call: Call) -> web.Response:
     if _wants_table(call):
         return json_response(_as_table(call, items, metadata))
     kind, version = f"{call.resource.kind}List", call.resource.api_version
-    return json_response({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items})
+    return json_response(
+        {"kind": kind, "apiVersion": version, "metadata": metadata, "items": items}
+    )
 
 
 def _wants_table(call: Call) -> bool:
@@ -170,7 +179,8 @@ def _as_table(call: Call, objects: list[Obj], metadata: Mapping[str, Any]) -> Ob
 async def watch(call: Call) -> web.StreamResponse:
     """Stream events as JSON lines until the server's timeout or the client's end."""
     timeout_s = min(call.number("timeoutSeconds", WATCH_DEFAULT_S), WATCH_MAX_S)
-    # What is wrong with the request itself must be an HTTP status; once streaming, errors are ERROR events.
+    # What is wrong with the request itself must be an HTTP status; once streaming, errors are ERROR
+    # events.
     call.api.server.view(call.kind.resource, call.options())
     response = web.StreamResponse(headers={"Content-Type": _JSON})
     response.enable_chunked_encoding()
@@ -181,7 +191,11 @@ async def watch(call: Call) -> web.StreamResponse:
         async for event in _events(call, timeout_s):
             if event.type is WatchEventType.BOOKMARK and not bookmarks:
                 continue
-            shown = call.shown(event.object) if event.type is not WatchEventType.BOOKMARK else event.object
+            shown = (
+                call.shown(event.object)
+                if event.type is not WatchEventType.BOOKMARK
+                else event.object
+            )
             if table_wanted:
                 shown = _event_table(call, event.type, shown)
             await _write_line(response, {"type": event.type.value, "object": shown})
@@ -203,7 +217,9 @@ def _event_table(call: Call, kind: WatchEventType, obj: Obj) -> Obj:
 
 
 async def _events(call: Call, timeout_s: float) -> AsyncIterator[WatchEvent]:
-    """A watch; with sendInitialEvents first everything that is there, and a bookmark that says so (WatchList)."""
+    """A watch; with sendInitialEvents first everything that is there, and a bookmark that says so
+    (WatchList).
+    """
     version = call.query.get("resourceVersion", "")
     if call.query.get("sendInitialEvents") in TRUE:
         page = await call.api.list_page(call.kind.resource, call.options(), limit=0)
@@ -216,7 +232,9 @@ async def _events(call: Call, timeout_s: float) -> AsyncIterator[WatchEvent]:
         yield WatchEvent(WatchEventType.BOOKMARK, marked)
     elif call.query.get("sendInitialEvents") and version in ("", "0"):
         version = str(call.api.server.store.version)
-    events = call.api.watch(call.kind.resource, call.options(), resource_version=version, timeout_s=timeout_s)
+    events = call.api.watch(
+        call.kind.resource, call.options(), resource_version=version, timeout_s=timeout_s
+    )
     async for event in events:
         yield event
 
@@ -249,7 +267,11 @@ async def write(call: Call) -> web.Response:
     """PUT and PATCH of an object or a subresource."""
     if call.request.method == "PUT":
         stored = await call.api.update(
-            call.kind.resource, call.namespace, call.name, await call.body(), subresource=call.subresource
+            call.kind.resource,
+            call.namespace,
+            call.name,
+            await call.body(),
+            subresource=call.subresource,
         )
     else:
         content_type = call.request.content_type
@@ -257,7 +279,9 @@ async def write(call: Call) -> web.Response:
             return await _apply(call)
         if content_type not in _PATCH_TYPES:
             raise statuses.unsupported_media_type(", ".join(sorted(_PATCH_TYPES)))
-        target = call.api.server.target(call.kind.resource, call.namespace, call.name, call.subresource)
+        target = call.api.server.target(
+            call.kind.resource, call.namespace, call.name, call.subresource
+        )
         stored = await call.api.server.patch(
             call.api.request, target, await call.body(), patch_type=content_type
         )
@@ -265,7 +289,8 @@ async def write(call: Call) -> web.Response:
 
 
 async def _apply(call: Call) -> web.Response:
-    """Server-side apply without field management: an object that is not there is created, else what is sent is merged.
+    """Server-side apply without field management: an object that is not there is created, else what
+    is sent is merged.
 
     No field has an owner: nothing conflicts, and a field that is no longer sent stays as it is.
     """
@@ -274,7 +299,9 @@ async def _apply(call: Call) -> web.Response:
         if applied.get(field) != wanted:
             raise statuses.bad_request(f"invalid object type: {field} must be {wanted}")
     if not call.query.get("fieldManager"):
-        raise statuses.bad_request("PatchOptions.meta.k8s.io is invalid: fieldManager: Required value")
+        raise statuses.bad_request(
+            "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value"
+        )
     metadata = applied.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise statuses.bad_request("metadata is not an object")
@@ -315,7 +342,9 @@ async def _delete_one(call: Call, namespace: str, name: str, options: Obj) -> Ob
     grace_s, preconditions = _delete_options({**call.query, **options})
     if (options.get("propagationPolicy") or call.query.get("propagationPolicy")) == "Orphan":
         await orphan_dependents(call.api, server, uid)
-    left = await server.delete(call.api.request, target, preconditions=preconditions, grace_period_s=grace_s)
+    left = await server.delete(
+        call.api.request, target, preconditions=preconditions, grace_period_s=grace_s
+    )
     if left is not None:
         return call.shown(left)
     return _success({"name": name, "group": resource.group, "kind": resource.plural, "uid": uid})
@@ -325,7 +354,9 @@ def _delete_options(options: Mapping[str, Any]) -> tuple[int | None, Preconditio
     grace_s, given = options.get("gracePeriodSeconds"), options.get("preconditions") or {}
     if not isinstance(given, dict):
         raise statuses.bad_request("preconditions is not an object")
-    preconditions = Preconditions(str(given.get("uid") or ""), str(given.get("resourceVersion") or ""))
+    preconditions = Preconditions(
+        str(given.get("uid") or ""), str(given.get("resourceVersion") or "")
+    )
     try:
         return (None if grace_s is None else int(grace_s)), preconditions if given else None
     except (TypeError, ValueError) as problem:

@@ -1,7 +1,9 @@
-"""One scheduling decision: filter, extenders' filter, scores, extenders' scores, the pick. Nothing is written here.
+"""One scheduling decision: filter, extenders' filter, scores, extenders' scores, the pick. Nothing
+is written here.
 
-The search for nodes starts where the last one stopped and ends when enough fit (percentageOfNodesToScore). Extenders filter one
-after the other, each what the one before left. With one node left nothing is scored. Ties are broken by the injected rng.
+The search for nodes starts where the last one stopped and ends when enough fit
+(percentageOfNodesToScore). Extenders filter one after the other, each what the one before left.
+With one node left nothing is scored. Ties are broken by the injected rng.
 """
 
 import asyncio
@@ -133,7 +135,12 @@ class SchedulingAlgorithm:
         return ScheduleResult(select_host(scores, self._rng), evaluated, len(feasible))
 
     async def _find_nodes_that_fit(
-        self, profile: Profile, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
     ) -> list[NodeInfo]:
         prepared = profile.run_pre_filters(state, pod, snapshot)
         diagnosis.refused_by |= prepared.plugins
@@ -148,29 +155,45 @@ class SchedulingAlgorithm:
                 return nominated
         nodes: Sequence[NodeInfo] = snapshot.nodes
         if prepared.nodes is not None:
-            nodes = [snapshot.by_name[name] for name in sorted(prepared.nodes) if name in snapshot.by_name]
+            nodes = [
+                snapshot.by_name[name]
+                for name in sorted(prepared.nodes)
+                if name in snapshot.by_name
+            ]
             plugins = " ".join(sorted(prepared.plugins))
             diagnosis.statuses.absent = Status(
-                Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"node(s) didn't satisfy plugin(s) [{plugins}]",)
+                Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+                (f"node(s) didn't satisfy plugin(s) [{plugins}]",),
             )
         feasible = self._pass_filters(profile, state, pod, nodes, diagnosis)
         processed = len(feasible) + len(diagnosis.statuses.explicit)
         self._next_start = (self._next_start + processed) % len(snapshot.nodes)
-        passed = await find_nodes_that_pass_extenders(self.extenders, pod, feasible, diagnosis.statuses)
+        passed = await find_nodes_that_pass_extenders(
+            self.extenders, pod, feasible, diagnosis.statuses
+        )
         if len(passed) != len(feasible):
             diagnosis.refused_by.add(EXTENDER)
         return passed
 
     async def _try_nominated(
-        self, profile: Profile, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
     ) -> list[NodeInfo]:
         node = snapshot.by_name[pod.nominated_node]
         feasible = self._pass_filters(profile, state, pod, [node], diagnosis)
         try:
-            return await find_nodes_that_pass_extenders(self.extenders, pod, feasible, diagnosis.statuses)
+            return await find_nodes_that_pass_extenders(
+                self.extenders, pod, feasible, diagnosis.statuses
+            )
         except ExtenderError as error:
             # As upstream: then all nodes are tried, and the error comes again from there.
-            log.info("nominated node %s of pod %s could not be evaluated: %s", node.name, pod.key, error)
+            log.info(
+                "nominated node %s of pod %s could not be evaluated: %s", node.name, pod.key, error
+            )
             return []
 
     def _pass_filters(
@@ -203,7 +226,9 @@ class SchedulingAlgorithm:
         return feasible
 
     def _nodes_to_find(self, profile: Profile, nodes: int) -> int:
-        scoring = bool(profile.scores) or any(extender.is_prioritizer for extender in self.extenders)
+        scoring = bool(profile.scores) or any(
+            extender.is_prioritizer for extender in self.extenders
+        )
         if not scoring and not any(extender.is_filter for extender in self.extenders):
             return 1
         percentage = profile.percentage_of_nodes_to_score
@@ -211,7 +236,9 @@ class SchedulingAlgorithm:
 
 
 def nodes_to_find(nodes: int, percentage: int) -> int:
-    """numFeasibleNodesToFind: at least 100; percentage 0 is 50 less one per 125 nodes, at least 5."""
+    """numFeasibleNodesToFind: at least 100; percentage 0 is 50 less one per 125 nodes, at
+    least 5.
+    """
     if nodes < _NODES_TO_FIND_MIN:
         return nodes
     share = percentage or max(50 - nodes // 125, _PERCENTAGE_MIN)
@@ -221,7 +248,9 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 async def find_nodes_that_pass_extenders(
     extenders: Sequence[Extender], pod: PodInfo, nodes: list[NodeInfo], statuses: NodeStatuses
 ) -> list[NodeInfo]:
-    """Filter through the extenders in turn; reasons go into ``statuses``. Raises ExtenderError of one that counts."""
+    """Filter through the extenders in turn; reasons go into ``statuses``. Raises ExtenderError of
+    one that counts.
+    """
     for extender in extenders:
         if not nodes:
             break
@@ -252,12 +281,16 @@ async def prioritize_nodes(
     nodes: Sequence[NodeInfo],
     snapshot: Snapshot,
 ) -> list[NodeScores]:
-    """Scores of plugins and extenders. An extender that fails gives no score. Raises PluginError."""
+    """Scores of plugins and extenders. An extender that fails gives no score. Raises
+    PluginError.
+    """
     if not extenders and not profile.scores:
         return [NodeScores(node.name, {}, 1) for node in nodes]
     totals = profile.run_scores(state, pod, nodes, snapshot)
     interested = [extender for extender in extenders if extender.is_interested(pod)]
-    answers = await asyncio.gather(*(_extender_scores(extender, pod, nodes) for extender in interested))
+    answers = await asyncio.gather(
+        *(_extender_scores(extender, pod, nodes) for extender in interested)
+    )
     for extender, answer in zip(interested, answers, strict=True):
         for total in totals:
             if total.name in answer:
@@ -265,7 +298,9 @@ async def prioritize_nodes(
     return totals
 
 
-async def _extender_scores(extender: Extender, pod: PodInfo, nodes: Sequence[NodeInfo]) -> dict[str, int]:
+async def _extender_scores(
+    extender: Extender, pod: PodInfo, nodes: Sequence[NodeInfo]
+) -> dict[str, int]:
     try:
         priorities, weight = await extender.prioritize(pod, nodes)
     except ExtenderError as error:
@@ -285,7 +320,9 @@ def select_host(scores: Sequence[NodeScores], rng: random.Random) -> str:
 
 
 async def extenders_binding(extenders: Sequence[Extender], pod: PodInfo, node: str) -> bool:
-    """Let the first interested binder bind; False: none did. Raises ExtenderError of one that counts."""
+    """Let the first interested binder bind; False: none did. Raises ExtenderError of one that
+    counts.
+    """
     for extender in extenders:
         if not extender.is_binder or not extender.is_interested(pod):
             continue

@@ -1,14 +1,15 @@
-"""kube-scheduler's cache: what runs where, with the pods that were decided but are not yet seen bound.
+"""kube-scheduler's cache: what runs where, with the pods that were decided but are not yet seen
+bound.
 
 ```
         assume              pod seen with spec.nodeName
  (none) ------> assumed --------------------------------> added --> (none, pod deleted)
                  |  ^ finish_binding starts its expiry
                  +--> (none)   forget, or expired
-```
-A cycle works on a ``Snapshot``: clones of the NodeInfos, of which only those that changed are made anew. So a cycle may
-await an extender while events change the cache, and decides on one consistent picture.
-Nodes are listed zone by zone in turn (upstream's nodeTree), so that a search that stops early has looked at all zones.
+``` A cycle works on a ``Snapshot``: clones of the NodeInfos, of which only those that changed are
+made anew. So a cycle may await an extender while events change the cache, and decides on one
+consistent picture. Nodes are listed zone by zone in turn (upstream's nodeTree), so that a search
+that stops early has looked at all zones.
 """
 
 from collections.abc import Mapping
@@ -85,7 +86,9 @@ class _NodeTree:
     def names(self) -> list[str]:
         zones = [list(members) for members in self._zones.values()]
         longest = max(map(len, zones), default=0)
-        return [members[turn] for turn in range(longest) for members in zones if turn < len(members)]
+        return [
+            members[turn] for turn in range(longest) for members in zones if turn < len(members)
+        ]
 
 
 class SchedulerCache:
@@ -119,7 +122,9 @@ class SchedulerCache:
             state.expires_at = now_s + self._expiry_s
 
     def forget(self, uid: str) -> PodInfo | None:
-        """Take an assumption back; what was assumed, or None. Raises CacheError if the pod is bound."""
+        """Take an assumption back; what was assumed, or None. Raises CacheError if the pod is
+        bound.
+        """
         state = self._pods.get(uid)
         if state is None:
             return None
@@ -216,7 +221,9 @@ class SchedulerCache:
         snapshot = self._snapshot
         known = snapshot.by_name
         changed = self._order_changed
-        for name in [name for name in known if name not in self._nodes or not self._nodes[name].present]:
+        for name in [
+            name for name in known if name not in self._nodes or not self._nodes[name].present
+        ]:
             del known[name]
             changed = True
         for name, node in self._nodes.items():

@@ -1,7 +1,9 @@
-"""The scheduler's events (events.k8s.io/v1): recorded without waiting, written by a task of their own.
+"""The scheduler's events (events.k8s.io/v1): recorded without waiting, written by a task of their
+own.
 
-Equal events of the same pod become one object with a series count, as client-go's recorder does; so a pod that is refused again and
-again has one FailedScheduling event per distinct message. What the writer cannot keep up with is dropped and counted.
+Equal events of the same pod become one object with a series count, as client-go's recorder does; so
+a pod that is refused again and again has one FailedScheduling event per distinct message. What the
+writer cannot keep up with is dropped and counted.
 """
 
 import asyncio
@@ -74,7 +76,9 @@ class EventRecorder:
             try:
                 await self._write(event)
             except ApiError as error:
-                log.info("event %s of pod %s not written: %s", event.reason, event.regarding.key, error)
+                log.info(
+                    "event %s of pod %s not written: %s", event.reason, event.regarding.key, error
+                )
 
     async def _write(self, event: Event) -> None:
         key = (event.regarding.uid, event.kind, event.reason, event.action, event.note)

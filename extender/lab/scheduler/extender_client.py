@@ -1,8 +1,10 @@
-"""``HTTPExtender``: how kube-scheduler talks to an extender, on the wire byte for byte and in what it makes of the answers.
+"""``HTTPExtender``: how kube-scheduler talks to an extender, on the wire byte for byte and in what
+it makes of the answers.
 
-POST ``<prefix without trailing slashes>/<verb>`` with capitalised keys; only status 200 counts, its body is read by
-Go's rules (``go_json``). With nodeCacheCapable node names are sent and expected back, else whole nodes. Every failure is
-one ``ExtenderError`` whose text is kube-scheduler's own: those texts end up in FailedScheduling events.
+POST ``<prefix without trailing slashes>/<verb>`` with capitalised keys; only status 200 counts, its
+body is read by Go's rules (``go_json``). With nodeCacheCapable node names are sent and expected
+back, else whole nodes. Every failure is one ``ExtenderError`` whose text is kube-scheduler's own:
+those texts end up in FailedScheduling events.
 
 The bytes go through a ``Transport``, so that a simulation can pass them without sockets.
 """
@@ -23,12 +25,16 @@ from extender.model.errors import VReplicaError
 
 
 class ExtenderError(VReplicaError):
-    """An extender's refusal to answer, or an answer that cannot be used. The text is kube-scheduler's."""
+    """An extender's refusal to answer, or an answer that cannot be used. The text is
+    kube-scheduler's.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The pods to preempt on one node, most important first, and how many disruption budgets that breaks."""
+    """The pods to preempt on one node, most important first, and how many disruption budgets that
+    breaks.
+    """
 
     pods: tuple[PodInfo, ...]
     pdb_violations: int = 0
@@ -36,7 +42,9 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """What filter leaves. ``nodes`` None: the answer had no list at all, so none fits. Maps are node name to reason."""
+    """What filter leaves. ``nodes`` None: the answer had no list at all, so none fits. Maps are
+    node name to reason.
+    """
 
     nodes: list[NodeInfo] | None
     failed: Mapping[str, str] | None
@@ -60,7 +68,9 @@ class NodeLister(Protocol):
 
 
 class Extender(Protocol):
-    """What the scheduling cycle asks of an extender. Filter and preempt come one at a time, binds in parallel."""
+    """What the scheduling cycle asks of an extender. Filter and preempt come one at a time, binds
+    in parallel.
+    """
 
     @property
     def name(self) -> str:
@@ -113,7 +123,9 @@ class Extender(Protocol):
     async def process_preemption(
         self, pod: PodInfo, victims: Mapping[str, Victims], nodes: NodeLister
     ) -> dict[str, Victims]:
-        """Which of these nodes preemption would help on, and whom to preempt there. Raises ExtenderError."""
+        """Which of these nodes preemption would help on, and whom to preempt there. Raises
+        ExtenderError.
+        """
         ...
 
 
@@ -158,7 +170,9 @@ _PREEMPTION_RESULT = go_json.struct(
         )
     },
 )
-_HOST_PRIORITY = go_json.struct("HostPriority", {"Host": go_json.string(), "Score": go_json.integer})
+_HOST_PRIORITY = go_json.struct(
+    "HostPriority", {"Host": go_json.string(), "Score": go_json.integer}
+)
 _HOST_PRIORITY_LIST = go_json.slice_of(
     _HOST_PRIORITY, "v1.HostPriorityList", lambda: {"Host": "", "Score": 0}
 )
@@ -226,7 +240,9 @@ class HTTPExtender:
         return bool(self._config.preempt_verb)
 
     def is_interested(self, pod: PodInfo) -> bool:
-        """Whether a container requests or limits one of its managed resources; without any it takes every pod."""
+        """Whether a container requests or limits one of its managed resources; without any it takes
+        every pod.
+        """
         if not self._managed:
             return True
         return any(
@@ -256,7 +272,9 @@ class HTTPExtender:
         if answer["Error"]:
             raise ExtenderError(answer["Error"])
         return FilterResult(
-            self._filtered(answer, nodes), answer["FailedNodes"], answer["FailedAndUnresolvableNodes"]
+            self._filtered(answer, nodes),
+            answer["FailedNodes"],
+            answer["FailedAndUnresolvableNodes"],
         )
 
     def _filtered(self, answer: Obj, nodes: Sequence[NodeInfo]) -> list[NodeInfo] | None:
@@ -270,7 +288,8 @@ class HTTPExtender:
                     )
             return [by_name[name] for name in answer["NodeNames"]]
         if answer["Nodes"] is not None:
-            # As upstream: the nodes are the extender's own, unknown ones included, and know of no pods.
+            # As upstream: the nodes are the extender's own, unknown ones included, and know of no
+            # pods.
             return [NodeInfo(node_view(item)) for item in answer["Nodes"].get("items") or ()]
         return None
 
@@ -306,10 +325,14 @@ class HTTPExtender:
         """Preempt. Raises ExtenderError."""
         if not self.supports_preemption:
             raise ExtenderError(
-                f"preempt verb is not defined for extender {self.name} but run into ProcessPreemption"
+                f"preempt verb is not defined for extender {self.name} but run into "
+                f"ProcessPreemption"
             )
         full = {
-            node: {"Pods": [_wire_pod(p) for p in entry.pods], "NumPDBViolations": entry.pdb_violations}
+            node: {
+                "Pods": [_wire_pod(p) for p in entry.pods],
+                "NumPDBViolations": entry.pdb_violations,
+            }
             for node, entry in victims.items()
         }
         cached = self._config.node_cache_capable
@@ -342,7 +365,8 @@ class HTTPExtender:
             for uid in uids:
                 if uid not in node.pods:
                     raise ExtenderError(
-                        f"extender: {self.name} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, "
+                        f"extender: {self.name} claims to preempt pod (UID: &{{{uid}}}) on node: "
+                        f"{name}, "
                         "but the pod is not found on that node"
                     )
             found[name] = Victims(
@@ -352,7 +376,11 @@ class HTTPExtender:
 
     def _args(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Obj:
         if self._config.node_cache_capable:
-            return {"Pod": _wire_pod(pod), "Nodes": None, "NodeNames": [node.name for node in nodes]}
+            return {
+                "Pod": _wire_pod(pod),
+                "Nodes": None,
+                "NodeNames": [node.name for node in nodes],
+            }
         items = [_wire_node(node) for node in nodes] or None
         return {"Pod": _wire_pod(pod), "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
 
@@ -362,7 +390,9 @@ class HTTPExtender:
         try:
             status, body = await self._transport(url, orjson.dumps(args), timeout_s)
         except TransportError as error:
-            raise ExtenderError(str(error) if error.while_reading else f'Post "{url}": {error}') from error
+            raise ExtenderError(
+                str(error) if error.while_reading else f'Post "{url}": {error}'
+            ) from error
         if status != 200:
             raise ExtenderError(f"failed {verb} with extender at URL {url}, code {status}")
         try:

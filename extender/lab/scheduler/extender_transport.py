@@ -1,7 +1,8 @@
-"""How an extender call travels: a ``Transport`` carries bytes to a URL and brings back status and body.
+"""How an extender call travels: a ``Transport`` carries bytes to a URL and brings back status and
+body.
 
-``AiohttpTransport`` is the real one; a simulation passes any coroutine function of that shape. Failures carry the words of Go's
-HTTP client, because kube-scheduler shows those to users.
+``AiohttpTransport`` is the real one; a simulation passes any coroutine function of that shape.
+Failures carry the words of Go's HTTP client, because kube-scheduler shows those to users.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from extender.kube.serving.listener import host_port
 from extender.model.errors import VReplicaError
 
 Transport = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
-"""POST these bytes to that URL within so many seconds: HTTP status and body. Raises TransportError."""
+"""POST these bytes to that URL within so many seconds: HTTP status and body. Raises TransportError.
+"""
 
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 _REDIRECTS_MAX: Final = 10
@@ -36,11 +38,15 @@ class TransportError(VReplicaError):
 
 
 class AiohttpTransport:
-    """Transport over real HTTP, with keep-alive; TLS as each extender's configuration says. Close it after use."""
+    """Transport over real HTTP, with keep-alive; TLS as each extender's configuration says. Close
+    it after use.
+    """
 
     def __init__(self, configs: Iterable[ExtenderConfig]) -> None:
         self._tls = {config.url_prefix: tls_context(config) for config in configs}
-        self._server_names = {config.url_prefix: config.tls.server_name or None for config in configs}
+        self._server_names = {
+            config.url_prefix: config.tls.server_name or None for config in configs
+        }
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, url: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
@@ -82,7 +88,9 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     async for part in response.content.iter_any():
         parts += part
         if len(parts) > RESPONSE_BYTES_MAX:
-            raise TransportError(f"response body is over {RESPONSE_BYTES_MAX} bytes", while_reading=True)
+            raise TransportError(
+                f"response body is over {RESPONSE_BYTES_MAX} bytes", while_reading=True
+            )
     return bytes(parts)
 
 
@@ -101,7 +109,9 @@ def _go_text(error: Exception) -> str:
 
 
 def tls_context(config: ExtenderConfig) -> ssl.SSLContext | bool:
-    """TLS settings of an extender: enableHTTPS without a CA means that the server is not verified, as upstream."""
+    """TLS settings of an extender: enableHTTPS without a CA means that the server is not verified,
+    as upstream.
+    """
     tls = config.tls
     has_ca = bool(tls.ca_file or tls.ca_data)
     if not config.enable_https and tls.empty:

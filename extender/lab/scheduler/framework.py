@@ -1,8 +1,10 @@
-"""The scheduling framework as far as it is used here: what a filter or score plugin is, and how a profile runs them.
+"""The scheduling framework as far as it is used here: what a filter or score plugin is, and how a
+profile runs them.
 
-A plugin's ``pre_filter`` looks at the whole snapshot once and leaves what it found in the ``CycleState``; ``filter`` then
-answers per node. ``add_pod`` and ``remove_pod`` keep that state true while preemption or nominated pods are tried out, on a
-clone. A plugin with nothing to say for this pod skips itself, and is not asked again in the cycle.
+A plugin's ``pre_filter`` looks at the whole snapshot once and leaves what it found in the
+``CycleState``; ``filter`` then answers per node. ``add_pod`` and ``remove_pod`` keep that state
+true while preemption or nominated pods are tried out, on a clone. A plugin with nothing to say for
+this pod skips itself, and is not asked again in the cycle.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +53,9 @@ class CycleState:
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """What pre_filter found: ``skip`` the plugin, a ``status`` that ends the cycle, or the only ``nodes`` that may fit."""
+    """What pre_filter found: ``skip`` the plugin, a ``status`` that ends the cycle, or the only
+    ``nodes`` that may fit.
+    """
 
     skip: bool = False
     status: Status | None = None
@@ -120,7 +124,9 @@ class ScorePlugin(Protocol):
         """The raw score of a node."""
         ...
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         """Raw scores of all nodes to 0..100."""
         ...
 
@@ -164,7 +170,9 @@ class PluginError(VReplicaError):
 
 @dataclass(slots=True)
 class NodeStatuses:
-    """Status of each node that was looked at; the others have ``absent`` (upstream's NodeToStatus)."""
+    """Status of each node that was looked at; the others have ``absent`` (upstream's
+    NodeToStatus).
+    """
 
     explicit: dict[str, Status] = field(default_factory=dict)
     absent: Status = field(default_factory=lambda: Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
@@ -176,7 +184,9 @@ class NodeStatuses:
 
 @dataclass(slots=True)
 class PreFilterOutcome:
-    """What all pre_filters together found. ``plugins``: those that named nodes, or the one that refused."""
+    """What all pre_filters together found. ``plugins``: those that named nodes, or the one that
+    refused.
+    """
 
     status: Status | None = None
     nodes: frozenset[str] | None = None
@@ -185,15 +195,21 @@ class PreFilterOutcome:
 
 @dataclass(slots=True)
 class Profile:
-    """One kube-scheduler profile: its plugins in order, and what share of nodes it scores (None: the global setting)."""
+    """One kube-scheduler profile: its plugins in order, and what share of nodes it scores (None:
+    the global setting).
+    """
 
     scheduler_name: str
     filters: Sequence[FilterPlugin]
     scores: Sequence[tuple[ScorePlugin, int]]
     percentage_of_nodes_to_score: int | None = None
 
-    def run_pre_filters(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterOutcome:
-        """RunPreFilterPlugins: stop at the first unresolvable refusal; a resolvable one is returned at the end."""
+    def run_pre_filters(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> PreFilterOutcome:
+        """RunPreFilterPlugins: stop at the first unresolvable refusal; a resolvable one is returned
+        at the end.
+        """
         nodes: frozenset[str] | None = None
         named: list[str] = []
         refused: Status | None = None
@@ -228,11 +244,15 @@ class Profile:
     def run_filters_with_nominated(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, nominator: Nominator
     ) -> Status | None:
-        """Filter as if pods of equal or higher priority that are nominated here ran already, and also as if not."""
+        """Filter as if pods of equal or higher priority that are nominated here ran already, and
+        also as if not.
+        """
         waiting = [
             other
             for other in nominator.nominated_pods(node.name)
-            if other.priority >= pod.priority and other.uid != pod.uid and other.uid not in node.pods
+            if other.priority >= pod.priority
+            and other.uid != pod.uid
+            and other.uid not in node.pods
         ]
         if waiting:
             trial_state, trial_node = state.clone(), node.clone()
@@ -259,7 +279,9 @@ class Profile:
     def run_scores(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> list[NodeScores]:
-        """Weighted scores of these nodes, in their order. Raises PluginError for a score outside 0..100."""
+        """Weighted scores of these nodes, in their order. Raises PluginError for a score outside
+        0..100.
+        """
         totals = [NodeScores(node.name) for node in nodes]
         for plugin, weight in self.scores:
             if not plugin.pre_score(state, pod, nodes, snapshot):

@@ -1,8 +1,10 @@
-"""JSON as Go's ``encoding/json`` decodes it into structs: kube-scheduler's view of what an extender answers.
+"""JSON as Go's ``encoding/json`` decodes it into structs: kube-scheduler's view of what an extender
+answers.
 
-Only the first value of a body counts. Object keys match fields in any letter case, exact ones first; unknown keys are ignored, the
-later of two equal keys wins, null leaves a field as it was. A value of the wrong type is remembered, decoding goes on, and
-the first such error is what the caller gets. Error texts are Go's.
+Only the first value of a body counts. Object keys match fields in any letter case, exact ones
+first; unknown keys are ignored, the later of two equal keys wins, null leaves a field as it was. A
+value of the wrong type is remembered, decoding goes on, and the first such error is what the caller
+gets. Error texts are Go's.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +27,9 @@ class Context:
     def mismatch(self, value: object, go_type: str) -> None:
         if self.error:
             return
-        place = f"Go struct field {self.struct}.{'.'.join(self.path)}" if self.struct else "Go value"
+        place = (
+            f"Go struct field {self.struct}.{'.'.join(self.path)}" if self.struct else "Go value"
+        )
         self.error = f"json: cannot unmarshal {_kind(value)} into {place} of type {go_type}"
 
 
@@ -112,7 +116,9 @@ def slice_of(element: Decoder, go_type: str, zero: Callable[[], Any]) -> Decoder
 
 
 def map_of(element: Decoder, go_type: str, zero: Callable[[], Any]) -> Decoder:
-    """A Go map with string keys; null is nil (None), a second object for one field adds to the first."""
+    """A Go map with string keys; null is nil (None), a second object for one field adds to the
+    first.
+    """
 
     def decode(context: Context, value: Any, before: Any) -> Any:
         if value is None:
@@ -132,7 +138,9 @@ def pointer_to(element: Decoder, zero: Callable[[], Any]) -> Decoder:
     """A Go pointer; null is nil (None)."""
 
     def decode(context: Context, value: Any, before: Any) -> Any:
-        return None if value is None else element(context, value, zero() if before is None else before)
+        return (
+            None if value is None else element(context, value, zero() if before is None else before)
+        )
 
     return decode
 

@@ -1,4 +1,6 @@
-"""Reads one JSON value the way Go's scanner does, and fails where and in the words in which it fails."""
+"""Reads one JSON value the way Go's scanner does, and fails where and in the words in which it
+fails.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +9,16 @@ from typing import Any, Final
 from extender.model.errors import VReplicaError
 
 _SPACE: Final = " \t\r\n"
-_ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPES: Final = {
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+}
 _DEPTH_MAX: Final = 10000
 """Nesting that Go refuses to go beyond."""
 
@@ -31,7 +42,8 @@ class Scanner:
     """A recursive reader that fails where Go's scanner does, and with its words."""
 
     def __init__(self, body: bytes) -> None:
-        # One character per byte, as Go's scanner sees them; strings are decoded when they are complete.
+        # One character per byte, as Go's scanner sees them; strings are decoded when they are
+        # complete.
         self._text = body.decode("latin-1")
         self._at = 0
         self._depth = 0

@@ -1,7 +1,9 @@
-"""How the scheduler sees the cluster: one list and watch per kind, and what each change does to cache and queue.
+"""How the scheduler sees the cluster: one list and watch per kind, and what each change does to
+cache and queue.
 
-A pod with a node goes into the cache, a pending pod of one of our profiles into the queue. Every change that may make a refused
-pod schedulable is also told to the queue. Finished pods (Succeeded, Failed) are as deleted ones: they hold no room.
+A pod with a node goes into the cache, a pending pod of one of our profiles into the queue. Every
+change that may make a refused pod schedulable is also told to the queue. Finished pods (Succeeded,
+Failed) are as deleted ones: they hold no room.
 """
 
 import asyncio
@@ -72,7 +74,9 @@ class Informer:
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
-        """List, then watch, for ever; a lost watch is taken up again, an expired one begins with a list."""
+        """List, then watch, for ever; a lost watch is taken up again, an expired one begins with a
+        list.
+        """
         pause_s = RETRY_INITIAL_S
         version = ""
         while True:
@@ -145,7 +149,9 @@ def _key(obj: Obj) -> str:
 
 
 def _parsed(obj: Obj, before: PodInfo | None) -> PodInfo:
-    """A pod; where its spec is as it was (most changes are of status and annotations) only the rest is parsed."""
+    """A pod; where its spec is as it was (most changes are of status and annotations) only the rest
+    is parsed.
+    """
     if before is None or before.obj.get("spec") != obj.get("spec"):
         return pod_info(obj)
     return replace(
@@ -184,7 +190,10 @@ class ClusterWatcher:
     def informers(self, api: Api, rng: random.Random) -> list[Informer]:
         """One for each kind; nodes before pods."""
         return [
-            *(Informer(api, resource, self._lookup_handler(resource), rng) for resource in LOOKED_UP),
+            *(
+                Informer(api, resource, self._lookup_handler(resource), rng)
+                for resource in LOOKED_UP
+            ),
             Informer(api, NODES, self.on_node, rng),
             Informer(api, PODS, self.on_pod, rng),
         ]
@@ -286,7 +295,9 @@ class ClusterWatcher:
         self._queue.move_all(assigned_pod_deleted(pod))
 
     def _room_on_nominated_node(self, pod: PodInfo) -> None:
-        self._queue.move_all(assigned_pod_deleted(pod), lambda other: other.priority <= pod.priority)
+        self._queue.move_all(
+            assigned_pod_deleted(pod), lambda other: other.priority <= pod.priority
+        )
 
 
 def assigned_pod_deleted(pod: PodInfo) -> ClusterEvent:

@@ -1,7 +1,8 @@
-"""InterPodAffinity: required terms filter, preferred ones score, of the pod and of the pods that run already.
+"""InterPodAffinity: required terms filter, preferred ones score, of the pod and of the pods that
+run already.
 
-The filter counts, per topology pair (key, value): pods that all of this pod's affinity terms mean, pods that its anti-affinity
-terms mean, and running pods whose own anti-affinity means this pod.
+The filter counts, per topology pair (key, value): pods that all of this pod's affinity terms mean,
+pods that its anti-affinity terms mean, and running pods whose own anti-affinity means this pod.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,14 @@ from typing import Final
 from extender.lab.scheduler.cache import Snapshot
 from extender.lab.scheduler.framework import PROCEED, SKIP, CycleState, PreFilterResult
 from extender.lab.scheduler.listers import Listers
-from extender.lab.scheduler.types import MAX_NODE_SCORE, AffinityTerm, Code, NodeInfo, PodInfo, Status
+from extender.lab.scheduler.types import (
+    MAX_NODE_SCORE,
+    AffinityTerm,
+    Code,
+    NodeInfo,
+    PodInfo,
+    Status,
+)
 
 HARD_POD_AFFINITY_WEIGHT: Final = 1
 """What a running pod's required affinity to this pod adds to the score."""
@@ -62,7 +70,9 @@ class InterPodAffinity:
     _AFFINITY: Final = Status(
         Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("node(s) didn't match pod affinity rules",)
     )
-    _ANTI_AFFINITY: Final = Status(Code.UNSCHEDULABLE, ("node(s) didn't match pod anti-affinity rules",))
+    _ANTI_AFFINITY: Final = Status(
+        Code.UNSCHEDULABLE, ("node(s) didn't match pod anti-affinity rules",)
+    )
     _EXISTING: Final = Status(
         Code.UNSCHEDULABLE, ("node(s) didn't satisfy existing pods anti-affinity rules",)
     )
@@ -110,7 +120,9 @@ class InterPodAffinity:
             if self._means(term, other):
                 _update(found.anti_affinity, node, term.topology_key, change)
 
-    def _count(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int) -> None:
+    def _count(
+        self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
+    ) -> None:
         found = state.read(AffinityFilterState)
         if found is not None:
             self._count_existing(found, pod, other, node, change)
@@ -142,11 +154,16 @@ class InterPodAffinity:
             return self._EXISTING
         return None
 
-    def _affinity_met(self, found: AffinityFilterState, pod: PodInfo, labels: Mapping[str, str]) -> bool:
+    def _affinity_met(
+        self, found: AffinityFilterState, pod: PodInfo, labels: Mapping[str, str]
+    ) -> bool:
         terms = pod.required_affinity
         if any(term.topology_key not in labels for term in terms):
             return False
-        if all(found.affinity.get((term.topology_key, labels[term.topology_key]), 0) > 0 for term in terms):
+        if all(
+            found.affinity.get((term.topology_key, labels[term.topology_key]), 0) > 0
+            for term in terms
+        ):
             return True
         # The first pod of a group that wants to be with its own kind may go anywhere.
         return not found.affinity and self._all_mean(terms, pod)
@@ -197,9 +214,13 @@ class InterPodAffinity:
         if found is None:
             return 0
         labels = node.view.labels
-        return sum(domains.get(labels[key], 0) for key, domains in found.weights.items() if key in labels)
+        return sum(
+            domains.get(labels[key], 0) for key, domains in found.weights.items() if key in labels
+        )
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         """Lowest 0, highest 100, in float64 as upstream."""
         del state, nodes
         if not scores:
@@ -208,4 +229,6 @@ class InterPodAffinity:
         spread = highest - lowest
         if spread <= 0:
             return [0] * len(scores)
-        return [int(float(MAX_NODE_SCORE) * (float(score - lowest) / float(spread))) for score in scores]
+        return [
+            int(float(MAX_NODE_SCORE) * (float(score - lowest) / float(spread))) for score in scores
+        ]

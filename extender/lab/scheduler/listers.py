@@ -1,4 +1,6 @@
-"""What plugins look up besides pods and nodes: namespaces' labels, owners from which default spreading comes, and volumes."""
+"""What plugins look up besides pods and nodes: namespaces' labels, owners from which default
+spreading comes, and volumes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +15,15 @@ from extender.model.objects import LabelSelector, SelectorRequirement, object_ke
 SERVICES: Final = Resource("", "v1", "services", "Service")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-PERSISTENT_VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
-PERSISTENT_VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+PERSISTENT_VOLUMES: Final = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False
+)
+PERSISTENT_VOLUME_CLAIMS: Final = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"
+)
+STORAGE_CLASSES: Final = Resource(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
+)
 LOOKED_UP: Final = (
     NAMESPACES,
     STATEFULSETS,
@@ -26,7 +34,9 @@ LOOKED_UP: Final = (
     PERSISTENT_VOLUME_CLAIMS,
     STORAGE_CLASSES,
 )
-"""Kinds that are only looked up. A server that does not have one of them is as one without such objects."""
+"""Kinds that are only looked up. A server that does not have one of them is as one without such
+objects.
+"""
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _OWNERS: Final = {
@@ -69,7 +79,9 @@ class Listers:
         return self.stores[STORAGE_CLASSES].get(name)
 
     def default_selector(self, pod: PodInfo) -> LabelSelector | None:
-        """What its Services and its controller select (helper.DefaultSelector); None if that is nothing."""
+        """What its Services and its controller select (helper.DefaultSelector); None if that is
+        nothing.
+        """
         labels: dict[str, str] = {}
         for service in self.stores[SERVICES].values():
             selector = {k: str(v) for k, v in mapping(service, "spec", "selector").items()}
@@ -84,9 +96,13 @@ class Listers:
             group = text(owner, "apiVersion").rpartition("/")[0]
             resource = _OWNERS.get((group, text(owner, "kind")))
             if owner.get("controller") is True and resource is not None:
-                controller = self.stores[resource].get(object_key(pod.namespace, text(owner, "name")))
+                controller = self.stores[resource].get(
+                    object_key(pod.namespace, text(owner, "name"))
+                )
                 if controller is not None:
-                    requirements = _requirements(selector_from(mapping(controller, "spec", "selector")))
+                    requirements = _requirements(
+                        selector_from(mapping(controller, "spec", "selector"))
+                    )
         if not labels and not requirements:
             return None
         return LabelSelector(match_labels=labels, match_expressions=requirements)

@@ -1,7 +1,8 @@
 """nodeSelector and nodeAffinity of a pod against a node (component-helpers' nodeaffinity).
 
-Terms are ORed, the requirements of one term ANDed; an empty term matches nothing, and one that cannot be parsed (an unknown
-operator, ``Gt`` without exactly one integer, a field other than In or NotIn with one value) matches nothing either.
+Terms are ORed, the requirements of one term ANDed; an empty term matches nothing, and one that
+cannot be parsed (an unknown operator, ``Gt`` without exactly one integer, a field other than In or
+NotIn with one value) matches nothing either.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,12 @@ class NodeRequirement:
 
 def _integer(value: str | None) -> int | None:
     """An int64 as Go's ParseInt reads it."""
-    if value is None or not value.isascii() or not value.lstrip("+-").isdigit() or value.count("-") > 1:
+    if (
+        value is None
+        or not value.isascii()
+        or not value.lstrip("+-").isdigit()
+        or value.count("-") > 1
+    ):
         return None
     number = int(value)
     return number if -_INT64_MAX <= number < _INT64_MAX else None
@@ -77,7 +83,9 @@ class NodeSelectorTerm:
         return bool(self.requirements) and all(
             requirement.valid
             and requirement.matches(
-                _field(requirement.key, name) if requirement.is_field else labels.get(requirement.key)
+                _field(requirement.key, name)
+                if requirement.is_field
+                else labels.get(requirement.key)
             )
             for requirement in self.requirements
         )
@@ -87,7 +95,11 @@ class NodeSelectorTerm:
         """The node names that ``metadata.name In`` leaves; None if the term does not name nodes."""
         names: frozenset[str] | None = None
         for requirement in self.requirements:
-            if requirement.is_field and requirement.key == "metadata.name" and requirement.operator == "In":
+            if (
+                requirement.is_field
+                and requirement.key == "metadata.name"
+                and requirement.operator == "In"
+            ):
                 found = frozenset(requirement.values)
                 names = found if names is None else names & found
         return names
@@ -118,7 +130,9 @@ def node_selector_term(raw: Json, weight: int = 0) -> NodeSelectorTerm:
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """spec.nodeSelector and the required node affinity. ``terms`` None: no required affinity is set."""
+    """spec.nodeSelector and the required node affinity. ``terms`` None: no required affinity is
+    set.
+    """
 
     selector: Mapping[str, str]
     terms: tuple[NodeSelectorTerm, ...] | None
@@ -135,8 +149,12 @@ class RequiredNodeAffinity:
             if isinstance(weight, int) and weight:
                 preferred.append(node_selector_term(mapping(item, "preference"), weight))
         return cls(
-            selector={k: v for k, v in mapping(pod, "spec", "nodeSelector").items() if isinstance(v, str)},
-            terms=tuple(node_selector_term(term) for term in mappings(required, "nodeSelectorTerms"))
+            selector={
+                k: v for k, v in mapping(pod, "spec", "nodeSelector").items() if isinstance(v, str)
+            },
+            terms=tuple(
+                node_selector_term(term) for term in mappings(required, "nodeSelectorTerms")
+            )
             if isinstance(required, Mapping)
             else None,
             preferred=tuple(preferred),

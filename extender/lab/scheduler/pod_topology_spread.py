@@ -1,8 +1,10 @@
-"""PodTopologySpread: hard constraints filter, soft ones (or kube-scheduler's system defaults) score.
+"""PodTopologySpread: hard constraints filter, soft ones (or kube-scheduler's system defaults)
+score.
 
-The filter keeps the number of matching pods per domain; a node fits if placing the pod there leaves its domain at most maxSkew
-above the emptiest domain. A domain exists only if an eligible node is in it; with fewer domains than minDomains the emptiest
-counts as 0. The score adds, per constraint, the matching pods of the node's domain weighted by ln(domains + 2).
+The filter keeps the number of matching pods per domain; a node fits if placing the pod there leaves
+its domain at most maxSkew above the emptiest domain. A domain exists only if an eligible node is in
+it; with fewer domains than minDomains the emptiest counts as 0. The score adds, per constraint, the
+matching pods of the node's domain weighted by ln(domains + 2).
 """
 
 import math
@@ -54,7 +56,9 @@ class SpreadConstraint:
         return not (self.honor_taints and untolerated_taint(view.taints, pod.tolerations))
 
     def count(self, pods: Sequence[PodInfo], namespace: str) -> int:
-        """Matching pods of a namespace that are not being deleted; a selector of everything counts none."""
+        """Matching pods of a namespace that are not being deleted; a selector of everything counts
+        none.
+        """
         selector = self.selector
         if selector is None or not (selector.match_labels or selector.match_expressions):
             return 0
@@ -176,7 +180,9 @@ class PodTopologySpread:
         for index, constraint in enumerate(found.constraints):
             domain = node.view.labels.get(constraint.topology_key)
             if domain is None:
-                return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"{_MISMATCH} (missing required label)",))
+                return Status(
+                    Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"{_MISMATCH} (missing required label)",)
+                )
             itself = 1 if constraint.matches(pod.labels) else 0
             skew = found.counts[index].get(domain, 0) + itself - found.fewest(index)
             if skew > constraint.max_skew:
@@ -191,9 +197,15 @@ class PodTopologySpread:
         """Count another pod out."""
         self._count(state, pod, other, node, -1)
 
-    def _count(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int) -> None:
+    def _count(
+        self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
+    ) -> None:
         found = state.read(SpreadFilterState)
-        if found is None or other.namespace != pod.namespace or not _in_all_domains(node, found.constraints):
+        if (
+            found is None
+            or other.namespace != pod.namespace
+            or not _in_all_domains(node, found.constraints)
+        ):
             return
         for constraint, counts in zip(found.constraints, found.counts, strict=True):
             if constraint.matches(other.labels) and constraint.includes(pod, node):
@@ -247,7 +259,12 @@ class PodTopologySpread:
                     domains.setdefault(node.view.labels.get(constraint.topology_key, ""), 0)
         weights = [
             math.log(
-                (len(nodes) - len(ignored) if constraint.topology_key == HOSTNAME_LABEL else len(domains)) + 2
+                (
+                    len(nodes) - len(ignored)
+                    if constraint.topology_key == HOSTNAME_LABEL
+                    else len(domains)
+                )
+                + 2
             )
             for constraint, domains in zip(constraints, counts, strict=True)
         ]
@@ -259,7 +276,9 @@ class PodTopologySpread:
         if found is None or node.name in found.ignored:
             return 0
         total = 0.0
-        for constraint, counts, weight in zip(found.constraints, found.counts, found.weights, strict=True):
+        for constraint, counts, weight in zip(
+            found.constraints, found.counts, found.weights, strict=True
+        ):
             domain = node.view.labels.get(constraint.topology_key)
             if domain is None:
                 continue
@@ -271,11 +290,15 @@ class PodTopologySpread:
         whole = int(total)
         return whole + 1 if total - whole >= 0.5 else whole  # Go's math.Round; it is never negative
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         """Fewest pods 100; nodes outside the domains 0."""
         found = state.read(SpreadScoreState)
         ignored = found.ignored if found is not None else set()
-        counted = [score for score, node in zip(scores, nodes, strict=True) if node.name not in ignored]
+        counted = [
+            score for score, node in zip(scores, nodes, strict=True) if node.name not in ignored
+        ]
         highest, lowest = max(counted, default=0), min(counted, default=0)
         return [
             0

@@ -1,7 +1,8 @@
-"""The filter plugins that look at one node only, in kube-scheduler's default order and with its texts.
+"""The filter plugins that look at one node only, in kube-scheduler's default order and with its
+texts.
 
-Topology spread, inter-pod affinity and volumes have modules of their own. Dynamic resources and declared node features are not
-simulated: pods here have none.
+Topology spread, inter-pod affinity and volumes have modules of their own. Dynamic resources and
+declared node features are not simulated: pods here have none.
 """
 
 from collections.abc import Collection
@@ -10,7 +11,13 @@ from typing import Final
 
 from extender.config.kube_scheduler import is_native_resource
 from extender.lab.scheduler.cache import Snapshot
-from extender.lab.scheduler.framework import PROCEED, SKIP, CycleState, NodeLocalFilter, PreFilterResult
+from extender.lab.scheduler.framework import (
+    PROCEED,
+    SKIP,
+    CycleState,
+    NodeLocalFilter,
+    PreFilterResult,
+)
 from extender.lab.scheduler.taints import Taint, untolerated_taint
 from extender.lab.scheduler.types import (
     ALL_ADDRESSES,
@@ -126,7 +133,9 @@ class InsufficientResource:
 def insufficient_resources(
     pod: PodInfo, node: NodeInfo, ignored: Collection[str] = ()
 ) -> list[InsufficientResource]:
-    """All that a node lacks for a pod (fitsRequest). ``ignored``: extended resources that only an extender counts."""
+    """All that a node lacks for a pod (fitsRequest). ``ignored``: extended resources that only an
+    extender counts.
+    """
     allocatable, requests = node.view.allocatable, pod.requests
     lacking = []
     if len(node.pods) + 1 > allocatable.pods:
@@ -157,7 +166,9 @@ def insufficient_resources(
 
 
 class NodeResourcesFit(NodeLocalFilter):
-    """Cpu, memory, ephemeral storage, extended resources and the number of pods (PodFitsResources)."""
+    """Cpu, memory, ephemeral storage, extended resources and the number of pods
+    (PodFitsResources).
+    """
 
     name = "NodeResourcesFit"
 

@@ -1,10 +1,11 @@
 """DefaultPreemption: make room for a pod by deleting pods of lower priority.
 
-Candidates are nodes whose refusal preemption may cure (Unschedulable, not UnschedulableAndUnresolvable). On a copy of each, all
-pods of lower priority are removed; if the pod fits then, as many as possible are put back, most important first, those that a
-disruption budget protects before the others. Extenders may drop nodes or change victims. The node is picked by fewest broken
-budgets, lowest highest priority, lowest sum of priorities, fewest victims, latest start. Nothing is written here:
-``Preemption`` says what to do.
+Candidates are nodes whose refusal preemption may cure (Unschedulable, not
+UnschedulableAndUnresolvable). On a copy of each, all pods of lower priority are removed; if the pod
+fits then, as many as possible are put back, most important first, those that a disruption budget
+protects before the others. Extenders may drop nodes or change victims. The node is picked by fewest
+broken budgets, lowest highest priority, lowest sum of priorities, fewest victims, latest start.
+Nothing is written here: ``Preemption`` says what to do.
 """
 
 import random
@@ -30,7 +31,9 @@ _NO_VICTIMS: Final = Status(
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("No preemption victims found for incoming pod",)
 )
 _NO_CYCLE_STATE: Final = Status(Code.ERROR, ("not found",))
-"""Upstream's fwk.ErrNotFound: the plugin's PreFilter has left no state, as another's refused the pod before."""
+"""Upstream's fwk.ErrNotFound: the plugin's PreFilter has left no state, as another's refused the
+pod before.
+"""
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
@@ -49,14 +52,20 @@ class Preemption:
     node: str | None = None
     victims: Victims = NOBODY
     message: str = ""
-    """What the PostFilter plugins together say, for the pod's condition; only ``run_post_filters`` sets it."""
+    """What the PostFilter plugins together say, for the pod's condition; only ``run_post_filters``
+    sets it.
+    """
 
 
 class Preemptor:
     """The plugin."""
 
     def __init__(
-        self, extenders: Sequence[Extender], nominator: Nominator, listers: Listers, rng: random.Random
+        self,
+        extenders: Sequence[Extender],
+        nominator: Nominator,
+        listers: Listers,
+        rng: random.Random,
     ) -> None:
         self._extenders = extenders
         self._nominator = nominator
@@ -64,9 +73,16 @@ class Preemptor:
         self._rng = rng
 
     async def run_post_filters(
-        self, profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, snapshot: Snapshot
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        diagnosis: Diagnosis,
+        snapshot: Snapshot,
     ) -> Preemption:
-        """RunPostFilterPlugins: DynamicResources comes first, and ends it where PreFilter has not come as far as it."""
+        """RunPostFilterPlugins: DynamicResources comes first, and ends it where PreFilter has not
+        come as far as it.
+        """
         if diagnosis.pre_filter_message:
             return Preemption(_NO_CYCLE_STATE, message=_NO_CYCLE_STATE.message)
         found = await self.preempt(profile, state, pod, diagnosis.statuses, snapshot)
@@ -75,13 +91,20 @@ class Preemptor:
         return replace(found, message=f"preemption: {found.status.message}")
 
     async def preempt(
-        self, profile: Profile, state: CycleState, pod: PodInfo, statuses: NodeStatuses, snapshot: Snapshot
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        statuses: NodeStatuses,
+        snapshot: Snapshot,
     ) -> Preemption:
         """Find the node and the victims. The pod should be its newest version."""
         refusal = self._not_eligible(pod, statuses, snapshot)
         if refusal:
             return Preemption(Status(Code.UNSCHEDULABLE, (refusal,)))
-        potential = [node for node in snapshot.nodes if statuses.get(node.name).code is Code.UNSCHEDULABLE]
+        potential = [
+            node for node in snapshot.nodes if statuses.get(node.name).code is Code.UNSCHEDULABLE
+        ]
         candidates, refused = self._dry_run(profile, state, pod, potential)
         if not candidates:
             diagnosis = Diagnosis(NodeStatuses(refused))
@@ -103,10 +126,14 @@ class Preemptor:
         if pod.preemption_policy == "Never":
             return "not eligible due to preemptionPolicy=Never."
         node = snapshot.by_name.get(pod.nominated_node)
-        if node is None or statuses.get(pod.nominated_node).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        if (
+            node is None
+            or statuses.get(pod.nominated_node).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        ):
             return ""
         if any(
-            other.priority < pod.priority and terminating_by_preemption(other) for other in node.pods.values()
+            other.priority < pod.priority and terminating_by_preemption(other)
+            for other in node.pods.values()
         ):
             return "not eligible due to a terminating pod on the nominated node."
         return ""
@@ -175,9 +202,9 @@ class Preemptor:
             broken = False
             for budget in self._listers.disruption_budgets(pod.namespace) if pod.labels else ():
                 selector = selector_from(mapping(budget, "spec", "selector"))
-                if not (selector.match_labels or selector.match_expressions) or not selector.matches(
-                    pod.labels
-                ):
+                if not (
+                    selector.match_labels or selector.match_expressions
+                ) or not selector.matches(pod.labels):
                     continue
                 status = mapping(budget, "status")
                 if pod.name in mapping(status, "disruptedPods"):
@@ -197,7 +224,10 @@ def terminating_by_preemption(pod: PodInfo) -> bool:
         return False
     for condition in (pod.obj.get("status") or {}).get("conditions") or ():
         if condition.get("type") == DISRUPTION_TARGET:
-            return (condition.get("status"), condition.get("reason")) == ("True", PREEMPTION_BY_SCHEDULER)
+            return (condition.get("status"), condition.get("reason")) == (
+                "True",
+                PREEMPTION_BY_SCHEDULER,
+            )
     return False
 
 
@@ -213,9 +243,14 @@ importance = cmp_to_key(_compare)
 
 
 async def call_extenders(
-    extenders: Sequence[Extender], pod: PodInfo, candidates: Mapping[str, Victims], snapshot: Snapshot
+    extenders: Sequence[Extender],
+    pod: PodInfo,
+    candidates: Mapping[str, Victims],
+    snapshot: Snapshot,
 ) -> dict[str, Victims]:
-    """Ask the extenders with a preempt verb, each what the one before left. Raises ExtenderError of one that counts."""
+    """Ask the extenders with a preempt verb, each what the one before left. Raises ExtenderError of
+    one that counts.
+    """
     remaining = dict(candidates)
     for extender in extenders:
         if not remaining:
@@ -248,7 +283,10 @@ def pick_one_node(candidates: Mapping[str, Victims]) -> str:
         )
 
     lowest = min(cost(node) for node in candidates)
-    return max((node for node in candidates if cost(node) == lowest), key=lambda n: _earliest(candidates[n]))
+    return max(
+        (node for node in candidates if cost(node) == lowest),
+        key=lambda n: _earliest(candidates[n]),
+    )
 
 
 def _earliest(victims: Victims) -> str:

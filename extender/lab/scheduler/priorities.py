@@ -1,4 +1,5 @@
-"""The score plugins of kube-scheduler's default profile, with its int64 and float64 arithmetic, and the default profile itself.
+"""The score plugins of kube-scheduler's default profile, with its int64 and float64 arithmetic, and
+the default profile itself.
 
 Weights: TaintToleration 3, NodeAffinity 2, PodTopologySpread 2, InterPodAffinity 2, the others 1.
 """
@@ -8,7 +9,13 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from extender.lab.scheduler.cache import Snapshot
-from extender.lab.scheduler.framework import CycleState, FilterPlugin, Profile, ScorePlugin, truncated
+from extender.lab.scheduler.framework import (
+    CycleState,
+    FilterPlugin,
+    Profile,
+    ScorePlugin,
+    truncated,
+)
 from extender.lab.scheduler.inter_pod_affinity import InterPodAffinity
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.pod_topology_spread import PodTopologySpread
@@ -56,7 +63,9 @@ class NodeResourcesFit:
         counted = [share for share in shares if share is not None]
         return sum(counted) // len(counted) if counted else 0
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         """Already 0..100."""
         del state, nodes
         return scores
@@ -93,7 +102,9 @@ class NodeResourcesBalancedAllocation:
         half = MAX_NODE_SCORE // 2
         return half + truncated(half + with_pod - without, 2)
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         """Already 0..100."""
         del state, nodes
         return scores
@@ -102,7 +113,9 @@ class NodeResourcesBalancedAllocation:
 def _balance(used: tuple[int, int], capacity: tuple[int, int]) -> int:
     """100 less the standard deviation of the used fractions, in float64."""
     fractions = [
-        min(float(amount) / float(limit), 1.0) for amount, limit in zip(used, capacity, strict=True) if limit
+        min(float(amount) / float(limit), 1.0)
+        for amount, limit in zip(used, capacity, strict=True)
+        if limit
     ]
     deviation = math.fabs((fractions[0] - fractions[1]) / 2) if len(fractions) == 2 else 0.0
     return int((1 - deviation) * float(MAX_NODE_SCORE))
@@ -130,7 +143,9 @@ class TaintToleration:
             if taint.effect == "PreferNoSchedule" and not taint.tolerated_by(tolerations)
         )
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         """None is 100."""
         del state, nodes
         return normalized(scores, reverse=True)
@@ -152,9 +167,13 @@ class NodeAffinity:
         """Their sum."""
         del state
         view = node.view
-        return sum(t.weight for t in pod.node_affinity.preferred if t.matches(view.name, view.labels))
+        return sum(
+            t.weight for t in pod.node_affinity.preferred if t.matches(view.name, view.labels)
+        )
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         """The best is 100."""
         del state, nodes
         return normalized(scores)
@@ -182,7 +201,9 @@ class ImageLocality:
         return True
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Bytes already there, from 23 MiB to 1000 MiB an image, of containers and volumes (1.37 counts those of volumes, too)."""
+        """Bytes already there, from 23 MiB to 1000 MiB an image, of containers and volumes (1.37
+        counts those of volumes, too).
+        """
         del state
         spec = pod.obj.get("spec") or {}
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
@@ -203,7 +224,9 @@ class ImageLocality:
         size, nodes = self._snapshot.images.get(image, (0, 0))
         return int(float(size) * (float(nodes) / float(len(self._snapshot.nodes))))
 
-    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
         """Already 0..100."""
         del state, nodes
         return scores
@@ -221,7 +244,9 @@ def default_profile(
     ignored_resources: Collection[str] = (),
     percentage_of_nodes_to_score: int | None = None,
 ) -> Profile:
-    """kube-scheduler 1.37's default plugins, in its order, less those for volume limits and dynamic resources."""
+    """kube-scheduler 1.37's default plugins, in its order, less those for volume limits and dynamic
+    resources.
+    """
     spread, affinity = PodTopologySpread(listers), InterPodAffinity(listers)
     filters: list[FilterPlugin] = [
         NodeUnschedulable(),

@@ -1,9 +1,10 @@
 """Resource quantities and what a pod asks for, as kube-scheduler counts them.
 
-A Kubernetes quantity has at most nano precision, so here it is one int of nano units: sums are exact and the two
-roundings of upstream (``MilliValue`` for cpu, ``Value`` for the rest, both up) happen once, at the end.
-``pod_requests`` follows component-helpers' PodRequests: containers add up, an init container counts only where it is
-larger than they are, a restartable init container (sidecar) stays, pod-level requests replace, overhead is added.
+A Kubernetes quantity has at most nano precision, so here it is one int of nano units: sums are
+exact and the two roundings of upstream (``MilliValue`` for cpu, ``Value`` for the rest, both up)
+happen once, at the end. ``pod_requests`` follows component-helpers' PodRequests: containers add up,
+an init container counts only where it is larger than they are, a restartable init container
+(sidecar) stays, pod-level requests replace, overhead is added.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,18 @@ NANO: Final = 10**9
 _BINARY: Final = {
     suffix: 1024 ** (power + 1) for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
 }
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
 
 DEFAULT_MILLI_CPU_REQUEST: Final = 100
 """What scoring assumes for a container that asks for no cpu (upstream's DefaultMilliCPURequest)."""
@@ -55,7 +67,9 @@ def _nanos_of_text(value: str) -> int | None:
 
 
 def nanos(value: object) -> int:
-    """A quantity (text or JSON number) in nano units, rounded up; 0 for what is not one: the API server validated it."""
+    """A quantity (text or JSON number) in nano units, rounded up; 0 for what is not one: the API
+    server validated it.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return 0
     return _nanos_of_text(str(value)) or 0
@@ -72,7 +86,9 @@ def whole_value(amount_nanos: int) -> int:
 
 
 def is_scalar_resource(name: str) -> bool:
-    """Whether a resource is counted as a plain number: extended, huge pages, prefixed native, attachable volumes."""
+    """Whether a resource is counted as a plain number: extended, huge pages, prefixed native,
+    attachable volumes.
+    """
     return (
         (not is_native_resource(name) and not name.startswith("requests."))
         or name.startswith(("hugepages-", "attachable-volumes-"))
@@ -82,7 +98,9 @@ def is_scalar_resource(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """upstream's framework.Resource: cpu in thousandths, memory and ephemeral storage in bytes, ``pods`` a count."""
+    """upstream's framework.Resource: cpu in thousandths, memory and ephemeral storage in bytes,
+    ``pods`` a count.
+    """
 
     milli_cpu: int = 0
     memory: int = 0
@@ -104,7 +122,11 @@ def resources_of(amounts: Mapping[str, int]) -> Resources:
         ephemeral_storage=whole_value(amounts.get("ephemeral-storage", 0)),
         pods=whole_value(amounts.get("pods", 0)),
         scalar=MappingProxyType(
-            {name: whole_value(amount) for name, amount in amounts.items() if is_scalar_resource(name)}
+            {
+                name: whole_value(amount)
+                for name, amount in amounts.items()
+                if is_scalar_resource(name)
+            }
         ),
     )
 
@@ -132,8 +154,8 @@ def _container_requests(container: Json, non_missing: Mapping[str, int]) -> Nano
 def pod_requests(pod: Json, *, non_zero: bool = False, pod_level: bool = True) -> Nanos:
     """What a pod asks for, nano units.
 
-    ``non_zero``: with the defaults that scoring assumes where a container asks for nothing. ``pod_level`` False leaves the
-    requests of the pod itself (spec.resources) out.
+    ``non_zero``: with the defaults that scoring assumes where a container asks for nothing.
+    ``pod_level`` False leaves the requests of the pod itself (spec.resources) out.
     """
     non_missing = _NON_MISSING if non_zero else {}
     total: Nanos = {}

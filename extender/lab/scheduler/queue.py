@@ -8,11 +8,11 @@
         backoff ----+    | +---- unschedulable <+-- nothing happened since it was popped
            ^   (also popped when active is empty)   |
            +------------------ event, still backing off, or an event came in flight, or an error
-```
-Active pods are ordered by priority, then by when they came. Backoff starts at 1 s, doubles to 10 s, and ends at a whole second
-of the clock. Pods that failed for an error back off in a queue of their own, which is not popped early. A pod that waits
-5 minutes without an event is tried again. Events that come while a pod is in flight are kept for it: the cycle may have
-decided on an older picture. Nominated pods (those that wait for victims to go) are kept here too.
+``` Active pods are ordered by priority, then by when they came. Backoff starts at 1 s, doubles to
+10 s, and ends at a whole second of the clock. Pods that failed for an error back off in a queue of
+their own, which is not popped early. A pod that waits 5 minutes without an event is tried again.
+Events that come while a pod is in flight are kept for it: the cycle may have decided on an older
+picture. Nominated pods (those that wait for victims to go) are kept here too.
 """
 
 import asyncio
@@ -125,7 +125,9 @@ class SchedulingQueue:
         max_backoff_s: float = 10.0,
         gate: Callable[[PodInfo], str] = lambda _pod: "",
     ) -> None:
-        """``clock`` is monotonic seconds; ``gate`` names the PreEnqueue plugin that holds a pod back, "" if none."""
+        """``clock`` is monotonic seconds; ``gate`` names the PreEnqueue plugin that holds a pod
+        back, "" if none.
+        """
         self._clock = clock
         self._initial_backoff_s = initial_backoff_s
         self._max_backoff_s = max_backoff_s
@@ -172,7 +174,9 @@ class SchedulingQueue:
         self.nominate(pod)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
-        """A pending pod changed. Where it waits as unschedulable, its own change may be what it waited for."""
+        """A pending pod changed. Where it waits as unschedulable, its own change may be what it
+        waited for.
+        """
         events = pod_change_events(old, new)
         if new.uid in self._in_flight:
             self._remember(events)
@@ -202,7 +206,9 @@ class SchedulingQueue:
         self._unschedulable.pop(uid, None)
 
     def add_unschedulable(self, queued: QueuedPod, pod: PodInfo) -> None:
-        """A pod comes back from a failed attempt; ``pod`` is its newest version, ``refused_by`` says why."""
+        """A pod comes back from a failed attempt; ``pod`` is its newest version, ``refused_by``
+        says why.
+        """
         uid = pod.uid
         if (
             uid in self._active
@@ -234,12 +240,16 @@ class SchedulingQueue:
         if len(self._events) == EVENTS_IN_FLIGHT_MAX and self._events[0][0] > since + 1:
             return True
         return any(
-            may_help(queued.pod, queued.refused_by, event) for number, event in self._events if number > since
+            may_help(queued.pod, queued.refused_by, event)
+            for number, event in self._events
+            if number > since
         )
 
     # Events
 
-    def move_all(self, event: ClusterEvent, concerns: Callable[[PodInfo], bool] | None = None) -> None:
+    def move_all(
+        self, event: ClusterEvent, concerns: Callable[[PodInfo], bool] | None = None
+    ) -> None:
         """Something happened in the cluster: what it may help leaves the unschedulable pods."""
         for queued in list(self._unschedulable.values()):
             if concerns is None or concerns(queued.pod):
@@ -341,7 +351,9 @@ class SchedulingQueue:
     # Nominations
 
     def nominate(self, pod: PodInfo, node: str | None = None) -> None:
-        """Record that a pod waits for room on ``node`` ("": nowhere any more; None: as its status says)."""
+        """Record that a pod waits for room on ``node`` ("": nowhere any more; None: as its status
+        says).
+        """
         self.forget_nomination(pod.uid)
         chosen = pod.nominated_node if node is None else node
         if chosen or node is not None:

@@ -1,7 +1,9 @@
-"""Which cluster events may make a refused pod schedulable: kube-scheduler's EventsToRegister and queueing hints.
+"""Which cluster events may make a refused pod schedulable: kube-scheduler's EventsToRegister and
+queueing hints.
 
-A pod remembers the plugins that refused it, and only their registrations are asked. A pod that an extender refused
-has the pseudo plugin "Extender", which cannot know and so is interested in everything, the pod's own updates included.
+A pod remembers the plugins that refused it, and only their registrations are asked. A pod that an
+extender refused has the pseudo plugin "Extender", which cannot know and so is interested in
+everything, the pod's own updates included.
 """
 
 from collections.abc import Callable, Collection
@@ -22,7 +24,9 @@ DEFAULT_PREEMPTION: Final = "DefaultPreemption"
 
 
 class EventResource(Enum):
-    """What an event is about. Pods with and without a node are told apart; WILDCARD concerns every refused pod."""
+    """What an event is about. Pods with and without a node are told apart; WILDCARD concerns every
+    refused pod.
+    """
 
     NODE = auto()
     ASSIGNED_POD = auto()
@@ -102,7 +106,9 @@ def _taints_now_tolerated(pod: PodInfo, event: ClusterEvent) -> bool:
     old, new = event.old, event.new
     if not isinstance(new, NodeView) or untolerated_taint(new.taints, pod.tolerations):
         return False
-    return not isinstance(old, NodeView) or untolerated_taint(old.taints, pod.tolerations) is not None
+    return (
+        not isinstance(old, NodeView) or untolerated_taint(old.taints, pod.tolerations) is not None
+    )
 
 
 def _affinity_now_met(pod: PodInfo, event: ClusterEvent) -> bool:
@@ -188,7 +194,10 @@ def _class_reaches_further(_pod: PodInfo, event: ClusterEvent) -> bool:
 
 
 def _class_waits(_pod: PodInfo, event: ClusterEvent) -> bool:
-    return isinstance(event.new, dict) and text(event.new, "volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
+    return (
+        isinstance(event.new, dict)
+        and text(event.new, "volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
+    )
 
 
 def _volume_moved(_pod: PodInfo, event: ClusterEvent) -> bool:
@@ -205,7 +214,8 @@ _CLAIMS: Final = frozenset({EventResource.PERSISTENT_VOLUME_CLAIM})
 _CLASSES: Final = frozenset({EventResource.STORAGE_CLASS})
 _ADDED_OR_CHANGED: Final = Action.ADD | Action.UPDATE
 _Registration = tuple[frozenset[EventResource], Action, Hint]
-# Plugins that watch added nodes but not taints are asked on a taint's change as well: the node may have been added tainted.
+# Plugins that watch added nodes but not taints are asked on a taint's change as well: the node may
+# have been added tainted.
 _TAINT_CHANGED: Final[_Registration] = (_NODES, Action.UPDATE_NODE_TAINT, _always)
 
 REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
@@ -218,7 +228,10 @@ REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
         (_NODES, Action.ADD | Action.UPDATE_NODE_TAINT, _taints_now_tolerated),
         (_PODS, Action.UPDATE_POD_TOLERATION, _itself),
     ),
-    "NodeAffinity": ((_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _affinity_now_met), _TAINT_CHANGED),
+    "NodeAffinity": (
+        (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _affinity_now_met),
+        _TAINT_CHANGED,
+    ),
     "NodePorts": (
         (_PODS, Action.DELETE, _held_ports),
         (_NODES, Action.ADD, _always),
@@ -268,7 +281,8 @@ REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
         _TAINT_CHANGED,
     ),
     SCHEDULING_GATES: ((_PODS, Action.UPDATE_POD_GATES_ELIMINATED, _itself),),
-    # It only holds back pods whose victims are still being deleted; the others that refused them decide.
+    # It only holds back pods whose victims are still being deleted; the others that refused them
+    # decide.
     DEFAULT_PREEMPTION: ((_PODS, Action.DELETE, _never),),
 }
 
@@ -282,7 +296,9 @@ def may_open(gate: str, event: ClusterEvent) -> bool:
 
 
 def may_help(pod: PodInfo, refused_by: Collection[str], event: ClusterEvent) -> bool:
-    """Whether a pod that these plugins refused is worth another try after an event (isPodWorthRequeuing)."""
+    """Whether a pod that these plugins refused is worth another try after an event
+    (isPodWorthRequeuing).
+    """
     if not refused_by:
         return True
     if event.resource is EventResource.WILDCARD:

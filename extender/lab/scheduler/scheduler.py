@@ -6,12 +6,12 @@ queue.pop -> snapshot -> filter, extenders, score (scheduling_algorithm)
    +- fits: assume in the cache, then next pod; meanwhile bind in a task of its own (extender's verb, or a Binding)
                   bound: Scheduled event; the pod's own watch event ends the assumption (else it expires after 30 s)
                   refused: forget, tell the queue that room came free, back to the queue with backoff
-```
-One decision at a time, many binds at once. Nothing here reads a clock but the event loop's (``loop.time``) and the injected
-``now`` (epoch seconds), so a virtual-time loop drives all of it.
+``` One decision at a time, many binds at once. Nothing here reads a clock but the event loop's
+(``loop.time``) and the injected ``now`` (epoch seconds), so a virtual-time loop drives all of it.
 
-That a refused pod is filtered a second time at once is no rule of its own: the first refusal patches the pod's condition, that
-update re-activates a pod that an extender refused, and the second refusal, having the same text, patches nothing.
+That a refused pod is filtered a second time at once is no rule of its own: the first refusal
+patches the pod's condition, that update re-activates a pod that an extender refused, and the second
+refusal, having the same text, patches nothing.
 """
 
 import asyncio
@@ -62,7 +62,9 @@ def _monotonic() -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A failed attempt: condition ``reason``, ``message``, who refused it, and the new nomination (None: unchanged)."""
+    """A failed attempt: condition ``reason``, ``message``, who refused it, and the new nomination
+    (None: unchanged).
+    """
 
     reason: str
     message: str
@@ -82,7 +84,9 @@ class Scheduler:
         rng: random.Random,
         transport: Transport,
     ) -> None:
-        """``now`` is epoch seconds; ``transport`` carries the extender calls (AiohttpTransport, or a simulation's)."""
+        """``now`` is epoch seconds; ``transport`` carries the extender calls (AiohttpTransport, or
+        a simulation's).
+        """
         self._api = api
         self._now = now
         self._rng = rng
@@ -114,7 +118,9 @@ class Scheduler:
         self.watcher = ClusterWatcher(
             self.cache, self.queue, self.listers, lambda pod: pod.scheduler_name in self.profiles
         )
-        self.events = EventRecorder(api, now=now, clock=_monotonic, instance=f"{rng.randrange(16**8):08x}")
+        self.events = EventRecorder(
+            api, now=now, clock=_monotonic, instance=f"{rng.randrange(16**8):08x}"
+        )
         self._bind_slots = asyncio.Semaphore(BINDS_IN_FLIGHT_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         # Pods whose victims are being deleted, with the last of them once only it is left.
@@ -207,13 +213,17 @@ class Scheduler:
     async def _post_filter(
         self, profile: Profile, state: CycleState, pod: PodInfo, snapshot: Snapshot, error: FitError
     ) -> str | None:
-        """Try to preempt; puts its message into ``error``. Returns the new nomination, None: as it was."""
+        """Try to preempt; puts its message into ``error``. Returns the new nomination, None: as it
+        was.
+        """
         newest = self.watcher.pods.get(pod.key)
         if newest is None:
             status = Status(Code.ERROR, (f'preemption: pod "{pod.name}" not found',))
             found = Preemption(status, message=status.message)
         else:
-            found = await self.preemptor.run_post_filters(profile, state, newest, error.diagnosis, snapshot)
+            found = await self.preemptor.run_post_filters(
+                profile, state, newest, error.diagnosis, snapshot
+            )
         error.diagnosis.post_filter_message = found.message
         if found.status is None:
             await self._prepare(found, pod)
@@ -252,7 +262,9 @@ class Scheduler:
             "message": f"{pod.scheduler_name}: preempting to accommodate a higher priority pod",
         }
         try:
-            await self._patch_status(victim, {"conditions": self._with_condition(victim, condition)})
+            await self._patch_status(
+                victim, {"conditions": self._with_condition(victim, condition)}
+            )
             await self._api.delete(
                 PODS, victim.namespace, victim.name, preconditions=Preconditions(uid=victim.uid)
             )
@@ -298,7 +310,9 @@ class Scheduler:
             self._bind_slots.release()
 
     async def bind_pod(self, pod: PodInfo, node: str) -> str:
-        """Bind through the extender that does so, else through the API. The error's text, "" for none."""
+        """Bind through the extender that does so, else through the API. The error's text, "" for
+        none.
+        """
         try:
             if await extenders_binding(self.extenders, pod, node):
                 return ""
@@ -350,7 +364,11 @@ class Scheduler:
             condition = {**condition, "observedGeneration": generation}
         if before and all(before.get(key) == value for key, value in condition.items()):
             return None
-        since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+        since = (
+            before.get("lastTransitionTime")
+            if before.get("status") == condition["status"]
+            else None
+        )
         condition = {
             **condition,
             "lastProbeTime": None,
@@ -359,7 +377,9 @@ class Scheduler:
         return [*(c for c in known if c.get("type") != condition["type"]), condition]
 
     async def _patch_status(self, pod: PodInfo, status: Obj) -> None:
-        status = {key: value for key, value in status.items() if key != "conditions" or value is not None}
+        status = {
+            key: value for key, value in status.items() if key != "conditions" or value is not None
+        }
         if not status:
             return
         patch = {"metadata": {"uid": pod.uid}, "status": status}

@@ -1,6 +1,7 @@
 """Taints of nodes and tolerations of pods (component-helpers' and api's TolerationsTolerateTaint).
 
-The operators Lt and Gt are alpha in 1.36 and off: as there, a toleration with one of them tolerates nothing.
+The operators Lt and Gt are alpha in 1.36 and off: as there, a toleration with one of them tolerates
+nothing.
 """
 
 from collections.abc import Iterable

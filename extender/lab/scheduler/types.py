@@ -1,7 +1,8 @@
 """What kube-scheduler keeps of pods and nodes, and the statuses that its plugins answer with.
 
-``PodInfo`` is one version of a pod, parsed once and never changed. ``NodeInfo`` is a node with the pods that run, or
-are assumed to run, on it; its sums are kept as pods come and go, and a cycle works on clones (see scheduler_cache).
+``PodInfo`` is one version of a pod, parsed once and never changed. ``NodeInfo`` is a node with the
+pods that run, or are assumed to run, on it; its sums are kept as pods come and go, and a cycle
+works on clones (see scheduler_cache).
 """
 
 from collections.abc import Mapping
@@ -33,12 +34,16 @@ class Code(IntEnum):
     @property
     def label(self) -> str:
         """Upstream's spelling, ``UnschedulableAndUnresolvable``."""
-        return "".join(word.capitalize() if word != "AND" else "And" for word in self.name.split("_"))
+        return "".join(
+            word.capitalize() if word != "AND" else "And" for word in self.name.split("_")
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Why a plugin (``plugin``, "" for an extender) did not say success; success itself is None, as upstream's nil."""
+    """Why a plugin (``plugin``, "" for an extender) did not say success; success itself is None, as
+    upstream's nil.
+    """
 
     code: Code
     reasons: tuple[str, ...] = ()
@@ -57,7 +62,9 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """A PodAffinityTerm. ``selector`` None matches no pod; ``namespace_selector`` None no namespace."""
+    """A PodAffinityTerm. ``selector`` None matches no pod; ``namespace_selector`` None no
+    namespace.
+    """
 
     namespaces: frozenset[str]
     namespace_selector: LabelSelector | None
@@ -66,7 +73,9 @@ class AffinityTerm:
     weight: int = 0
 
     def matches(self, pod: "PodInfo", namespace_labels: Mapping[str, str]) -> bool:
-        """Whether the term means that pod; ``namespace_labels`` are those of the pod's namespace."""
+        """Whether the term means that pod; ``namespace_labels`` are those of the pod's
+        namespace.
+        """
         if pod.namespace not in self.namespaces and (
             self.namespace_selector is None or not self.namespace_selector.matches(namespace_labels)
         ):
@@ -93,7 +102,9 @@ def optional_selector(raw: object) -> LabelSelector | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PodInfo:
-    """One version of a pod with what scheduling asks of it. ``obj`` is the API's object and is never changed."""
+    """One version of a pod with what scheduling asks of it. ``obj`` is the API's object and is
+    never changed.
+    """
 
     obj: Obj
     namespace: str
@@ -112,7 +123,9 @@ class PodInfo:
     non_zero: Resources
     """With what scoring assumes where nothing is asked for: what the pod counts for on its node."""
     scored: Resources
-    """As ``non_zero`` without spec.resources: what NodeResourcesFit scores a pending pod by (1.36 leaves the gate out there)."""
+    """As ``non_zero`` without spec.resources: what NodeResourcesFit scores a pending pod by (1.36
+    leaves the gate out there).
+    """
     tolerations: tuple[Toleration, ...]
     node_affinity: RequiredNodeAffinity
     host_ports: tuple[HostPort, ...]
@@ -142,7 +155,9 @@ class PodInfo:
 
 def _terms(pod: Json, kind: str, when: str, namespace: str) -> tuple[AffinityTerm, ...]:
     terms = []
-    for raw in mappings(pod, "spec", "affinity", kind, f"{when}DuringSchedulingIgnoredDuringExecution"):
+    for raw in mappings(
+        pod, "spec", "affinity", kind, f"{when}DuringSchedulingIgnoredDuringExecution"
+    ):
         weight = raw.get("weight")
         term = mapping(raw, "podAffinityTerm") if when == "preferred" else raw
         names = frozenset(str(item) for item in sequence(term, "namespaces"))
@@ -163,7 +178,11 @@ def _terms(pod: Json, kind: str, when: str, namespace: str) -> tuple[AffinityTer
 
 def _host_ports(pod: Json) -> tuple[HostPort, ...]:
     containers = [
-        *(c for c in mappings(pod, "spec", "initContainers") if text(c, "restartPolicy") == "Always"),
+        *(
+            c
+            for c in mappings(pod, "spec", "initContainers")
+            if text(c, "restartPolicy") == "Always"
+        ),
         *mappings(pod, "spec", "containers"),
     ]
     return tuple(
@@ -222,7 +241,9 @@ def pod_info(obj: Obj) -> PodInfo:
         required_anti_affinity=_terms(obj, "podAntiAffinity", "required", namespace),
         preferred_affinity=_terms(obj, "podAffinity", "preferred", namespace),
         preferred_anti_affinity=_terms(obj, "podAntiAffinity", "preferred", namespace),
-        scheduling_gates=tuple(text(gate, "name") for gate in mappings(obj, "spec", "schedulingGates")),
+        scheduling_gates=tuple(
+            text(gate, "name") for gate in mappings(obj, "spec", "schedulingGates")
+        ),
     )
 
 
@@ -274,12 +295,25 @@ _generations: Final = count(1)
 
 
 class NodeInfo:
-    """A node and its pods. ``present`` is False while pods name a node that has not been seen, or is gone."""
+    """A node and its pods. ``present`` is False while pods name a node that has not been seen, or
+    is gone.
+    """
 
     __slots__ = (
-        "ephemeral_storage", "generation", "memory", "milli_cpu", "non_zero_memory", "non_zero_milli_cpu",
-        "pods", "pods_with_affinity", "pods_with_required_anti_affinity", "ports", "present", "scalar", "view",
-    )  # fmt: skip
+        "ephemeral_storage",
+        "generation",
+        "memory",
+        "milli_cpu",
+        "non_zero_memory",
+        "non_zero_milli_cpu",
+        "pods",
+        "pods_with_affinity",
+        "pods_with_required_anti_affinity",
+        "ports",
+        "present",
+        "scalar",
+        "view",
+    )
 
     def __init__(self, view: NodeView | None = None) -> None:
         self.view = view or _EMPTY_NODE
@@ -341,7 +375,9 @@ class NodeInfo:
         self.generation = next(_generations)
 
     def clone(self) -> "NodeInfo":
-        """A copy that may be changed without changing this one; pods and the node object are shared."""
+        """A copy that may be changed without changing this one; pods and the node object are
+        shared.
+        """
         copy = NodeInfo.__new__(NodeInfo)
         copy.view, copy.present, copy.generation = self.view, self.present, self.generation
         copy.pods = dict(self.pods)
@@ -349,6 +385,9 @@ class NodeInfo:
         copy.pods_with_required_anti_affinity = dict(self.pods_with_required_anti_affinity)
         copy.milli_cpu, copy.memory = self.milli_cpu, self.memory
         copy.ephemeral_storage, copy.scalar = self.ephemeral_storage, dict(self.scalar)
-        copy.non_zero_milli_cpu, copy.non_zero_memory = self.non_zero_milli_cpu, self.non_zero_memory
+        copy.non_zero_milli_cpu, copy.non_zero_memory = (
+            self.non_zero_milli_cpu,
+            self.non_zero_memory,
+        )
         copy.ports = dict(self.ports)
         return copy

@@ -1,11 +1,14 @@
-"""The filter plugins for claims that are bound: VolumeRestrictions, VolumeBinding, VolumeZone, with kube-scheduler's texts.
+"""The filter plugins for claims that are bound: VolumeRestrictions, VolumeBinding, VolumeZone, with
+kube-scheduler's texts.
 
-A pod names claims, a bound claim names its volume, and the volume says where it can be used: by node affinity (VolumeBinding) or, older, by
-zone labels (VolumeZone). A claim with access mode ReadWriteOncePod serves one pod at a time (VolumeRestrictions).
+A pod names claims, a bound claim names its volume, and the volume says where it can be used: by
+node affinity (VolumeBinding) or, older, by zone labels (VolumeZone). A claim with access mode
+ReadWriteOncePod serves one pod at a time (VolumeRestrictions).
 
-Nothing binds or provisions volumes here. A claim that waits for its first consumer therefore finds no volume on any node; in a cluster
-kube-scheduler would choose the node and have the volume made there. Volumes named in the pod itself (disks by id, generic ephemeral
-ones) and CSI drivers' limits are not looked at.
+Nothing binds or provisions volumes here. A claim that waits for its first consumer therefore finds
+no volume on any node; in a cluster kube-scheduler would choose the node and have the volume made
+there. Volumes named in the pod itself (disks by id, generic ephemeral ones) and CSI drivers' limits
+are not looked at.
 """
 
 from collections.abc import Mapping
@@ -14,7 +17,13 @@ from typing import Final
 
 from extender.kube.api import Obj
 from extender.lab.scheduler.cache import Snapshot
-from extender.lab.scheduler.framework import PROCEED, SKIP, CycleState, NodeLocalFilter, PreFilterResult
+from extender.lab.scheduler.framework import (
+    PROCEED,
+    SKIP,
+    CycleState,
+    NodeLocalFilter,
+    PreFilterResult,
+)
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.node_affinity import node_selector_term
 from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status, labels_of
@@ -150,7 +159,9 @@ class VolumeBinding(NodeLocalFilter):
         self._listers = listers
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Skip without claims; refuse where one is missing, lost, being deleted, or not bound though it should be."""
+        """Skip without claims; refuse where one is missing, lost, being deleted, or not bound
+        though it should be.
+        """
         del snapshot
         if not pod.claims:
             return SKIP
@@ -162,7 +173,8 @@ class VolumeBinding(NodeLocalFilter):
             if text(claim, "status", "phase") == "Lost":
                 volume = text(claim, "spec", "volumeName")
                 return _refused(
-                    f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+                    f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume '
+                    f'"{volume}"'
                 )
             if text(claim, "metadata", "deletionTimestamp"):
                 return _refused(f'persistentvolumeclaim "{name}" is being deleted')
@@ -183,7 +195,9 @@ class VolumeBinding(NodeLocalFilter):
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether all volumes can be used there (checkBoundClaims: the first that cannot decides)."""
+        """Whether all volumes can be used there (checkBoundClaims: the first that cannot
+        decides).
+        """
         del pod
         found = state.read(PodClaims)
         if found is None:
@@ -192,7 +206,9 @@ class VolumeBinding(NodeLocalFilter):
         for claim in found.bound:
             volume = self._listers.volume(text(claim, "spec", "volumeName"))
             if volume is None:
-                reasons.append("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")
+                reasons.append(
+                    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+                )
                 break
             if not volume_reaches(volume, node.view.labels):
                 reasons.append("node(s) didn't match PersistentVolume's node affinity")
@@ -227,12 +243,16 @@ class VolumeTopologies:
 
 
 def volume_topology(volume: Json) -> VolumeTopology:
-    """A volume's topology labels; one with an empty value between delimiters is ignored (getPVTopologies)."""
+    """A volume's topology labels; one with an empty value between delimiters is ignored
+    (getPVTopologies).
+    """
     labels = labels_of(volume)
     found = []
     for key in _TOPOLOGY_LABELS:
         values = (
-            [value.strip() for value in labels[key].split(_MULTI_ZONE_DELIMITER)] if key in labels else [""]
+            [value.strip() for value in labels[key].split(_MULTI_ZONE_DELIMITER)]
+            if key in labels
+            else [""]
         )
         if all(values):
             found.append((key, frozenset(values)))
@@ -282,7 +302,9 @@ class VolumeZone(NodeLocalFilter):
         return "" if waits else "PersistentVolume had no name"
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether the node is where all volumes are; a node without any topology label takes all."""
+        """Whether the node is where all volumes are; a node without any topology label
+        takes all.
+        """
         del pod
         found, labels = state.read(VolumeTopologies), node.view.labels
         if found is None or not any(key in labels for key in _TOPOLOGY_LABELS):

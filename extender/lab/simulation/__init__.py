@@ -1,1 +1,3 @@
-"""Deterministic simulation: the shipped service under seeded faults, in virtual time (``vreplica simulate``)."""
+"""Deterministic simulation: the shipped service under seeded faults, in virtual time (``vreplica
+simulate``).
+"""

@@ -1,9 +1,11 @@
-"""One run: a trial, which is a seed and what is left out of it; a world, a workload with faults, then calm, and a verdict.
+"""One run: a trial, which is a seed and what is left out of it; a world, a workload with faults,
+then calm, and a verdict.
 
-Safety while everything happens (the checkers, after each write), liveness once it has stopped: within ``SETTLE_TIMEOUT_S``
-everything is as it should be. What is worth it is then compacted and scaled down, period by period, for at most
-``REST_TIMEOUT_S``; that must end, with nothing written for ``QUIET_S``, and with no pod left that is not needed.
-Incremental state is compared with rebuilt state on each replica at the end.
+Safety while everything happens (the checkers, after each write), liveness once it has stopped:
+within ``SETTLE_TIMEOUT_S`` everything is as it should be. What is worth it is then compacted and
+scaled down, period by period, for at most ``REST_TIMEOUT_S``; that must end, with nothing written
+for ``QUIET_S``, and with no pod left that is not needed. Incremental state is compared with rebuilt
+state on each replica at the end.
 """
 
 import asyncio
@@ -40,9 +42,13 @@ from extender.lab.simulation.world.world import World
 from extender.model.errors import VReplicaError
 
 SETTLE_TIMEOUT_S: Final = 420.0
-"""kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the reconciler comes round."""
+"""kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the
+reconciler comes round.
+"""
 GRACE_S: Final = 45.0
-"""What reflectors that were refused again and again may wait before they look: only then does everybody know it is over."""
+"""What reflectors that were refused again and again may wait before they look: only then does
+everybody know it is over.
+"""
 IDLE_S: Final = ReflectorSettings().idle_timeout_s + GRACE_S
 """... and what a watch that has fallen silent is waited for."""
 LAST_ANSWERS_S: Final = 5.0
@@ -50,22 +56,38 @@ LAST_ANSWERS_S: Final = 5.0
 QUIET_S: Final = 60.0
 """Besides a pool's period and cool-down: for so long nothing is written at rest."""
 REST_TIMEOUT_S: Final = 3600.0
-"""Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice as long each time."""
+"""Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice
+as long each time.
+"""
 PATIENCE_MAX: Final = 1 << STRIKES_MAX - 1
-"""Scale-down periods that the autoscaler waits at the most where somebody else has undone what it wrote again and again."""
+"""Scale-down periods that the autoscaler waits at the most where somebody else has undone what it
+wrote again and again.
+"""
 RUN_MAX_S: Final = 2 * (SETTLE_TIMEOUT_S + REST_TIMEOUT_S)
 EVENT_MAX_S: Final = 60.0
-"""Of virtual time, an event in the mean; half a second is usual. Nothing in a run may wait without a limit."""
+"""Of virtual time, an event in the mean; half a second is usual. Nothing in a run may wait without
+a limit.
+"""
 EVENTS: Final = 500
 """Of the workload, that do something."""
-UNANSWERED: Final = ("write_late", "status_reply_lost", "patch_reply_lost", "reply_lost", "partition")
+UNANSWERED: Final = (
+    "write_late",
+    "status_reply_lost",
+    "patch_reply_lost",
+    "reply_lost",
+    "partition",
+)
 """Faults after which a writer does not know what of its moves was made."""
 LATENING: Final = tuple(
-    item.name for item in fields(FaultRates) if item.metadata.get("per") in {"write", "call", "list", "event"}
+    item.name
+    for item in fields(FaultRates)
+    if item.metadata.get("per") in {"write", "call", "list", "event"}
 )
 """Faults of calls and watches: each makes somebody look or write again, later."""
 PROMPT_S: Final = 5.0
-"""A decision's age where no fault makes views or writes late: nothing but the network's milliseconds, and retries."""
+"""A decision's age where no fault makes views or writes late: nothing but the network's
+milliseconds, and retries.
+"""
 COUNTS_OTHERWISE: Final = 0.25
 """Of the replicas, where pools are led in buckets."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
@@ -74,10 +96,11 @@ LOUD: Final = frozenset({"leases", "events", "nodes"})
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is run. Everything follows from the seed; the rest replaces or leaves out some of what it has drawn.
+    """What is run. Everything follows from the seed; the rest replaces or leaves out some of what
+    it has drawn.
 
-    ``only``: numbers of the events that happen; ``faults``: kinds that may happen; None: all. ``plain``: one pool with
-    the defaults, and no acts on what is not in it.
+    ``only``: numbers of the events that happen; ``faults``: kinds that may happen; None: all.
+    ``plain``: one pool with the defaults, and no acts on what is not in it.
     """
 
     seed: int
@@ -95,7 +118,9 @@ class Trial:
         words += [f"--events {self.events}"] if self.events != EVENTS else []
         words += [f"--only {as_ranges(self.only)}"] if self.only is not None else []
         words += (
-            [f"--only-faults {','.join(sorted(self.faults)) or 'none'}"] if self.faults is not None else []
+            [f"--only-faults {','.join(sorted(self.faults)) or 'none'}"]
+            if self.faults is not None
+            else []
         )
         return " ".join(words)
 
@@ -113,7 +138,9 @@ def as_ranges(numbers: Iterable[int]) -> str:
 
 @dataclass
 class Outcome:
-    """What a run came to. ``problems`` empty: it passed. ``events`` are those that did something, by their number."""
+    """What a run came to. ``problems`` empty: it passed. ``events`` are those that did something,
+    by their number.
+    """
 
     trial: Trial
     problems: list[str] = field(default_factory=list)
@@ -135,25 +162,32 @@ class Outcome:
 
     def line(self) -> str:
         """In one line."""
-        settled = f"settled in {self.settled_s:.1f} s" if self.settled_s is not None else "not settled"
+        settled = (
+            f"settled in {self.settled_s:.1f} s" if self.settled_s is not None else "not settled"
+        )
         if self.rested_s is not None:
             settled += f", at rest in {self.rested_s:.0f} s"
         return (
-            f"seed {self.trial.seed}: {len(self.events)} events, {self.faults.total()} faults of {len(self.faults)} kinds, "
-            f"{settled}, moves {sum(self.moves.values())}, trace {self.digest}, {'ok' if self.passed else 'FAILED'}"
+            f"seed {self.trial.seed}: {len(self.events)} events, {self.faults.total()} faults of "
+            f"{len(self.faults)} kinds, "
+            f"{settled}, moves {sum(self.moves.values())}, trace {self.digest}, "
+            f"{'ok' if self.passed else 'FAILED'}"
         )
 
 
 def simulate(trial: Trial | int, *, keep_trace: bool = False) -> Outcome:
-    """Run a trial, or a seed as it is, in virtual time. Whatever error ends it is a problem of the run, too.
+    """Run a trial, or a seed as it is, in virtual time. Whatever error ends it is a problem of the
+    run, too.
 
-    So it is told with the line that runs it again, and no other seed is the worse for it. Only a person ends all of them.
+    So it is told with the line that runs it again, and no other seed is the worse for it. Only a
+    person ends all of them.
     """
     trial = Trial(trial) if isinstance(trial, int) else trial
     outcome = Outcome(trial)
     try:
         run_virtual(
-            _run(trial, outcome, keep_trace=keep_trace), seconds_max=RUN_MAX_S + EVENT_MAX_S * trial.events
+            _run(trial, outcome, keep_trace=keep_trace),
+            seconds_max=RUN_MAX_S + EVENT_MAX_S * trial.events,
         )
     except (KeyboardInterrupt, SystemExit):
         raise
@@ -168,7 +202,9 @@ def _where(error: BaseException) -> str:
     """The innermost line that an error comes from."""
     frames = traceback.extract_tb(error.__traceback__)
     return (
-        f"in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
+        f"in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}"
+        if frames
+        else "nowhere"
     )
 
 
@@ -181,7 +217,9 @@ def parts_of(trial: Trial, rng: random.Random) -> frozenset[str]:
 def rates_of(
     trial: Trial, rng: random.Random, of_parts: Mapping[str, float]
 ) -> tuple[FaultRates, dict[str, float]]:
-    """Rates of calls and watches, and of acts by kind: of all of them, also where a trial leaves some out."""
+    """Rates of calls and watches, and of acts by kind: of all of them, also where a trial leaves
+    some out.
+    """
     drawn = drawn_faults(rng)
     delays = {**drawn_delays(rng), **trial.profile.delays}
     rates = trial.profile.rates_of({**drawn, **drawn_last(rng), **of_parts})
@@ -217,9 +255,13 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
     pools = tuple({**pool, **trial.profile.pools} for pool in scale.pools)
-    apart = random.Random(f"{trial.seed}/parts")  # of their own dice: seeds without parts are what they were
+    apart = random.Random(
+        f"{trial.seed}/parts"
+    )  # of their own dice: seeds without parts are what they were
     parts = parts_of(trial, apart)
-    scale = replace(scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE)
+    scale = replace(
+        scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE
+    )
     scale = with_parts(scale, apart, parts)
     rates, mischief = rates_of(trial, rng, drawn_of_parts(apart, parts))
     left_out = mischief.keys() - trial.faults if trial.faults is not None else frozenset[str]()
@@ -249,7 +291,9 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         async with world:
             await workload.run(trial.events)
             await workload.calm_down()
-            outcome.problems += await settle(world, checkers, outcome, workload.counts["replicasEdited"])
+            outcome.problems += await settle(
+                world, checkers, outcome, workload.counts["replicasEdited"]
+            )
             world.callers.stop()
             await asyncio.sleep(LAST_ANSWERS_S)
             outcome.problems += checkers.violations + world.problems
@@ -288,10 +332,12 @@ async def settle(world: World, checkers: Checkers, outcome: Outcome, edits: int)
 async def never_scaled_down(world: World, checkers: Checkers, edits: int) -> list[str]:
     """The pods that should have been removed by now.
 
-    Who undoes what the autoscaler has written, twice or more often, makes it wait up to ``PATIENCE_MAX`` of its periods.
+    Who undoes what the autoscaler has written, twice or more often, makes it wait up to
+    ``PATIENCE_MAX`` of its periods.
     """
     period_s = max(
-        pool["spec"].get("scaleDownPeriodSeconds", 100) * 1.2 for pool in world.stored(ADAPTERPOOLS).values()
+        pool["spec"].get("scaleDownPeriodSeconds", 100) * 1.2
+        for pool in world.stored(ADAPTERPOOLS).values()
     )
     for _ in range(PATIENCE_MAX if edits > 1 else 0):
         if not any(checkers.stored.idle()):
@@ -301,7 +347,9 @@ async def never_scaled_down(world: World, checkers: Checkers, edits: int) -> lis
 
 
 async def wait_quiet(world: World, checkers: Checkers) -> list[str]:
-    """Wait until nobody has written anything for long enough; who still writes after ``REST_TIMEOUT_S``."""
+    """Wait until nobody has written anything for long enough; who still writes after
+    ``REST_TIMEOUT_S``.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + REST_TIMEOUT_S
     pauses = [
@@ -316,13 +364,18 @@ async def wait_quiet(world: World, checkers: Checkers) -> list[str]:
                 for plural, at in checkers.last_write_s.items()
                 if plural not in LOUD
             ]
-            return [f"still writing at {loop.time():.1f} s: {', '.join(loud)}", *world.trace.lines[-40:]]
+            return [
+                f"still writing at {loop.time():.1f} s: {', '.join(loud)}",
+                *world.trace.lines[-40:],
+            ]
         await asyncio.sleep(quiet_at - loop.time())
     return []
 
 
 def _last_write(checkers: Checkers) -> float:
-    return max((at for plural, at in checkers.last_write_s.items() if plural not in LOUD), default=0.0)
+    return max(
+        (at for plural, at in checkers.last_write_s.items() if plural not in LOUD), default=0.0
+    )
 
 
 async def wait_settled(world: World, checkers: Checkers) -> list[str]:
@@ -337,7 +390,9 @@ async def wait_settled(world: World, checkers: Checkers) -> list[str]:
 
 
 async def left_over(world: World) -> list[str]:
-    """What is wrong with processes once all is at rest: what they keep, and have not told or seen."""
+    """What is wrong with processes once all is at rest: what they keep, and have not told
+    or seen.
+    """
     changed = world.cluster.server.store.changed_by_readers()
     found = [f"the event of {name} was changed by who has read it" for _, name in changed]
     for replica in world.replicas:

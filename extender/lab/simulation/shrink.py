@@ -1,8 +1,10 @@
-"""A failing trial made short: fewer kinds of faults, then fewer events, as long as it fails in the same way.
+"""A failing trial made short: fewer kinds of faults, then fewer events, as long as it fails in the
+same way.
 
-Delta debugging (ddmin): leave out halves, then quarters, and so on. Events and kinds have dice of their own, and the events
-are given by their numbers from the start, so what stays is what it was; what it does may still be another thing, as the
-world is another one. Then the shorter trial simply does not fail, and is not taken.
+Delta debugging (ddmin): leave out halves, then quarters, and so on. Events and kinds have dice of
+their own, and the events are given by their numbers from the start, so what stays is what it was;
+what it does may still be another thing, as the world is another one. Then the shorter trial simply
+does not fail, and is not taken.
 """
 
 from collections.abc import Callable, Collection
@@ -34,7 +36,9 @@ def kind_of(problem: str) -> str:
 
 
 def shrink(trial: Trial, *, run: Run = simulate, trials_max: int = TRIALS_MAX) -> Outcome | None:
-    """The outcome of the shortest trial found that fails as this one; None where it passes. ``Outcome.trial`` says which."""
+    """The outcome of the shortest trial found that fails as this one; None where it passes.
+    ``Outcome.trial`` says which.
+    """
     return _Shrinking(run, trials_max).shrink(trial)
 
 
@@ -49,7 +53,8 @@ class _Shrinking:
         if best.passed:
             return None
         self._wanted = kind_of(best.problems[0])
-        # The same events to begin with: one that does nothing once a kind is left out is not made up for by another one.
+        # The same events to begin with: one that does nothing once a kind is left out is not made
+        # up for by another one.
         events = range(best.tried) if trial.only is None else sorted(trial.only)
         best = self._fails(replace(trial, only=frozenset(events))) or best
         kinds = frozenset(best.faults) if trial.faults is None else trial.faults
@@ -61,7 +66,10 @@ class _Shrinking:
         return self._fewer(best, list(events), _with_events)
 
     def _fewer(
-        self, best: Outcome, items: list[str] | list[int], take: Callable[[Trial, Collection[object]], Trial]
+        self,
+        best: Outcome,
+        items: list[str] | list[int],
+        take: Callable[[Trial, Collection[object]], Trial],
     ) -> Outcome:
         """ddmin over ``items``: parts are left out, smaller and smaller ones."""
         kept: list[object] = list(items)

@@ -1,1 +1,3 @@
-"""Adapter pods get their nodes: the extender's verbs and the binder. Knows ``placing`` and ``watching``."""
+"""Adapter pods get their nodes: the extender's verbs and the binder. Knows ``placing`` and
+``watching``.
+"""

@@ -1,4 +1,5 @@
-"""``VReplicaBinder``: an adapter pod and its vreplicas, from find to bind (the volume binder's pattern).
+"""``VReplicaBinder``: an adapter pod and its vreplicas, from find to bind (the volume binder's
+pattern).
 
 ::
 
@@ -7,8 +8,9 @@
                 bind    one Binding: node and ledger in the same API write; confirmed by the watch
                 revert  undo assume, exactly, where bind did not happen
 
-Any replica of the service may serve any verb at any time. What makes that safe is the API server: a Binding carries
-the pod's UID and version as preconditions, so it fails if anyone has bound the pod or touched its ledger since.
+Any replica of the service may serve any verb at any time. What makes that safe is the API server: a
+Binding carries the pod's UID and version as preconditions, so it fails if anyone has bound the pod
+or touched its ledger since.
 """
 
 import logging
@@ -17,7 +19,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
-from extender.kube.api import PODS, Api, ApiError, Binding, Conflict, Forbidden, NotFound, OutcomeUnknown
+from extender.kube.api import (
+    PODS,
+    Api,
+    ApiError,
+    Binding,
+    Conflict,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+)
 from extender.model.decode import pod_from
 from extender.model.errors import AssumeError, LedgerTooLarge, VReplicaError
 from extender.model.ledger import encode_ledger
@@ -39,7 +50,9 @@ NodeLookup = Callable[[str], Node | None]
 
 
 class BindRefused(VReplicaError):
-    """The pod may not be bound there, now. ``reason`` goes to kube-scheduler, which tries again later."""
+    """The pod may not be bound there, now. ``reason`` goes to kube-scheduler, which tries again
+    later.
+    """
 
     def __init__(self, reason: ConflictReason, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else str(reason))
@@ -48,7 +61,9 @@ class BindRefused(VReplicaError):
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """What ``assume`` has done and ``revert`` undoes: ``pod`` as it was, ``node`` and ``carry`` as it shall be."""
+    """What ``assume`` has done and ``revert`` undoes: ``pod`` as it was, ``node`` and ``carry`` as
+    it shall be.
+    """
 
     pod: AdapterPod
     node: str
@@ -62,21 +77,28 @@ class AssumedPod:
 
 
 class VReplicaBinder(Protocol):
-    """Called by the extender's verbs: ``find`` for one pod at a time, ``assume``/``bind`` for several pods at once.
+    """Called by the extender's verbs: ``find`` for one pod at a time, ``assume``/``bind`` for
+    several pods at once.
 
-    ``find`` leaves nothing but decisions. ``assume`` changes caches and state, at once and without awaiting;
-    ``bind`` writes to the API and undoes nothing by itself: the caller reverts when it raises.
+    ``find`` leaves nothing but decisions. ``assume`` changes caches and state, at once and without
+    awaiting; ``bind`` writes to the API and undoes nothing by itself: the caller reverts when it
+    raises.
     """
 
-    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
-        """Decide for every candidate node; unfit is data. Replaces all earlier decisions for the pod.
+    def find(
+        self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None
+    ) -> NodeVerdicts:
+        """Decide for every candidate node; unfit is data. Replaces all earlier decisions for the
+        pod.
 
         ``lookup``: nodes as they were sent; None: as they are known.
         """
         ...
 
     def carry(self, pod_uid: str) -> BindLedger | None:
-        """What the pod would carry by the last ``find``, None where no node passed or it is too long ago."""
+        """What the pod would carry by the last ``find``, None where no node passed or it is too
+        long ago.
+        """
         ...
 
     def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
@@ -88,14 +110,17 @@ class VReplicaBinder(Protocol):
         ...
 
     async def bind(self, assumed: AssumedPod) -> None:
-        """Write the Binding. Raises ApiError; OutcomeUnknown only where even reading the pod back failed.
+        """Write the Binding. Raises ApiError; OutcomeUnknown only where even reading the pod back
+        failed.
 
         Raises BindRefused where the API server forbids it (403).
         """
         ...
 
     def revert(self, assumed: AssumedPod) -> None:
-        """Undo ``assume``. Also after the pod has changed or gone meanwhile: then there is less to undo."""
+        """Undo ``assume``. Also after the pod has changed or gone meanwhile: then there is less to
+        undo.
+        """
         ...
 
     def delete(self, pod_uid: str) -> None:
@@ -104,7 +129,9 @@ class VReplicaBinder(Protocol):
 
 
 class SchedulerVReplicaBinder:
-    """The real binder. ``leads`` tells whether a pool's pending vreplicas may be given to a pod of it as it binds."""
+    """The real binder. ``leads`` tells whether a pool's pending vreplicas may be given to a pod of
+    it as it binds.
+    """
 
     def __init__(
         self,
@@ -115,7 +142,9 @@ class SchedulerVReplicaBinder:
         leads: Callable[[str], bool],
         narrow_to: int = 0,
     ) -> None:
-        """``narrow_to``: nodes that ``find`` passes at the most, of those that it knows itself; 0: all."""
+        """``narrow_to``: nodes that ``find`` passes at the most, of those that it knows itself; 0:
+        all.
+        """
         self._api = api
         self._caches = caches
         self._clock = clock
@@ -125,7 +154,9 @@ class SchedulerVReplicaBinder:
         self._cache = PlacementDecisionCache(clock)
         caches.pods.add_event_handler(self._pod_changed)
 
-    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
+    def find(
+        self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None
+    ) -> NodeVerdicts:
         """See VReplicaBinder."""
         if lookup is None:
             verdicts = filter_known_nodes(self._caches.state, pod, candidates)
@@ -135,7 +166,9 @@ class SchedulerVReplicaBinder:
             carry = self._carry(pod, with_planned=True)
         except LedgerTooLarge:
             self._cache.delete(pod.uid)
-            return NodeVerdicts(unresolvable=dict.fromkeys(candidates, ConflictReason.LEDGER_TOO_LARGE))
+            return NodeVerdicts(
+                unresolvable=dict.fromkeys(candidates, ConflictReason.LEDGER_TOO_LARGE)
+            )
         if lookup is None and self.narrow_to:
             verdicts.passed = self._narrowed(pod, carry, verdicts.passed)
         passed = verdicts.passed
@@ -143,7 +176,9 @@ class SchedulerVReplicaBinder:
         self._cache.update(pod.uid, carry, pod.ledger_text, names)
         return verdicts
 
-    def _narrowed(self, pod: AdapterPod, carry: BindLedger, passed: Collection[str]) -> Collection[str]:
+    def _narrowed(
+        self, pod: AdapterPod, carry: BindLedger, passed: Collection[str]
+    ) -> Collection[str]:
         """The best of the nodes that pass, where there are more than are wanted."""
         most = room_for(self.narrow_to, self._cache.times(pod.uid))
         if len(passed) <= most:
@@ -168,27 +203,37 @@ class SchedulerVReplicaBinder:
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """See VReplicaBinder."""
         state = self._caches.state
-        problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node) or self._cordon(pod, node)
+        problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node) or self._cordon(
+            pod, node
+        )
         if problem is not None:
             self._cache.clear(pod.uid, node)
             raise BindRefused(problem)
         decision = self._cache.get(pod.uid, node)
         if decision is not None and decision.ledger_text != pod.ledger_text:
             self._cache.delete(pod.uid)
-            raise BindRefused(ConflictReason.LEDGER_CHANGED, "the pod's placements have changed since filter")
-        # A missing decision is no reason to refuse: another replica, or this one before a restart, has filtered.
+            raise BindRefused(
+                ConflictReason.LEDGER_CHANGED, "the pod's placements have changed since filter"
+            )
+        # A missing decision is no reason to refuse: another replica, or this one before a restart,
+        # has filtered.
         pool = state.pool(pod.pool)
         try:
-            carry = self._carry(pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile))
+            carry = self._carry(
+                pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile)
+            )
         except LedgerTooLarge as error:
             raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
-        # What the webhook has stamped stays: it is what the pod requests, whatever its pool says by now.
+        # What the webhook has stamped stays: it is what the pod requests, whatever its pool says by
+        # now.
         stamped = pod.slots if pod.slots is not None else slots_of(state, pod)
         assumed = AssumedPod(pod, node, carry, stamped)
         self._assume_pod(assumed)
         for key in carry.planned:
             share = carry.ledger[key]
-            pool.reserve(assumed.owner, key, {pod.name: share}, expires_at=self._clock() + RESERVATION_TTL_S)
+            pool.reserve(
+                assumed.owner, key, {pod.name: share}, expires_at=self._clock() + RESERVATION_TTL_S
+            )
         return assumed
 
     async def bind(self, assumed: AssumedPod) -> None:
@@ -222,7 +267,9 @@ class SchedulerVReplicaBinder:
             except ApiError as unread:
                 raise error from unread
             if not bound:
-                raise Conflict(409, "NotBound", f"the Binding had no effect: {error.message}") from error
+                raise Conflict(
+                    409, "NotBound", f"the Binding had no effect: {error.message}"
+                ) from error
         self._cache.delete(pod.uid)
 
     def revert(self, assumed: AssumedPod) -> None:
@@ -237,7 +284,9 @@ class SchedulerVReplicaBinder:
         self._cache.delete(pod_uid)
 
     def _carry(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
-        """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge for standing ones."""
+        """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge for
+        standing ones.
+        """
         state = self._caches.state
         pool, slots = state.pool(pod.pool), slots_of(state, pod)
         carried = partial(
@@ -259,8 +308,13 @@ class SchedulerVReplicaBinder:
         return carry
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
-        """kube-scheduler has looked, at its own filter's time; whoever calls bind may be late, or no scheduler at all."""
-        known, workload = self._caches.state.nodes.get(node), self._caches.state.pool(pod.pool).stateful_set
+        """kube-scheduler has looked, at its own filter's time; whoever calls bind may be late, or
+        no scheduler at all.
+        """
+        known, workload = (
+            self._caches.state.nodes.get(node),
+            self._caches.state.pool(pod.pool).stateful_set,
+        )
         cordoned = known is not None and known.cordoned
         fit = workload.fit if workload is not None else None
         tolerated = fit is None or fit.tolerates_cordon()
@@ -270,7 +324,9 @@ class SchedulerVReplicaBinder:
         carry, pod = assumed.carry, assumed.pod
         try:
             self._caches.pods.assume(
-                replace(pod, node=assumed.node, ledger=carry.ledger, slots=assumed.slots, assumed=True)
+                replace(
+                    pod, node=assumed.node, ledger=carry.ledger, slots=assumed.slots, assumed=True
+                )
             )
         except AssumeError as error:
             raise BindRefused(ConflictReason.POD_CHANGED, str(error)) from error
@@ -280,7 +336,9 @@ class SchedulerVReplicaBinder:
             self._caches.state.release(("bind", pod_uid), pool, key)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """The watch has confirmed a bind, or the pod is gone: its reservations and decisions have served."""
+        """The watch has confirmed a bind, or the pod is gone: its reservations and decisions have
+        served.
+        """
         if new is not None and (not new.node or new.assumed):
             return
         pod = new or old
@@ -291,7 +349,9 @@ class SchedulerVReplicaBinder:
         state = pool.pods.get(pod.name)
         owner = ("bind", pod.uid)
         for key in [
-            k for k, claim in (state.claims.items() if state is not None else ()) if claim.owner == owner
+            k
+            for k, claim in (state.claims.items() if state is not None else ())
+            if claim.owner == owner
         ]:
             pool.release(owner, key)
 

@@ -1,6 +1,7 @@
 """``FakeVReplicaBinder``: a binder that answers as it is told, for tests of whatever calls one.
 
-The counterpart of the volume binder's FakeVolumeBinder, and shipped like it. Same Protocol as the real one.
+The counterpart of the volume binder's FakeVolumeBinder, and shipped like it. Same Protocol as the
+real one.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,9 @@ from extender.service.binding.binder import AssumedPod, BindRefused, NodeLookup
 
 @dataclass(slots=True, kw_only=True)
 class FakeBinderConfig:
-    """What to answer. ``refused``: node name -> reason of ``find``; the errors are raised by ``assume`` and ``bind``."""
+    """What to answer. ``refused``: node name -> reason of ``find``; the errors are raised by
+    ``assume`` and ``bind``.
+    """
 
     refused: Mapping[str, ConflictReason] = field(default_factory=dict)
     carry: BindLedger = field(default_factory=lambda: BindLedger(EMPTY_LEDGER, {}))
@@ -30,7 +33,9 @@ class FakeBinderConfig:
 
 
 class FakeVReplicaBinder:
-    """Answers by its ``config`` and keeps what it was asked, in ``calls``: (verb, pod UID, node)."""
+    """Answers by its ``config`` and keeps what it was asked, in ``calls``: (verb, pod UID,
+    node).
+    """
 
     def __init__(self, config: FakeBinderConfig | None = None) -> None:
         self.config = config if config is not None else FakeBinderConfig()
@@ -41,7 +46,9 @@ class FakeVReplicaBinder:
         """Pod UID -> node."""
         self._decisions: dict[str, dict[str, PlacementDecision]] = {}
 
-    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
+    def find(
+        self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None
+    ) -> NodeVerdicts:
         """See VReplicaBinder."""
         del lookup
         nodes = candidates.names

@@ -1,7 +1,9 @@
-"""``OrdinalHistoryReader``: whether a pod may be bound, or its ordinal's last pod can have held what we have not seen (I2).
+"""``OrdinalHistoryReader``: whether a pod may be bound, or its ordinal's last pod can have held
+what we have not seen (I2).
 
-``engine.state.ordinal_history`` knows of whom we know. Here is what can be done about the others: wait a moment for the watch, which
-kube-scheduler's may be ahead of; and, once what was on its way has arrived, list vpods to see it.
+``engine.state.ordinal_history`` knows of whom we know. Here is what can be done about the others:
+wait a moment for the watch, which kube-scheduler's may be ahead of; and, once what was on its way
+has arrived, list vpods to see it.
 """
 
 import asyncio
@@ -15,11 +17,14 @@ from extender.service.watching.caches import Caches
 SEEN_TIMEOUT_S: Final = 1.0
 """How long a bind waits for our watch to tell of its pod."""
 LIST_TIMEOUT_S: Final = 2.5
-"""How long a bind waits for vpods to be listed; it is tried again, and the list goes on meanwhile."""
+"""How long a bind waits for vpods to be listed; it is tried again, and the list goes on meanwhile.
+"""
 
 
 class OrdinalHistoryReader:
-    """``list_vpods`` returns once a list begun after the call is in the caches; ``founded``: nobody led a pool before us."""
+    """``list_vpods`` returns once a list begun after the call is in the caches; ``founded``: nobody
+    led a pool before us.
+    """
 
     def __init__(
         self,
@@ -39,7 +44,9 @@ class OrdinalHistoryReader:
         caches.pods.add_event_handler(self._pod_changed)
 
     async def known(self, pod: AdapterPod) -> bool:
-        """Whether all that the ordinal's former pods held is known here, if need be after a moment."""
+        """Whether all that the ordinal's former pods held is known here, if need be after a
+        moment.
+        """
         ordinal_history = self._ordinal_history
         if not ordinal_history.is_seen(pod):
             await self._wait_seen(pod)

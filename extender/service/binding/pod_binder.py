@@ -7,11 +7,13 @@
                   |            '-- no adapter pod --> Binding, and no more                              |
                   '---- read again, up to ATTEMPTS_MAX times, where only the pod's version was stale <---'
 
-A kube-scheduler of our own asks about every pod that names it. A pod without the pool's label is bound as
-kube-scheduler's DefaultBinder would: a Binding with the pod's UID, without annotations, and nothing is assumed.
+A kube-scheduler of our own asks about every pod that names it. A pod without the pool's label is
+bound as kube-scheduler's DefaultBinder would: a Binding with the pod's UID, without annotations,
+and nothing is assumed.
 
-kube-scheduler gives a bind up after its timeout and sends it again, perhaps to another replica, while the first may still be
-under way. So the requests for one pod run one after the other here, and between replicas the API server decides.
+kube-scheduler gives a bind up after its timeout and sends it again, perhaps to another replica,
+while the first may still be under way. So the requests for one pod run one after the other here,
+and between replicas the API server decides.
 """
 
 import asyncio
@@ -40,10 +42,12 @@ class _Flight:
 class PodBinder:
     """One bind request from beginning to end: read, assume, write.
 
-    A pod whose ordinal's past is not known here is refused (``knows_past``, see ``ordinal_history_reader``).
+    A pod whose ordinal's past is not known here is refused (``knows_past``, see
+    ``ordinal_history_reader``).
 
-    A Binding of which nobody knows whether it arrived is *in doubt*: what was assumed for it stays until the watch
-    tells, until the pod is to be bound again, or for ``RESERVATION_TTL_S``, whichever is first (I5).
+    A Binding of which nobody knows whether it arrived is *in doubt*: what was assumed for it stays
+    until the watch tells, until the pod is to be bound again, or for ``RESERVATION_TTL_S``,
+    whichever is first (I5).
     """
 
     ATTEMPTS_MAX: Final = 3
@@ -69,9 +73,11 @@ class PodBinder:
         self._in_doubt: dict[str, tuple[AssumedPod, asyncio.TimerHandle]] = {}
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Bind the pod to the node; a pod that is there already is success (I5). Raises BindRefused, ApiError.
+        """Bind the pod to the node; a pod that is there already is success (I5). Raises
+        BindRefused, ApiError.
 
-        Nothing in the request is believed: the pod is looked up, and read again wherever the cache may be behind.
+        Nothing in the request is believed: the pod is looked up, and read again wherever the cache
+        may be behind.
         """
         flight = self._in_flight.setdefault(uid, _Flight())
         flight.users += 1
@@ -127,12 +133,16 @@ class PodBinder:
         return None if pod is None or pod.uid != uid or assumed_before else pod
 
     async def _bind_plainly(self, pod: AdapterPod, uid: str, node: str) -> None:
-        """Bind a pod that is no adapter. Its UID alone is compared: whatever else has changed, it needs a node."""
+        """Bind a pod that is no adapter. Its UID alone is compared: whatever else has changed, it
+        needs a node.
+        """
         if not self._settled(pod, uid, node):
             await self._api.bind(Binding(pod.namespace, pod.name, node, uid=uid))
 
     async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod | None:
-        """None where the pod is there already: what refuses it may be that our view is behind (I5)."""
+        """None where the pod is there already: what refuses it may be that our view is
+        behind (I5).
+        """
         try:
             await self._check_past(pod)
             return self._binder.assume(pod, node)
@@ -146,19 +156,26 @@ class PodBinder:
         if pool is None or pool.adapter_pool is None:
             return  # refused for that, and no list will change it
         if not await self._knows_past(pod):
-            raise BindRefused(ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here")
+            raise BindRefused(
+                ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here"
+            )
 
     def _settled(self, pod: AdapterPod, uid: str, node: str) -> bool:
         if pod.uid != uid:
             raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is another one now")
         if pod.node and pod.node != node:
-            raise BindRefused(ConflictReason.POD_ALREADY_BOUND, f"pod {pod.key} is on node {pod.node}")
+            raise BindRefused(
+                ConflictReason.POD_ALREADY_BOUND, f"pod {pod.key} is on node {pod.node}"
+            )
         if pod.deleting or pod.finished:
-            raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is being deleted or has finished")
+            raise BindRefused(
+                ConflictReason.POD_CHANGED, f"pod {pod.key} is being deleted or has finished"
+            )
         if not pod.node and pod.scheduler_name not in self.scheduler_names:
             raise BindRefused(
                 ConflictReason.OTHER_SCHEDULER,
-                f"pod {pod.key} has spec.schedulerName {pod.scheduler_name!r:.260}, and this service binds for "
+                f"pod {pod.key} has spec.schedulerName {pod.scheduler_name!r:.260}, and this "
+                f"service binds for "
                 f"{', '.join(sorted(self.scheduler_names))} (schedulerNames in its configuration)",
             )
         return bool(pod.node)

@@ -1,21 +1,25 @@
-"""``Reactivator``: brings refused pods back to kube-scheduler when what refused them has changed. On every replica.
+"""``Reactivator``: brings refused pods back to kube-scheduler when what refused them has changed.
+On every replica.
 
-A pod that filter refuses everywhere waits in kube-scheduler for a cluster event, up to five minutes (seen on 1.36 and 1.37).
-kube-scheduler does not watch our pools and ledgers, but it does watch the pod: a patch of its ``vreplica.dev/retry``
-annotation puts it back into the active queue within milliseconds. So every replica remembers what it refused, looks
-again when something has changed, and patches when one of the very nodes that it refused would pass now.
+A pod that filter refuses everywhere waits in kube-scheduler for a cluster event, up to five minutes
+(seen on 1.36 and 1.37). kube-scheduler does not watch our pools and ledgers, but it does watch the
+pod: a patch of its ``vreplica.dev/retry`` annotation puts it back into the active queue within
+milliseconds. So every replica remembers what it refused, looks again when something has changed,
+and patches when one of the very nodes that it refused would pass now.
 
-Pods that request ``vreplica.dev/slots`` (``slotsResource``) need this for more than what we refuse. No node offers the
-resource, and from 1.37 on NodeResourcesFit, which is told to ignore it in filter, counts it when a node comes or grows:
-such a pod is then not looked at again. So the pool's leader patches those that wait for room, when a node comes, grows,
-loses a taint, or is uncordoned. A refusal that shows up to 30 s later may have been decided before: that pod is patched, too,
-once.
+Pods that request ``vreplica.dev/slots`` (``slotsResource``) need this for more than what we refuse.
+No node offers the resource, and from 1.37 on NodeResourcesFit, which is told to ignore it in
+filter, counts it when a node comes or grows: such a pod is then not looked at again. So the pool's
+leader patches those that wait for room, when a node comes, grows, loses a taint, or is uncordoned.
+A refusal that shows up to 30 s later may have been decided before: that pod is patched, too, once.
 
-What a replica has refused is in its memory alone. Who takes a pool over knows nothing of it, so it patches once each pod
-of the pool that waits: a needless look of kube-scheduler's costs less than its five minutes.
+What a replica has refused is in its memory alone. Who takes a pool over knows nothing of it, so it
+patches once each pod of the pool that waits: a needless look of kube-scheduler's costs less than
+its five minutes.
 
-That is our view of the nodes; kube-scheduler's may be another for long, or filter may refuse for what is not looked at
-here. So a pod that is refused again after a patch gets its next ones at growing distances, 1 s doubling to 60 s.
+That is our view of the nodes; kube-scheduler's may be another for long, or filter may refuse for
+what is not looked at here. So a pod that is refused again after a patch gets its next ones at
+growing distances, 1 s doubling to 60 s.
 """
 
 import asyncio
@@ -41,14 +45,20 @@ PERIOD_S: Final = 30.0
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 60.0
 ROOM_BACKOFF_MAX_S: Final = 10.0
-"""Nodes of an autoscaler come one after another; kube-scheduler's own backoff goes no further either."""
+"""Nodes of an autoscaler come one after another; kube-scheduler's own backoff goes no further
+either.
+"""
 ROOM_REMEMBERED_S: Final = 30.0
-"""A refusal that shows within this time of a node's coming may have been decided before: an attempt takes its calls of
-extenders (5 s each, by ``httpTimeout``), the write of the pod's condition, and the way of our watch."""
+"""A refusal that shows within this time of a node's coming may have been decided before: an attempt
+takes its calls of extenders (5 s each, by ``httpTimeout``), the write of the pod's condition, and
+the way of our watch.
+"""
 
 
 class _Refusal(NamedTuple):
-    """``nodes``: those that were refused. ``shown``: UID of the pod of that name that the watch showed then, "" for none."""
+    """``nodes``: those that were refused. ``shown``: UID of the pod of that name that the watch
+    showed then, "" for none.
+    """
 
     key: str
     nodes: tuple[str, ...]
@@ -58,7 +68,9 @@ class _Refusal(NamedTuple):
 class Reactivator:
     """Remembers refusals (``note``) and undoes kube-scheduler's waiting (``run``)."""
 
-    def __init__(self, api: Api, caches: Caches, *, metrics: Metrics, leads: Callable[[str], bool]) -> None:
+    def __init__(
+        self, api: Api, caches: Caches, *, metrics: Metrics, leads: Callable[[str], bool]
+    ) -> None:
         """``leads``: whether this replica leads the pool of that key."""
         self._leads = leads
         self._api = api
@@ -92,7 +104,9 @@ class Reactivator:
         """Filter has refused all of these nodes."""
         self._refused.pop(pod.uid, None)
         known = self._caches.pods.get(pod.key)
-        self._refused[pod.uid] = _Refusal(pod.key, tuple(nodes), known.uid if known is not None else "")
+        self._refused[pod.uid] = _Refusal(
+            pod.key, tuple(nodes), known.uid if known is not None else ""
+        )
         while len(self._refused) > REFUSED_PODS_MAX:
             del self._refused[next(iter(self._refused))]
 
@@ -114,7 +128,8 @@ class Reactivator:
         """Of a node only these matter here; its heartbeats come all the time."""
         if new is not None and (
             old is None
-            or (old.allocatable, old.taints, old.takes_work) != (new.allocatable, new.taints, new.takes_work)
+            or (old.allocatable, old.taints, old.takes_work)
+            != (new.allocatable, new.taints, new.takes_work)
         ):
             self._room_came = True
             self._wake.set()
@@ -153,11 +168,15 @@ class Reactivator:
             await asyncio.sleep(SETTLE_S)
 
     def _until_next_s(self, looked_at: float) -> float:
-        """Seconds until a refused pod may be patched again, ``PERIOD_S`` at most. Those due by ``looked_at`` have had their look."""
+        """Seconds until a refused pod may be patched again, ``PERIOD_S`` at most. Those due by
+        ``looked_at`` have had their look.
+        """
         now = asyncio.get_running_loop().time()
         again = self._refused.keys() | self._waiting.keys()
         times = [self._patched[uid][1] for uid in again if uid in self._patched]
-        return min([PERIOD_S, *(max(due - now, TIMER_RESOLUTION_S) for due in times if due > looked_at)])
+        return min(
+            [PERIOD_S, *(max(due - now, TIMER_RESOLUTION_S) for due in times if due > looked_at)]
+        )
 
     def _find_waiting(self) -> None:
         """Pods that kube-scheduler says it has no node for, and that it may not look at again."""
@@ -178,7 +197,9 @@ class Reactivator:
             if not pod.refusal or pod.deleting:
                 continue
             by_predecessor = (
-                pod.pool in taken_over and pod.uid not in self._refused and pod.uid not in self._patched
+                pod.pool in taken_over
+                and pod.uid not in self._refused
+                and pod.uid not in self._patched
             )
             for_room = lately and pod.slots_request is not None and pod.uid not in self._taken_up
             if by_predecessor or for_room:
@@ -223,7 +244,9 @@ class Reactivator:
         return asyncio.get_running_loop().time() < not_before
 
     async def _patch(self, pod: AdapterPod, most_s: float) -> None:
-        """Have kube-scheduler look at the pod. ``most_s``: how far apart such patches of one pod come at most."""
+        """Have kube-scheduler look at the pod. ``most_s``: how far apart such patches of one pod
+        come at most.
+        """
         uid = pod.uid
         self._patches += 1
         patch = {
@@ -246,4 +269,6 @@ class Reactivator:
 def _is_refused_now(old: AdapterPod | None, new: AdapterPod | None) -> bool:
     """Whether kube-scheduler's refusal of a pod that may wait for room shows for the first time."""
     shown_before = old is not None and bool(old.refusal)
-    return new is not None and bool(new.refusal) and new.slots_request is not None and not shown_before
+    return (
+        new is not None and bool(new.refusal) and new.slots_request is not None and not shown_before
+    )

@@ -1,7 +1,8 @@
 """The extender's four verbs: bytes in, bytes out, around the binder. No HTTP here.
 
-kube-scheduler loses the body of every answer that is not 200, so what it and its users shall read goes into a 200's
-``Error``. Only a body that cannot be read is a WireError, answered with its own status.
+kube-scheduler loses the body of every answer that is not 200, so what it and its users shall read
+goes into a 200's ``Error``. Only a body that cannot be read is a WireError, answered with its own
+status.
 """
 
 import logging
@@ -47,8 +48,9 @@ SUCCESS, UNSCHEDULABLE, ERROR = "Success", "Unschedulable", "Error"
 class ExtenderVerbs:
     """Answers a verb with (body, status for the metrics).
 
-    A kube-scheduler of our own asks about every pod that names it. To one without our label filter passes every node,
-    prioritize gives all the same score, preempt takes every proposal, and bind binds it with nothing added.
+    A kube-scheduler of our own asks about every pod that names it. To one without our label filter
+    passes every node, prioritize gives all the same score, preempt takes every proposal, and bind
+    binds it with nothing added.
     """
 
     def __init__(
@@ -113,16 +115,22 @@ class ExtenderVerbs:
 
     def _all_alike(self, args: FilterArgs) -> bytes:
         if args.nodes is None and args.candidates.known:
-            groups = (Alike(zone, SCORE_MAX, None) for zone in self._caches.state.node_index.in_zone)
+            groups = (
+                Alike(zone, SCORE_MAX, None) for zone in self._caches.state.node_index.in_zone
+            )
             return self._host_texts.encode(args.candidates, groups)
         return encode_host_priorities(args, dict.fromkeys(args.names, SCORE_MAX))
 
     async def bind(self, body: bytes) -> tuple[bytes, str]:
-        """Bind the pod with its vreplicas. What is refused says why in ``Error``, and in an event on the pod."""
+        """Bind the pod with its vreplicas. What is refused says why in ``Error``, and in an event
+        on the pod.
+        """
         args = decode_binding_args(body)
         try:
             with span("bind_pod", pod=f"{args.pod_namespace}/{args.pod_name}", node=args.node):
-                await self._pod_binder.bind(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
+                await self._pod_binder.bind(
+                    args.pod_namespace, args.pod_name, args.pod_uid, args.node
+                )
         except (BindRefused, ApiError) as error:
             log.info(
                 "bind of pod %s/%s to %s refused: %s",
@@ -149,7 +157,9 @@ class ExtenderVerbs:
         return encode_binding_result(), SUCCESS
 
     def preempt(self, body: bytes) -> tuple[bytes, str]:
-        """Which of the proposed nodes to preempt on: those that would help, where the fewest vreplicas are evicted."""
+        """Which of the proposed nodes to preempt on: those that would help, where the fewest
+        vreplicas are evicted.
+        """
         args = decode_preemption_args(body)
         if is_adapter(args.pod):
             chosen = preempt_nodes(self._caches.state, self._pod_of(args.pod), args.victims)
@@ -165,20 +175,26 @@ class ExtenderVerbs:
         return decode_extender_args(body, index.names)
 
     def _pod_of(self, obj: Json) -> AdapterPod:
-        """The pod that was sent: as we know it where that is this very version, so nothing has to be read."""
+        """The pod that was sent: as we know it where that is this very version, so nothing has to
+        be read.
+        """
         metadata = mapping(obj, "metadata")
         known = self._caches.pods.get(f"{metadata.get('namespace')}/{metadata.get('name')}")
         # One that is assumed has that version too, and is not what was sent.
         return as_sent(obj, None if known is not None and known.assumed else known, pod_from)
 
     def _find(self, pod: AdapterPod, args: FilterArgs, lookup: NodeLookup | None) -> NodeVerdicts:
-        """A pool that does not exist has nothing for the pod to carry, and its name, any text, is not remembered."""
+        """A pool that does not exist has nothing for the pod to carry, and its name, any text, is
+        not remembered.
+        """
         if pod.pool not in self._caches.state.pools:
             return filter_known_nodes(self._caches.state, pod, args.candidates)
         return self._binder.find(pod, args.candidates, lookup)
 
     def _lookup(self, args: FilterArgs) -> NodeLookup | None:
-        """Nodes as kube-scheduler sent them, where it did (unless nodeCacheCapable) and they differ; None: as we know them."""
+        """Nodes as kube-scheduler sent them, where it did (unless nodeCacheCapable) and they
+        differ; None: as we know them.
+        """
         if args.nodes is None:
             return None
         known = self._caches.state.nodes

@@ -1,6 +1,8 @@
-"""``Answers``: all that one replica tells people over HTTP: explanations and plans, its decisions, an overview, the page.
+"""``Answers``: all that one replica tells people over HTTP: explanations and plans, its decisions,
+an overview, the page.
 
-It only reads, but for what it remembers of decisions that the placer tells it of. The extender's verbs are not here.
+It only reads, but for what it remembers of decisions that the placer tells it of. The extender's
+verbs are not here.
 """
 
 from collections.abc import Callable
@@ -29,7 +31,8 @@ class Asked:
 
 
 class Answers:
-    """The placer tells it of its decisions from now on. ``routes``: for ``ExtenderServer.questions``.
+    """The placer tells it of its decisions from now on. ``routes``: for
+    ``ExtenderServer.questions``.
 
     ``now``: epoch seconds.
     """
@@ -51,7 +54,12 @@ class Answers:
             refusal=health.refusal,
         )
         self.page = Page(
-            caches.state, leadership, config, problems=health.problems, now=now, metrics=asked.metrics
+            caches.state,
+            leadership,
+            config,
+            problems=health.problems,
+            now=now,
+            metrics=asked.metrics,
         )
         self.routes = (questions.add_routes, *self.watchers.routes, self.page.add_routes)
 

@@ -1,8 +1,10 @@
-"""``DecisionLog``: what this replica sees and decides, for ``vreplica record`` (``GET /v1/decisions``).
+"""``DecisionLog``: what this replica sees and decides, for ``vreplica record`` (``GET
+/v1/decisions``).
 
-Nothing is kept while nobody records. Who asks without ``since`` gets a snapshot, as lines of JSON, and from then on the
-state's changes and the placer's decisions go into a ring (``recording_buffer``), each under its number; with ``since`` and
-``journal``, the name of what is kept, comes what is there after that number. It ends ``IDLE_S`` after the last question.
+Nothing is kept while nobody records. Who asks without ``since`` gets a snapshot, as lines of JSON,
+and from then on the state's changes and the placer's decisions go into a ring
+(``recording_buffer``), each under its number; with ``since`` and ``journal``, the name of what is
+kept, comes what is there after that number. It ends ``IDLE_S`` after the last question.
 
 .. code-block:: text
 
@@ -10,11 +12,12 @@ state's changes and the placer's decisions go into a ring (``recording_buffer``)
      ^                          |           '-- 410: N has fallen out of the ring, or J is not this one: ask anew
      '--- IDLE_S without any ---'
 
-``wait``: seconds to wait for something new. Several may record at once. A replica that does not lead decides nothing: its
-log has objects alone, and its header says who leads.
+``wait``: seconds to wait for something new. Several may record at once. A replica that does not
+lead decides nothing: its log has objects alone, and its header says who leads.
 
-What ``vreplica explain`` tells of the past comes from ``memory``, which is told of the same decisions: it joins those that
-say the same and forgets a vpod that is gone, and it has no target and no moves, so no replay could be made of it.
+What ``vreplica explain`` tells of the past comes from ``memory``, which is told of the same
+decisions: it joins those that say the same and forgets a vpod that is gone, and it has no target
+and no moves, so no replay could be made of it.
 """
 
 import asyncio
@@ -40,7 +43,9 @@ _KIND: Final = "application/jsonl"
 
 
 class DecisionLog:
-    """Of ``state``. ``now``: epoch seconds; ``refusal``: why nothing is answered now, "" if it is."""
+    """Of ``state``. ``now``: epoch seconds; ``refusal``: why nothing is answered now, "" if
+    it is.
+    """
 
     def __init__(
         self,
@@ -58,7 +63,9 @@ class DecisionLog:
         self._idle: asyncio.TimerHandle | None = None
 
     def decided(self, cause: Cause, decision: Decision, asked: Sequence[Move] = ()) -> None:
-        """The placer has decided, and reserves it next. ``asked``: the moves that it was to carry out."""
+        """The placer has decided, and reserves it next. ``asked``: the moves that it was to carry
+        out.
+        """
         self.decisions += 1
         if self.ring.journal:
             self.ring.notes.decided(cause, decision, asked)
@@ -116,7 +123,9 @@ class DecisionLog:
         except ValueError:
             return web.Response(status=400, text="since must be a number, and wait seconds\n")
         if not self.ring.journal or request.query.get("journal") != self.ring.journal:
-            return web.Response(status=410, text="that journal has ended: begin anew, without since\n")
+            return web.Response(
+                status=410, text="that journal has ended: begin anew, without since\n"
+            )
         self._keep_on()
         try:
             lines, until = await self.ring.after(since, wait_s)
@@ -133,7 +142,11 @@ def _seq_from(text: str) -> int:
 
 
 def new_header(identity: str, leader: str, state: State, *, shadow: bool) -> Header:
-    """What a replica's snapshot begins with; in shadow mode it is somebody else's cluster that it sees."""
-    used = {pool.adapter_pool.profile for pool in state.pools.values() if pool.adapter_pool is not None}
+    """What a replica's snapshot begins with; in shadow mode it is somebody else's cluster that it
+    sees.
+    """
+    used = {
+        pool.adapter_pool.profile for pool in state.pools.values() if pool.adapter_pool is not None
+    }
     source = "cluster" if shadow else "replica"
     return Header(source, 0.0, __version__, identity, leader, profiles=tuple(sorted(used)))

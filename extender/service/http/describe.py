@@ -1,4 +1,5 @@
-"""``/state.json``: what the service knows and why it decided so, as plain data for people and tools.
+"""``/state.json``: what the service knows and why it decided so, as plain data for people and
+tools.
 
 .. code-block:: text
 
@@ -9,12 +10,14 @@
                        podSpread, nodeSpread, zoneSpread (on schedulable pods), elsewhere, explanation [sentence]
     nodes[]            name, zone, takesWork, slots
 
-Counts are vreplicas, slots or pods as their names say; ``slots`` of a node is null where it declares none. The terms are
-those of Knative's State, as the state collector (``extender.engine.state.collector``) has them.
+Counts are vreplicas, slots or pods as their names say; ``slots`` of a node is null where it
+declares none. The terms are those of Knative's State, as the state collector
+(``extender.engine.state.collector``) has them.
 
-Bounded: so many pools, pods, vpods and nodes are listed altogether, and ``poolsNotListed``, ``podsNotListed``,
-``vpodsNotListed`` and ``nodesNotListed`` say how many are not. ``?pool=NAMESPACE/NAME`` narrows the answer to one pool,
-``?vpod=NAMESPACE/NAME`` to one vpod, with the pools and pods that know of it. Parameters that are not known are ignored.
+Bounded: so many pools, pods, vpods and nodes are listed altogether, and ``poolsNotListed``,
+``podsNotListed``, ``vpodsNotListed`` and ``nodesNotListed`` say how many are not.
+``?pool=NAMESPACE/NAME`` narrows the answer to one pool, ``?vpod=NAMESPACE/NAME`` to one vpod, with
+the pools and pods that know of it. Parameters that are not known are ignored.
 """
 
 from collections import Counter
@@ -76,7 +79,9 @@ ExplanationOf = Callable[[str], Explanation | None]
 def describe_state(
     state: State, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> dict[str, object]:
-    """Pools with their pods and vpods, and nodes. ``explanation_of``: of a vpod's last decision, by its key."""
+    """Pools with their pods and vpods, and nodes. ``explanation_of``: of a vpod's last decision, by
+    its key.
+    """
     steps = state_steps(state, explanation_of, query)
     while True:
         try:
@@ -89,7 +94,9 @@ def describe_state(
 def state_steps(
     state: State, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> Generator[None, None, dict[str, object]]:
-    """The same, in steps between which the state may change: each object is as it is when its turn comes."""
+    """The same, in steps between which the state may change: each object is as it is when its turn
+    comes.
+    """
     query = query or StateQuery()
     pools = [pool for _, pool in sorted(state.pools.items()) if query.wants_pool(pool)]
     page = _Page(explanation_of, query)
@@ -101,7 +108,12 @@ def state_steps(
         "pools": listed,
         "poolsNotListed": max(0, len(pools) - POOLS_LISTED_MAX),
         "nodes": [
-            {"name": node.name, "zone": node.zone, "takesWork": node.takes_work, "slots": node.slots}
+            {
+                "name": node.name,
+                "zone": node.zone,
+                "takesWork": node.takes_work,
+                "slots": node.slots,
+            }
             for _, node in islice(sorted(state.nodes.items()), NODES_LISTED_MAX)
         ],
         "nodesNotListed": max(0, len(state.nodes) - NODES_LISTED_MAX),
@@ -123,7 +135,11 @@ class _Page:
         yield
         wanted = {self._query.vpod} & pool.vpods.keys() if self._query.vpod else pool.vpods.keys()
         known = sorted(pool.pods.values(), key=lambda pod: placement_order(pod.name))
-        pods = [pod for pod in known if (pod.pod is not None or pod.claims) and self._query.wants_pod(pod)]
+        pods = [
+            pod
+            for pod in known
+            if (pod.pod is not None or pod.claims) and self._query.wants_pod(pod)
+        ]
         listed_pods, listed_vpods = pods[: self._pods_left], sorted(wanted)[: self._vpods_left]
         self._pods_left -= len(listed_pods)
         self._vpods_left -= len(listed_vpods)
@@ -192,6 +208,8 @@ def _pod(pool: PoolState, pod: PodClaims) -> dict[str, object]:
         "schedulable": pod.schedulable,
         "why": why_unschedulable(pool, pod),
         "placements": {
-            key: claim.placed.vreplicas for key, claim in sorted(pod.claims.items()) if claim.placed.vreplicas
+            key: claim.placed.vreplicas
+            for key, claim in sorted(pod.claims.items())
+            if claim.placed.vreplicas
         },
     }

@@ -1,7 +1,8 @@
-"""Gauges and counters of the service that are read when somebody scrapes: queues, caches, reflectors, Leases, events.
+"""Gauges and counters of the service that are read when somebody scrapes: queues, caches,
+reflectors, Leases, events.
 
-Reading one touches memory only. The queues are the leader's: a replica tells of the pools that it leads, so that a sum
-over all replicas is right. Pools have gauges of their own (``pool_gauges``).
+Reading one touches memory only. The queues are the leader's: a replica tells of the pools that it
+leads, so that a sum over all replicas is right. Pools have gauges of their own (``pool_gauges``).
 """
 
 import asyncio
@@ -49,7 +50,10 @@ def add_gauges(metrics: Metrics, parts: Gauged) -> None:
     _add_events(metrics, parts.recorder)
     _add_leases(metrics, parts.leadership)
     metrics.gauge(
-        "asyncio_tasks", "Tasks of the event loop", "", lambda: {"": float(len(asyncio.all_tasks()))}
+        "asyncio_tasks",
+        "Tasks of the event loop",
+        "",
+        lambda: {"": float(len(asyncio.all_tasks()))},
     )
     sources = parts.informers.sources
     source = Label(
@@ -64,7 +68,7 @@ def add_gauges(metrics: Metrics, parts: Gauged) -> None:
     )
 
 
-# -- queues -------------------------------------------------------------------------------------------------------------
+# -- queues ----------------------------------------------------------------------------------------
 
 
 def _add_queues(metrics: Metrics, parts: Gauged) -> None:
@@ -79,7 +83,8 @@ def _add_queues(metrics: Metrics, parts: Gauged) -> None:
     )
     metrics.gauge(
         "pending_vpods_oldest_seconds",
-        "How long the vpod waits that has waited the longest, of the pools that this replica leads; 0 for none",
+        "How long the vpod waits that has waited the longest, of the pools that this replica "
+        "leads; 0 for none",
         "",
         lambda: {"": _oldest_s(queues, leads)},
         stability=Stability.BETA,
@@ -101,7 +106,9 @@ def _add_queues(metrics: Metrics, parts: Gauged) -> None:
             stability=Stability.STABLE,
             like="scheduler_queue_incoming_pods_total",
         ),
-        lambda: {(part, str(event)): float(count) for (event, part), count in queues.incoming.items()},
+        lambda: {
+            (part, str(event)): float(count) for (event, part), count in queues.incoming.items()
+        },
     )
 
 
@@ -119,13 +126,14 @@ def _unschedulable(
         if leads(pool):
             for key in queues.of(pool).parked:
                 explanation = history.explanation(key)
-                # Parked without a reason: it is placed, and its pods' binds are still to be confirmed.
+                # Parked without a reason: it is placed, and its pods' binds are still to be
+                # confirmed.
                 if explanation is not None and explanation.reason is not None:
                     found[str(explanation.reason)] += 1
     return {reason: float(count) for reason, count in found.items()}
 
 
-# -- caches -------------------------------------------------------------------------------------------------------------
+# -- caches ----------------------------------------------------------------------------------------
 
 
 def _add_caches(metrics: Metrics, parts: Gauged) -> None:
@@ -153,23 +161,35 @@ def _add_caches(metrics: Metrics, parts: Gauged) -> None:
     )
 
 
-# -- the API server's edge ----------------------------------------------------------------------------------------------
+# -- the API server's edge -------------------------------------------------------------------------
 
 
 def _add_reflectors(metrics: Metrics, informers: Informers) -> None:
     def declare(
-        name: str, documentation: str, kind: Kind, amount: Callable[[Reflector], float], like: str = ""
+        name: str,
+        documentation: str,
+        kind: Kind,
+        amount: Callable[[Reflector], float],
+        like: str = "",
     ) -> None:
         metrics.read(
-            Family(name=name, kind=kind, documentation=documentation, labels=(_RESOURCE,), like=like),
-            lambda: {(reflector.resource.plural,): amount(reflector) for reflector in informers.reflectors},
+            Family(
+                name=name, kind=kind, documentation=documentation, labels=(_RESOURCE,), like=like
+            ),
+            lambda: {
+                (reflector.resource.plural,): amount(reflector)
+                for reflector in informers.reflectors
+            },
         )
 
     declare("reflector_lists", "Lists that have filled a cache", Kind.COUNTER, lambda r: r.lists)
     declare("reflector_watches", "Watches begun", Kind.COUNTER, lambda r: r.watches)
     declare("reflector_events", "Events received by watches", Kind.COUNTER, lambda r: r.events)
     declare(
-        "reflector_errors", "Lists and watches that failed", Kind.COUNTER, lambda r: sum(r.errors.values())
+        "reflector_errors",
+        "Lists and watches that failed",
+        Kind.COUNTER,
+        lambda r: sum(r.errors.values()),
     )
     declare(
         "reflector_invalid_objects",
@@ -196,7 +216,10 @@ def _add_events(metrics: Metrics, recorder: EventRecorder) -> None:
         "events_written", "Creates and patches of events", "", lambda: {"": float(recorder.written)}
     )
     metrics.counter(
-        "events_dropped", "Events lost because the queue was full", "", lambda: {"": float(recorder.dropped)}
+        "events_dropped",
+        "Events lost because the queue was full",
+        "",
+        lambda: {"": float(recorder.dropped)},
     )
     metrics.counter(
         "events_failed",
@@ -213,7 +236,8 @@ def _add_leases(metrics: Metrics, leadership: Leadership) -> None:
         metrics.read(
             Family(name=name, kind=Kind.COUNTER, documentation=documentation, labels=(label,)),
             lambda: {
-                (elector.lease_name,): amount(index) for index, elector in enumerate(leadership.electors)
+                (elector.lease_name,): amount(index)
+                for index, elector in enumerate(leadership.electors)
             },
         )
 

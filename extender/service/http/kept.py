@@ -1,7 +1,8 @@
-"""How much is kept of objects that come and go, one number a map: none of them may grow while nothing else does.
+"""How much is kept of objects that come and go, one number a map: none of them may grow while
+nothing else does.
 
-Everybody who names pools, vpods or pods decides how many entries these maps get; each ends with its object. The soak watches
-them, and so may an alert.
+Everybody who names pools, vpods or pods decides how many entries these maps get; each ends with its
+object. The soak watches them, and so may an alert.
 """
 
 from collections.abc import Callable

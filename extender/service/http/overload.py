@@ -1,12 +1,14 @@
-"""How much work the verbs take at once, and what is turned away so that the rest is answered in time.
+"""How much work the verbs take at once, and what is turned away so that the rest is answered in
+time.
 
-A queue in front of a slow verb would make every answer late, and kube-scheduler gives a late one up: it would be work
-for nobody. So there is none: what is over a limit is refused at once (503), before its body is read, and asked again
-later. Each verb has a share of the requests in flight that no other can take from it (binds and schedules wait for the
-API server), and the shares together are the limit of all. A request is in flight once its body is whole, so that who
-sends none takes none of them; the bodies that are not whole have limits of their own (``kube.serving.bodies``). The bytes of a
-body are limited by its verb, and those of all bodies together, counted as they arrive: a length that is only announced
-takes nothing from anybody. Health, metrics and state are not counted.
+A queue in front of a slow verb would make every answer late, and kube-scheduler gives a late one
+up: it would be work for nobody. So there is none: what is over a limit is refused at once (503),
+before its body is read, and asked again later. Each verb has a share of the requests in flight that
+no other can take from it (binds and schedules wait for the API server), and the shares together are
+the limit of all. A request is in flight once its body is whole, so that who sends none takes none
+of them; the bodies that are not whole have limits of their own (``kube.serving.bodies``). The bytes
+of a body are limited by its verb, and those of all bodies together, counted as they arrive: a
+length that is only announced takes nothing from anybody. Health, metrics and state are not counted.
 """
 
 import asyncio
@@ -84,7 +86,9 @@ class Gate:
 
     @contextmanager
     def admit(self, verb: str) -> Iterator["Admission"]:
-        """A request of ``verb`` is read and worked on within the context. Raises Overloaded, then nothing is read."""
+        """A request of ``verb`` is read and worked on within the context. Raises Overloaded, then
+        nothing is read.
+        """
         self.check(verb)
         self._admitted += 1
         self._empty.clear()
@@ -103,7 +107,9 @@ class Gate:
     def check(self, verb: str) -> None:
         """Raises Overloaded where as many of ``verb`` are in flight as may be."""
         if self.in_flight[verb] >= self.limits.in_flight_max[verb]:
-            raise self.refusal(verb, f"{self.in_flight[verb]} {verb} requests are in flight already")
+            raise self.refusal(
+                verb, f"{self.in_flight[verb]} {verb} requests are in flight already"
+            )
 
     async def drained(self, timeout_s: float) -> bool:
         """Returns once nothing is in flight or on its way, or False after ``timeout_s``."""

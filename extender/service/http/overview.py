@@ -1,8 +1,10 @@
-"""``GET /v1/overview``: what ``vreplica top`` shows of this replica (``whatif.overview``), with who leads and what happens.
+"""``GET /v1/overview``: what ``vreplica top`` shows of this replica (``whatif.overview``), with who
+leads and what happens.
 
-``counters`` only grow while the process lives; who asks twice makes rates of them: ``decisions``, ``binds``, ``published``
-(vpods whose placements have changed), ``moved`` (vreplicas that left a pod while they were wanted). An answer is
-good for ``FRESH_S``, so many that look cost as much as one, and while it is made others run every few milliseconds.
+``counters`` only grow while the process lives; who asks twice makes rates of them: ``decisions``,
+``binds``, ``published`` (vpods whose placements have changed), ``moved`` (vreplicas that left a pod
+while they were wanted). An answer is good for ``FRESH_S``, so many that look cost as much as one,
+and while it is made others run every few milliseconds.
 """
 
 import asyncio
@@ -58,7 +60,9 @@ async def overview_of(state: State) -> dict[str, object]:
 
 
 class OverviewAnswer:
-    """The route. ``more``: what this replica adds, besides the time; ``refusal``: why nothing is answered, "" if it is."""
+    """The route. ``more``: what this replica adds, besides the time; ``refusal``: why nothing is
+    answered, "" if it is.
+    """
 
     def __init__(
         self,

@@ -1,11 +1,12 @@
 """Gauges of pools: pods by what they are good for, slots, vreplicas that wait.
 
-Every replica tells of every pool, as it sees it; take the maximum over replicas. A pool's numbers are counted once a
-change, by the revision of its state.
+Every replica tells of every pool, as it sees it; take the maximum over replicas. A pool's numbers
+are counted once a change, by the revision of its state.
 
-Pools are named by who may create AdapterPools, which in many clusters are admins of namespaces: so no more than
-``POOLS_NAMED_MAX`` have series of their own, those that were seen first, and the others are added up as ``other``. Pools that
-do not exist are named by tenants, in their vpods: all of them together are ``missing``, while there are any.
+Pools are named by who may create AdapterPools, which in many clusters are admins of namespaces: so
+no more than ``POOLS_NAMED_MAX`` have series of their own, those that were seen first, and the
+others are added up as ``other``. Pools that do not exist are named by tenants, in their vpods: all
+of them together are ``missing``, while there are any.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +54,9 @@ class PoolNumbers:
 
 
 class PoolGauges:
-    """What the pools look like, each looked at once a change, with a limit to how many are named."""
+    """What the pools look like, each looked at once a change, with a limit to how many are
+    named.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -61,7 +64,9 @@ class PoolGauges:
         self._named: dict[str, None] = {}
 
     def read(self) -> list[tuple[str, PoolNumbers]]:
-        """(label, numbers) of every pool that exists, or that vpods name; several have the label ``other`` or ``missing``."""
+        """(label, numbers) of every pool that exists, or that vpods name; several have the label
+        ``other`` or ``missing``.
+        """
         pools = {
             key: state
             for key, state in self._state.pools.items()
@@ -69,7 +74,9 @@ class PoolGauges:
         }
         for gone in [key for key in self._known if key not in pools]:
             del self._known[gone]
-        for gone in [key for key in self._named if key not in pools or pools[key].adapter_pool is None]:
+        for gone in [
+            key for key in self._named if key not in pools or pools[key].adapter_pool is None
+        ]:
             del self._named[gone]
         return [(self._label(key, state), self._look(key, state)) for key, state in pools.items()]
 
@@ -129,7 +136,10 @@ def add_pool_gauges(metrics: Metrics, state: State) -> None:
     gauges = PoolGauges(state)
 
     def declare(
-        name: str, documentation: str, amounts: Callable[[PoolNumbers], Mapping[str, int]], *labels: Label
+        name: str,
+        documentation: str,
+        amounts: Callable[[PoolNumbers], Mapping[str, int]],
+        *labels: Label,
     ) -> None:
         def read() -> dict[tuple[str, ...], float]:
             summed: dict[tuple[str, ...], float] = {}
@@ -152,19 +162,23 @@ def add_pool_gauges(metrics: Metrics, state: State) -> None:
 
     declare(
         "pool_pods",
-        "Adapter pods of a pool, by what they are good for; expected: asked for and not created yet",
+        "Adapter pods of a pool, by what they are good for; expected: asked for and not created "
+        "yet",
         lambda numbers: numbers.pods,
         Label("state", POD_STATE_VALUES),
     )
     declare(
         "pool_slots",
-        "Slots of a pool: of its bound pods (total), taken by placed vreplicas (used), free on pods that take new ones (free), "
+        "Slots of a pool: of its bound pods (total), taken by placed vreplicas (used), free on "
+        "pods that take new ones (free), "
         "left over on the others, or where the ledger has no bytes left (closed), "
         "decided and not written yet (reserved, a part of used)",
         lambda numbers: numbers.slots,
         Label("state", SLOT_STATE_VALUES),
     )
-    declare("pool_pending_vreplicas", "vreplicas without a place", lambda numbers: {"": numbers.pending})
+    declare(
+        "pool_pending_vreplicas", "vreplicas without a place", lambda numbers: {"": numbers.pending}
+    )
     declare(
         "pool_ready_vreplicas",
         "vreplicas that are placed on pods that serve them",
@@ -181,4 +195,8 @@ def add_pool_gauges(metrics: Metrics, state: State) -> None:
         lambda numbers: {"": numbers.unavailable},
     )
     declare("pool_vpods", "vpods that refer to the pool", lambda numbers: {"": numbers.vpods})
-    declare("pool_replicas", "Pods that the StatefulSet is asked for", lambda numbers: {"": numbers.replicas})
+    declare(
+        "pool_replicas",
+        "Pods that the StatefulSet is asked for",
+        lambda numbers: {"": numbers.replicas},
+    )

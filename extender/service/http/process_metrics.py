@@ -1,6 +1,8 @@
-"""What only a real process has: the lag of the event loop, the client's requests and waits (and ``Exposition.add_process``).
+"""What only a real process has: the lag of the event loop, the client's requests and waits (and
+``Exposition.add_process``).
 
-The embedded cluster and a simulation, which run several services in one process and in virtual time, have none of it.
+The embedded cluster and a simulation, which run several services in one process and in virtual
+time, have none of it.
 """
 
 import asyncio
@@ -15,15 +17,21 @@ _LAG_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 
 
 def watch_client(metrics: Metrics, api: KubeApi) -> None:
-    """What is asked of the API server, how it answers, and what our own limit makes wait, by lane."""
+    """What is asked of the API server, how it answers, and what our own limit makes wait,
+    by lane.
+    """
     budget, lane = api.budget, Label("lane", LANE_VALUES)
     api.tell_answers(metrics.requested)
     metrics.read(
         Family(
             name="rest_client_requests",
             kind=Kind.COUNTER,
-            documentation="Requests to the API server, by method and status code, or `<error>` for no answer",
-            labels=(Label("method", METHOD_VALUES), Label("code", names="HTTP status codes, and `<error>`")),
+            documentation="Requests to the API server, by method and status code, or `<error>` for "
+            "no answer",
+            labels=(
+                Label("method", METHOD_VALUES),
+                Label("code", names="HTTP status codes, and `<error>`"),
+            ),
             like="rest_client_requests_total",
         ),
         lambda: {(method, code): float(count) for (method, code), count in api.requests.items()},
@@ -48,7 +56,8 @@ def watch_client(metrics: Metrics, api: KubeApi) -> None:
 class LoopLag:
     """Measures by how much the event loop is late: a callback of ours may keep it from all others.
 
-    kube-scheduler waits for a verb's answer on this loop, the API server's leases are renewed on it.
+    kube-scheduler waits for a verb's answer on this loop, the API server's leases are renewed on
+    it.
     """
 
     def __init__(self, metrics: Metrics) -> None:

@@ -1,16 +1,19 @@
-"""``GET /v1/explain`` and ``POST /v1/plan``: questions about what is known here, answered beside the work, never before it.
+"""``GET /v1/explain`` and ``POST /v1/plan``: questions about what is known here, answered beside
+the work, never before it.
 
 .. code-block:: text
 
     GET  /v1/explain?vpod=NAMESPACE/NAME   (?pod=NAMESPACE/NAME)   where it is and why, what would place the rest of it
     POST /v1/plan {"pool": "ns/name", "drain": ["node/y"], ...}    what would be if; see ``whatif.request``
 
-The event loop copies references of the pool (a ``Snapshot``, some milliseconds for the largest that is allowed); all else
-runs in a thread, on a state of its own. One question at a time: a few wait, more are turned away with 503. A question has
-``deadline_s``; what is found by then is the answer where a part of it is one (``fixesCutShort``), else it is a 504. The
-thread notices the deadline by itself, and the next question waits for it.
+The event loop copies references of the pool (a ``Snapshot``, some milliseconds for the largest that
+is allowed); all else runs in a thread, on a state of its own. One question at a time: a few wait,
+more are turned away with 503. A question has ``deadline_s``; what is found by then is the answer
+where a part of it is one (``fixesCutShort``), else it is a 504. The thread notices the deadline by
+itself, and the next question waits for it.
 
-Answers are JSON, errors too: ``{"error": "..."}``. Who may ask is the listener's business, as with ``/state.json``.
+Answers are JSON, errors too: ``{"error": "..."}``. Who may ask is the listener's business, as with
+``/state.json``.
 """
 
 import asyncio
@@ -55,7 +58,8 @@ from extender.whatif.whatif import what_if
 DEADLINE_S: Final = 10.0
 """A person waits so long."""
 FIXES_SHARE: Final = 0.4
-"""Of the deadline, for trying changes: the rest of the answer is worth more than one change more."""
+"""Of the deadline, for trying changes: the rest of the answer is worth more than one change more.
+"""
 WAITING_MAX: Final = 4
 BODY_BYTES_MAX: Final = 1024 * 1024
 BODIES_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -94,7 +98,9 @@ class Questions:
         who: Callable[[str], dict[str, object]],
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """``who``: who answers, and who leads the pool whose key it is given, as fields of the answer."""
+        """``who``: who answers, and who leads the pool whose key it is given, as fields of the
+        answer.
+        """
         self._caches = caches
         self._history = history
         self._refusal = refusal
@@ -109,10 +115,12 @@ class Questions:
         app.router.add_get("/v1/explain", self._explain)
         app.router.add_post("/v1/plan", self._plan)
 
-    # -- the routes -------------------------------------------------------------------------------------------------
+    # -- the routes --------------------------------------------------------------------------------
 
     async def _explain(self, request: web.Request) -> web.Response:
-        return await self._respond(self.explain(request.query.get("vpod", ""), request.query.get("pod", "")))
+        return await self._respond(
+            self.explain(request.query.get("vpod", ""), request.query.get("pod", ""))
+        )
 
     async def _plan(self, request: web.Request) -> web.Response:
         with self._bodies.share() as share:
@@ -151,10 +159,12 @@ class Questions:
         except SnapshotTooLarge as error:
             return _error(413, str(error))
 
-    # -- the answers ------------------------------------------------------------------------------------------------
+    # -- the answers -------------------------------------------------------------------------------
 
     async def explain(self, vpod: str, pod: str) -> bytes:
-        """Explain one of them, by ``namespace/name``. Raises Refused, UnknownObject, SnapshotTooLarge."""
+        """Explain one of them, by ``namespace/name``. Raises Refused, UnknownObject,
+        SnapshotTooLarge.
+        """
         if bool(vpod) == bool(pod):
             raise Refused(400, "ask for one of ?vpod=NAMESPACE/NAME and ?pod=NAMESPACE/NAME")
         key = vpod or pod
@@ -167,7 +177,10 @@ class Questions:
             pool = pool_of_vpod(self._caches.state, key)
             keys = [pool.key]
             if pool.adapter_pool is None:
-                keys += [one.key for one in nearest_pools(self._caches.pools.list(), pool.key)[:POOLS_BESIDE]]
+                keys += [
+                    one.key
+                    for one in nearest_pools(self._caches.pools.list(), pool.key)[:POOLS_BESIDE]
+                ]
             snapshot = Snapshot.of(self._caches.state, keys)
             history = self._history.history(key) or told_by_status(pool.vpods[key])
             who = self._who(pool.key)
@@ -215,7 +228,9 @@ class Questions:
         return lambda expired: what_if(snapshot, change, expired=expired) | who
 
     async def _in_turn(self, prepare: Callable[[], Work], *, share: float = 1.0) -> bytes:
-        """One after the other: ``prepare`` on the loop, its work in a thread; ``share`` of the deadline is what that is told."""
+        """One after the other: ``prepare`` on the loop, its work in a thread; ``share`` of the
+        deadline is what that is told.
+        """
         if self._waiting >= WAITING_MAX:
             raise Refused(503, f"{self._waiting} questions wait already; ask again in a moment")
         self._waiting += 1
@@ -236,11 +251,14 @@ class Questions:
                     return given_up.is_set() or time.monotonic() >= stop_at
 
                 answering = asyncio.create_task(asyncio.to_thread(_computed, work, expired))
-                # The turn ends with the thread, not with who waits for it: there is never a second one beside it.
+                # The turn ends with the thread, not with who waits for it: there is never a second
+                # one beside it.
                 answering.add_done_callback(self._turn_ends)
                 return await asyncio.shield(answering)
         except (TimeoutError, OutOfTime) as error:
-            raise Refused(504, f"not answered within {self._deadline_s:g} s: ask about less") from error
+            raise Refused(
+                504, f"not answered within {self._deadline_s:g} s: ask about less"
+            ) from error
         finally:
             given_up.set()
             self._waiting -= 1

@@ -1,7 +1,9 @@
-"""``RecordingBuffer``: the changes and decisions of a state while somebody records, in a ring of so many.
+"""``RecordingBuffer``: the changes and decisions of a state while somebody records, in a ring of so
+many.
 
-Only references are put into it, for the objects never change; they become lines when somebody fetches them, some at a
-time, between which others run. A snapshot too is a list of references that is taken at one moment.
+Only references are put into it, for the objects never change; they become lines when somebody
+fetches them, some at a time, between which others run. A snapshot too is a list of references that
+is taken at one moment.
 """
 
 import asyncio
@@ -31,9 +33,13 @@ class Lost(VReplicaError):
 
 
 class RecordingBuffer:
-    """Keeps between ``begin`` and ``end``. ``now``: epoch seconds; ``header``: of a snapshot, as far as it is known."""
+    """Keeps between ``begin`` and ``end``. ``now``: epoch seconds; ``header``: of a snapshot, as
+    far as it is known.
+    """
 
-    def __init__(self, state: State, *, now: Callable[[], float], header: Callable[[], Header]) -> None:
+    def __init__(
+        self, state: State, *, now: Callable[[], float], header: Callable[[], Header]
+    ) -> None:
         self._state = state
         self._now = now
         self._header = header
@@ -66,7 +72,9 @@ class RecordingBuffer:
             self._more.set()
 
     async def snapshot(self) -> AsyncIterator[bytes]:
-        """All that is known now, as lines, some at a time; the last says after which number to go on."""
+        """All that is known now, as lines, some at a time; the last says after which number to go
+        on.
+        """
         at, seq = self._now(), self._seq
         header = self._header()._replace(at=at, journal=self.journal)
         known = list(snapshot_of(self._state))
@@ -77,7 +85,9 @@ class RecordingBuffer:
         yield as_lines([Synced(seq)])
 
     async def after(self, since: int, wait_s: float = 0.0) -> tuple[list[bytes], int]:
-        """Lines of what came after ``since``, some at a time, and up to which number; waits for the first. Raises Lost."""
+        """Lines of what came after ``since``, some at a time, and up to which number; waits for the
+        first. Raises Lost.
+        """
         if wait_s > 0:
             await self._grow(since, wait_s)
         oldest = self._kept[0][1] if self._kept else self._seq + 1
@@ -103,4 +113,6 @@ class RecordingBuffer:
 
 def as_lines(lines: Iterable[Line]) -> bytes:
     """Lines of a recording as they are written."""
-    return b"".join(orjson.dumps(line_to_json(line), option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+    return b"".join(
+        orjson.dumps(line_to_json(line), option=orjson.OPT_APPEND_NEWLINE) for line in lines
+    )

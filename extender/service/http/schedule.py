@@ -1,4 +1,5 @@
-"""``POST /v1/schedule``: placing for callers that keep their own status, as Knative's ``Scheduler.Schedule(vpod)``.
+"""``POST /v1/schedule``: placing for callers that keep their own status, as Knative's
+``Scheduler.Schedule(vpod)``.
 
 .. code-block:: text
 
@@ -8,14 +9,15 @@
     -> {"placements": [{"podName": "dispatcher-0", "vreplicas": 8}], "left": 0}
     -> {"placements": [...], "left": 2, "reason": "InsufficientSlots", "retryAfterSeconds": 5}
 
-``placements`` of the request is what the caller's status publishes now. The reply is what it may publish: the ledgers
-hold it before we answer, so neither a crash of ours nor one of the caller loses it, and a call that is repeated gets the
-same answer. What a reply takes away stays in the ledger until a later call no longer publishes it (I2). ``vreplicas`` 0
-or ``"deleted": true`` gives all back; with ``deleted`` what is published counts no more. Nobody else releases such a
-vpod: it stays in the ledgers, over restarts too, until its caller says so.
+``placements`` of the request is what the caller's status publishes now. The reply is what it may
+publish: the ledgers hold it before we answer, so neither a crash of ours nor one of the caller
+loses it, and a call that is repeated gets the same answer. What a reply takes away stays in the
+ledger until a later call no longer publishes it (I2). ``vreplicas`` 0 or ``"deleted": true`` gives
+all back; with ``deleted`` what is published counts no more. Nobody else releases such a vpod: it
+stays in the ledgers, over restarts too, until its caller says so.
 
-Only the pool's leader decides: another replica answers 503 and says who leads. The listener is the extender's own, so the
-callers are those who reach loopback, or have a client certificate.
+Only the pool's leader decides: another replica answers 503 and says who leads. The listener is the
+extender's own, so the callers are those who reach loopback, or have a client certificate.
 """
 
 import asyncio
@@ -109,20 +111,26 @@ class ScheduleVerb:
         self._deciding: set[asyncio.Task[Decision]] = set()
 
     async def schedule(self, body: bytes) -> tuple[bytes, str]:
-        """Answer one request: (body, status for metrics). Raises WireError: 400, 404, 409, 413, 503."""
+        """Answer one request: (body, status for metrics). Raises WireError: 400, 404, 409, 413,
+        503.
+        """
         vpod = vpod_of_request(body)
         if not self._leadership.leads(vpod.pool):
             leader = self._leadership.leader(vpod.pool)
             told = f"{leader} leads, ask it" if leader else "nobody leads yet"
-            raise ScheduleRefused(f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S)
+            raise ScheduleRefused(
+                f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S
+            )
         if not self._leadership.acts(vpod.pool):
             # It would decide by what may be old.
             told = "this replica is about to lead, and reads what was written before"
             raise ScheduleRefused(told, 503, retry_after_s=RETRY_SOON_S)
         if self._sources.writes_status_of(vpod):
             raise ScheduleRefused(
-                f"{vpod.source} is a source of AdapterPool {vpod.pool}: its objects are placed without being asked for, "
-                "and their status is written; set writeStatus: false on the source to write it yourself",
+                f"{vpod.source} is a source of AdapterPool {vpod.pool}: its objects are placed "
+                f"without being asked for, "
+                "and their status is written; set writeStatus: false on the source to write it "
+                "yourself",
                 409,
             )
         if self._caches.pools.get(vpod.pool) is None:
@@ -137,7 +145,9 @@ class ScheduleVerb:
         return _reply(decision), UNSCHEDULABLE if decision.left else SUCCESS
 
     async def _decide(self, vpod: VPod) -> Decision:
-        """Have it decided and written to the end, also where our answer comes too late for the caller."""
+        """Have it decided and written to the end, also where our answer comes too late for the
+        caller.
+        """
         if len(self._deciding) >= DECISIONS_MAX:
             raise ScheduleRefused("too many requests at once", 503, retry_after_s=RETRY_SOON_S)
         task = asyncio.create_task(self._placer.schedule(vpod), name=f"schedule {vpod.key}")
@@ -153,12 +163,15 @@ class ScheduleVerb:
 
 def _reply(decision: Decision) -> bytes:
     reply: dict[str, object] = {
-        "placements": [{"podName": name, "vreplicas": share} for name, share in decision.target.items()],
+        "placements": [
+            {"podName": name, "vreplicas": share} for name, share in decision.target.items()
+        ],
         "left": decision.left,
     }
     if decision.left:
         reason = decision.explanation.reason
-        # Without one the rest has its place and is on its way there, with a pod that is being bound.
+        # Without one the rest has its place and is on its way there, with a pod that is being
+        # bound.
         reply |= {"reason": str(reason)} if reason is not None else {}
         reply["retryAfterSeconds"] = RETRY_AFTER_S if reason is not None else RETRY_SOON_S
     return orjson.dumps(reply)
@@ -187,24 +200,36 @@ def _vpod(root: object) -> VPod:
     kind = _text(vpod, "vpod.kind", _KIND, DEFAULT_KIND)
     group = _text(vpod, "vpod.group", _SUBDOMAIN, DEFAULT_GROUP)
     if group == GROUP:
-        raise InvalidObject(_SUBJECT, "vpod.group", f"{GROUP} is ours: a VPod is placed by creating it")
+        raise InvalidObject(
+            _SUBJECT, "vpod.group", f"{GROUP} is ours: a VPod is placed by creating it"
+        )
     deleted = vpod.get("deleted", False)
     if not isinstance(deleted, bool):
-        raise InvalidObject(_SUBJECT, "vpod.deleted", f"must be true or false, not {safe_repr(deleted)}")
+        raise InvalidObject(
+            _SUBJECT, "vpod.deleted", f"must be true or false, not {safe_repr(deleted)}"
+        )
     listed = vpod.get("placements")
     if isinstance(listed, list) and len(listed) > PLACEMENTS_MAX:
         raise InvalidObject(
-            _SUBJECT, "vpod.placements", f"has {len(listed)} entries, and the limit is {PLACEMENTS_MAX}"
+            _SUBJECT,
+            "vpod.placements",
+            f"has {len(listed)} entries, and the limit is {PLACEMENTS_MAX}",
         )
     placements = placements_from(listed, _SUBJECT, "vpod.placements")
-    vreplicas = count(vpod.get("vreplicas"), _SUBJECT, "vpod.vreplicas", default=0 if deleted else None)
+    vreplicas = count(
+        vpod.get("vreplicas"), _SUBJECT, "vpod.vreplicas", default=0 if deleted else None
+    )
     released = deleted or vreplicas == 0
     return VPod(
         namespace=_text(vpod, "vpod.namespace", _LABEL),
         name=_text(vpod, "vpod.name", _SUBDOMAIN),
-        pool=object_key(_text(pool, "pool.namespace", _LABEL), _text(pool, "pool.name", _SUBDOMAIN)),
+        pool=object_key(
+            _text(pool, "pool.namespace", _LABEL), _text(pool, "pool.name", _SUBDOMAIN)
+        ),
         vreplicas=0 if released else vreplicas,
-        weight=count(vpod.get("slotsPerVReplica"), _SUBJECT, "vpod.slotsPerVReplica", default=1, minimum=1),
+        weight=count(
+            vpod.get("slotsPerVReplica"), _SUBJECT, "vpod.slotsPerVReplica", default=1, minimum=1
+        ),
         placements={} if deleted else placements,
         deleting=released,
         source=f"{kind}.{group}".lower(),
@@ -213,11 +238,15 @@ def _vpod(root: object) -> VPod:
 
 def _section(value: object, field: str, known: frozenset[str]) -> Json:
     if not isinstance(value, Mapping):
-        raise InvalidObject(_SUBJECT, field, "must be a JSON object" if value is not None else "is required")
+        raise InvalidObject(
+            _SUBJECT, field, "must be a JSON object" if value is not None else "is required"
+        )
     for name in value:
         if name not in known:
             where = f"{field}.{name}" if field else str(name)
-            raise InvalidObject(_SUBJECT, where[:200], f"is not known; known are {', '.join(sorted(known))}")
+            raise InvalidObject(
+                _SUBJECT, where[:200], f"is not known; known are {', '.join(sorted(known))}"
+            )
     return value
 
 

@@ -1,17 +1,20 @@
 """The extender's HTTP server: verbs, ``/v1/schedule``, health, metrics and state (aiohttp).
 
-Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a bound on how many run at once
-(``overload``): over it the answer is a quick 503, which kube-scheduler retries. Slow and idle connections are the
-listener's business (``kube.serving.listener``), who may connect at all is ``tls``'s. Until the caches are synced every verb
-answers 503 too: an answer from half a picture would be a wrong one.
+Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a bound on how many
+run at once (``overload``): over it the answer is a quick 503, which kube-scheduler retries. Slow
+and idle connections are the listener's business (``kube.serving.listener``), who may connect at all
+is ``tls``'s. Until the caches are synced every verb answers 503 too: an answer from half a picture
+would be a wrong one.
 
-A bind that is not done by its deadline is answered 200 with ``Error``, because kube-scheduler would lose the text of a
-504, which the other verbs answer: theirs have no ``Error`` to put it in. Late by its own body, any verb is a 408.
-A body that does not say it is JSON is refused: a page in a browser beside us could post any other kind to loopback. What
-a browser says that another site has made is refused on every route (``kube.serving.browsers``).
+A bind that is not done by its deadline is answered 200 with ``Error``, because kube-scheduler would
+lose the text of a 504, which the other verbs answer: theirs have no ``Error`` to put it in. Late by
+its own body, any verb is a 408. A body that does not say it is JSON is refused: a page in a browser
+beside us could post any other kind to loopback. What a browser says that another site has made is
+refused on every route (``kube.serving.browsers``).
 
-Stopping: ``/readyz`` says no at once, verbs are answered for ``shutdown_delay_s`` more (a Service's endpoints take a
-moment to forget us), then refused; those in flight are finished; then the sockets are closed.
+Stopping: ``/readyz`` says no at once, verbs are answered for ``shutdown_delay_s`` more (a Service's
+endpoints take a moment to forget us), then refused; those in flight are finished; then the sockets
+are closed.
 """
 
 import asyncio
@@ -26,7 +29,13 @@ from aiohttp.typedefs import Handler
 from extender.config.model import LOOPBACK, ServerConfig
 from extender.kube.serving.browsers import Sites, only_own_site
 from extender.kube.serving.listener import CUT_REASONS, Listener, body_of, host_port
-from extender.kube.serving.readers import RETRY_AFTER_S, Sending, SharedAnswers, TooManyAsk, in_steps
+from extender.kube.serving.readers import (
+    RETRY_AFTER_S,
+    Sending,
+    SharedAnswers,
+    TooManyAsk,
+    in_steps,
+)
 from extender.kube.serving.tls import ServingCertificate
 from extender.model.errors import WireError
 from extender.node.wire import encode_binding_result
@@ -113,7 +122,9 @@ class ExtenderServer:
         self._clients = ClientExpiry()
         self._reloading: asyncio.Task[None] | None = None
         self.questions: list[Callable[[web.Application], None]] = []
-        """Each adds routes that only read, for people, when the server starts: same listener, same rules of access."""
+        """Each adds routes that only read, for people, when the server starts: same listener, same
+        rules of access.
+        """
         self.gate = Gate()
         self.requests: dict[str, int] = {FILTER: 0, PRIORITIZE: 0, BIND: 0, PREEMPT: 0}
         """Requests received, by verb."""
@@ -123,7 +134,9 @@ class ExtenderServer:
         self._add_metrics()
 
     async def start(self) -> None:
-        """Listen. Raises OSError where the port is taken, ssl.SSLError for certificates that do not load."""
+        """Listen. Raises OSError where the port is taken, ssl.SSLError for certificates that do not
+        load.
+        """
         config = self._config
         files = files_of(config.tls)
         self.certificate = certificate = ServingCertificate(files) if files else None
@@ -131,7 +144,8 @@ class ExtenderServer:
             certificate.load()
         if certificate is None and config.host not in LOOPBACK:
             log.warning(
-                "INSECURE: the extender is served without TLS on %s: whoever reaches it may bind pods",
+                "INSECURE: the extender is served without TLS on %s: whoever reaches it may bind "
+                "pods",
                 config.host,
             )
         app = self._application()
@@ -144,23 +158,33 @@ class ExtenderServer:
         if certificate is not None:
             self._reloading = asyncio.create_task(certificate.run(), name="certificate reload")
         if config.health_port:
-            health = web.Application(middlewares=[only_own_site(self._health_sites), self._send_in_bounds])
+            health = web.Application(
+                middlewares=[only_own_site(self._health_sites), self._send_in_bounds]
+            )
             self._add_health(health)
-            port = await self._health_listener.start(health, config.health_host, config.health_port, tls=None)
+            port = await self._health_listener.start(
+                health, config.health_host, config.health_port, tls=None
+            )
             self.health_url = f"http://{host_port(config.health_host, port)}"
 
     def reconfigure(self, config: ServerConfig) -> None:
-        """Answer by these settings from now on. Address, port and files are those that it was started with."""
+        """Answer by these settings from now on. Address, port and files are those that it was
+        started with.
+        """
         self._config = config
 
     async def stop(self) -> None:
-        """Unready; refuse what is new after the delay; let what runs finish (``DRAIN_TIMEOUT_S`` at most); close."""
+        """Unready; refuse what is new after the delay; let what runs finish (``DRAIN_TIMEOUT_S`` at
+        most); close.
+        """
         self._health.stopping = True
         if self.url and self._config.shutdown_delay_s:
             await asyncio.sleep(self._config.shutdown_delay_s)
         self._health.draining = True
         if not await self.gate.drained(DRAIN_TIMEOUT_S):
-            log.warning("requests still run after %g s: %s", DRAIN_TIMEOUT_S, dict(+self.gate.in_flight))
+            log.warning(
+                "requests still run after %g s: %s", DRAIN_TIMEOUT_S, dict(+self.gate.in_flight)
+            )
         if self._reloading is not None:
             self._reloading.cancel()
         await self._listener.stop()
@@ -175,7 +199,9 @@ class ExtenderServer:
 
     def _health_sites(self) -> Sites:
         # Beyond loopback it is there for who scrapes it, by whatever name.
-        return Sites(checks_host=self._config.health_host in LOOPBACK, hosts=self._config.allowed_hosts)
+        return Sites(
+            checks_host=self._config.health_host in LOOPBACK, hosts=self._config.allowed_hosts
+        )
 
     def _application(self) -> web.Application:
         app = web.Application()
@@ -233,11 +259,15 @@ class ExtenderServer:
     def _refusal(self, request: web.Request) -> web.Response | None:
         """The answer to a request that is not even read, None if it is to be."""
         if problem := self._health.refusal():
-            return _text(request, 503, problem, _retry_after(OVERLOAD_RETRY_S), close=self._health.draining)
+            return _text(
+                request, 503, problem, _retry_after(OVERLOAD_RETRY_S), close=self._health.draining
+            )
         if request.content_type != "application/json":
             return _text(request, 415, "the body must be application/json")
         if "Content-Encoding" in request.headers:
-            return _text(request, 415, "the body must not be encoded: kube-scheduler does not compress it")
+            return _text(
+                request, 415, "the body must not be encoded: kube-scheduler does not compress it"
+            )
         return None
 
     def _refused(self, request: web.Request, error: WireError) -> web.Response:
@@ -256,13 +286,17 @@ class ExtenderServer:
         return _text(request, 504, message)
 
     @web.middleware
-    async def _only_allowed_clients(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _only_allowed_clients(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
         tls = self._config.tls
         if tls.client_ca_file:
             certificate = request.get_extra_info("peercert")
             if not is_allowed(certificate, tls):
                 return _text(
-                    request, 403, "the name in the client certificate is not in server.tls.allowedClients"
+                    request,
+                    403,
+                    "the name in the client certificate is not in server.tls.allowedClients",
                 )
             self._clients.note(certificate, tls)
         return await handler(request)
@@ -276,7 +310,9 @@ class ExtenderServer:
 
     @web.middleware
     async def _send_in_bounds(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Long answers wait for their readers here, but for those of verbs, of which few are in flight."""
+        """Long answers wait for their readers here, but for those of verbs, of which few are in
+        flight.
+        """
         answer = await handler(request)
         if request.method == "POST" and request.path != "/v1/plan":
             return answer
@@ -307,7 +343,9 @@ class ExtenderServer:
 
     def _add_metrics(self) -> None:
         metrics, listener = self._metrics, self._listener
-        metrics.gauge("connections", "Open connections", "", lambda: {"": float(listener.connections)})
+        metrics.gauge(
+            "connections", "Open connections", "", lambda: {"": float(listener.connections)}
+        )
         metrics.gauge(
             "requests_in_flight",
             "Requests being answered, by verb",
@@ -346,7 +384,8 @@ class ExtenderServer:
         )
         metrics.gauge(
             "client_certificate_expiry_timestamp_seconds",
-            "When the certificate ends that an allowed client came with last, by its name in allowedClients",
+            "When the certificate ends that an allowed client came with last, by its name in "
+            "allowedClients",
             Label("client", names="names in server.tls.allowedClients, 100 at the most, or `*`"),
             lambda: self._clients.not_after,
         )

@@ -1,4 +1,6 @@
-"""``Watchers``: what a running replica tells those who watch it from outside: ``vreplica record`` and ``vreplica top``."""
+"""``Watchers``: what a running replica tells those who watch it from outside: ``vreplica record``
+and ``vreplica top``.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from extender.service.watching.caches import Caches
 
 @dataclass(frozen=True, slots=True)
 class Whoami:
-    """A replica, to itself. ``leader``: who leads the first bucket, as far as known; ``shadow``: whether it writes nothing."""
+    """A replica, to itself. ``leader``: who leads the first bucket, as far as known; ``shadow``:
+    whether it writes nothing.
+    """
 
     identity: str
     leader: Callable[[], str]
@@ -20,7 +24,9 @@ class Whoami:
 
 
 class Watchers:
-    """Answers ``/v1/decisions`` and ``/v1/overview``. ``routes``: for ``ExtenderServer.questions``."""
+    """Answers ``/v1/decisions`` and ``/v1/overview``. ``routes``: for
+    ``ExtenderServer.questions``.
+    """
 
     def __init__(
         self,
@@ -36,7 +42,9 @@ class Watchers:
         self.decision_log = DecisionLog(
             caches.state,
             now=now,
-            header=lambda: new_header(whoami.identity, whoami.leader(), caches.state, shadow=whoami.shadow),
+            header=lambda: new_header(
+                whoami.identity, whoami.leader(), caches.state, shadow=whoami.shadow
+            ),
             refusal=refusal,
         )
         placer.on_decided = self.decision_log.decided

@@ -1,6 +1,8 @@
-"""``Activation``: which events bring which vpods back to be decided (kube-scheduler's queueing hints).
+"""``Activation``: which events bring which vpods back to be decided (kube-scheduler's queueing
+hints).
 
-An event about a vpod activates that vpod; an event that may give room activates all parked vpods of the pool.
+An event about a vpod activates that vpod; an event that may give room activates all parked vpods of
+the pool.
 """
 
 from dataclasses import replace
@@ -14,13 +16,17 @@ from extender.service.watching.caches import Caches
 
 
 class Activation:
-    """Listens to the caches and feeds the queues of the pools that are led here; of others nothing is looked at."""
+    """Listens to the caches and feeds the queues of the pools that are led here; of others nothing
+    is looked at.
+    """
 
     def __init__(self, caches: Caches, queues: VPodQueues) -> None:
         self._caches = caches
         self._queues = queues
         self._schedulable: dict[str, int] = {}
-        """Pool -> number of schedulable pods when minPodsPerVPod was last applied to all of its vpods."""
+        """Pool -> number of schedulable pods when minPodsPerVPod was last applied to all of its
+        vpods.
+        """
         caches.vpods.add_event_handler(self.vpod_changed)
         caches.pods.add_event_handler(self.pod_changed)
         caches.nodes.add_event_handler(self.node_changed)
@@ -34,7 +40,11 @@ class Activation:
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed, went, or moved to another pool."""
-        if old is not None and (new is None or new.pool != old.pool) and self._queues.serves(old.pool):
+        if (
+            old is not None
+            and (new is None or new.pool != old.pool)
+            and self._queues.serves(old.pool)
+        ):
             self._queues.of(old.pool).forget(old.key)
             left = self._caches.state.pools.get(old.pool)
             if left is not None and left.claims_of(old.key):
@@ -69,7 +79,9 @@ class Activation:
         self._raise_targets(pool)
 
     def _raise_targets(self, pool: PoolState) -> None:
-        """More pods, or fewer: targets that minPodsPerVPod raises are others now, also of vpods that have all they asked for."""
+        """More pods, or fewer: targets that minPodsPerVPod raises are others now, also of vpods
+        that have all they asked for.
+        """
         minimum = pool.adapter_pool.min_pods_per_vpod if pool.adapter_pool is not None else 0
         count = min(minimum, pool.schedulable_count())
         if count == self._schedulable.get(pool.key, 0):
@@ -85,7 +97,8 @@ class Activation:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, went, began or ceased to take work, or lets other pods stand on it.
 
-        Filters may count nodes and zones without a pod of the pool: one less there, and more may go elsewhere.
+        Filters may count nodes and zones without a pod of the pool: one less there, and more may go
+        elsewhere.
         """
         if old is not None and new is not None and same_for_placing(old, new):
             return
@@ -101,11 +114,16 @@ class Activation:
                 self._raise_targets(pool)
 
     def pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """A pool came, changed or went: all of its vpods are decided again. Its status we write ourselves.
+        """A pool came, changed or went: all of its vpods are decided again. Its status we write
+        ourselves.
 
         And those of others that name its StatefulSet: which of them has it may be another one now.
         """
-        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
+        if (
+            old is not None
+            and new is not None
+            and replace(old, resource_version=new.resource_version) == new
+        ):
             return
         pool = new or old
         if pool is None:
@@ -117,7 +135,9 @@ class Activation:
                 self.add_all(key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """Ordinals came or went; or its pods may stand on other nodes, which is another chance for what waits."""
+        """Ordinals came or went; or its pods may stand on other nodes, which is another chance for
+        what waits.
+        """
         same_ordinals = (
             old is not None
             and new is not None
@@ -137,17 +157,26 @@ class Activation:
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A tenant's labels changed: pools may select it now, or no more.
 
-        Also what has all it wants is decided then: what the pool has asked of it meanwhile waits for that.
+        Also what has all it wants is decided then: what the pool has asked of it meanwhile waits
+        for that.
         """
-        before, after = (namespace.labels if namespace is not None else {} for namespace in (old, new))
+        before, after = (
+            namespace.labels if namespace is not None else {} for namespace in (old, new)
+        )
         if before == after:
             return
         changed = new or old
         for queue in self._queues.values():
             queue.activate()
         for key, pool in self._caches.state.pools.items():
-            selector = pool.adapter_pool.namespace_selector if pool.adapter_pool is not None else None
-            if selector is None or changed is None or selector.matches(before) == selector.matches(after):
+            selector = (
+                pool.adapter_pool.namespace_selector if pool.adapter_pool is not None else None
+            )
+            if (
+                selector is None
+                or changed is None
+                or selector.matches(before) == selector.matches(after)
+            ):
                 continue
             if not self._queues.serves(key):
                 continue
@@ -164,11 +193,15 @@ class Activation:
 
     def forget(self, bucket: Bucket) -> None:
         """Its pools are not led here any longer."""
-        self._schedulable = {pool: count for pool, count in self._schedulable.items() if not bucket.has(pool)}
+        self._schedulable = {
+            pool: count for pool, count in self._schedulable.items() if not bucket.has(pool)
+        }
 
 
 def _only_status(old: VPod, new: VPod) -> bool:
-    """Whether a change may be our own status write, or nothing that a decision looks at but what is published."""
+    """Whether a change may be our own status write, or nothing that a decision looks at but what is
+    published.
+    """
     return (old.uid, old.vreplicas, old.weight, old.pool, old.deleting, old.generation) == (
         new.uid,
         new.vreplicas,
@@ -181,7 +214,16 @@ def _only_status(old: VPod, new: VPod) -> bool:
 
 def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
     return (
-        (old.uid, old.pool, old.node, old.assumed, old.unschedulable, old.deleting, old.finished, old.slots)
+        (
+            old.uid,
+            old.pool,
+            old.node,
+            old.assumed,
+            old.unschedulable,
+            old.deleting,
+            old.finished,
+            old.slots,
+        )
         == (
             new.uid,
             new.pool,

@@ -8,12 +8,16 @@ from extender.engine.placing.plan import Decision
 
 @dataclass(slots=True)
 class Committed:
-    """What became of decisions: a vpod that is in neither has changed since, and is queued by whoever saw that."""
+    """What became of decisions: a vpod that is in neither has changed since, and is queued by
+    whoever saw that.
+    """
 
     failed: dict[str, str] = field(default_factory=dict)
     """vpod key -> why not all of its decision was written: it is to be decided again."""
     told: dict[str, Decision] = field(default_factory=dict)
-    """vpod key -> its decision, as its status says now, with the moves of earlier ones that nobody has been told (I4)."""
+    """vpod key -> its decision, as its status says now, with the moves of earlier ones that nobody
+    has been told (I4).
+    """
 
 
 @dataclass(slots=True)
@@ -22,14 +26,17 @@ class Batch(Committed):
 
     _: KW_ONLY
     owner: object
-    """Whose reservations the decisions are: what they are about, and nothing that has come since."""
+    """Whose reservations the decisions are: what they are about, and nothing that has come since.
+    """
     decisions: dict[str, Decision]
     published: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """What was published when they were decided."""
     unknown: set[str] = field(default_factory=set)
     """vpods with a write whose outcome is unknown: their reservations must not be released."""
     written: set[str] = field(default_factory=set)
-    """vpods whose status this batch has written: whatever was decided on an older version of them fails."""
+    """vpods whose status this batch has written: whatever was decided on an older version of them
+    fails.
+    """
     stale: set[str] = field(default_factory=set)
     """vpods that have changed since the decision. Whoever saw the change has queued them again."""
     refused: dict[str, str] = field(default_factory=dict)

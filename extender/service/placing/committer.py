@@ -1,18 +1,22 @@
-"""``Committer``: decisions become writes, in the one order that survives a crash at any point (DESIGN 3).
+"""``Committer``: decisions become writes, in the one order that survives a crash at any point
+(DESIGN 3).
 
 For a batch of decisions of one pool:
 
-1. *ledgers up*: one compare-and-swap patch a pod with everything that the batch adds there (group commit);
+1. *ledgers up*: one compare-and-swap patch a pod with everything that the batch adds there (group
+   commit);
 2. *statuses*: one patch a vpod, of what step 1 really achieved;
 3. *ledgers down*: one patch a pod with everything that has left it.
 
-So a status never publishes what no ledger covers (I2), a move is on its new pod before it leaves the old one, and a
-crash in between leaves a ledger larger than the status, which the next leader adopts or releases. What a pod would
-carry whose bind is not confirmed yet is not published either: another replica may be binding it with less.
+So a status never publishes what no ledger covers (I2), a move is on its new pod before it leaves
+the old one, and a crash in between leaves a ledger larger than the status, which the next leader
+adopts or releases. What a pod would carry whose bind is not confirmed yet is not published either:
+another replica may be binding it with less.
 
-A ledger write compares the whole annotation with the text that the decision knew, and the pod's UID: whoever else
-wrote, another leader included, makes it fail instead of overcommitting (I1). Reservations of the batch are released at
-the end, when the caches hold what was written; only after a write whose outcome nobody knows they stay until they expire.
+A ledger write compares the whole annotation with the text that the decision knew, and the pod's
+UID: whoever else wrote, another leader included, makes it fail instead of overcommitting (I1).
+Reservations of the batch are released at the end, when the caches hold what was written; only after
+a write whose outcome nobody knows they stay until they expire.
 """
 
 import asyncio
@@ -50,7 +54,9 @@ RESERVATION_TTL_S: Final = 30.0
 
 
 class PoolLeadership(Protocol):
-    """Of ``Leadership``, what whoever writes for a pool asks before each write. None of it has a safe default."""
+    """Of ``Leadership``, what whoever writes for a pool asks before each write. None of it has a
+    safe default.
+    """
 
     def leads(self, pool: str) -> bool:
         """Whether we may act for a pool, now."""
@@ -63,7 +69,9 @@ class PoolLeadership(Protocol):
 
 
 class Committer:
-    """Writes decisions. One batch of a pool at a time (the placer sees to it); pools are independent."""
+    """Writes decisions. One batch of a pool at a time (the placer sees to it); pools are
+    independent.
+    """
 
     def __init__(
         self,
@@ -103,12 +111,15 @@ class Committer:
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on nobody else is promised its slots."""
         pool = self._caches.state.pool(decision.pool)
-        # Also where an earlier decision, whose writes nobody knows of, has taken it away: this one has to finish that.
+        # Also where an earlier decision, whose writes nobody knows of, has taken it away: this one
+        # has to finish that.
         shares = decision.shares(dict.fromkeys(pool.claims_of(decision.vpod), 0))
         pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + RESERVATION_TTL_S)
 
     def covered(self, decision: Decision, vpod: VPod) -> dict[str, int]:
-        """Pod name -> vreplicas of a decision that ``vpod`` may publish now: what ledgers cover beyond doubt."""
+        """Pod name -> vreplicas of a decision that ``vpod`` may publish now: what ledgers cover
+        beyond doubt.
+        """
         confirmed = self._confirmed(decision)
         for name in self._unproved(decision, confirmed):
             del confirmed[name]
@@ -150,7 +161,9 @@ class Committer:
     async def _write_downs(self, pool: str, batch: Batch) -> None:
         await self._ledgers(pool, batch, self._downs(pool, batch))
 
-    async def _ledgers(self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]) -> None:
+    async def _ledgers(
+        self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]
+    ) -> None:
         namespace = pool.partition("/")[0]
         writes = (
             self._ledger_writer.write(object_key(namespace, name), batch, change)
@@ -158,10 +171,12 @@ class Committer:
         )
         await _all(writes, len(changes))
 
-    # -- what to write ------------------------------------------------------------------------------------------
+    # -- what to write -----------------------------------------------------------------------------
 
     def _ups(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
-        """Pod name -> vpod key -> share, where a bound pod's ledger does not cover the decision yet."""
+        """Pod name -> vpod key -> share, where a bound pod's ledger does not cover the decision
+        yet.
+        """
         ups: dict[str, dict[str, Share]] = {}
         pool = self._caches.state.pool(pool_key)
         for key, decision in batch.decisions.items():
@@ -169,7 +184,11 @@ class Committer:
             for name, count in decision.target.items():
                 share = share_of(count, decision.weight)
                 state, claim = pool.pods.get(name), claims.get(name)
-                if state is None or not state.bound or (state.pod is not None and state.pod.assumed):
+                if (
+                    state is None
+                    or not state.bound
+                    or (state.pod is not None and state.pod.assumed)
+                ):
                     continue
                 known = claim.ledger if claim is not None else NOTHING
                 # Fewer but heavier ones are less, for I2: the status has to go first.
@@ -178,7 +197,11 @@ class Committer:
                 )
                 if more:
                     ups.setdefault(name, {})[key] = share
-                elif claim is not None and _is_new(claim, count) and self._is_unproved(pool_key, state.pod):
+                elif (
+                    claim is not None
+                    and _is_new(claim, count)
+                    and self._is_unproved(pool_key, state.pod)
+                ):
                     # The comparison that comes with writing it again as it is tells what is there.
                     ups.setdefault(name, {})[key] = known
         return ups
@@ -193,7 +216,8 @@ class Committer:
             if key in batch.failed or key in batch.stale:
                 continue
             if doubtful:
-                # What the status says is not known until it is seen again: its ledgers have to cover all it may say (I2).
+                # What the status says is not known until it is seen again: its ledgers have to
+                # cover all it may say (I2).
                 batch.failed[key] = "what is published is in doubt"
                 continue
             # A vpod that came back under its old name wants what it finds.
@@ -204,12 +228,15 @@ class Committer:
                 if claim.reserved is None or claim.owner != batch.owner:
                     # A bind has brought it there since the decision.
                     continue
-                # Never below what is published, whatever came of the status write, and of a change of poolRef.
+                # Never below what is published, whatever came of the status write, and of a change
+                # of poolRef.
                 published = max(claim.published, elsewhere.get(name, 0))
                 count = target.get(name, 0)
-                # What stays for the sake of a status alone stays as it is: a vpod that has left the pool has no weight here.
+                # What stays for the sake of a status alone stays as it is: a vpod that has left the
+                # pool has no weight here.
                 weight = decision.weight if count >= published else claim.ledger.weight
-                # Nothing grows here: a caller may publish more than its pod came back with, and has to be told first.
+                # Nothing grows here: a caller may publish more than its pod came back with, and has
+                # to be told first.
                 share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)
                 if published > max(target.get(name, 0), claim.published):
                     batch.failed[key] = "its new pool has not published yet where it goes"
@@ -227,9 +254,11 @@ class Committer:
         return downs
 
     def _may_lower(self, batch: Batch, key: str) -> bool:
-        """Whether nobody else's status can still arrive that publishes what we know nothing of (I2).
+        """Whether nobody else's status can still arrive that publishes what we know nothing of
+        (I2).
 
-        It would be for a version of the vpod that was there when its sender led: our own status has ended that one.
+        It would be for a version of the vpod that was there when its sender led: our own status has
+        ended that one.
         """
         pool = batch.decisions[key].pool
         return (
@@ -239,7 +268,9 @@ class Committer:
         )
 
     def _is_unproved(self, pool: str, pod: AdapterPod | None) -> bool:
-        """Whether only the watch has told of a ledger; by such a one nothing new is published (I2)."""
+        """Whether only the watch has told of a ledger; by such a one nothing new is
+        published (I2).
+        """
         if pod is None:
             return False
         since = (
@@ -249,14 +280,18 @@ class Committer:
         )
         return not self.ledger_confirmations.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
 
-    # -- statuses -----------------------------------------------------------------------------------------------
+    # -- statuses ----------------------------------------------------------------------------------
 
     async def _status(self, batch: Batch, key: str) -> None:
         decision = batch.decisions[key]
         vpod = self._of_pool(key, decision.pool)
-        if decision.of != _version(vpod) or self._published(key, decision.pool) != batch.published[key]:
-            # Written now, the status would claim to be about a spec, or a vpod, that nobody has decided; or undo without a
-            # word what somebody else has published since, another leader perhaps (I4).
+        if (
+            decision.of != _version(vpod)
+            or self._published(key, decision.pool) != batch.published[key]
+        ):
+            # Written now, the status would claim to be about a spec, or a vpod, that nobody has
+            # decided; or undo without a word what somebody else has published since, another leader
+            # perhaps (I4).
             batch.stale.add(key)
             return
         if vpod is None:
@@ -295,7 +330,9 @@ class Committer:
                 self.status_doubts.note(batch.owner, decision.pool, vpod, conflict=conflict)
 
     def _status_write(self, batch: Batch, decision: Decision, vpod: VPod) -> StatusWrite | None:
-        """What is to be written right now: nothing may be awaited between this look at the confirmations and the write."""
+        """What is to be written right now: nothing may be awaited between this look at the
+        confirmations and the write.
+        """
         confirmed = self._confirmed(decision)
         for name in self._unproved(decision, confirmed):
             # Other pods' ledgers have kept the batch waiting: meanwhile the pod may have gone (I2).
@@ -303,7 +340,8 @@ class Committer:
             del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
         told = as_refused(
-            self._unreported_moves.telling(decision, vpod.placements), batch.refused.get(decision.vpod)
+            self._unreported_moves.telling(decision, vpod.placements),
+            batch.refused.get(decision.vpod),
         )
         pool = self._caches.state.pool(decision.pool)
         availability = availability_of(pool, target, decision.explanation.wanted)
@@ -311,12 +349,16 @@ class Committer:
         return write(vpod, told, target, availability, self._now())
 
     def _tell(self, batch: Batch, decision: Decision) -> None:
-        """The status says what was decided, all of it unless a ledger has failed: then the moves wait to be told in full."""
+        """The status says what was decided, all of it unless a ledger has failed: then the moves
+        wait to be told in full.
+        """
         if decision.vpod not in batch.failed:
             batch.told[decision.vpod] = self._unreported_moves.told(decision)
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
-        """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""
+        """The newest of a vpod, None also where it has left the pool: there it is as good
+        as gone.
+        """
         vpod = self._caches.vpods.latest(key)
         return vpod if vpod is not None and vpod.pool == pool else None
 
@@ -340,13 +382,16 @@ class Committer:
         }
 
     def _unproved(self, decision: Decision, names: Iterable[str]) -> list[str]:
-        """Those pods with something new to be published of which the API server has not told lately."""
+        """Those pods with something new to be published of which the API server has not told
+        lately.
+        """
         pool, target = self._caches.state.pool(decision.pool), decision.target
         claims = pool.claims_of(decision.vpod)
         return [
             name
             for name in names
-            if _is_new(claims[name], target.get(name, 0)) and self._is_unproved(pool.key, pool.pods[name].pod)
+            if _is_new(claims[name], target.get(name, 0))
+            and self._is_unproved(pool.key, pool.pods[name].pod)
         ]
 
 
@@ -359,7 +404,9 @@ def _tell_nobody(_old: VPod, _new: VPod) -> None:
 
 
 async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> None:
-    """Have all ``count`` of them done, each begun as an earlier one ends: a task each would cost more than many a write."""
+    """Have all ``count`` of them done, each begun as an earlier one ends: a task each would cost
+    more than many a write.
+    """
     waiting = iter(writes)
 
     async def some() -> None:

@@ -1,12 +1,15 @@
-"""``DecisionHistory``: what was decided for each vpod, when, by whom and why, as long as this replica remembers.
+"""``DecisionHistory``: what was decided for each vpod, when, by whom and why, as long as this
+replica remembers.
 
-A decision is remembered with its ``Explanation``; one that says what the last one said is counted there, so that a vpod that
-waits and is decided again with every change of its pool keeps the decision that placed it. What another replica decided
-is not known here: the vpod's conditions and events tell that.
+A decision is remembered with its ``Explanation``; one that says what the last one said is counted
+there, so that a vpod that waits and is decided again with every change of its pool keeps the
+decision that placed it. What another replica decided is not known here: the vpod's conditions and
+events tell that.
 
-The decision log (``decision_log``) is told of the same decisions and cannot stand in for this, nor this for it. The log
-keeps nothing while nobody records, and then, in the order of all changes, what was decided *before* it is written: so it
-knows neither why nor whether the write went well. Here it is a vpod's few last decisions, always, *after* the write.
+The decision log (``decision_log``) is told of the same decisions and cannot stand in for this, nor
+this for it. The log keeps nothing while nobody records, and then, in the order of all changes, what
+was decided *before* it is written: so it knows neither why nor whether the write went well. Here it
+is a vpod's few last decisions, always, *after* the write.
 """
 
 from collections import OrderedDict
@@ -99,7 +102,9 @@ class DecisionHistory:
         return POOL_CHANGED if last.explanation.is_satisfied else WAITED
 
     def explanation(self, key: str) -> Explanation | None:
-        """Of the last decision; where that has left all in its place, of the one that told how it came there."""
+        """Of the last decision; where that has left all in its place, of the one that told how it
+        came there.
+        """
         found: Explanation | None = None
         for entry in reversed(self._entries.get(key, ())):
             if found is not None and not _says_nothing_new(entry.explanation, found):
@@ -124,13 +129,17 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     """The outcome, then what was done."""
     yield explanation.outcome()
     for item in islice(explanation.steps, STEPS_TOLD_MAX):
-        yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
+        yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (
+            f" ({item.why})" if item.why else ""
+        )
     if len(explanation.steps) > STEPS_TOLD_MAX:
         yield f"and {len(explanation.steps) - STEPS_TOLD_MAX} steps more"
 
 
 def _same(entry: _Entry, explanation: Explanation, generation: int, error: str) -> bool:
-    """Whether a decision says nothing that the last one has not said; one that leaves all where it is says nothing."""
+    """Whether a decision says nothing that the last one has not said; one that leaves all where it
+    is says nothing.
+    """
     if entry.generation != generation or entry.error != error:
         return False
     return entry.explanation == explanation or _says_nothing_new(entry.explanation, explanation)

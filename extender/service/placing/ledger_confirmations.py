@@ -1,11 +1,14 @@
-"""``LedgerConfirmations``: which pods' ledgers the API server has told us of in an answer of its own, not long ago, and for good.
+"""``LedgerConfirmations``: which pods' ledgers the API server has told us of in an answer of its
+own, not long ago, and for good.
 
-What the watch has told may be seconds old, and the pod gone by now with another one under its name. Where that matters
-(a placement that is to be published by what a ledger says; I2), an answer to a write or a read of ours is better.
+What the watch has told may be seconds old, and the pod gone by now with another one under its name.
+Where that matters (a placement that is to be published by what a ledger says; I2), an answer to a
+write or a read of ours is better.
 
-It is not enough while a write may be under way that will take away what the answer shows: a lowering of ours whose outcome
-nobody knows, or one of the leader before us. Each compares the ledger's text with the one that it was made from. So it fails
-while the text is another one, which may become the same again, and it will not come any more once no request lives that long.
+It is not enough while a write may be under way that will take away what the answer shows: a
+lowering of ours whose outcome nobody knows, or one of the leader before us. Each compares the
+ledger's text with the one that it was made from. So it fails while the text is another one, which
+may become the same again, and it will not come any more once no request lives that long.
 """
 
 from collections import OrderedDict
@@ -36,7 +39,9 @@ class LedgerConfirmations:
         self._changed: OrderedDict[str, float] = OrderedDict()
         """When a write of ours that has changed its ledger was sent."""
         self._late: OrderedDict[str, dict[str | None, float]] = OrderedDict()
-        """Text -> until when a write that looks for it may still arrive. Several writes of a pod may be late at once."""
+        """Text -> until when a write that looks for it may still arrive. Several writes of a pod
+        may be late at once.
+        """
 
     def note(self, uid: str, sent_at: float) -> None:
         """The API server has answered about this very pod; the request was sent at that time."""
@@ -60,7 +65,8 @@ class LedgerConfirmations:
             known.pop(uid, None)
 
     def is_fresh(self, uid: str, text: str | None, *, changed_since: float = float("-inf")) -> bool:
-        """Whether that was less than ``FRESH_S`` ago, the ledger is still ``text``, and nothing under way can change that.
+        """Whether that was less than ``FRESH_S`` ago, the ledger is still ``text``, and nothing
+        under way can change that.
 
         ``changed_since``: before that, others may have sent what compares with the text as it was.
         """

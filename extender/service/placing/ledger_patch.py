@@ -1,4 +1,6 @@
-"""What a commit writes, as values: which part of a decision may be published, and the patch of a pod's ledger."""
+"""What a commit writes, as values: which part of a decision may be published, and the patch of a
+pod's ledger.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,12 +17,15 @@ _PLACEMENTS_PATH: Final = "/metadata/annotations/" + PLACEMENTS_ANNOTATION.repla
 def publishable(
     decided: Mapping[str, int], ledgers: Mapping[str, int], published: Mapping[str, int]
 ) -> dict[str, int]:
-    """Pod name -> vreplicas to publish of a decision: what ledgers cover, or what is published there already.
+    """Pod name -> vreplicas to publish of a decision: what ledgers cover, or what is published
+    there already.
 
-    What a move did not get on its new pod stays published on the old one, whose ledger still has it.
+    What a move did not get on its new pod stays published on the old one, whose ledger still has
+    it.
     """
     target = {
-        name: min(count, max(ledgers.get(name, 0), published.get(name, 0))) for name, count in decided.items()
+        name: min(count, max(ledgers.get(name, 0), published.get(name, 0)))
+        for name, count in decided.items()
     }
     missing = sum(decided.values()) - sum(target.values())
     for name, count in published.items():
@@ -40,7 +45,8 @@ def merged(ledger: Ledger, change: Mapping[str, Share]) -> dict[str, Share]:
 def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
     """The JSON patch that swaps a pod's ledger, if the pod and its ledger are still as known.
 
-    Raises LedgerTooLarge, and OverflowError where the ledger grows beyond ``slots``: never written, however it came about.
+    Raises LedgerTooLarge, and OverflowError where the ledger grows beyond ``slots``: never written,
+    however it came about.
     """
     total = ledger_slots(ledger)
     if total > slots and total > ledger_slots(pod.ledger):
@@ -48,8 +54,11 @@ def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
     path = _PLACEMENTS_PATH
     patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
     if pod.ledger_text is None:
-        # There is no text to compare with, so compare the version: nobody else may have begun a ledger.
-        patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version})
+        # There is no text to compare with, so compare the version: nobody else may have begun a
+        # ledger.
+        patch.append(
+            {"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version}
+        )
     else:
         patch.append({"op": "test", "path": path, "value": pod.ledger_text})
     if not pod.has_annotations:
@@ -68,7 +77,9 @@ def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
 
 def written_text(patch: list[Obj]) -> str:
     """The ledger's text that a ``ledger_patch`` writes."""
-    return str(next(op["value"] for op in patch if op["op"] == "add" and op["path"] == _PLACEMENTS_PATH))
+    return str(
+        next(op["value"] for op in patch if op["op"] == "add" and op["path"] == _PLACEMENTS_PATH)
+    )
 
 
 def covers(ledger: Ledger, change: Mapping[str, Share]) -> bool:

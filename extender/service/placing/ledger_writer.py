@@ -1,8 +1,10 @@
-"""``LedgerWriter``: one compare-and-swap patch of a pod's ledger, and what is known where its answer does not come.
+"""``LedgerWriter``: one compare-and-swap patch of a pod's ledger, and what is known where its
+answer does not come.
 
-The patch compares the whole annotation with the text that the decision knew, and the pod's UID (I1). Where no answer tells
-whether it has arrived, the pod is read; while it may still be under way, no answer proves that the ledger stays as it is
-(``ledger_confirmations``), and nothing new is published by it (I2).
+The patch compares the whole annotation with the text that the decision knew, and the pod's UID
+(I1). Where no answer tells whether it has arrived, the pod is read; while it may still be under
+way, no answer proves that the ledger stays as it is (``ledger_confirmations``), and nothing new is
+published by it (I2).
 """
 
 import asyncio
@@ -70,7 +72,9 @@ class LedgerWriter:
         self.pods_behind.told(old, new)
 
     async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
-        """One compare-and-swap patch of a pod: vpod key -> its new share. What goes wrong is in ``batch`` afterwards."""
+        """One compare-and-swap patch of a pod: vpod key -> its new share. What goes wrong is in
+        ``batch`` afterwards.
+        """
         pod = self._caches.pods.latest(pod_key)
         if pod is None or not pod.node or not self._caches.state.counts(pod):
             batch.fall_short(change, "pod is gone")
@@ -87,9 +91,12 @@ class LedgerWriter:
         except (LedgerTooLarge, OverflowError) as error:
             if isinstance(error, LedgerTooLarge):
                 self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
-            # What is only asked for again as it is must not fail with what grows: it may be what has to go first.
+            # What is only asked for again as it is must not fail with what grows: it may be what
+            # has to go first.
             asked = {key: share for key, share in change.items() if ledger.get(key) == share}
-            batch.fall_short({key: share for key, share in change.items() if key not in asked}, str(error))
+            batch.fall_short(
+                {key: share for key, share in change.items() if key not in asked}, str(error)
+            )
             if not asked:
                 return
             change, patch = asked, ledger_patch(pod, ledger, slots)
@@ -110,7 +117,8 @@ class LedgerWriter:
         except ApiError as error:
             await self._failed(pod, batch, change, error)
             if isinstance(error, OutcomeUnknown) and text != pod.ledger_text:
-                # It may be under way still: where the text is as it was, no answer proves that it will stay so.
+                # It may be under way still: where the text is as it was, no answer proves that it
+                # will stay so.
                 self.ledger_confirmations.late(pod.uid, pod.ledger_text)
 
     async def _failed(

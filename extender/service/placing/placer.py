@@ -1,11 +1,11 @@
 """``Placer``: the leader's loop that keeps every vpod placed (DESIGN 4, first paragraph).
 
-One queue and one task a pool. A task takes a batch, decides each vpod on the state as the vpods before it have left
-it (a decision is reserved at once), and has the committer write the batch. ``Activation`` says which events bring a
-vpod into the queue.
+One queue and one task a pool. A task takes a batch, decides each vpod on the state as the vpods
+before it have left it (a decision is reserved at once), and has the committer write the batch.
+``Activation`` says which events bring a vpod into the queue.
 
-Two others decide through here, in between two batches of a pool, so that decisions of one pool never cross: the
-evictor (``move``), and callers that keep their own status (``schedule``).
+Two others decide through here, in between two batches of a pool, so that decisions of one pool
+never cross: the evictor (``move``), and callers that keep their own status (``schedule``).
 """
 
 import asyncio
@@ -47,7 +47,9 @@ PLACER: Final = "placer"
 
 
 class NotCommitted(VReplicaError):
-    """A caller's vpod was decided but not all of it could be written; asking again goes on from what was."""
+    """A caller's vpod was decided but not all of it could be written; asking again goes on from
+    what was.
+    """
 
 
 class ScaleTrigger(Protocol):
@@ -107,10 +109,12 @@ class Placer:
         self.activation = Activation(caches, self.queues)
         caches.vpods.add_event_handler(self._vpod_changed)
 
-    # -- the loop -----------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Place in a bucket's pools until cancelled. Starts with everything: the last leader may have stopped anywhere."""
+        """Place in a bucket's pools until cancelled. Starts with everything: the last leader may
+        have stopped anywhere.
+        """
         self.queues.begin(bucket)
         try:
             for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
@@ -125,14 +129,17 @@ class Placer:
         running: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                for pool in [pool for pool in self.queues if pool not in running and bucket.has(pool)]:
+                for pool in [
+                    pool for pool in self.queues if pool not in running and bucket.has(pool)
+                ]:
                     running.add(pool)
                     tasks.create_task(self._run_pool(pool, running), name=f"placer {pool}")
                 self.queues.changed.clear()
                 await self.queues.changed.wait()
 
     async def _run_pool(self, pool: str, running: set[str]) -> None:
-        """Until nothing refers to the pool any more: tenants may name as many that do not exist as they like.
+        """Until nothing refers to the pool any more: tenants may name as many that do not exist as
+        they like.
 
         ``running``: the pools that are served; this one is, until this ends.
         """
@@ -143,12 +150,17 @@ class Placer:
                 if keys:
                     await self.place_batch(pool, keys)
             except BaseException:
-                # We no longer lead, mostly. When we lead again these must not count as being decided still.
+                # We no longer lead, mostly. When we lead again these must not count as being
+                # decided still.
                 for key in keys:
                     queue.retry(key)
                 raise
             known = self._caches.state.pools.get(pool)
-            if queue.empty and (known is None or known.forgettable) and not self._lock(pool).locked():
+            if (
+                queue.empty
+                and (known is None or known.forgettable)
+                and not self._lock(pool).locked()
+            ):
                 self.queues.forget(pool)
                 running.discard(pool)
                 return
@@ -203,10 +215,12 @@ class Placer:
             self.on_decided(Cause.MOVE, decision, moves)
         return decision
 
-    # -- the others ---------------------------------------------------------------------------------------------
+    # -- the others --------------------------------------------------------------------------------
 
     async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
-        """Carry out an evictor's moves, as far as they are still possible; those that were written."""
+        """Carry out an evictor's moves, as far as they are still possible; those that were
+        written.
+        """
         state = self._caches.state.pool(pool)
         async with self._lock(pool):
             by_vpod: dict[str, list[Move]] = {}
@@ -230,27 +244,32 @@ class Placer:
                         committed.failed[key],
                         extra={"vpod": key, "pool": pool},
                     )
-                    # Placing goes on from what was written: what is on the new pod and not published it takes back.
+                    # Placing goes on from what was written: what is on the new pod and not
+                    # published it takes back.
                     self.queues.of(pool).add(key)
                 if (told := committed.told.get(key)) is not None:
                     done += decision.moves
                     if key in state.vpods:
-                        self.history.note(key, decision.explanation, why=EVICTOR, generation=decision.of[1])
+                        self.history.note(
+                            key, decision.explanation, why=EVICTOR, generation=decision.of[1]
+                        )
                     self._vpod_events.moved(state, told)
         return done
 
     async def schedule(self, vpod: VPod) -> Decision:
-        """Decide for a vpod whose caller keeps its status, and write the ledgers; its target is what they cover.
+        """Decide for a vpod whose caller keeps its status, and write the ledgers; its target is
+        what they cover.
 
-        The vpod counts for its pool from now on; one that wants nothing and publishes nothing is forgotten. Raises
-        NotCommitted: with nothing written, or a part that the next call finds.
+        The vpod counts for its pool from now on; one that wants nothing and publishes nothing is
+        forgotten. Raises NotCommitted: with nothing written, or a part that the next call finds.
         """
         since = self._committer.leadership.leads_since(vpod.pool)
         async with self._lock(vpod.pool):
             self._know(vpod, since)
             pool = self._caches.state.pool(vpod.pool)
             allowed = self._caches.state.selects(vpod.pool, vpod)
-            # Its caller has to publish a move, so what stands on a pod to be emptied moves when the caller asks.
+            # Its caller has to publish a move, so what stands on a pod to be emptied moves when the
+            # caller asks.
             decided = place(pool, vpod, allowed=allowed, leave_closed=True)
             self.on_decided(Cause.SCHEDULE, decided)
             (decision,), committed = await self._carry_out(vpod.pool, [decided])
@@ -267,19 +286,24 @@ class Placer:
             return decision._replace(target=covered, left=left)
 
     def _know(self, vpod: VPod, since: float) -> None:
-        """``since``: as which leader it was asked of us; in between the caller may have asked another one."""
+        """``since``: as which leader it was asked of us; in between the caller may have asked
+        another one.
+        """
         if (
             not self._committer.leadership.leads(vpod.pool)
             or self._committer.leadership.leads_since(vpod.pool) != since
         ):
             raise NotCommitted(f"vpod {vpod.key} was not decided: this replica no longer leads")
         if vpod.key not in self.callers and len(self.callers) >= CALLERS_VPODS_MAX:
-            raise NotCommitted(f"vpod {vpod.key} is refused: {CALLERS_VPODS_MAX} vpods of callers are known")
+            raise NotCommitted(
+                f"vpod {vpod.key} is refused: {CALLERS_VPODS_MAX} vpods of callers are known"
+            )
         known = self.callers.ask(vpod)
         if known is not None and known.pool != vpod.pool:
             self.queues.of(known.pool).add(vpod.key)
         if not vpod.vreplicas and not vpod.placements:
-            # It publishes nothing anywhere: what other pools still hold was asked of a leader before us.
+            # It publishes nothing anywhere: what other pools still hold was asked of a leader
+            # before us.
             for pool in self.callers.others_holding(vpod):
                 self.queues.of(pool).add(vpod.key)
 
@@ -291,9 +315,11 @@ class Placer:
         self.history.forget(key)
 
     def forget(self, bucket: Bucket) -> None:
-        """Another has led a bucket: what callers have asked of us says nothing now, nor what we may or may not have written.
+        """Another has led a bucket: what callers have asked of us says nothing now, nor what we may
+        or may not have written.
 
-        Who leads finds in ledgers and statuses what has come of it, and places others where nothing has.
+        Who leads finds in ledgers and statuses what has come of it, and places others where nothing
+        has.
         """
         self.callers.forget(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
@@ -304,19 +330,29 @@ class Placer:
     def _lock(self, pool: str) -> asyncio.Lock:
         return self._locks.setdefault(pool, asyncio.Lock())
 
-    # -- after a decision ---------------------------------------------------------------------------------------
+    # -- after a decision --------------------------------------------------------------------------
 
     def _is_scheduled(self, pool: str, key: str) -> bool:
         vpod = self._caches.state.pool(pool).vpods.get(key)
-        return vpod is not None and any(c.type == SCHEDULED and c.status == "True" for c in vpod.conditions)
+        return vpod is not None and any(
+            c.type == SCHEDULED and c.status == "True" for c in vpod.conditions
+        )
 
-    def _settle(self, decision: Decision, committed: Committed, started: float, *, newly: bool) -> None:
+    def _settle(
+        self, decision: Decision, committed: Committed, started: float, *, newly: bool
+    ) -> None:
         key, queue = decision.vpod, self.queues.of(decision.pool)
         error = committed.failed.get(key)
         pool = self._caches.state.pool(decision.pool)
         self._note(pool, decision, error)
         self._count_refusal(decision.explanation)
-        result = "error" if error else "scheduled" if decision.explanation.is_satisfied else "unschedulable"
+        result = (
+            "error"
+            if error
+            else "scheduled"
+            if decision.explanation.is_satisfied
+            else "unschedulable"
+        )
         self._metrics.schedule_attempt(result, self._clock() - started)
         if error is not None:
             log.info(
@@ -349,7 +385,9 @@ class Placer:
         self.history.note(key, explanation, why=why, generation=decision.of[1], error=error or "")
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
-        """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""
+        """Whether a part is not published yet because it is on its way with a pod; its confirmation
+        activates us.
+        """
         vpod = pool.vpods.get(decision.vpod)
         return vpod is not None and sum(vpod.placements.values()) < decision.scheduled
 
@@ -359,13 +397,20 @@ class Placer:
 
 
 def _agrees(pool: PoolState, decision: Decision) -> bool:
-    """Whether a vpod publishes what was decided, and the ledgers of all pods that are bound have just that."""
+    """Whether a vpod publishes what was decided, and the ledgers of all pods that are bound have
+    just that.
+    """
     key = decision.vpod
     vpod = pool.vpods.get(key)
     if vpod is None or vpod.placements != decision.target:
         return False
     for name, claim in pool.claims_of(key).items():
         state = pool.pods[name]
-        if claim.ledger != claim.status and state.bound and state.pod is not None and not state.pod.assumed:
+        if (
+            claim.ledger != claim.status
+            and state.bound
+            and state.pod is not None
+            and not state.pod.assumed
+        ):
             return False
     return True

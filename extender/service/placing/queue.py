@@ -2,13 +2,15 @@
 
 - *active*: to be decided now, first come first served;
 - *backoff*: a write failed; back in active after 1 s, doubling to 10 s per vpod;
-- *parked*: placed as far as there is room. Events that may help (``activate``) bring all of them back at once.
+- *parked*: placed as far as there is room. Events that may help (``activate``) bring all of them
+  back at once.
 
-How long a vpod waits is counted from when it first comes in until it is ``done``, over all attempts (``Wait``).
+How long a vpod waits is counted from when it first comes in until it is ``done``, over all attempts
+(``Wait``).
 
-A key is in at most one part, and never handed out twice before ``done``: what happens to it meanwhile is remembered
-and puts it back, as far as it matters to how its flight ends (``Meanwhile``). Everything is synchronous except
-``pop_batch``, which waits.
+A key is in at most one part, and never handed out twice before ``done``: what happens to it
+meanwhile is remembered and puts it back, as far as it matters to how its flight ends
+(``Meanwhile``). Everything is synchronous except ``pop_batch``, which waits.
 """
 
 import asyncio
@@ -33,7 +35,9 @@ class Meanwhile(IntEnum):
 
     NOTHING = 0
     DIVERGED = 1
-    """One of its ledgers, or what it publishes, has changed: nothing where all is as decided in the end."""
+    """One of its ledgers, or what it publishes, has changed: nothing where all is as decided in the
+    end.
+    """
     CHANGED = 2
 
 
@@ -52,7 +56,9 @@ class QueueEvent(StrEnum):
 
 @dataclass(slots=True)
 class Wait:
-    """How long a vpod waits to be placed: since when (the event loop's time, seconds), and how often it was decided."""
+    """How long a vpod waits to be placed: since when (the event loop's time, seconds), and how
+    often it was decided.
+    """
 
     since: float
     attempts: int = 0
@@ -129,7 +135,9 @@ class VPodQueue:
         self._wake.set()
 
     def diverged(self, key: str) -> None:
-        """Decide this vpod now: it publishes other than its ledgers say. One in flight is being written, mostly."""
+        """Decide this vpod now: it publishes other than its ledgers say. One in flight is being
+        written, mostly.
+        """
         if key in self._in_flight:
             if self._in_flight[key] is Meanwhile.NOTHING:
                 self._in_flight[key] = Meanwhile.DIVERGED
@@ -146,7 +154,9 @@ class VPodQueue:
             self._wake.set()
 
     def done(self, key: str, *, agrees: bool = False) -> Wait | None:
-        """Placed and written; ``agrees``: and now its ledgers, and what it publishes, are as decided. How long it has waited."""
+        """Placed and written; ``agrees``: and now its ledgers, and what it publishes, are as
+        decided. How long it has waited.
+        """
         self._attempts.pop(key, None)
         waited = self._waits.pop(key, None)
         self._finish(key, Meanwhile.CHANGED if agrees else Meanwhile.DIVERGED)
@@ -182,10 +192,11 @@ class VPodQueue:
         self._wake.set()
 
     async def pop_batch(self, keys_max: int) -> list[str]:
-        """Wait until something is active; up to ``keys_max`` keys, now in flight. None of them: the last one was forgotten.
+        """Wait until something is active; up to ``keys_max`` keys, now in flight. None of them: the
+        last one was forgotten.
 
-        For one consumer, which ends every key of a batch before the next call. What is still in flight belongs to a
-        batch that was cancelled: it is decided again, first of all.
+        For one consumer, which ends every key of a batch before the next call. What is still in
+        flight belongs to a batch that was cancelled: it is decided again, first of all.
         """
         if self._in_flight:
             self._active = {**dict.fromkeys(self._in_flight), **self._active}
@@ -212,7 +223,9 @@ class VPodQueue:
                 return []
 
     def _finish(self, key: str, at_least: Meanwhile) -> bool:
-        """End a flight; True if so much has happened meanwhile that the key went straight back to active."""
+        """End a flight; True if so much has happened meanwhile that the key went straight back to
+        active.
+        """
         meanwhile = self._in_flight.pop(key, None)
         again = meanwhile is not None and meanwhile >= at_least
         if again:
@@ -230,10 +243,12 @@ class VPodQueue:
 
 
 class VPodQueues:
-    """The queues of the pools that are led here, each made on first use. ``changed`` is set whenever there is a new one.
+    """The queues of the pools that are led here, each made on first use. ``changed`` is set
+    whenever there is a new one.
 
-    Only who leads a bucket has queues for its pools (``begin``, ``end``): it begins with all that there is, so what has come
-    before says nothing to it, and who only follows would fill them for ever.
+    Only who leads a bucket has queues for its pools (``begin``, ``end``): it begins with all that
+    there is, so what has come before says nothing to it, and who only follows would fill them for
+    ever.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -277,7 +292,9 @@ class VPodQueues:
         return queue if queue is not None else VPodQueue(self._clock)
 
     def look_again(self, pools: Container[str]) -> None:
-        """Wake who serves a pool that is not among ``pools``: nothing refers to it, so no event will."""
+        """Wake who serves a pool that is not among ``pools``: nothing refers to it, so no event
+        will.
+        """
         for pool, queue in self._queues.items():
             if pool not in pools:
                 queue.wake()

@@ -1,12 +1,14 @@
 """``StatusDoubts``: vpods of which nobody here knows what their status says.
 
-A write of a status whose answer did not come may have arrived, or may still. One that was refused as a Conflict says that
-there is a newer version, which may publish anything: perhaps an earlier write of our own. Until that is seen, what the
-write has decided stays reserved, and no ledger is lowered below what it may have published (I2).
+A write of a status whose answer did not come may have arrived, or may still. One that was refused
+as a Conflict says that there is a newer version, which may publish anything: perhaps an earlier
+write of our own. Until that is seen, what the write has decided stays reserved, and no ledger is
+lowered below what it may have published (I2).
 
-A newer version of the vpod ends the doubt: the write was for the older one, so it has arrived already or never will. That none
-comes proves nothing: the watch may be silent for minutes (seed 161002421). Then the vpods are listed again, from when on a list
-tells: after a Conflict at once, else once no request lives that long.
+A newer version of the vpod ends the doubt: the write was for the older one, so it has arrived
+already or never will. That none comes proves nothing: the watch may be silent for minutes (seed
+161002421). Then the vpods are listed again, from when on a list tells: after a Conflict at once,
+else once no request lives that long.
 """
 
 import asyncio
@@ -22,7 +24,8 @@ LIST_PERIOD_S: Final = 10.0
 """A kind is not listed more often."""
 
 ListAgain = Callable[[str], Awaitable[bool]]
-"""Source of vpods ("" for VPods) -> whether a list of it, begun after the call, is in the caches."""
+"""Source of vpods ("" for VPods) -> whether a list of it, begun after the call, is in the caches.
+"""
 
 
 class _Doubt(NamedTuple):
@@ -41,7 +44,9 @@ async def _unlisted(_source: str) -> bool:
 
 
 class StatusDoubts:
-    """By vpod key. ``clock``: the event loop's time, seconds; ``lasts_s``: no request lives longer."""
+    """By vpod key. ``clock``: the event loop's time, seconds; ``lasts_s``: no request lives
+    longer.
+    """
 
     def __init__(self, caches: Caches, clock: Callable[[], float], *, lasts_s: float) -> None:
         self.list_again: ListAgain = _unlisted
@@ -56,13 +61,15 @@ class StatusDoubts:
         caches.vpods.add_event_handler(self._vpod_changed)
 
     def note(self, owner: object, pool: str, vpod: VPod, *, conflict: bool) -> None:
-        """A write for this version of the vpod, which ``owner`` has reserved for, may or may not have arrived.
+        """A write for this version of the vpod, which ``owner`` has reserved for, may or may not
+        have arrived.
 
         ``conflict``: it has not; something else has.
         """
         latest = self._caches.vpods.latest(vpod.key)
         if latest is None or latest.resource_version != vpod.resource_version:
-            # A newer version has come while it was under way: there is no doubt any more (seed 200003442).
+            # A newer version has come while it was under way: there is no doubt any more (seed
+            # 200003442).
             self._caches.state.release(owner, pool, vpod.key)
             return
         now = self._clock()
@@ -93,7 +100,9 @@ class StatusDoubts:
 
     async def _list(self, source: str) -> None:
         began = self._clock()
-        self._listed_at = {known: at for known, at in self._listed_at.items() if began - at < LIST_PERIOD_S}
+        self._listed_at = {
+            known: at for known, at in self._listed_at.items() if began - at < LIST_PERIOD_S
+        }
         self._listed_at[source] = began
         try:
             listed = await self.list_again(source)

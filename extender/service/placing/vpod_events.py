@@ -1,6 +1,8 @@
-"""``VPodEvents``: tells the users of a vpod what was decided: events on the VPod, and the metric of moves.
+"""``VPodEvents``: tells the users of a vpod what was decided: events on the VPod, and the metric of
+moves.
 
-Every move is told with its reason (I4): in an event, in the metric, and (by ``status``) in the Moved condition.
+Every move is told with its reason (I4): in an event, in the metric, and (by ``status``) in the
+Moved condition.
 """
 
 from extender.engine.placing.explain import Step
@@ -30,7 +32,10 @@ class VPodEvents:
         note = decision.explanation.outcome()
         if not decision.explanation.is_satisfied:
             self._event(
-                vpod, EventReason.FAILED_SCHEDULING, note, cause=str(decision.explanation.reason or "")
+                vpod,
+                EventReason.FAILED_SCHEDULING,
+                note,
+                cause=str(decision.explanation.reason or ""),
             )
         elif decision.target and (newly or has_grown(decision)):
             where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())
@@ -46,10 +51,12 @@ class VPodEvents:
             self._event(vpod, EventReason.MOVED, "; ".join(move.sentence() for move in moves))
 
     def status_written(self, old: VPod, new: VPod) -> None:
-        """Tell each time that vreplicas are lost or the reason gets worse, and once that all are served again.
+        """Tell each time that vreplicas are lost or the reason gets worse, and once that all are
+        served again.
 
-        A vpod whose pods have only begun to start has lost nothing, and one that waited for a place is told as
-        Scheduled. The stored status remembers what was told, so another leader does not tell it again.
+        A vpod whose pods have only begun to start has lost nothing, and one that waited for a place
+        is told as Scheduled. The stored status remembers what was told, so another leader does not
+        tell it again.
         """
         before, after = condition_of(old), condition_of(new)
         if before is None or after is None:
@@ -63,11 +70,14 @@ class VPodEvents:
         self._event(vpod, EventReason.WOULD_MOVE, note)
 
     def write_refused(self, regarding: ObjectReference, note: str) -> None:
-        """Tell on an object that the API server forbids a write; the ``Tell`` of ``WriteRefusals``."""
+        """Tell on an object that the API server forbids a write; the ``Tell`` of
+        ``WriteRefusals``.
+        """
         self._recorder.event(
             regarding,
             reason=EventReason.WRITE_REFUSED,
-            note=f"{note}; check the roles of the scheduler service's ServiceAccount, and admission policies and webhooks",
+            note=f"{note}; check the roles of the scheduler service's ServiceAccount, and "
+            f"admission policies and webhooks",
         )
 
     def _event(self, vpod: VPod, reason: EventReason, note: str, *, cause: str = "") -> None:

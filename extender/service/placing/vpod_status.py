@@ -1,4 +1,6 @@
-"""The status of a VPod as we publish it: placements, counts, and the conditions Scheduled, Available and Moved."""
+"""The status of a VPod as we publish it: placements, counts, and the conditions Scheduled,
+Available and Moved.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -18,13 +20,17 @@ from extender.service.watching.status_write import StatusWrite
 
 SCHEDULED: Final = "Scheduled"
 MOVED: Final = "Moved"
-"""Condition of a vpod of which something was moved: the last time, why, and from where to where (I4)."""
+"""Condition of a vpod of which something was moved: the last time, why, and from where to where
+(I4).
+"""
 ALL_PLACED: Final = "AllPlaced"
 _MESSAGE_CHARS_MAX: Final = 1024
 NAMED_PODS_MAX: Final = 8
 """In the message of a vpod that is placed."""
 
-StatusWriter = Callable[[VPod, Decision, Mapping[str, int], Availability, float], StatusWrite | None]
+StatusWriter = Callable[
+    [VPod, Decision, Mapping[str, int], Availability, float], StatusWrite | None
+]
 """(vpod, decision, placements to publish, how these are served, epoch seconds) -> the write.
 
 None where the status says so already.
@@ -66,10 +72,14 @@ def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Co
 
 
 def _where(published: int, placements: Mapping[str, int]) -> str:
-    """All are placed, and where: a printer column shows no list, so this is what ``kubectl get -o wide`` has."""
+    """All are placed, and where: a printer column shows no list, so this is what ``kubectl get -o
+    wide`` has.
+    """
     if not placements:
         return "no vreplicas are wanted"
-    named = ", ".join(f"{count} on {name}" for name, count in islice(placements.items(), NAMED_PODS_MAX))
+    named = ", ".join(
+        f"{count} on {name}" for name, count in islice(placements.items(), NAMED_PODS_MAX)
+    )
     more = len(placements) - NAMED_PODS_MAX
     what = "1 vreplica is placed" if published == 1 else f"all {published} vreplicas are placed"
     text = f"{what}: {named}" + (f", and {counted(more, 'pod')} more" if more > 0 else "")
@@ -85,9 +95,10 @@ def status_patch(
 ) -> Obj | None:
     """The merge patch of status that publishes ``placements``; None where it says so already.
 
-    The version is a precondition: a spec that changes before this arrives makes it a Conflict. A condition whose
-    message alone differs is not worth a write: it counts pods, and would be rewritten with every pod that comes. One that
-    blames pods names those that are to be looked at, so it is written again when it is to name others.
+    The version is a precondition: a spec that changes before this arrives makes it a Conflict. A
+    condition whose message alone differs is not worth a write: it counts pods, and would be
+    rewritten with every pod that comes. One that blames pods names those that are to be looked at,
+    so it is written again when it is to name others.
     """
     published = sum(placements.values())
     condition = scheduled_condition(decision, placements)
@@ -101,7 +112,9 @@ def status_patch(
         and vpod.ready_vreplicas == availability.ready
         and _says_the_same(known, condition)
         and _says_the_same(known_available, available)
-        and (not availability.unserved or _message_of(known_available) == _stored_message(available))
+        and (
+            not availability.unserved or _message_of(known_available) == _stored_message(available)
+        )
     ):
         return None
     written = [
@@ -115,7 +128,9 @@ def status_patch(
         "metadata": {"resourceVersion": vpod.resource_version, "uid": vpod.uid},
         "status": {
             "observedGeneration": vpod.generation,
-            "placements": [{"podName": name, "vreplicas": count} for name, count in placements.items()],
+            "placements": [
+                {"podName": name, "vreplicas": count} for name, count in placements.items()
+            ],
             "scheduledVReplicas": published,
             "readyVReplicas": availability.ready,
             "conditions": [*others, *written, *moved],
@@ -137,8 +152,12 @@ def _says_the_same(known: Condition | None, now: Condition) -> bool:
 
 
 def _written(vpod: VPod, condition: Condition, known: Condition | None, now: float) -> Obj:
-    """A condition as it is to be stored. ``known``: as it stands, whose time goes on where the status is the same."""
-    since = known.last_transition_time if known is not None and known.status == condition.status else ""
+    """A condition as it is to be stored. ``known``: as it stands, whose time goes on where the
+    status is the same.
+    """
+    since = (
+        known.last_transition_time if known is not None and known.status == condition.status else ""
+    )
     return {
         "type": condition.type,
         "status": condition.status,
@@ -150,7 +169,9 @@ def _written(vpod: VPod, condition: Condition, known: Condition | None, now: flo
 
 
 def _moved(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> list[Obj]:
-    """The Moved condition where this write takes vreplicas away that were published, of these alone; else nothing new to say."""
+    """The Moved condition where this write takes vreplicas away that were published, of these
+    alone; else nothing new to say.
+    """
     wanted = decision.explanation.wanted
     moves = list(moves_made(decision.moves, vpod.placements, placements, wanted=wanted))
     if not moves:

@@ -1,10 +1,12 @@
-"""``WriteRefusals``: a write that the API server forbids (403) is told at once, by name, wherever it shows.
+"""``WriteRefusals``: a write that the API server forbids (403) is told at once, by name, wherever
+it shows.
 
-A role that was taken away, an admission policy or a webhook of somebody else: trying again does not help until a person
-has changed something, and a vpod that just says ``InsufficientSlots`` sends that person the wrong way. So such a write
-has a reason of its own, ``WriteRefused``: in the vpod's condition, in a Warning event on the object that could not be
-written and on the vpods concerned, in a line of the log at level WARNING, and in the metric of refusals. It is tried
-again all the same, with the queue's backoff, and what was refused is written as soon as it may be.
+A role that was taken away, an admission policy or a webhook of somebody else: trying again does not
+help until a person has changed something, and a vpod that just says ``InsufficientSlots`` sends
+that person the wrong way. So such a write has a reason of its own, ``WriteRefused``: in the vpod's
+condition, in a Warning event on the object that could not be written and on the vpods concerned, in
+a line of the log at level WARNING, and in the metric of refusals. It is tried again all the same,
+with the queue's backoff, and what was refused is written as soon as it may be.
 """
 
 import logging
@@ -22,7 +24,9 @@ from extender.telemetry.metrics import Metrics
 log: Final = logging.getLogger(__name__)
 
 VPODS_TOLD_MAX: Final = 32
-"""Of one refused ledger: the vpods that get an event of their own. The pod's event and the log tell of all."""
+"""Of one refused ledger: the vpods that get an event of their own. The pod's event and the log tell
+of all.
+"""
 
 Tell = Callable[[ObjectReference, str], None]
 """(the object, a sentence): ``VPodEvents.write_refused``."""
@@ -36,7 +40,9 @@ class WriteRefusals:
         self.tell: Tell = lambda _regarding, _note: None
 
     def ledger(self, pod: AdapterPod, vpods: Iterable[VPod | None], error: Forbidden) -> str:
-        """The ledger of a pod may not be written, for the sake of these vpods; why, in a sentence."""
+        """The ledger of a pod may not be written, for the sake of these vpods; why, in a
+        sentence.
+        """
         why = f"the ledger of pod {pod.key} may not be written: {error.message}"
         self._note(why)
         self.tell(ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid), why)
@@ -47,7 +53,9 @@ class WriteRefusals:
 
     def status(self, vpod: VPod, error: Forbidden) -> str:
         """The status of a vpod may not be written; why, in a sentence."""
-        why = f"the status of {vpod.source or 'VPod'} {vpod.key} may not be written: {error.message}"
+        why = (
+            f"the status of {vpod.source or 'VPod'} {vpod.key} may not be written: {error.message}"
+        )
         self._note(why)
         if not vpod.source:
             self.tell(_reference(vpod), why)
@@ -56,12 +64,17 @@ class WriteRefusals:
     def _note(self, why: str) -> None:
         self._metrics.refused(str(ConflictReason.WRITE_REFUSED))
         log.warning(
-            "%s: %s", ConflictReason.WRITE_REFUSED, why, extra={"reason": ConflictReason.WRITE_REFUSED}
+            "%s: %s",
+            ConflictReason.WRITE_REFUSED,
+            why,
+            extra={"reason": ConflictReason.WRITE_REFUSED},
         )
 
 
 def as_refused(decision: Decision, why: str | None) -> Decision:
-    """A decision as its vpod is told of it: ``why`` it could not be written, None if nothing was refused."""
+    """A decision as its vpod is told of it: ``why`` it could not be written, None if nothing was
+    refused.
+    """
     if why is None:
         return decision
     explanation = decision.explanation._replace(reason=ConflictReason.WRITE_REFUSED, detail=why)

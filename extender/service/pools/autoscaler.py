@@ -1,16 +1,19 @@
-"""``Autoscaler``: keeps a pool's StatefulSet as large as it must be, and no larger (DESIGN 5.4). The leader's.
+"""``Autoscaler``: keeps a pool's StatefulSet as large as it must be, and no larger (DESIGN 5.4).
+The leader's.
 
-*Up* at once: it is triggered when vreplicas are left over, and looks at each pool each period besides.
-*Down* in each pool's own period, whatever triggers come in between: ordinals that are not needed are closed, so that nothing new
-is placed there, and those of them that hold nothing are removed, from the top (``engine.scale_down``). The evictor
-empties the others, and triggers us. They are opened again as soon as they are needed, and when we lead no longer.
+*Up* at once: it is triggered when vreplicas are left over, and looks at each pool each period
+besides. *Down* in each pool's own period, whatever triggers come in between: ordinals that are not
+needed are closed, so that nothing new is placed there, and those of them that hold nothing are
+removed, from the top (``engine.scale_down``). The evictor empties the others, and triggers us. They
+are opened again as soon as they are needed, and when we lead no longer.
 
-Replicas are read and written through a ``ScaleCache``, with the version that was read as precondition: another one's write
-is never overwritten unseen, it is a Conflict, and everything is looked at again. A number that somebody else has
-written is reported, stands until the pool's needs change or its next period, and is then replaced (``engine.scaling.replica_writes``).
+Replicas are read and written through a ``ScaleCache``, with the version that was read as
+precondition: another one's write is never overwritten unseen, it is a Conflict, and everything is
+looked at again. A number that somebody else has written is reported, stands until the pool's needs
+change or its next period, and is then replaced (``engine.scaling.replica_writes``).
 
-Every pool is looked at in a task of its own, so that a broken one holds up no other; errors are tried again with growing,
-jittered delays.
+Every pool is looked at in a task of its own, so that a broken one holds up no other; errors are
+tried again with growing, jittered delays.
 """
 
 import asyncio
@@ -39,8 +42,8 @@ SETTLE_S: Final = 0.1
 class Autoscaler:
     """Looks at pools that were triggered, and at all of them each period.
 
-    ``on_opened``: told the key of a pool of which closed pods take new vreplicas again; ``on_closed``: of one that has
-    pods to be emptied.
+    ``on_opened``: told the key of a pool of which closed pods take new vreplicas again;
+    ``on_closed``: of one that has pods to be emptied.
     """
 
     def __init__(  # noqa: PLR0913 (each is a different collaborator)
@@ -54,7 +57,9 @@ class Autoscaler:
         rng: random.Random,
         no_predecessor_writes: Callable[[str], bool],
     ) -> None:
-        """``api``: to read through; ``fenced``: to write through; ``no_predecessor_writes``: see ``PoolLeadership``."""
+        """``api``: to read through; ``fenced``: to write through; ``no_predecessor_writes``: see
+        ``PoolLeadership``.
+        """
         self._caches = caches
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
@@ -89,7 +94,7 @@ class Autoscaler:
         numbers = {key: pool.writes.foreign for key, pool in self._pools.items()}
         return {key: number for key, number in numbers.items() if number is not None}
 
-    # -- what makes us look -------------------------------------------------------------------------------------
+    # -- what makes us look ------------------------------------------------------------------------
 
     def trigger(self, pool: str) -> None:
         """Look at this pool now. Does not put off its scale-down period."""
@@ -97,7 +102,9 @@ class Autoscaler:
         self._wake.set()
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """Its floor, its ceiling, its slots or its period may be others now; or its StatefulSet another pool's."""
+        """Its floor, its ceiling, its slots or its period may be others now; or its StatefulSet
+        another pool's.
+        """
         if old is None or new is None or old.generation != new.generation:
             for key in self._caches.state.naming(old, new):
                 self.trigger(key)
@@ -106,7 +113,11 @@ class Autoscaler:
                 self._triggered.pop(old.key, None)
             return
         known = self._pools.get(new.key)
-        if known is not None and old is not None and old.scale_down_period_s != new.scale_down_period_s:
+        if (
+            known is not None
+            and old is not None
+            and old.scale_down_period_s != new.scale_down_period_s
+        ):
             known.period_changed(new.scale_down_period_s)
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
@@ -141,10 +152,12 @@ class Autoscaler:
         tell = self.on_opened if opened else self.on_closed
         tell(pool)
 
-    # -- the loop -----------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     def take_over(self, bucket: Bucket) -> None:
-        """Before anything is placed: what another leader's scale-down may still remove is closed, what we knew is forgotten."""
+        """Before anything is placed: what another leader's scale-down may still remove is closed,
+        what we knew is forgotten.
+        """
         self._scales.reset()
         for key in [key for key in self._pools if bucket.has(key)]:
             del self._pools[key]
@@ -155,10 +168,14 @@ class Autoscaler:
 
     def _keep(self, pool: AdapterPool) -> None:
         """The pool is ours to scale from now on."""
-        self._pools[pool.key] = PoolScaler(pool.key, self._around, period_s=pool.scale_down_period_s)
+        self._pools[pool.key] = PoolScaler(
+            pool.key, self._around, period_s=pool.scale_down_period_s
+        )
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Scale a bucket's pools, after ``take_over``, until cancelled; then open what is closed."""
+        """Scale a bucket's pools, after ``take_over``, until cancelled; then open what is
+        closed.
+        """
         self._led.append(bucket)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -175,7 +192,11 @@ class Autoscaler:
 
     async def _sleep(self, bucket: Bucket) -> None:
         """Until something is triggered or due."""
-        waiting = (pool for key, pool in self._pools.items() if key not in self._running and bucket.has(key))
+        waiting = (
+            pool
+            for key, pool in self._pools.items()
+            if key not in self._running and bucket.has(key)
+        )
         due_at = min((pool.due_at for pool in waiting), default=None)
         try:
             async with asyncio.timeout_at(due_at):
@@ -201,7 +222,8 @@ class Autoscaler:
             if key not in self._running
             and bucket.has(key)
             and (
-                known.due_at - TIMER_RESOLUTION_S <= now() or (key in self._triggered and not known.held_back)
+                known.due_at - TIMER_RESOLUTION_S <= now()
+                or (key in self._triggered and not known.held_back)
             )
         ]
         self._triggered = {
@@ -222,7 +244,12 @@ class Autoscaler:
             )
             pool.retry(None)
         except ApiError as error:
-            log.warning("pool %s was not scaled, trying again: %s", pool.key, error, extra={"pool": pool.key})
+            log.warning(
+                "pool %s was not scaled, trying again: %s",
+                pool.key,
+                error,
+                extra={"pool": pool.key},
+            )
             pool.retry(error.retry_after_s)
         finally:
             self._running.discard(pool.key)

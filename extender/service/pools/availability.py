@@ -1,16 +1,18 @@
-"""``AvailabilityTracker``: has statuses written again when pods cease or begin to serve. On every replica.
+"""``AvailabilityTracker``: has statuses written again when pods cease or begin to serve. On every
+replica.
 
-A pod, or the node under it, changes: the state knows at once whether the pod serves (``engine.state.availability``). What takes
-time is here: a pod that has served is excused for ``EXCUSED_S``, and after that the vpods on it are to be told. A vpod
-whose status says other than its pods do is put into its pool's queue; there it is decided again and written as any other,
-by who leads the pool. So readiness has no write path of its own.
+A pod, or the node under it, changes: the state knows at once whether the pod serves
+(``engine.state.availability``). What takes time is here: a pod that has served is excused for
+``EXCUSED_S``, and after that the vpods on it are to be told. A vpod whose status says other than
+its pods do is put into its pool's queue; there it is decided again and written as any other, by who
+leads the pool. So readiness has no write path of its own.
 
-A status may also be late: it was written for pods that have changed before it arrived. So a vpod is looked at when its
-status changes, too.
+A status may also be late: it was written for pods that have changed before it arrived. So a vpod is
+looked at when its status changes, too.
 
-Every replica keeps the time, so that the next leader does not begin anew. It alone feeds the queues: at most ``FEED_MAX``
-vpods a pool in ``FEED_PERIOD_S``, so that new vpods do not wait behind those of a lost zone, and changes that come within
-a period are one write.
+Every replica keeps the time, so that the next leader does not begin anew. It alone feeds the
+queues: at most ``FEED_MAX`` vpods a pool in ``FEED_PERIOD_S``, so that new vpods do not wait behind
+those of a lost zone, and changes that come within a period are one write.
 """
 
 import asyncio
@@ -32,7 +34,9 @@ _PodKey = tuple[str, str]
 
 
 class AvailabilityTracker:
-    """``feed``: put a vpod (pool key, vpod key) into its queue; ``leads``: whether this replica leads a pool."""
+    """``feed``: put a vpod (pool key, vpod key) into its queue; ``leads``: whether this replica
+    leads a pool.
+    """
 
     def __init__(
         self,
@@ -102,7 +106,9 @@ class AvailabilityTracker:
             await asyncio.sleep(FEED_PERIOD_S)
 
     def look(self) -> float | None:
-        """End what excuses are over, and feed the queues; seconds until that is to be done again, None: when something changes."""
+        """End what excuses are over, and feed the queues; seconds until that is to be done again,
+        None: when something changes.
+        """
         now = self._clock()
         self._end_excuses(now)
         changed, self._changed = self._changed, {}
@@ -110,7 +116,11 @@ class AvailabilityTracker:
             self._look_at(pool_key, name, now)
         if self._feed_all():
             return FEED_PERIOD_S
-        return max(0.0, next(iter(self._excused_until.values())) - now) if self._excused_until else None
+        return (
+            max(0.0, next(iter(self._excused_until.values())) - now)
+            if self._excused_until
+            else None
+        )
 
     def _end_excuses(self, now: float) -> None:
         for key, until in list(self._excused_until.items()):

@@ -1,14 +1,21 @@
-"""``DrainingOrdinals``: which ordinals of one pool take no new vreplicas, so that they can be emptied and removed (DESIGN 5.4).
+"""``DrainingOrdinals``: which ordinals of one pool take no new vreplicas, so that they can be
+emptied and removed (DESIGN 5.4).
 
-What the pool does not need is closed, what it needs again is opened. A vpod that is left over opens all: each time that
-happens soon after closing, it takes twice as long until pods are closed again. And what a scale-down of which nobody has
-heard may still remove stays closed, whatever the pool needs (``engine.scaling.shrink_doubt``).
+What the pool does not need is closed, what it needs again is opened. A vpod that is left over opens
+all: each time that happens soon after closing, it takes twice as long until pods are closed again.
+And what a scale-down of which nobody has heard may still remove stays closed, whatever the pool
+needs (``engine.scaling.shrink_doubt``).
 """
 
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from extender.engine.scaling.scale_down import ordinals_to_close, removable, still_closed, waits_for_closed
+from extender.engine.scaling.scale_down import (
+    ordinals_to_close,
+    removable,
+    still_closed,
+    waits_for_closed,
+)
 from extender.engine.scaling.shrink_doubt import ShrinkDoubt
 from extender.engine.scaling.size import ScalePlan
 from extender.engine.state.pool_state import PoolState
@@ -20,13 +27,17 @@ from extender.service.pools.scale_cache import Scale
 from extender.service.watching.caches import Caches
 
 LEFT_OVER_S: Final = 5.0
-"""After so long a vpod that seems to have room on open pods gets closed ones, too: its profile refuses that room."""
+"""After so long a vpod that seems to have room on open pods gets closed ones, too: its profile
+refuses that room.
+"""
 REOPENED_MAX: Final = 6
 """Each opening in vain doubles the time until pods are closed again; not beyond 64 periods."""
 
 
 class ClosedChanged(Protocol):
-    """Told after closed pods of a pool took new vreplicas again (``opened``), or others ceased to."""
+    """Told after closed pods of a pool took new vreplicas again (``opened``), or others
+    ceased to.
+    """
 
     def __call__(self, pool: str, *, opened: bool) -> None:
         """``pool``: its key."""
@@ -36,8 +47,9 @@ class ClosedChanged(Protocol):
 class DrainingOrdinals:
     """Of pool ``key``. Times are ``clock``'s, in seconds.
 
-    ``no_predecessor_writes``: whether what another leader of the pool has sent has arrived by now, or never will. Where it may not have,
-    what it may still remove is closed at once, before anything is placed.
+    ``no_predecessor_writes``: whether what another leader of the pool has sent has arrived by now,
+    or never will. Where it may not have, what it may still remove is closed at once, before
+    anything is placed.
     """
 
     def __init__(
@@ -65,12 +77,16 @@ class DrainingOrdinals:
 
     @property
     def doubts(self) -> bool:
-        """Whether pods are closed because a scale-down may still be under way, or were at the last look."""
+        """Whether pods are closed because a scale-down may still be under way, or were at the last
+        look.
+        """
         return self._doubt.noted
 
     @property
     def only_in_doubt(self) -> bool:
-        """Whether some are closed that the pool would keep open: what is closed must not be removed now."""
+        """Whether some are closed that the pool would keep open: what is closed must not be removed
+        now.
+        """
         return bool(self._only_in_doubt)
 
     def close(self, state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool]) -> None:
@@ -81,7 +97,8 @@ class DrainingOrdinals:
     def reopen(
         self, state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool], period_s: float
     ) -> float:
-        """Open what is wanted again, or what a vpod that is left over could use; when to look again, infinite for not at all.
+        """Open what is wanted again, or what a vpod that is left over could use; when to look
+        again, infinite for not at all.
 
         ``period_s``: the pool's scale-down period.
         """
@@ -97,7 +114,9 @@ class DrainingOrdinals:
         now = self._clock()
         if waits is None or waits[0] != self._waiting[0]:
             self._waiting = (waits[0] if waits is not None else "", now)
-        if waits is not None and (waits[1] or now - self._waiting[1] >= LEFT_OVER_S - TIMER_RESOLUTION_S):
+        if waits is not None and (
+            waits[1] or now - self._waiting[1] >= LEFT_OVER_S - TIMER_RESOLUTION_S
+        ):
             keep = 0
             self.keep_open(period_s * 2**self._reopened)
             self._reopened = min(self._reopened + 1, REOPENED_MAX)
@@ -122,7 +141,9 @@ class DrainingOrdinals:
             self._set(state, 0)
 
     def may_still_shrink(self, scale: Scale, replicas: int) -> None:
-        """Nobody knows whether the StatefulSet of ``scale`` was made ``replicas`` large, or will be."""
+        """Nobody knows whether the StatefulSet of ``scale`` was made ``replicas`` large, or will
+        be.
+        """
         state = self._caches.state.pools.get(self.key)
         if state is None or state.stateful_set is None or replicas >= scale.replicas:
             return

@@ -1,17 +1,19 @@
 """``Evictor``: each pool's moves, period by period (DESIGN 5.5). The leader's.
 
-One task a pool. Each period (scaleDownPeriodSeconds), or when triggered, ``plan_moves`` says what should go where; the
-mover (the placer, in between two of its batches) carries out what is still possible. The limits are the pool's:
+One task a pool. Each period (scaleDownPeriodSeconds), or when triggered, ``plan_moves`` says what
+should go where; the mover (the placer, in between two of its batches) carries out what is still
+possible. The limits are the pool's:
 
 - *budget*: movesPerPeriod vreplicas a period, however often the pool is looked at in it;
-- *cool-down*: a vpod that was moved less than cooldownSeconds ago is left in peace by compaction and policy. When
-  it was moved is in its ``Moved`` condition, so a new leader knows it too; objects of foreign kinds have no such
-  condition, for them it is in memory only;
+- *cool-down*: a vpod that was moved less than cooldownSeconds ago is left in peace by compaction
+  and policy. When it was moved is in its ``Moved`` condition, so a new leader knows it too; objects
+  of foreign kinds have no such condition, for them it is in memory only;
 - *dryRun*: moves are planned, counted and told (event ``WouldMove``), and nothing is written.
 
-The autoscaler closes the ordinals that it wants to remove, and is triggered once something was moved. A move that
-the mover refuses is left out the next time: it may not hold the budget for ever. A plan never awaits, so policy looks
-at some vpods at a time, and the extender's verbs are answered in between.
+The autoscaler closes the ordinals that it wants to remove, and is triggered once something was
+moved. A move that the mover refuses is left out the next time: it may not hold the budget for ever.
+A plan never awaits, so policy looks at some vpods at a time, and the extender's verbs are answered
+in between.
 """
 
 import asyncio
@@ -36,12 +38,16 @@ log: Final = logging.getLogger(__name__)
 
 
 class Mover(Protocol):
-    """Carries out moves. Called by one task a pool; what it undoes, and how, is its own business."""
+    """Carries out moves. Called by one task a pool; what it undoes, and how, is its own
+    business.
+    """
 
     async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
-        """Make these moves of a pool as far as they are still possible; those that were written, perhaps smaller.
+        """Make these moves of a pool as far as they are still possible; those that were written,
+        perhaps smaller.
 
-        Serialised with the pool's placing. Order of writes: destination ledger, status, source ledger.
+        Serialised with the pool's placing. Order of writes: destination ledger, status, source
+        ledger.
         """
         ...
 
@@ -81,10 +87,12 @@ class Evictor:
         if (known := self._pools.get(pool)) is not None:
             known.wake.set()
 
-    # -- the loop ---------------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Move in a bucket's pools until cancelled. A new leader waits one period first: placing has the first word."""
+        """Move in a bucket's pools until cancelled. A new leader waits one period first: placing
+        has the first word.
+        """
         self._forget(bucket)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -122,7 +130,9 @@ class Evictor:
         self._changed.set()  # it may be back already
 
     async def rebalance(self, key: str) -> list[Move]:
-        """Plan this pool's moves with what is left of the period's budget, and have them made; those that were."""
+        """Plan this pool's moves with what is left of the period's budget, and have them made;
+        those that were.
+        """
         known = self._pools.setdefault(key, PoolMoves())
         known.begin_look()
         state = self._caches.state.pools.get(key)
@@ -180,13 +190,16 @@ class Evictor:
             done = await self._mover.move(state.key, moves)
         except ApiError as error:
             log.warning(
-                "pool %s: moves failed and are planned again: %s", state.key, error, extra={"pool": state.key}
+                "pool %s: moves failed and are planned again: %s",
+                state.key,
+                error,
+                extra={"pool": state.key},
             )
             done = []
         known.settle(moves, done, before, self._now())
         return done
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- telling -----------------------------------------------------------------------------------
 
     def _count_planned(self, moves: Sequence[Move]) -> None:
         for move in moves:
@@ -201,5 +214,11 @@ class Evictor:
             notes.setdefault(move.vpod, []).append(move.sentence("would move"))
         for key, lines in notes.items():
             note = "; ".join(lines)
-            log.info("pool %s, dry run: %s: %s", state.key, key, note, extra={"pool": state.key, "vpod": key})
+            log.info(
+                "pool %s, dry run: %s: %s",
+                state.key,
+                key,
+                note,
+                extra={"pool": state.key, "vpod": key},
+            )
             self._vpod_events.would_move(state.vpods[key], note)

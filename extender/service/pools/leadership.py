@@ -1,17 +1,20 @@
 """``Leadership``: which pools this replica may act for, and what is known of who did before it.
 
-One Lease for all pools, or one for each bucket of them (``leaderElection.buckets``, ``model.bucket``): then replicas share the
-pools. Everything about leading is asked for a pool. Whoever acts asks ``leads`` right before.
+One Lease for all pools, or one for each bucket of them (``leaderElection.buckets``,
+``model.bucket``): then replicas share the pools. Everything about leading is asked for a pool.
+Whoever acts asks ``leads`` right before.
 
-**Replicas that count otherwise.** While a new number is rolled out, some replicas split the pools in one way and some in
-another. All compete for the first bucket's Lease, whatever the number; it says how its holder counts. The others' Leases
-are led by only while it says the same, as read less than a renew deadline ago. Who takes it from somebody who counted
-otherwise says 0 on it, by which nobody leads, and waits for a lease's duration before it leads and says its own number. So no pool
+**Replicas that count otherwise.** While a new number is rolled out, some replicas split the pools
+in one way and some in another. All compete for the first bucket's Lease, whatever the number; it
+says how its holder counts. The others' Leases are led by only while it says the same, as read less
+than a renew deadline ago. Who takes it from somebody who counted otherwise says 0 on it, by which
+nobody leads, and waits for a lease's duration before it leads and says its own number. So no pool
 has two leaders.
 
-**Sharing.** Every replica competes for every bucket, so the first one has them all. One that carries less than another asks for
-a bucket of it (an annotation on its Lease); the holder stops its loops, gives the Lease up, and leaves it to who has
-asked. While a bucket changes hands nobody decides for its pools, some seconds; nothing is moved by it.
+**Sharing.** Every replica competes for every bucket, so the first one has them all. One that
+carries less than another asks for a bucket of it (an annotation on its Lease); the holder stops its
+loops, gives the Lease up, and leaves it to who has asked. While a bucket changes hands nobody
+decides for its pools, some seconds; nothing is moved by it.
 """
 
 import asyncio
@@ -41,7 +44,9 @@ Lead = Callable[[Bucket], Awaitable[None]]
 
 
 class Leadership:
-    """Of one replica. In shadow mode it leads nothing, whatever it holds. ``now``: epoch seconds."""
+    """Of one replica. In shadow mode it leads nothing, whatever it holds. ``now``: epoch
+    seconds.
+    """
 
     def __init__(
         self,
@@ -58,7 +63,9 @@ class Leadership:
         self.first_version: Callable[[], str] = lambda: ""
         """resourceVersion of what this replica has read first of all."""
         self.another_has_led: Callable[[Bucket], None] = lambda _bucket: None
-        """Told when another has led a bucket since we did, or may have: as soon as that is seen, at the latest before we do again."""
+        """Told when another has led a bucket since we did, or may have: as soon as that is seen, at
+        the latest before we do again.
+        """
         self._caches = caches
         self._never = config.mode is Mode.SHADOW
         self._total = election.buckets if election.leader_elect else 1
@@ -112,7 +119,7 @@ class Leadership:
             ),
         )
 
-    # -- what others ask ------------------------------------------------------------------------------------------
+    # -- what others ask ---------------------------------------------------------------------------
 
     def leads(self, pool: str) -> bool:
         """Whether this replica may act for a pool as its leader, now."""
@@ -123,7 +130,9 @@ class Leadership:
         return self._leads_bucket(self._index(pool))
 
     def acts(self, pool: str) -> bool:
-        """... and whether it knows by now what was written before it led: only then may it decide for others."""
+        """... and whether it knows by now what was written before it led: only then may it decide
+        for others.
+        """
         return self.leads(pool) and self._index(pool) in self._acting
 
     def leading(self) -> bool:
@@ -136,10 +145,14 @@ class Leadership:
             return []
         if not self.electors:
             return [WHOLE] if self._always else []
-        return [Bucket(index, self._total) for index in range(self._total) if self._leads_bucket(index)]
+        return [
+            Bucket(index, self._total) for index in range(self._total) if self._leads_bucket(index)
+        ]
 
     def has_begun(self) -> bool:
-        """Whether it has begun to act for any pool, with all that was written before in the caches."""
+        """Whether it has begun to act for any pool, with all that was written before in the
+        caches.
+        """
         return self._always or bool(self._touched)
 
     def leads_since(self, pool: str) -> float:
@@ -151,7 +164,9 @@ class Leadership:
         return self.electors[self._index(pool)].leader_identity if self.electors else self.identity
 
     def no_predecessor_writes(self, pool: str) -> bool:
-        """Whether what another leader has sent has arrived by now, or never will: only then may ledgers be lowered."""
+        """Whether what another leader has sent has arrived by now, or never will: only then may
+        ledgers be lowered.
+        """
         if not self.electors:
             return True
         elector = self.electors[self._index(pool)]
@@ -160,10 +175,11 @@ class Leadership:
         return asyncio.get_running_loop().time() >= elector.acts_since + UNDER_WAY_S
 
     def founded(self, pool: str) -> bool:
-        """Whether no other process has ever led it, so that nobody but us can have sent what we do not know.
+        """Whether no other process has ever led it, so that nobody but us can have sent what we do
+        not know.
 
-        Without an election we are the only one by configuration; of a process before us nothing is known either way.
-        In shadow mode nothing is bound anyway.
+        Without an election we are the only one by configuration; of a process before us nothing is
+        known either way. In shadow mode nothing is bound anyway.
         """
         if self._never:
             return True
@@ -171,7 +187,8 @@ class Leadership:
             return False
         if not self.electors:
             return True
-        # Of a later bucket's pools the Lease cannot tell: another number of buckets has had another one for them.
+        # Of a later bucket's pools the Lease cannot tell: another number of buckets has had another
+        # one for them.
         index = self._index(pool)
         return not index and self.electors[0].founded and not self._touched.get(0, True)
 
@@ -190,10 +207,11 @@ class Leadership:
             for index, elector in enumerate(self.electors)
         ]
 
-    # -- leading --------------------------------------------------------------------------------------------------
+    # -- leading -----------------------------------------------------------------------------------
 
     def run(self, lead: Lead) -> Coroutine[None, None, None]:
-        """Compete, and run ``lead`` for each bucket while it is led, until cancelled. Raises what ``lead`` raises, LeadStuck.
+        """Compete, and run ``lead`` for each bucket while it is led, until cancelled. Raises what
+        ``lead`` raises, LeadStuck.
 
         Without an election it leads from now on.
         """
@@ -210,7 +228,9 @@ class Leadership:
         async with asyncio.TaskGroup() as tasks:
             for index, elector in enumerate(self.electors):
                 bucket = Bucket(index, self._total)
-                tasks.create_task(elector.run(partial(self._lead, bucket, lead)), name=f"bucket {index}")
+                tasks.create_task(
+                    elector.run(partial(self._lead, bucket, lead)), name=f"bucket {index}"
+                )
             tasks.create_task(self._share(), name="bucket sharing")
 
     async def _lead(self, bucket: Bucket, lead: Lead) -> None:
@@ -253,16 +273,19 @@ class Leadership:
         )
 
     def _others_count_alike(self) -> bool:
-        """Whether who holds the first bucket's Lease splits the pools as we do; no longer than we would lead by that one.
+        """Whether who holds the first bucket's Lease splits the pools as we do; no longer than we
+        would lead by that one.
 
         So loops have ended, too, before somebody who counts otherwise begins.
         """
         first = self.electors[0]
         now = (asyncio.get_running_loop().time(), self._now())
-        fresh = all(at < read + self._renew_deadline_s for at, read in zip(now, first.read_at, strict=True))
+        fresh = all(
+            at < read + self._renew_deadline_s for at, read in zip(now, first.read_at, strict=True)
+        )
         return fresh and first.buckets_said == self._total
 
-    # -- sharing --------------------------------------------------------------------------------------------------
+    # -- sharing -----------------------------------------------------------------------------------
 
     def _holders(self) -> list[str]:
         return [

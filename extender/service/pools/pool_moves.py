@@ -13,7 +13,9 @@ from extender.model.objects import VPod
 from extender.service.placing.vpod_status import MOVED
 
 POLICY_VPODS_A_PLAN: Final = 50
-"""Looked at in one go, in which nothing else runs: some tens of milliseconds for a profile of many plugins."""
+"""Looked at in one go, in which nothing else runs: some tens of milliseconds for a profile of many
+plugins.
+"""
 POLICY_PLANS_MAX: Final = 20
 """Of one period; the next goes on where it ended."""
 TOLD_MAX: Final = 10_000
@@ -54,9 +56,11 @@ class PoolMoves:
         before: Mapping[str, tuple[VPod, Mapping[str, int]]],
         now: float,
     ) -> None:
-        """Take note of what became of a plan. ``before``: the vpods of the plan with their placements before it.
+        """Take note of what became of a plan. ``before``: the vpods of the plan with their
+        placements before it.
 
-        All of it is spent: what was begun and not finished, or finished without an answer, placing may finish (seed 131001924).
+        All of it is spent: what was begun and not finished, or finished without an answer, placing
+        may finish (seed 131001924).
         """
         self.spent += sum(move.vreplicas for move in planned)
         moved = {move.vpod for move in done}
@@ -66,7 +70,8 @@ class PoolMoves:
             self.left_behind.leave(*before[key])
 
     def unreported_moves(self, moves: Sequence[Move], vpods: Container[str]) -> list[Move]:
-        """A dry run plans the same again and again, since nothing is moved: what has not been told. It is now.
+        """A dry run plans the same again and again, since nothing is moved: what has not been told.
+        It is now.
 
         ``vpods``: those that there are.
         """
@@ -83,8 +88,12 @@ class PoolMoves:
         self._told.clear()
 
     def cooling(self, state: PoolState, cooldown_s: int, now: float) -> Callable[[str], bool]:
-        """Whether a vpod was moved less than ``cooldown_s`` ago; also one stamped by a clock a little ahead of ours."""
-        self._moved_at = {key: at for key, at in self._moved_at.items() if abs(now - at) < cooldown_s}
+        """Whether a vpod was moved less than ``cooldown_s`` ago; also one stamped by a clock a
+        little ahead of ours.
+        """
+        self._moved_at = {
+            key: at for key, at in self._moved_at.items() if abs(now - at) < cooldown_s
+        }
 
         def is_cooling(key: str) -> bool:
             if key in self._moved_at:
@@ -96,7 +105,9 @@ class PoolMoves:
         return is_cooling
 
     def turns(self, state: PoolState) -> Iterator[list[str]]:
-        """The vpods that policy looks at in each plan of a look; one plan without any for a profile without plugins."""
+        """The vpods that policy looks at in each plan of a look; one plan without any for a profile
+        without plugins.
+        """
         count = len(state.vpods) if state.profile.has_plugins else 0
         for _ in range(max(1, min(POLICY_PLANS_MAX, -(-count // POLICY_VPODS_A_PLAN)))):
             yield self._next_vpods(state) if count else []
@@ -110,7 +121,9 @@ class PoolMoves:
 
 
 def _moved_at(vpod: VPod) -> float | None:
-    """When the vpod's Moved condition says that it was moved, in epoch seconds; None for never, or unreadable."""
+    """When the vpod's Moved condition says that it was moved, in epoch seconds; None for never, or
+    unreadable.
+    """
     for condition in vpod.conditions:
         if condition.type == MOVED:
             at = epoch_s(condition.last_transition_time, -1.0)

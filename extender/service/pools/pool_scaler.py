@@ -1,8 +1,9 @@
 """``PoolScaler``: one pool's size, decided and written (DESIGN 5.4). The ``Autoscaler`` says when.
 
-A look goes: what is closed and wanted again is opened; a number that somebody else has written is left alone for now;
-more pods are asked for at once; and, where nothing more is needed, pods that are closed and empty are removed. Once a
-period what is not needed is closed first (``draining_ordinals``).
+A look goes: what is closed and wanted again is opened; a number that somebody else has written is
+left alone for now; more pods are asked for at once; and, where nothing more is needed, pods that
+are closed and empty are removed. Once a period what is not needed is closed first
+(``draining_ordinals``).
 """
 
 import asyncio
@@ -46,8 +47,9 @@ RETRY_MAX_S: Final = 60.0
 class Surroundings:
     """What all pools share.
 
-    ``closed_changed``: told of a pool that pods were opened again, or that others were closed. ``no_predecessor_writes``: whether what
-    another leader of a pool has sent has arrived by now, or never will.
+    ``closed_changed``: told of a pool that pods were opened again, or that others were closed.
+    ``no_predecessor_writes``: whether what another leader of a pool has sent has arrived by now, or
+    never will.
     """
 
     caches: Caches
@@ -72,12 +74,16 @@ class _View:
 
     @property
     def needs(self) -> tuple[int, int]:
-        """What must change before another one's number is questioned: pods' worth of slots, the pool's generation."""
+        """What must change before another one's number is questioned: pods' worth of slots, the
+        pool's generation.
+        """
         return -(-self.plan.expected_slots // self.pool.slots_per_pod), self.pool.generation
 
 
 class PoolScaler:
-    """Scales the StatefulSet of pool ``key``; for one task at a time. Times are the event loop's, in seconds."""
+    """Scales the StatefulSet of pool ``key``; for one task at a time. Times are the event loop's,
+    in seconds.
+    """
 
     def __init__(self, key: str, around: Surroundings, *, period_s: float) -> None:
         self.key = key
@@ -86,9 +92,12 @@ class PoolScaler:
         self._down_at = self._look_at + period_s * self._jitter()
         self._failures = 0
         self._shrunk_for: tuple[int, int] | None = None
-        """Slots and generation of the pool when it was made smaller last, until it has grown again."""
+        """Slots and generation of the pool when it was made smaller last, until it has grown again.
+        """
         self._regrown = 0
-        """Times that it was made smaller and had to grow again for the same needs, ``_regrown_for``."""
+        """Times that it was made smaller and had to grow again for the same needs,
+        ``_regrown_for``.
+        """
         self._regrown_for: tuple[int, int] | None = None
         self._needs: tuple[int, int] | None = None
         """When somebody else's number was first looked at."""
@@ -136,7 +145,9 @@ class PoolScaler:
         self._look_at = now() + delay * self._jitter()
 
     async def look(self) -> None:
-        """Scale up, down, or not at all. Raises ApiError, NotFound where there is no StatefulSet."""
+        """Scale up, down, or not at all. Raises ApiError, NotFound where there is no
+        StatefulSet.
+        """
         self._look_at = now() + PERIOD_S * self._jitter()
         await self._decide()
         self._failures = 0
@@ -148,7 +159,12 @@ class PoolScaler:
         state = self._around.caches.state.pools.get(self.key)
         allows = partial(self._around.caches.state.selects, self.key)
         plan = plan_scale(state, allows) if state is not None else None
-        if state is None or plan is None or state.adapter_pool is None or state.stateful_set is None:
+        if (
+            state is None
+            or plan is None
+            or state.adapter_pool is None
+            or state.stateful_set is None
+        ):
             return None
         return _View(state, state.adapter_pool, state.stateful_set, allows, plan)
 
@@ -163,7 +179,9 @@ class PoolScaler:
             period_s = view.pool.scale_down_period_s * self.writes.patience
             self._down_at = now() + period_s * self._jitter()
         self._mark_limited(view.plan)
-        again_at = self.closed.reopen(view.state, view.plan, view.allows, view.pool.scale_down_period_s)
+        again_at = self.closed.reopen(
+            view.state, view.plan, view.allows, view.pool.scale_down_period_s
+        )
         self._look_at = min(self._look_at, again_at)
         if self._backs_off() or (self._stands(view) and not due):
             return
@@ -186,13 +204,15 @@ class PoolScaler:
         return not (view.plan.homeless and view.plan.wanted > view.stateful_set.replicas)
 
     def _backs_off(self) -> bool:
-        """Whether somebody else has undone our writes so often that even vreplicas without a place wait."""
+        """Whether somebody else has undone our writes so often that even vreplicas without a place
+        wait.
+        """
         if self.writes.foreign is None or self.writes.back_off_until - TIMER_RESOLUTION_S <= now():
             return False
         self._look_at = min(self._look_at, self.writes.back_off_until)
         return True
 
-    # -- writing ------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     async def _scale_up(self, view: _View) -> None:
         scale = await self._around.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
@@ -202,7 +222,8 @@ class PoolScaler:
         await self._write(scale, wanted)
         needs = (view.plan.expected_slots, view.pool.generation)
         if self._shrunk_for == needs:
-            # All fitted into fewer pods, and not where the profile wants it: trying that again moves things for nothing.
+            # All fitted into fewer pods, and not where the profile wants it: trying that again
+            # moves things for nothing.
             self._regrown = min(self._regrown + 1, REOPENED_MAX)
             self.closed.keep_open(view.pool.scale_down_period_s * 2**self._regrown)
             self._shrunk_for, self._regrown_for = None, needs
@@ -223,12 +244,14 @@ class PoolScaler:
         if again is None:
             return
         if scale.resource_version != again.stateful_set.resource_version:
-            # The watch lags behind, and with it what we know of the ordinals: how many, and from which on.
+            # The watch lags behind, and with it what we know of the ordinals: how many, and from
+            # which on.
             self._around.scales.forget(scale.key)
             self._look_at = now() + RETRY_S
             return
-        # A second look: something may have been placed or wanted while the scale was read. From here on nothing is
-        # placed there until the write has happened, for what is removed is closed.
+        # A second look: something may have been placed or wanted while the scale was read. From
+        # here on nothing is placed there until the write has happened, for what is removed is
+        # closed.
         count = max(again.plan.wanted, count_without_empty(again.state, self._around.caches.state))
         count = lasting_count(again.state, count, again.allows)
         if count >= scale.replicas:
@@ -241,7 +264,9 @@ class PoolScaler:
     async def _write(self, scale: Scale, replicas: int) -> None:
         self.writes.asked(scale.replicas, replicas)
         try:
-            await self._around.scales.update_scale(scale, replicas, via=self._around.fenced(self.key))
+            await self._around.scales.update_scale(
+                scale, replicas, via=self._around.fenced(self.key)
+            )
         except OutcomeUnknown:
             self.closed.may_still_shrink(scale, replicas)
             raise
@@ -250,7 +275,7 @@ class PoolScaler:
             raise
         self.writes.settle()
 
-    # -- what is told -------------------------------------------------------------------------------------------
+    # -- what is told ------------------------------------------------------------------------------
 
     def _mark_limited(self, plan: ScalePlan) -> None:
         limited_at = plan.unlimited if plan.limited else 0

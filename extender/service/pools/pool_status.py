@@ -1,8 +1,10 @@
-"""``PoolStatusWriter``: what a pool looks like, in its AdapterPool's status and at ``/state.json``. The leader's.
+"""``PoolStatusWriter``: what a pool looks like, in its AdapterPool's status and at ``/state.json``.
+The leader's.
 
-A write reads the stored status first, and asks for that very version: transition times go on from what is stored, so a
-failover neither writes nor changes one, and conditions that others have put there stay. Once a status is known to be
-stored, nothing is read or written until our numbers change, or the object does (then somebody may have overwritten it).
+A write reads the stored status first, and asks for that very version: transition times go on from
+what is stored, so a failover neither writes nor changes one, and conditions that others have put
+there stay. Once a status is known to be stored, nothing is read or written until our numbers
+change, or the object does (then somebody may have overwritten it).
 """
 
 import asyncio
@@ -34,7 +36,9 @@ log: Final = logging.getLogger(__name__)
 PERIOD_S: Final = 1.0
 """Not more than one write a pool in this time; most passes find nothing to write."""
 SHARE_OF_TIME: Final = 0.05
-"""A large pool that changes all the time is looked at less often: looking takes no more of the time than that."""
+"""A large pool that changes all the time is looked at less often: looking takes no more of the time
+than that.
+"""
 
 
 def pool_numbers(state: PoolState) -> dict[str, int]:
@@ -106,7 +110,8 @@ def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
         return ("ScalingLimited", True, "MaxPods", note)
     if foreign is not None and foreign != plan.wanted:
         note = (
-            f"somebody else asks for {counted(foreign, 'replica')}, {counted_are(plan.wanted, 'pod')} needed"
+            f"somebody else asks for {counted(foreign, 'replica')}, "
+            f"{counted_are(plan.wanted, 'pod')} needed"
         )
         return ("ScalingLimited", True, "ForeignReplicas", note)
     return _WITHIN_LIMITS
@@ -118,7 +123,8 @@ def readiness(state: PoolState) -> tuple[bool, str, str]:
         return (
             False,
             "StatefulSetTaken",
-            f"AdapterPool {state.taken_by} has the StatefulSet that spec.statefulSet names; this one never scales it",
+            f"AdapterPool {state.taken_by} has the StatefulSet that spec.statefulSet names; this "
+            f"one never scales it",
         )
     if state.stateful_set is None:
         return (
@@ -127,7 +133,11 @@ def readiness(state: PoolState) -> tuple[bool, str, str]:
             "the StatefulSet that spec.statefulSet names does not exist in this namespace",
         )
     if state.adapter_pool is not None and state.profile.name != state.adapter_pool.profile:
-        return False, "ProfileUnknown", f"there is no such profile: vpods are placed by {state.profile.name}"
+        return (
+            False,
+            "ProfileUnknown",
+            f"there is no such profile: vpods are placed by {state.profile.name}",
+        )
     pods, taking = len(state.stateful_set.ordinals), state.schedulable_count()
     if pods and not taking:
         return (
@@ -138,18 +148,22 @@ def readiness(state: PoolState) -> tuple[bool, str, str]:
     return (
         True,
         "StatefulSetFound",
-        f"{taking} of {counted(pods, 'pod')} {'takes' if pods == 1 else 'take'} vreplicas, {counted_are(state.free_slots(), 'slot')} free",
+        f"{taking} of {counted(pods, 'pod')} {'takes' if pods == 1 else 'take'} vreplicas, "
+        f"{counted_are(state.free_slots(), 'slot')} free",
     )
 
 
 def _why_none(state: PoolState) -> str:
     """Reasons with how many pods have each, the commonest first."""
     reasons = Counter(why_unschedulable(state, pod) or "closed" for pod in state.members())
-    missing = len(state.stateful_set.ordinals) - reasons.total() if state.stateful_set is not None else 0
+    missing = (
+        len(state.stateful_set.ordinals) - reasons.total() if state.stateful_set is not None else 0
+    )
     if missing > 0:
         reasons["does not exist"] += missing
     return ", ".join(
-        f"{count} {why}" for why, count in sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
+        f"{count} {why}"
+        for why, count in sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
     )
 
 
@@ -165,7 +179,9 @@ class _Seen:
     look_again_at: float
     """The event loop's time, seconds; not before, whatever changes."""
 
-    def holds(self, state: PoolState, revision: tuple[int, int], foreign: int | None, now: float) -> bool:
+    def holds(
+        self, state: PoolState, revision: tuple[int, int], foreign: int | None, now: float
+    ) -> bool:
         """Whether nothing has changed since, or it is too early to look again."""
         same = (self.revision, self.foreign) == (revision, foreign)
         return self.state is state and (same or now < self.look_again_at)
@@ -173,7 +189,9 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the API server is known to have: our ``plain`` status, in these versions of the object."""
+    """What the API server is known to have: our ``plain`` status, in these versions of the
+    object.
+    """
 
     uid: str
     versions: frozenset[str]
@@ -248,12 +266,18 @@ class PoolStatusWriter:
         except NotFound:
             self._told.pop(pool.key, None)
         except ApiError as error:
-            log.info("status of pool %s was not written: %s", pool.key, error, extra={"pool": pool.key})
+            log.info(
+                "status of pool %s was not written: %s", pool.key, error, extra={"pool": pool.key}
+            )
         else:
-            self._told[pool.key] = _Told(pool.uid, frozenset({version, pool.resource_version}), plain)
+            self._told[pool.key] = _Told(
+                pool.uid, frozenset({version, pool.resource_version}), plain
+            )
 
     def _look(self, state: PoolState, foreign: int | None) -> _Seen:
-        """The pool as it is; looked at once a change, not once a period: with thousands of vpods that takes its time."""
+        """The pool as it is; looked at once a change, not once a period: with thousands of vpods
+        that takes its time.
+        """
         revision = self._caches.state.revision_of(state)
         seen, clock = self._seen.get(state.key), asyncio.get_running_loop().time
         began = clock()
@@ -263,16 +287,22 @@ class PoolStatusWriter:
         conditions = pool_conditions(state, allows, foreign=foreign)
         numbers = pool_numbers(state)
         look_again_at = clock() + (clock() - began) / SHARE_OF_TIME
-        seen = self._seen[state.key] = _Seen(state, revision, foreign, numbers, conditions, look_again_at)
+        seen = self._seen[state.key] = _Seen(
+            state, revision, foreign, numbers, conditions, look_again_at
+        )
         return seen
 
     async def _publish(self, pool: AdapterPool, plain: Obj) -> str:
         """Make the stored status say ``plain``; the version of the object that does.
 
-        A merge patch replaces the list of conditions: others' are put back, as they are in the version that it asks for.
+        A merge patch replaces the list of conditions: others' are put back, as they are in the
+        version that it asks for.
         """
         stored = await self._api.get(ADAPTERPOOLS, pool.namespace, pool.name)
-        metadata, known = mapping(stored, "metadata"), list(mappings(stored, "status", "conditions"))
+        metadata, known = (
+            mapping(stored, "metadata"),
+            list(mappings(stored, "status", "conditions")),
+        )
         if text(metadata, "uid") != pool.uid:
             raise NotFound(404, "NotFound", "the pool has been deleted and created again")
         ours = [self._condition(pool, known, *condition) for condition in plain["conditions"]]
@@ -294,7 +324,9 @@ class PoolStatusWriter:
         return text(mapping(written, "metadata"), "resourceVersion")
 
     def _tell(self, pool: AdapterPool, before: Json, after: Json) -> None:
-        """Tell each time that vreplicas are lost, and once that all are served again: what is stored says what was told."""
+        """Tell each time that vreplicas are lost, and once that all are served again: what is
+        stored says what was told.
+        """
         new = _available_of(after)
         change = told_change(_served(before), _served(after))
         if self.recorder is None or change is None:
@@ -335,7 +367,9 @@ def _says(stored: Json, status: Obj) -> bool:
 
 
 def _available_of(status: Json) -> Json:
-    return next((item for item in mappings(status, "conditions") if item.get("type") == AVAILABLE), {})
+    return next(
+        (item for item in mappings(status, "conditions") if item.get("type") == AVAILABLE), {}
+    )
 
 
 def _served(status: Json) -> Served:

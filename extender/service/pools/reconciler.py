@@ -1,14 +1,18 @@
-"""``Reconciler``: puts right what no event will (DESIGN 4, last paragraph). The leader's, each period and on events.
+"""``Reconciler``: puts right what no event will (DESIGN 4, last paragraph). The leader's, each
+period and on events.
 
-- a pod that slipped past the webhook, or was bound by another scheduler: it has no slots annotation and no ledger;
-  it gets both, with what vpods already publish there;
+- a pod that slipped past the webhook, or was bound by another scheduler: it has no slots annotation
+  and no ledger; it gets both, with what vpods already publish there;
 - a ledger that cannot be read, or that somebody has taken away: rewritten from the statuses;
-- a slots annotation that is not what the pod requests (which nobody can change): written again from the request;
-- a ledger that another has written, or that differs as we begin to lead: told (``UnexpectedWrites``), and decided again;
+- a slots annotation that is not what the pod requests (which nobody can change): written again from
+  the request;
+- a ledger that another has written, or that differs as we begin to lead: told
+  (``UnexpectedWrites``), and decided again;
 - a ledger and a status that differ, a claim of a vpod that is gone: the vpod is decided again;
 - a reservation that no write confirmed: dropped.
 
-Every repair is counted and told in an event. A drain mark whose value is no bool is only told: what was meant nobody knows.
+Every repair is counted and told in an event. A drain mark whose value is no bool is only told: what
+was meant nobody knows.
 """
 
 import asyncio
@@ -71,7 +75,9 @@ class Reconciler:
         self._unexpected_writes = foreign
         self._on_expiry = on_expiry
         self._broken: dict[str, AdapterPod] = {}
-        """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of placing."""
+        """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of
+        placing.
+        """
         self._no_bools: dict[str, tuple[str, ...]] = {}
         """UID -> what was told of a pod's drain marks that are no bools."""
         caches.pods.add_event_handler(self._pod_changed)
@@ -88,7 +94,8 @@ class Reconciler:
             return
         for bucket, wake in self._running.items():
             if bucket.has(new.pool):
-                # Also where it is put right now, perhaps by the placer while our own repair fails: that is to be told.
+                # Also where it is put right now, perhaps by the placer while our own repair fails:
+                # that is to be told.
                 wake.set()
                 if broken:
                     self._broken[new.uid] = new
@@ -134,7 +141,8 @@ class Reconciler:
                     self._no_bools.pop(pod.uid, None)
 
     async def run_expiry(self) -> None:
-        """Drop reservations in time until cancelled, on every replica: one that led may have left some behind (I5).
+        """Drop reservations in time until cancelled, on every replica: one that led may have left
+        some behind (I5).
 
         And what was remembered of pods, vpods and pools that are gone.
         """
@@ -177,7 +185,9 @@ class Reconciler:
         self._unexpected_writes.warn(pod, EventReason.ANNOTATION_UNREADABLE, note)
 
     async def _requeue_differences(self, bucket: Bucket) -> None:
-        """In slices, between which claims may change: what is different from then on, an event tells."""
+        """In slices, between which claims may change: what is different from then on, an event
+        tells.
+        """
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for count, (key, claims) in enumerate(list(pool.placements.items()), 1):
                 if count % SLICE_VPODS == 0:
@@ -207,7 +217,9 @@ class Reconciler:
         state = self._caches.state
         slots = slots_of(state, pod)
         ledger = ledger_of(pool, pod, slots, state.placements_from_former_pool(pool.key, pod.name))
-        stamped = pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
+        stamped = (
+            pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
+        )
         try:
             patch = ledger_patch(stamped, ledger, pod.slots_request or slots)
             with self._unexpected_writes.own.sending(pod.uid, written_text(patch)):
@@ -244,24 +256,39 @@ class Reconciler:
 
     def _needs_repair(self, pod: AdapterPod) -> bool:
         """Whether a bound pod's annotations are not as our bind writes them."""
-        if not pod.node or pod.assumed or pod.finished or pod.deleting or not self._caches.state.counts(pod):
+        if (
+            not pod.node
+            or pod.assumed
+            or pod.finished
+            or pod.deleting
+            or not self._caches.state.counts(pod)
+        ):
             return False
         return (
-            pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error) or self._slots_differ(pod)
+            pod.slots is None
+            or pod.ledger_text is None
+            or bool(pod.ledger_error)
+            or self._slots_differ(pod)
         )
 
     def _slots_differ(self, pod: AdapterPod) -> bool:
-        """Whether the slots annotation says neither what the webhook had the pod request nor that the pool has a pod less."""
+        """Whether the slots annotation says neither what the webhook had the pod request nor that
+        the pool has a pod less.
+        """
         if not pod.slots_request or pod.slots == pod.slots_request:
             return False
         pool = self._caches.state.pools.get(pod.pool)
         per_pod = (
-            pool.adapter_pool.slots_per_pod if pool is not None and pool.adapter_pool is not None else None
+            pool.adapter_pool.slots_per_pod
+            if pool is not None and pool.adapter_pool is not None
+            else None
         )
         return pod.slots is None or pod.slots > pod.slots_request or pod.slots != per_pod
 
     def _what_was_wrong(self, pod: AdapterPod) -> tuple[EventReason, str]:
-        """(kind, in words). What requests slots has passed through the webhook: nobody can add that later."""
+        """(kind, in words). What requests slots has passed through the webhook: nobody can add that
+        later.
+        """
         if pod.ledger_error:
             return EventReason.LEDGER_UNREADABLE, pod.ledger_error
         if self._slots_differ(pod):
@@ -282,8 +309,14 @@ class Reconciler:
 
 
 def _says_otherwise(pool: PoolState, vpod: VPod) -> bool:
-    """Whether its conditions do not agree with its placements and their pods: somebody else has written one of them."""
+    """Whether its conditions do not agree with its placements and their pods: somebody else has
+    written one of them.
+    """
     if is_outdated(pool, vpod):
         return True
-    scheduled = next((item.status == "True" for item in vpod.conditions if item.type == SCHEDULED), None)
-    return scheduled is not None and scheduled is not (sum(vpod.placements.values()) >= vpod.vreplicas)
+    scheduled = next(
+        (item.status == "True" for item in vpod.conditions if item.type == SCHEDULED), None
+    )
+    return scheduled is not None and scheduled is not (
+        sum(vpod.placements.values()) >= vpod.vreplicas
+    )

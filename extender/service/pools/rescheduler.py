@@ -1,11 +1,13 @@
-"""``Rescheduler``: gives up pods that were not Ready for rescheduleAfterSeconds, and takes them back.
+"""``Rescheduler``: gives up pods that were not Ready for rescheduleAfterSeconds, and takes them
+back.
 
-A pod, its node or its pool changes: which ordinals are absent, and since when, is looked at again (``Absences``), and
-once more when the next of them is due. Nothing is polled. Every replica sees who is absent (``watch``) and counts by its own
-clock, so that who leads next goes on from there; only the leader gives up (``run``). What is given up goes into ``PoolState.set_abandoned``:
-placing moves what such a pod holds as far as there is room, the evictor the rest when there is. Both give the reason
-``Reschedule``.
-A pool whose rescheduleAfterSeconds is null gives up nothing: its ordinals come back with what they had.
+A pod, its node or its pool changes: which ordinals are absent, and since when, is looked at again
+(``Absences``), and once more when the next of them is due. Nothing is polled. Every replica sees
+who is absent (``watch``) and counts by its own clock, so that who leads next goes on from there;
+only the leader gives up (``run``). What is given up goes into ``PoolState.set_abandoned``: placing
+moves what such a pod holds as far as there is room, the evictor the rest when there is. Both give
+the reason ``Reschedule``. A pool whose rescheduleAfterSeconds is null gives up nothing: its
+ordinals come back with what they had.
 """
 
 import asyncio
@@ -31,7 +33,9 @@ NAMED_PODS_MAX: Final = 10
 
 
 class Rescheduler:
-    """Watches over all pools. ``activate``: decide a pool's vpods again. Times are the event loop's, in seconds."""
+    """Watches over all pools. ``activate``: decide a pool's vpods again. Times are the event
+    loop's, in seconds.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Rescheduler:
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
 
-    # -- what may change it ---------------------------------------------------------------------------------------
+    # -- what may change it ------------------------------------------------------------------------
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is None or new is None or _presence(old) != _presence(new):
@@ -64,7 +68,8 @@ class Rescheduler:
         if (
             old is None
             or new is None
-            or (old.reschedule_after_s, old.stateful_set) != (new.reschedule_after_s, new.stateful_set)
+            or (old.reschedule_after_s, old.stateful_set)
+            != (new.reschedule_after_s, new.stateful_set)
         ):
             self._wake.set()
 
@@ -76,7 +81,7 @@ class Rescheduler:
         ):
             self._wake.set()
 
-    # -- the loops ------------------------------------------------------------------------------------------------
+    # -- the loops ---------------------------------------------------------------------------------
 
     async def watch(self) -> None:
         """See who is absent in all pools, whoever leads them, until cancelled."""
@@ -94,7 +99,9 @@ class Rescheduler:
             self._absences.setdefault(key, Absences()).note(state, now)
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Give up and take back in a bucket's pools until cancelled; then nothing is given up: that is the leader's."""
+        """Give up and take back in a bucket's pools until cancelled; then nothing is given up: that
+        is the leader's.
+        """
         try:
             while True:
                 self._wake.clear()
@@ -112,9 +119,13 @@ class Rescheduler:
                     state.set_abandoned(frozenset())
 
     def look(self, bucket: Bucket = WHOLE) -> float | None:
-        """Bring its pools up to date; the time at which to look again, None: not before something changes."""
+        """Bring its pools up to date; the time at which to look again, None: not before something
+        changes.
+        """
         pools = [state for key, state in self._caches.state.pools.items() if bucket.has(key)]
-        return min((at for state in pools if (at := self._look_at(state)) is not None), default=None)
+        return min(
+            (at for state in pools if (at := self._look_at(state)) is not None), default=None
+        )
 
     def _look_at(self, state: PoolState) -> float | None:
         absences = self._absences.setdefault(state.key, Absences())
@@ -128,14 +139,27 @@ class Rescheduler:
 
     def _tell(self, state: PoolState, lost: frozenset[str], back: frozenset[str]) -> None:
         if back:
-            log.info("pool %s takes back %s", state.key, ", ".join(sorted(back)), extra={"pool": state.key})
+            log.info(
+                "pool %s takes back %s",
+                state.key,
+                ", ".join(sorted(back)),
+                extra={"pool": state.key},
+            )
         pool = state.adapter_pool
         if not lost or pool is None:
             return
-        names = ", ".join(sorted(lost)[:NAMED_PODS_MAX]) + (", ..." if len(lost) > NAMED_PODS_MAX else "")
-        note = f"not Ready for {pool.reschedule_after_s} s, what they hold is placed elsewhere: {names}"
+        names = ", ".join(sorted(lost)[:NAMED_PODS_MAX]) + (
+            ", ..." if len(lost) > NAMED_PODS_MAX else ""
+        )
+        note = (
+            f"not Ready for {pool.reschedule_after_s} s, what they hold is placed elsewhere: "
+            f"{names}"
+        )
         log.warning(
-            "pool %s: %s", state.key, note, extra={"pool": state.key, "reason": EventReason.PODS_ABANDONED}
+            "pool %s: %s",
+            state.key,
+            note,
+            extra={"pool": state.key, "reason": EventReason.PODS_ABANDONED},
         )
         self._recorder.event(
             ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),

@@ -1,12 +1,15 @@
-"""``ScaleCache``: the scale subresources of StatefulSets, read at most once a refresh period (Knative's ScaleCache).
+"""``ScaleCache``: the scale subresources of StatefulSets, read at most once a refresh period
+(Knative's ScaleCache).
 
-Same verbs and the same life of an entry as Knative's: a get within the period asks nobody, an update always writes and
-stores the reply, a failed update keeps the entry, reset forgets all. Two things are otherwise, on purpose:
+Same verbs and the same life of an entry as Knative's: a get within the period asks nobody, an
+update always writes and stores the reply, a failed update keeps the entry, reset forgets all. Two
+things are otherwise, on purpose:
 
-- an entry keeps its resourceVersion, and an update has it as its precondition. Knative loses it, so that its
-  update overwrites whatever a person or another controller has written meanwhile. A Conflict drops the entry;
-- what the watch of StatefulSets shows is not older than the entry: one of another version is dropped at once, so that a
-  change from outside is not hidden until the period ends.
+- an entry keeps its resourceVersion, and an update has it as its precondition. Knative loses it, so
+  that its update overwrites whatever a person or another controller has written meanwhile. A
+  Conflict drops the entry;
+- what the watch of StatefulSets shows is not older than the entry: one of another version is
+  dropped at once, so that a change from outside is not hidden until the period ends.
 """
 
 from collections import OrderedDict
@@ -25,7 +28,9 @@ ENTRIES_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An autoscaling/v1 Scale. Counts are pods: asked for (``replicas``) and there (``status_replicas``)."""
+    """An autoscaling/v1 Scale. Counts are pods: asked for (``replicas``) and there
+    (``status_replicas``).
+    """
 
     namespace: str
     name: str
@@ -52,7 +57,9 @@ class ScaleCache:
         self._entries: OrderedDict[str, tuple[float, Scale]] = OrderedDict()
 
     async def get_scale(self, namespace: str, name: str) -> Scale:
-        """The scale, not older than the refresh period. Raises NotFound and other ApiErrors of a read."""
+        """The scale, not older than the refresh period. Raises NotFound and other ApiErrors of a
+        read.
+        """
         key = object_key(namespace, name)
         known = self._entries.get(key)
         if known is not None and self._clock() < known[0]:
@@ -64,13 +71,19 @@ class ScaleCache:
         return scale
 
     async def update_scale(self, scale: Scale, replicas: int, *, via: Api | None = None) -> Scale:
-        """Ask for ``replicas``, if the StatefulSet is still of the version in ``scale``; what is stored now.
+        """Ask for ``replicas``, if the StatefulSet is still of the version in ``scale``; what is
+        stored now.
 
-        ``via``: what to write through, where that is another. Raises Conflict where it is not, and other ApiErrors of a write.
+        ``via``: what to write through, where that is another. Raises Conflict where it is not, and
+        other ApiErrors of a write.
         """
         try:
             stored = await (via or self._api).update(
-                STATEFULSETS, scale.namespace, scale.name, _to_write(scale, replicas), subresource="scale"
+                STATEFULSETS,
+                scale.namespace,
+                scale.name,
+                _to_write(scale, replicas),
+                subresource="scale",
             )
         except (Conflict, NotFound):
             self.forget(scale.key)
@@ -88,7 +101,9 @@ class ScaleCache:
         self._entries.pop(key, None)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """The watch has seen a StatefulSet: an entry of another version is out of date, or will soon be confirmed."""
+        """The watch has seen a StatefulSet: an entry of another version is out of date, or will
+        soon be confirmed.
+        """
         changed = new or old
         known = self._entries.get(changed.key) if changed is not None else None
         if changed is None or known is None:

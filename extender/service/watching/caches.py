@@ -1,8 +1,8 @@
 """``Caches``: what the service knows of the cluster, and the state derived from it.
 
-Two assume caches (adapter pods, vpods) hold what we write ourselves; nodes, namespaces, StatefulSets and pools are
-only read. Each change goes to ``State`` first and then to the listeners, in one synchronous step: nobody ever sees a
-cache and the state apart.
+Two assume caches (adapter pods, vpods) hold what we write ourselves; nodes, namespaces,
+StatefulSets and pools are only read. Each change goes to ``State`` first and then to the listeners,
+in one synchronous step: nobody ever sees a cache and the state apart.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,9 @@ class ReadCache(Generic[T]):
         return len(self._objects)
 
     def add_event_handler(self, on_change: OnChange[T]) -> None:
-        """Call ``on_change(old, new)`` after every change, in the order in which handlers were added."""
+        """Call ``on_change(old, new)`` after every change, in the order in which handlers were
+        added.
+        """
         self._handlers.append(on_change)
 
     def get(self, key: str) -> T | None:
@@ -80,7 +82,9 @@ class ReadCache(Generic[T]):
 
 
 class Caches:
-    """All caches with the ``State`` that they feed. ``profiles``: by name, those that pools may ask for."""
+    """All caches with the ``State`` that they feed. ``profiles``: by name, those that pools may ask
+    for.
+    """
 
     def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
         self.state = State(profiles)

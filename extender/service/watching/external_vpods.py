@@ -1,12 +1,14 @@
-"""``Callers``: the vpods whose callers keep their status themselves and ask ``POST /v1/schedule``, as the leader remembers them.
+"""``Callers``: the vpods whose callers keep their status themselves and ask ``POST /v1/schedule``,
+as the leader remembers them.
 
-Nobody watches what they publish. So what a caller has asked with and was answered counts as published until it asks again;
-what it has not asked about since we lead is known by the ledgers alone, and kept as it stands there. When another leads, all of
-it is forgotten: they ask that one, and a pod that we bind must not bring back what it has taken away.
+Nobody watches what they publish. So what a caller has asked with and was answered counts as
+published until it asks again; what it has not asked about since we lead is known by the ledgers
+alone, and kept as it stands there. When another leads, all of it is forgotten: they ask that one,
+and a pod that we bind must not bring back what it has taken away.
 
-One that has given all back is remembered, too, until no bound pod holds any of it and no pod is still to be bound that may bring
-some back, of whichever pool: what the last pod of an ordinal held is carried by any replica that has seen it, and we may not be
-one of those.
+One that has given all back is remembered, too, until no bound pod holds any of it and no pod is
+still to be bound that may bring some back, of whichever pool: what the last pod of an ordinal held
+is carried by any replica that has seen it, and we may not be one of those.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +29,9 @@ GIVEN_BACK_MAX: Final = 10_000
 class ExternalVPods:
     """By vpod key. What they ask for is in the state of ``caches`` while it is remembered here."""
 
-    def __init__(self, caches: Caches, *, forgotten: Callable[[str], None] = lambda _key: None) -> None:
+    def __init__(
+        self, caches: Caches, *, forgotten: Callable[[str], None] = lambda _key: None
+    ) -> None:
         """``forgotten``: told the key of a vpod that is not remembered any longer."""
         self._state = caches.state
         self._forgotten = forgotten
@@ -55,13 +59,18 @@ class ExternalVPods:
         return known
 
     def note_answer(self, vpod: VPod, covered: Mapping[str, int]) -> None:
-        """It publishes what it has asked with, and from now on what it is answered: both have to stay covered (I2)."""
+        """It publishes what it has asked with, and from now on what it is answered: both have to
+        stay covered (I2).
+        """
         if self._vpods.get(vpod.key) is vpod:
             names = {*vpod.placements, *covered}
-            published = {name: max(vpod.placements.get(name, 0), covered.get(name, 0)) for name in names}
+            published = {
+                name: max(vpod.placements.get(name, 0), covered.get(name, 0)) for name in names
+            }
             answered = self._vpods[vpod.key] = replace(vpod, placements=published)
             self._state.vpod_changed(vpod, answered)
-        # Else another has led meanwhile, or is about to: ledgers speak for the caller until it asks again.
+        # Else another has led meanwhile, or is about to: ledgers speak for the caller until it asks
+        # again.
         if vpod.key in self._vpods:
             self._given_back.pop(vpod.key, None)
             if not vpod.vreplicas:
@@ -69,13 +78,17 @@ class ExternalVPods:
         self.forget_given_back()
 
     def forget_given_back(self) -> None:
-        """Those that have given all back, of which no pool holds anything nor may get it with a pod that is still to be bound.
+        """Those that have given all back, of which no pool holds anything nor may get it with a pod
+        that is still to be bound.
 
-        Any pool: a caller may have changed its own, and left something with a pod of the former one that was away.
+        Any pool: a caller may have changed its own, and left something with a pod of the former one
+        that was away.
         """
         if not self._given_back:
             return
-        kept = GIVEN_BACK_MAX if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0
+        kept = (
+            GIVEN_BACK_MAX if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0
+        )
         too_many = len(self._given_back) - kept
         if too_many <= 0:
             return
@@ -91,11 +104,15 @@ class ExternalVPods:
     def others_holding(self, vpod: VPod) -> list[str]:
         """Keys of the pools besides its own that hold some of a caller's vpod."""
         return [
-            key for key, pool in self._state.pools.items() if key != vpod.pool and pool.claims_of(vpod.key)
+            key
+            for key, pool in self._state.pools.items()
+            if key != vpod.pool and pool.claims_of(vpod.key)
         ]
 
     def forget(self, bucket: Bucket) -> None:
-        """What they have asked of us before another led says nothing any more: ledgers do, until they ask again."""
+        """What they have asked of us before another led says nothing any more: ledgers do, until
+        they ask again.
+        """
         for vpod in [vpod for vpod in self if bucket.has(vpod.pool)]:
             del self._vpods[vpod.key]
             self._given_back.pop(vpod.key, None)
@@ -103,7 +120,9 @@ class ExternalVPods:
             self._forgotten(vpod.key)
 
     def speak_by_ledgers(self, pool_key: str, key: str) -> bool:
-        """Whether a ledger's key belongs to a caller that has not asked since we lead: it is kept as it stands."""
+        """Whether a ledger's key belongs to a caller that has not asked since we lead: it is kept
+        as it stands.
+        """
         pool = self._state.pool(pool_key)
         return key not in pool.vpods and key not in self._vpods and may_exist_unseen(pool, key)
 

@@ -1,4 +1,6 @@
-"""How far the first lists have come, in the log: with many objects they take a while, and a start must not look stuck."""
+"""How far the first lists have come, in the log: with many objects they take a while, and a start
+must not look stuck.
+"""
 
 import asyncio
 import contextlib

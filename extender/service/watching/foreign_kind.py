@@ -1,7 +1,9 @@
-"""``ForeignKind``: the objects of one foreign kind, translated and given to the pool that each belongs to.
+"""``ForeignKind``: the objects of one foreign kind, translated and given to the pool that each
+belongs to.
 
-The sink of the kind's reflector. An object is kept translated, once for each way in which pools read the kind (one,
-mostly), so that it can be given away again when pools or namespaces change. What cannot be read stays as it is known.
+The sink of the kind's reflector. An object is kept translated, once for each way in which pools
+read the kind (one, mostly), so that it can be given away again when pools or namespaces change.
+What cannot be read stays as it is known.
 """
 
 import logging
@@ -25,7 +27,9 @@ SLICE_OBJECTS: Final = 500
 
 
 _Readings = Mapping[SourcePaths, VPod | InvalidObject]
-"""An object translated in each way in which pools read its kind, an error where it cannot be read so."""
+"""An object translated in each way in which pools read its kind, an error where it cannot be read
+so.
+"""
 
 
 class _Known(NamedTuple):
@@ -62,13 +66,15 @@ class ForeignKind:
         return len(self._objects)
 
     def read_by(self, sources: Iterable[Source]) -> bool:
-        """Read objects as these sources say from the next list on; True if that differs from now."""
+        """Read objects as these sources say from the next list on; True if that differs
+        from now.
+        """
         translators = {source.paths: PlacementTranslator(source) for source in sources}
         changed = translators.keys() != self._translators.keys()
         self._translators = translators
         return changed
 
-    # -- the reflector's sink ---------------------------------------------------------------------------------------
+    # -- the reflector's sink ----------------------------------------------------------------------
 
     def listing(self) -> "_KindListing":
         """See sink.ListingSink."""
@@ -100,7 +106,9 @@ class ForeignKind:
             self._take(event.object)
 
     def _take(self, obj: Obj) -> None:
-        """Translate, and give to whom it belongs. Raises InvalidObject: then the vpod stays as it is known."""
+        """Translate, and give to whom it belongs. Raises InvalidObject: then the vpod stays as it
+        is known.
+        """
         metadata = mapping(obj, "metadata")
         self._give(
             self._key(obj),
@@ -116,7 +124,7 @@ class ForeignKind:
             if (vpod := self._caches.vpods.get(key)) is not None:
                 self._caches.vpods.delete(vpod)
 
-    # -- whose it is ------------------------------------------------------------------------------------------------
+    # -- whose it is -------------------------------------------------------------------------------
 
     def give_again(self, namespaces: Collection[str] | None) -> Iterator[None]:
         """Pools (None), or the labels of namespaces, have changed: look again whose each object is.
@@ -137,7 +145,9 @@ class ForeignKind:
         have = self._caches.vpods.latest(key)
         before = self._objects.get(key)
         has = before.pool if before is not None else ""
-        owner, also = owner_of(self._claimants(self.source, namespace), labels, _placed_on(have, read), has)
+        owner, also = owner_of(
+            self._claimants(self.source, namespace), labels, _placed_on(have, read), has
+        )
         pool, source = (owner.pool.key, owner.source) if owner is not None else ("", None)
         if before is not None:
             self._count(before, -1)
@@ -154,7 +164,8 @@ class ForeignKind:
             return  # declared with new paths: the list that is on its way reads them
         vpod = replace(vpod, pool=pool)
         if have is not None and have.resource_version == vpod.resource_version and have != vpod:
-            # The cache goes by versions, and this one has changed hands, or is read otherwise, without a new one.
+            # The cache goes by versions, and this one has changed hands, or is read otherwise,
+            # without a new one.
             self._caches.vpods.delete(have)
         self._caches.vpods.update(vpod)
 
@@ -188,7 +199,9 @@ class ForeignKind:
 
 
 class _KindListing:
-    """A list that is being read. Objects are kept as they are: how they are read may change before it ends."""
+    """A list that is being read. Objects are kept as they are: how they are read may change before
+    it ends.
+    """
 
     def __init__(self, kind: ForeignKind) -> None:
         self._kind = kind

@@ -1,8 +1,9 @@
 """``Informers``: the reflectors that fill the caches, one a kind, and when they may be relied on.
 
-The order of the first lists matters. A bind gives a returning ordinal what vpods publish there, so the vpods' list must
-not be older than the pods': pods are listed first, and whenever their watch has a gap (a relist), vpods are listed
-again. Between two lists the pods' own watch shows every ledger that an ordinal had, which is kept for its next pod.
+The order of the first lists matters. A bind gives a returning ordinal what vpods publish there, so
+the vpods' list must not be older than the pods': pods are listed first, and whenever their watch
+has a gap (a relist), vpods are listed again. Between two lists the pods' own watch shows every
+ledger that an ordinal had, which is kept for its next pod.
 """
 
 import asyncio
@@ -71,10 +72,12 @@ class Cache(Protocol[T]):
 
 
 class CacheSink(Generic[T]):
-    """Decodes a reflector's objects into a cache. An object that cannot be read leaves what the cache had of it.
+    """Decodes a reflector's objects into a cache. An object that cannot be read leaves what the
+    cache had of it.
 
-    Nothing relies on a cache before its first list is in, so that one is taken in slices; a later one at one stretch,
-    for decisions are made meanwhile, and must not see some pods as of the list and others as of before.
+    Nothing relies on a cache before its first list is in, so that one is taken in slices; a later
+    one at one stretch, for decisions are made meanwhile, and must not see some pods as of the list
+    and others as of before.
     """
 
     def __init__(
@@ -126,7 +129,9 @@ class CacheSink(Generic[T]):
         return self._cache.confirm(_key(obj), uid, version)
 
     def _last_of(self, gone: Obj) -> T:
-        """A deleted object, or what is known of it where its last form cannot be read: it is gone all the same."""
+        """A deleted object, or what is known of it where its last form cannot be read: it is gone
+        all the same.
+        """
         try:
             return self._decode(gone)
         except InvalidObject:
@@ -137,10 +142,14 @@ class CacheSink(Generic[T]):
 
 
 class _CacheListing(Generic[T]):
-    """A list that is being read. ``take``: what could be read, the keys of the others, and the list's version."""
+    """A list that is being read. ``take``: what could be read, the keys of the others, and the
+    list's version.
+    """
 
     def __init__(
-        self, decode_object: Callable[[Obj], T], take: Callable[[list[T], list[str], str], Iterator[None]]
+        self,
+        decode_object: Callable[[Obj], T],
+        take: Callable[[list[T], list[str], str], Iterator[None]],
     ) -> None:
         self._decode = decode_object
         self._take = take
@@ -172,7 +181,9 @@ class CaughtUp:
 
 
 class OwnVPods:
-    """The cache of vpods as the reflector of VPods may see it: a list of them says nothing about foreign kinds."""
+    """The cache of vpods as the reflector of VPods may see it: a list of them says nothing about
+    foreign kinds.
+    """
 
     def __init__(self, cache: VPodAssumeCache) -> None:
         self._cache = cache
@@ -188,15 +199,19 @@ class OwnVPods:
 
 
 class Informers:
-    """All reflectors of the service. ``run`` them in one task; ``synced`` once every first list is in.
+    """All reflectors of the service. ``run`` them in one task; ``synced`` once every first list is
+    in.
 
-    A foreign kind that cannot be listed counts as listed then: it must not keep the service from working.
+    A foreign kind that cannot be listed counts as listed then: it must not keep the service from
+    working.
     """
 
     def __init__(
         self, api: Api, caches: Caches, *, rng: random.Random, ordinal_history: OrdinalHistory
     ) -> None:
-        def reflector(resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE) -> Reflector:
+        def reflector(
+            resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE
+        ) -> Reflector:
             made = Reflector(api, resource, sink, rng=rng, options=options)
             made.troubles = troubles
             return made
@@ -245,7 +260,9 @@ class Informers:
         return missing if missing or self.sources.settled.is_set() else ["foreign sources"]
 
     def problems(self) -> list[str]:
-        """Why kinds are still to be listed, a line each; those that have not failed are left out."""
+        """Why kinds are still to be listed, a line each; those that have not failed are
+        left out.
+        """
         return [reflector.problem for reflector in self.reflectors if reflector.problem]
 
     async def wait_synced(self) -> None:
@@ -258,9 +275,11 @@ class Informers:
             await reflector.synced.wait()
 
     async def catch_up(self) -> None:
-        """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors, for minutes.
+        """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors,
+        for minutes.
 
-        Who waits while another one's is going on shares the next with all that wait: of many buckets, each wants one.
+        Who waits while another one's is going on shares the next with all that wait: of many
+        buckets, each wants one.
         """
         wanted = self._caught_up.begun + 1
         async with self._caught_up.turn:
@@ -280,24 +299,32 @@ class Informers:
         self._pods.request_relist()
 
     async def list_again(self, source: str) -> bool:
-        """Have a source's vpods ("": VPods) listed; whether a list that is begun from now on is in the cache."""
+        """Have a source's vpods ("": VPods) listed; whether a list that is begun from now on is in
+        the cache.
+        """
         if source:
             return await self.sources.list_again(source)
         await self.list_vpods()
         return True
 
     async def list_published(self) -> None:
-        """Wait until all statuses as they are from now on are in the cache, those of foreign kinds included."""
+        """Wait until all statuses as they are from now on are in the cache, those of foreign kinds
+        included.
+        """
         await self.list_vpods()
         await self.sources.catch_up()
 
     async def _reach_pods(self) -> None:
-        """Wait until the watch has told what pods there are now. A list would do, but it skips what happened before it."""
+        """Wait until the watch has told what pods there are now. A list would do, but it skips what
+        happened before it.
+        """
         try:
             async with asyncio.timeout(REACH_TIMEOUT_S):
                 objects, version = await self._pods.read()
                 wanted = {
-                    _key(obj): obj["metadata"]["resourceVersion"] for obj in objects if _is_readable(obj)
+                    _key(obj): obj["metadata"]["resourceVersion"]
+                    for obj in objects
+                    if _is_readable(obj)
                 }
                 while not self._has_reached(wanted, version):  # noqa: ASYNC110 - ends within milliseconds, or in a list
                     await asyncio.sleep(REACH_PERIOD_S)
@@ -306,7 +333,9 @@ class Informers:
             await self._pods.relist()
 
     def _has_reached(self, versions: Mapping[str, str], version: str) -> bool:
-        """Whether the cache of pods is as new as a list of that version, or newer. ``versions``: its pods' own, by key."""
+        """Whether the cache of pods is as new as a list of that version, or newer. ``versions``:
+        its pods' own, by key.
+        """
         known = {pod.key: pod.resource_version for pod in self._caches.pods.list()}
         return all(_is_reached(known.get(key), at) for key, at in versions.items()) and all(
             key in versions or not _is_reached(version, at) for key, at in known.items()
@@ -320,7 +349,8 @@ class Informers:
                 tasks.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
             await self._pods.synced.wait()
             tasks.create_task(self._vpods.run(), name="reflector vpods")
-            # Whose an object is depends on pools and namespaces, and which pods it may be on comes from the pods.
+            # Whose an object is depends on pools and namespaces, and which pods it may be on comes
+            # from the pods.
             await self._wait_listed()
             tasks.create_task(self.sources.run(), name="foreign sources")
 

@@ -1,8 +1,9 @@
-"""A cluster watched by a command: its objects in caches, kept up to date, for as long as a block lasts.
+"""A cluster watched by a command: its objects in caches, kept up to date, for as long as a block
+lasts.
 
-The same reflectors as the service's, over an ``Api`` that only reads. Reflectors wait out whatever goes wrong, which
-is right for a service and wrong for who has just typed a command: so each kind is asked for once before, and what is
-wrong with that is the command's error.
+The same reflectors as the service's, over an ``Api`` that only reads. Reflectors wait out whatever
+goes wrong, which is right for a service and wrong for who has just typed a command: so each kind is
+asked for once before, and what is wrong with that is the command's error.
 """
 
 import asyncio
@@ -45,7 +46,9 @@ async def watched(
     *,
     progress: Callable[[int], None] = lambda _objects: None,
 ) -> AsyncIterator[Caches]:
-    """Caches that follow the cluster until the block ends, all of them listed. ``progress``: objects so far. Raises NotReadable."""
+    """Caches that follow the cluster until the block ends, all of them listed. ``progress``:
+    objects so far. Raises NotReadable.
+    """
     for resource in KINDS:
         await _probe(api, resource)
     caches = Caches()
@@ -55,7 +58,9 @@ async def watched(
     try:
         synced = asyncio.create_task(informers.wait_synced(), name="first lists")
         while not synced.done():
-            await asyncio.wait({synced, watching}, timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {synced, watching}, timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED
+            )
             if watching.done():
                 synced.cancel()
                 watching.result()

@@ -1,9 +1,11 @@
-"""``OwnWrites``: which texts of a pod's ledger are on their way from here, so that another's write can be told apart.
+"""``OwnWrites``: which texts of a pod's ledger are on their way from here, so that another's write
+can be told apart.
 
-A ledger that changes on a bound pod has been written by the leader, or by somebody who should not have. The watch does
-not say who; but whatever the leader writes it has announced here before it sends it, and the answer brings the caches
-up to date before the announcement ends. So a change that comes by the watch and was not announced is another's.
-A write of which nobody knows whether it arrived stays announced until the next one of that pod has been answered.
+A ledger that changes on a bound pod has been written by the leader, or by somebody who should not
+have. The watch does not say who; but whatever the leader writes it has announced here before it
+sends it, and the answer brings the caches up to date before the announcement ends. So a change that
+comes by the watch and was not announced is another's. A write of which nobody knows whether it
+arrived stays announced until the next one of that pod has been answered.
 """
 
 from collections.abc import Iterator
@@ -28,7 +30,9 @@ class OwnWrites:
 
     @contextmanager
     def sending(self, uid: str, text: str) -> Iterator[None]:
-        """While a ledger ``text`` is being written to the pod ``uid`` and its answer is taken into the caches."""
+        """While a ledger ``text`` is being written to the pod ``uid`` and its answer is taken into
+        the caches.
+        """
         texts = self._texts.setdefault(uid, [])
         texts.append(text)
         del texts[:-TEXTS_MAX]

@@ -1,9 +1,10 @@
 """``PodsBehind``: has the pods listed where reads show that their watch is silent.
 
-A ledger is written with what the watch has told of its pod as precondition. Where that write is refused, the pod is read,
-and a pod that was created anew meanwhile is left to the watch, which first shows how the former one ended. A watch may
-say nothing for minutes while its connection stands. Until then every write of that ledger fails, and what was last seen,
-a pod that is not Ready, would look like one that is still away (seed 320000291).
+A ledger is written with what the watch has told of its pod as precondition. Where that write is
+refused, the pod is read, and a pod that was created anew meanwhile is left to the watch, which
+first shows how the former one ended. A watch may say nothing for minutes while its connection
+stands. Until then every write of that ledger fails, and what was last seen, a pod that is not
+Ready, would look like one that is still away (seed 320000291).
 """
 
 from collections.abc import Callable
@@ -39,7 +40,11 @@ class PodsBehind:
         """The watch has told of a pod: what it has caught up with is no longer behind."""
         changed = new or old
         seen = self._seen.get(changed.key) if changed is not None else None
-        if changed is not None and seen is not None and seen.uid == (new.uid if new is not None else ""):
+        if (
+            changed is not None
+            and seen is not None
+            and seen.uid == (new.uid if new is not None else "")
+        ):
             del self._seen[changed.key]
 
     def read(self, pod_key: str, pod: AdapterPod | None) -> None:

@@ -1,4 +1,5 @@
-"""``ForeignSources``: objects of foreign kinds as vpods in the caches, for as long as a pool declares their kind.
+"""``ForeignSources``: objects of foreign kinds as vpods in the caches, for as long as a pool
+declares their kind.
 
 ::
 
@@ -7,14 +8,15 @@
                                                v                               v
                       VPodAssumeCache <-- ForeignKind: translated, given to the pool that they belong to
 
-Whose an object is depends on pools and namespaces too, so each object is kept translated and is given away again when
-they change. A kind is watched once, however many pools declare it; the first of them by key says which version, and another
-one that comes before it later does not.
+Whose an object is depends on pools and namespaces too, so each object is kept translated and is
+given away again when they change. A kind is watched once, however many pools declare it; the first
+of them by key says which version, and another one that comes before it later does not.
 
-**Nothing is taken for gone that is only not seen.** While a kind cannot be listed its vpods stay as they are known, and
-a key that only ledgers know is released only if ``PoolState.watched_sources`` has its source: that is, while a list
-is complete. When a pool ceases to declare a kind its vpods leave the pool, but their shares stay: what their statuses
-publish is still true, and whoever places them from now on says when that ends (``is_caller_kept``).
+**Nothing is taken for gone that is only not seen.** While a kind cannot be listed its vpods stay as
+they are known, and a key that only ledgers know is released only if ``PoolState.watched_sources``
+has its source: that is, while a list is complete. When a pool ceases to declare a kind its vpods
+leave the pool, but their shares stay: what their statuses publish is still true, and whoever places
+them from now on says when that ends (``is_caller_kept``).
 """
 
 import asyncio
@@ -37,7 +39,9 @@ from extender.service.watching.status_write import PoolCondition, StatusWrite
 KINDS_MAX: Final = 64
 """Foreign kinds watched at once, over all pools."""
 CATCH_UP_TIMEOUT_S: Final = 5.0
-"""How long a new leader waits for a foreign kind: one that is not served must not keep all others from being placed."""
+"""How long a new leader waits for a foreign kind: one that is not served must not keep all others
+from being placed.
+"""
 PERIOD_S: Final = 1.0
 """How often it is looked whether a kind's list is complete."""
 SOURCE_UNAVAILABLE: Final = "SourceUnavailable"
@@ -64,9 +68,13 @@ class ForeignSources:
         self._declared: dict[str, list[tuple[AdapterPool, Source]]] = {}
         """Source -> the pools that declare it, by key; of a pool each declaration, in its order."""
         self._with_sources: set[str] = set()
-        """Pools that have been told about their sources: the conditions are there, and must not grow old."""
+        """Pools that have been told about their sources: the conditions are there, and must not
+        grow old.
+        """
         self._claimed: dict[tuple[str, str], Sequence[Claimant]] = {}
-        """(source, namespace) -> who declares the kind, worked out once until pools or namespaces change."""
+        """(source, namespace) -> who declares the kind, worked out once until pools or namespaces
+        change.
+        """
         self._changed = asyncio.Event()
         self._selectors_changed = False
         self._namespaces_changed: set[str] = set()
@@ -74,11 +82,12 @@ class ForeignSources:
         self.settled = asyncio.Event()
         """Set once each kind that was declared at the start has been listed, or cannot be."""
         self.on_complete: Callable[[str], None] = lambda _pool: None
-        """Told the pools whose source has just been listed: what only ledgers know of it is gone."""
+        """Told the pools whose source has just been listed: what only ledgers know of it is gone.
+        """
         caches.pools.add_event_handler(self._pool_changed)
         caches.namespaces.add_event_handler(self._namespace_changed)
 
-    # -- what pools declare -----------------------------------------------------------------------------------------
+    # -- what pools declare ------------------------------------------------------------------------
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         if new is None and old is not None:
@@ -115,7 +124,9 @@ class ForeignSources:
         return known
 
     def _accepted(self, source: str) -> list[tuple[AdapterPool, Source]]:
-        """The declarations of a kind that go with its place in the API: where it is watched, as long as one says so."""
+        """The declarations of a kind that go with its place in the API: where it is watched, as
+        long as one says so.
+        """
         declared = self._declared.get(source, [])
         running = self._running.get(source)
         watched = _place(running.first[1]) if running is not None else None
@@ -123,7 +134,7 @@ class ForeignSources:
         place = watched if watched in places else next(iter(places), None)
         return [(pool, item) for pool, item in declared if _place(item) == place]
 
-    # -- the watches ------------------------------------------------------------------------------------------------
+    # -- the watches -------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Watch what pools declare until cancelled."""
@@ -177,7 +188,9 @@ class ForeignSources:
                     await asyncio.sleep(0)
         self._giving = False
 
-    def _start(self, source: str, tasks: asyncio.TaskGroup, kind: ForeignKind | None = None) -> None:
+    def _start(
+        self, source: str, tasks: asyncio.TaskGroup, kind: ForeignKind | None = None
+    ) -> None:
         accepted = self._accepted(source)
         running = self._running.get(source)
         if running is not None:
@@ -200,7 +213,9 @@ class ForeignSources:
         await asyncio.wait({task})
 
     async def catch_up(self) -> None:
-        """See what is there now, as far as the API server answers in time; the rest is not complete until it has."""
+        """See what is there now, as far as the API server answers in time; the rest is not complete
+        until it has.
+        """
         watches = [running.watch for running in self._running.values()]
         async with asyncio.TaskGroup() as tasks:
             for watch in watches:
@@ -219,7 +234,9 @@ class ForeignSources:
         complete = {source for source, running in self._running.items() if running.watch.complete}
         for pool in self._caches.pools.list():
             state = self._caches.state.pool(pool.key)
-            watched = frozenset(s.key for s in pool.sources if s.key in complete and self._accepts(pool, s))
+            watched = frozenset(
+                s.key for s in pool.sources if s.key in complete and self._accepts(pool, s)
+            )
             if self._giving or self._changed.is_set():
                 # Objects that belong to the pool may not have been given to it yet.
                 watched &= state.watched_sources
@@ -230,9 +247,11 @@ class ForeignSources:
                     self.on_complete(pool.key)
 
     def _accepts(self, pool: AdapterPool, source: Source) -> bool:
-        return any(other.key == pool.key and item == source for other, item in self._accepted(source.key))
+        return any(
+            other.key == pool.key and item == source for other, item in self._accepted(source.key)
+        )
 
-    # -- what others ask --------------------------------------------------------------------------------------------
+    # -- what others ask ---------------------------------------------------------------------------
 
     def writes_status_of(self, vpod: VPod) -> bool:
         """Whether the vpod is of a kind that its pool has us place and write the status of."""
@@ -250,7 +269,9 @@ class ForeignSources:
         _availability: Availability,
         _now: float,
     ) -> StatusWrite | None:
-        """The ``StatusWriter`` of foreign kinds: placements and their number, for all else is their controller's."""
+        """The ``StatusWriter`` of foreign kinds: placements and their number, for all else is their
+        controller's.
+        """
         running = self._running.get(vpod.source)
         source = running.kind.declared(vpod) if running is not None else None
         if running is None or source is None or not source.write_status:
@@ -272,7 +293,10 @@ class ForeignSources:
 
     def unavailable(self) -> dict[str, float]:
         """1 for a source that cannot be listed, 0 for one that is watched."""
-        return {source: float(running.watch.problem is not None) for source, running in self._running.items()}
+        return {
+            source: float(running.watch.problem is not None)
+            for source, running in self._running.items()
+        }
 
     def conditions(self, pool: AdapterPool) -> list[PoolCondition]:
         """Of a pool that has sources, or had some: what became of them."""
@@ -289,7 +313,9 @@ class ForeignSources:
             if running is not None and running.watch.problem is not None:
                 found.append(running.watch.problem)
             elif running is None and len(self._running) >= KINDS_MAX:
-                found.append(Problem("TooManyKinds", f"{KINDS_MAX} foreign kinds are watched already"))
+                found.append(
+                    Problem("TooManyKinds", f"{KINDS_MAX} foreign kinds are watched already")
+                )
             elif running is None:
                 found.append(Problem(NOT_LISTED, f"{source} is not watched yet"))
         if not found:
@@ -305,7 +331,8 @@ class ForeignSources:
                 continue
             if not self._accepts(pool, source):
                 found.append(
-                    f"{source.key} is read in version {running.first[1].versions[0]}, as {running.first[0]} says"
+                    f"{source.key} is read in version {running.first[1].versions[0]}, as "
+                    f"{running.first[0]} says"
                 )
             found += [
                 f"{count} objects of {source.key} belong to {winner}"
@@ -319,7 +346,13 @@ class ForeignSources:
 
 def _claims(pool: AdapterPool) -> tuple[object, ...]:
     """What of a pool matters for whose objects are."""
-    return (pool.sources, pool.source_problems, pool.namespace_selector, pool.stateful_set, pool.deleting)
+    return (
+        pool.sources,
+        pool.source_problems,
+        pool.namespace_selector,
+        pool.stateful_set,
+        pool.deleting,
+    )
 
 
 def _place(source: Source) -> tuple[object, ...]:

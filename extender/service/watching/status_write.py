@@ -1,4 +1,6 @@
-"""``StatusWrite``: what is to be written of one vpod's status, whatever its kind; and what a pool is told of its kinds."""
+"""``StatusWrite``: what is to be written of one vpod's status, whatever its kind; and what a pool
+is told of its kinds.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,15 +1,19 @@
-"""``UnexpectedWrites``: tells of ledgers that somebody else has written. What it finds is put right by placing and reconciling.
+"""``UnexpectedWrites``: tells of ledgers that somebody else has written. What it finds is put right
+by placing and reconciling.
 
-The admission policy keeps others from the ledger. What is left: it was not installed yet, somebody took it away for a
-while, or wrote to etcd. The wrong ledger cannot overcommit a pod (a pod over its slots takes nothing new, and is
-trimmed), and statuses say what is right; but a person has to learn of it. Two ways lead here, on the leader alone:
+The admission policy keeps others from the ledger. What is left: it was not installed yet, somebody
+took it away for a while, or wrote to etcd. The wrong ledger cannot overcommit a pod (a pod over its
+slots takes nothing new, and is trimmed), and statuses say what is right; but a person has to learn
+of it. Two ways lead here, on the leader alone:
 
-- a ledger that changes on a bound pod by a text that is none of ours (``OwnWrites``): ``ForeignWrite``, at once;
-- what stands there when we begin to lead: an entry that no vpod accounts for, or less than is published, or more than
-  the pod's slots: ``LedgerDiffers``. A crash of the leader before us leaves such entries too, so it says what is there
-  and not who wrote it.
+- a ledger that changes on a bound pod by a text that is none of ours (``OwnWrites``):
+  ``ForeignWrite``, at once;
+- what stands there when we begin to lead: an entry that no vpod accounts for, or less than is
+  published, or more than the pod's slots: ``LedgerDiffers``. A crash of the leader before us leaves
+  such entries too, so it says what is there and not who wrote it.
 
-Both are told once a pod and moment: a Warning event on the pod, the metric of repairs, and a line of the log.
+Both are told once a pod and moment: a Warning event on the pod, the metric of repairs, and a line
+of the log.
 """
 
 import asyncio
@@ -34,7 +38,8 @@ from extender.telemetry.metrics import Metrics
 log: Final = logging.getLogger(__name__)
 
 REMEDY: Final = (
-    "it is put right; only the scheduler service may write it: check that the ValidatingAdmissionPolicy vreplica-ledger "
+    "it is put right; only the scheduler service may write it: check that the "
+    "ValidatingAdmissionPolicy vreplica-ledger "
     "is installed and bound"
 )
 ENTRIES_TOLD_MAX: Final = 5
@@ -44,7 +49,9 @@ KEY_CHARS_TOLD_MAX: Final = 120
 
 
 class UnexpectedWrites:
-    """Listens to the pods, between ``begin`` and ``end``: while we lead, what changes and is not ours is another's."""
+    """Listens to the pods, between ``begin`` and ``end``: while we lead, what changes and is not
+    ours is another's.
+    """
 
     def __init__(
         self,
@@ -65,13 +72,16 @@ class UnexpectedWrites:
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is None or new is None or not _same_bound_pod(old, new):
             return
-        if not any(bucket.has(new.pool) for bucket in self._led) or not self._caches.state.counts(new):
+        if not any(bucket.has(new.pool) for bucket in self._led) or not self._caches.state.counts(
+            new
+        ):
             return
         if old.ledger_text != new.ledger_text and not self.own.is_ours(new.uid, new.ledger_text):
             what = (
                 f"unreadable now ({new.ledger_error})"
                 if new.ledger_error
-                else _listed(_changes(old.ledger, new.ledger)) or "the same entries, written otherwise"
+                else _listed(_changes(old.ledger, new.ledger))
+                or "the same entries, written otherwise"
             )
             self.tell(
                 new,
@@ -80,7 +90,9 @@ class UnexpectedWrites:
             )
 
     async def begin(self, bucket: Bucket = WHOLE) -> None:
-        """We lead from now on: tell what stands in ledgers and should not, and at once what others write there."""
+        """We lead from now on: tell what stands in ledgers and should not, and at once what others
+        write there.
+        """
         self._led.append(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for count, state in enumerate(list(pool.pods.values()), 1):
@@ -98,14 +110,20 @@ class UnexpectedWrites:
         self._led.remove(bucket)
 
     def tell(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
-        """Count a repair of a pod's annotations, and tell it in the log and in a Warning event on the pod."""
+        """Count a repair of a pod's annotations, and tell it in the log and in a Warning event on
+        the pod.
+        """
         self._metrics.repairs.labels(kind).inc()
         self.warn(pod, kind, note)
 
     def warn(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
         """Tell it in the log and in a Warning event on the pod."""
         log.warning(
-            "pod %s: %s: %s", pod.key, kind, note, extra={"pod": pod.key, "pool": pod.pool, "reason": kind}
+            "pod %s: %s: %s",
+            pod.key,
+            kind,
+            note,
+            extra={"pod": pod.key, "pool": pod.pool, "reason": kind},
         )
         self._recorder.event(
             ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid),
@@ -115,7 +133,9 @@ class UnexpectedWrites:
 
 
 def differences(pool: PoolState, state: PodClaims, pod: AdapterPod) -> Iterator[str]:
-    """What of a bound pod's ledger no vpod accounts for, in a few words each; nothing where there is none to be read."""
+    """What of a bound pod's ledger no vpod accounts for, in a few words each; nothing where there
+    is none to be read.
+    """
     if pod.ledger_text is None or pod.ledger_error:
         return
     if pod.slots is not None and (total := ledger_slots(pod.ledger)) > pod.slots:
@@ -134,7 +154,9 @@ def differences(pool: PoolState, state: PodClaims, pod: AdapterPod) -> Iterator[
 
 
 def _same_bound_pod(old: AdapterPod, new: AdapterPod) -> bool:
-    """Whether only the leader may have written in between: a bind, by any replica, brings a ledger along."""
+    """Whether only the leader may have written in between: a bind, by any replica, brings a ledger
+    along.
+    """
     return old.uid == new.uid and bool(old.node) and not (old.assumed or new.assumed)
 
 

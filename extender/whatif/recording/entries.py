@@ -12,7 +12,9 @@ from extender.whatif.recording.objects import kind_of, manifest_of
 
 
 class Cause(StrEnum):
-    """Who has decided: placing, the evictor, or a caller that keeps its own status; ``gone``: the vpod is."""
+    """Who has decided: placing, the evictor, or a caller that keeps its own status; ``gone``: the
+    vpod is.
+    """
 
     PLACE = "place"
     MOVE = "move"
@@ -78,7 +80,9 @@ class Abandon(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A decision in the few words that are compared. ``wanted``, ``left``: vreplicas; ``asked``: the moves it carries out."""
+    """A decision in the few words that are compared. ``wanted``, ``left``: vreplicas; ``asked``:
+    the moves it carries out.
+    """
 
     cause: Cause
     pool: str
@@ -95,7 +99,9 @@ class Decided(NamedTuple):
 
     @property
     def outcome(self) -> tuple[Mapping[str, int], int, int]:
-        """Where all goes: two decisions with the same are the same, whatever words they have for it."""
+        """Where all goes: two decisions with the same are the same, whatever words they have for
+        it.
+        """
         return self.target, self.weight, self.left
 
 
@@ -113,7 +119,8 @@ class Entry(NamedTuple):
 class Header(NamedTuple):
     """What a recording, or a new snapshot in one, begins with.
 
-    ``source``: ``replica`` or ``cluster``. ``journal``: of one process; a ``seq`` means something in the same one only.
+    ``source``: ``replica`` or ``cluster``. ``journal``: of one process; a ``seq`` means something
+    in the same one only.
     """
 
     source: str
@@ -141,7 +148,9 @@ Line: TypeAlias = Header | Synced | Gap | Entry
 
 
 def decided(cause: Cause, decision: Decision, asked: tuple[Move, ...] = ()) -> Decided:
-    """A decision as it is recorded. One that was not made, because no move was possible any more, is never recorded."""
+    """A decision as it is recorded. One that was not made, because no move was possible any more,
+    is never recorded.
+    """
     explanation = decision.explanation
     return Decided(
         cause,
@@ -159,7 +168,9 @@ def decided(cause: Cause, decision: Decision, asked: tuple[Move, ...] = ()) -> D
     )
 
 
-def entry_of_change(at: float, seq: int, old: Recorded | None, new: Recorded | None) -> Entry | None:
+def entry_of_change(
+    at: float, seq: int, old: Recorded | None, new: Recorded | None
+) -> Entry | None:
     """The entry of a changed object; None where nothing that is recorded has changed."""
     if new is not None:
         if old is not None and manifest_of(old) == manifest_of(new):

@@ -1,4 +1,5 @@
-"""``EntryWriter``: a ``StateObserver`` that makes entries of what it is told; and a whole state as entries. Pure.
+"""``EntryWriter``: a ``StateObserver`` that makes entries of what it is told; and a whole state as
+entries. Pure.
 
 An entry is made when it is needed: until then it is a few references to objects that never change.
 """
@@ -67,7 +68,9 @@ class EntryWriter:
         self._say(Abandon(pool, pods))
 
     def decided(self, cause: Cause, decision: Decision, asked: Sequence[Move] = ()) -> None:
-        """The placer has decided, and reserves it next. ``asked``: the moves that it was to carry out."""
+        """The placer has decided, and reserves it next. ``asked``: the moves that it was to carry
+        out.
+        """
         moves = tuple(asked)
         self._keep(lambda at, seq: Entry(at, seq, decided(cause, decision, moves)))
 
@@ -76,7 +79,9 @@ class EntryWriter:
 
 
 def snapshot_of(state: State) -> Iterator[What]:
-    """Everything that a decision on this state looks at, as the entries that bring it about in an empty one."""
+    """Everything that a decision on this state looks at, as the entries that bring it about in an
+    empty one.
+    """
     yield from (Put(node) for node in state.nodes.values())
     yield from (Put(namespace) for namespace in state.namespaces.values())
     yield from (Put(stateful_set) for stateful_set in state.stateful_sets.values())

@@ -15,9 +15,9 @@
     {"synced": {"seq": 6}}                                                    the snapshot is whole
     {"gap": {"why": "..."}}                                                   what follows does not go on from here
 
-``at`` is wall-clock time in epoch seconds, ``seq`` the place in the journal, ever higher: changes that no
-decision looks at have their number, and no line. Unknown keys
-of a line are ignored, an unknown kind of line is refused, and so is a newer ``formatVersion``.
+``at`` is wall-clock time in epoch seconds, ``seq`` the place in the journal, ever higher: changes
+that no decision looks at have their number, and no line. Unknown keys of a line are ignored, an
+unknown kind of line is refused, and so is a newer ``formatVersion``.
 """
 
 from collections.abc import Mapping
@@ -55,12 +55,14 @@ LINE_BYTES_MAX: Final = 4 * 2**20
 """Of one line: a ledger of its largest size, with all that JSON adds, many times over."""
 
 SECONDS_MAX: Final = 1e11
-"""Since the epoch that is three thousand years; whoever counts seconds one by one must come to an end."""
+"""Since the epoch that is three thousand years; whoever counts seconds one by one must come to an
+end.
+"""
 
 Json = Mapping[str, object]
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def line_to_json(line: Line) -> dict[str, object]:
@@ -82,7 +84,11 @@ def _what_to_json(what: What) -> dict[str, object]:  # noqa: PLR0911 - a table o
         case Put(obj):
             manifest, extra = manifest_of(obj)
             assumed = {"assumed": True} if extra.assumed else {}
-            return {"put": manifest, **assumed, **({"source": extra.source} if extra.source else {})}
+            return {
+                "put": manifest,
+                **assumed,
+                **({"source": extra.source} if extra.source else {}),
+            }
         case Gone():
             return {"gone": what._asdict()}
         case Reserve(pool, vpod, owner, shares, expires_at):
@@ -136,11 +142,13 @@ def _move_to_json(move: Move) -> dict[str, object]:
     }
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def line_from(document: object, subject: str) -> Line:
-    """A line as it was written. ``subject`` names it in the InvalidObject that is raised for anything else."""
+    """A line as it was written. ``subject`` names it in the InvalidObject that is raised for
+    anything else.
+    """
     if not isinstance(document, Mapping):
         raise InvalidObject(subject, "", "is no JSON object")
     try:
@@ -158,7 +166,9 @@ def line_from(document: object, subject: str) -> Line:
 
 def _header(header: Json, subject: str) -> Header:
     if header.get("format") != FORMAT:
-        raise InvalidObject(subject, "header.format", f"must be {FORMAT}: is it a recording of ours?")
+        raise InvalidObject(
+            subject, "header.format", f"must be {FORMAT}: is it a recording of ours?"
+        )
     version = _number(header, "formatVersion", subject)
     if version > FORMAT_VERSION:
         raise InvalidObject(
@@ -202,11 +212,16 @@ def _reserve(document: Json, subject: str) -> What:
     shares = {}
     for name, value in mapping(inner, "shares").items():
         if not isinstance(value, list) or len(value) != 2:
-            raise InvalidObject(subject, f"reserve.shares.{name}", "must be [vreplicas, slotsPerVReplica]")
+            raise InvalidObject(
+                subject, f"reserve.shares.{name}", "must be [vreplicas, slotsPerVReplica]"
+            )
         vreplicas, weight = (_count(one, subject, f"reserve.shares.{name}") for one in value)
         shares[name] = Share(vreplicas, max(1, weight))
     return Reserve(
-        *_of_vpod(inner, subject), _text(inner, "owner", subject), shares, _seconds(inner, "expires", subject)
+        *_of_vpod(inner, subject),
+        _text(inner, "owner", subject),
+        shares,
+        _seconds(inner, "expires", subject),
     )
 
 
@@ -237,7 +252,9 @@ def _close(document: Json, subject: str) -> What:
 
 def _abandon(document: Json, subject: str) -> What:
     inner = mapping(document, "abandon")
-    return Abandon(_text(inner, "pool", subject), frozenset(str(name) for name in sequence(inner, "pods")))
+    return Abandon(
+        _text(inner, "pool", subject), frozenset(str(name) for name in sequence(inner, "pods"))
+    )
 
 
 def _decision(document: Json, subject: str) -> What:
@@ -253,7 +270,9 @@ def _decision(document: Json, subject: str) -> What:
         _number(inner, "left", subject),
         text(inner, "reason"),
         text(inner, "detail"),
-        tuple((str(item[1]), _count(item[0], subject)) for item in _pairs(inner, "refused", subject)),
+        tuple(
+            (str(item[1]), _count(item[0], subject)) for item in _pairs(inner, "refused", subject)
+        ),
         tuple(_move(item, vpod, subject) for item in sequence(inner, "moves")),
         tuple(_move(item, vpod, subject) for item in sequence(inner, "asked")),
     )
@@ -276,7 +295,9 @@ def _move(item: object, vpod: str, subject: str) -> Move:
     if not isinstance(item, Mapping):
         raise InvalidObject(subject, "moves", "must be objects")
     vreplicas = _number(item, "vreplicas", subject)
-    return Move(vpod, text(item, "from"), text(item, "to"), vreplicas, MoveReason(text(item, "reason")))
+    return Move(
+        vpod, text(item, "from"), text(item, "to"), vreplicas, MoveReason(text(item, "reason"))
+    )
 
 
 def _pairs(inner: Json, field: str, subject: str) -> list[list[object]]:
@@ -301,7 +322,11 @@ def _text(inner: Json, field: str, subject: str) -> str:
 
 def _seconds(inner: Json, field: str, subject: str) -> float:
     value = inner.get(field)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= SECONDS_MAX:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= SECONDS_MAX
+    ):
         raise InvalidObject(subject, field, f"must be seconds, from 0 to {SECONDS_MAX:.0f}")
     return float(value)
 

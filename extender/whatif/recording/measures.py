@@ -1,4 +1,6 @@
-"""What a state is worth at one moment, and what became of a whole recording: moves, waiting, pods, exposure. Pure."""
+"""What a state is worth at one moment, and what became of a whole recording: moves, waiting, pods,
+exposure. Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +10,15 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 
 EXPOSURE_EVERY: Final = 10
-"""Samples: how many vreplicas stand in one zone is asked for each of them, which costs more than all the rest."""
+"""Samples: how many vreplicas stand in one zone is asked for each of them, which costs more than
+all the rest.
+"""
 
 
 class Exposure(NamedTuple):
-    """What the loss of one zone would take. ``vpods``: of two vreplicas and more that have a place."""
+    """What the loss of one zone would take. ``vpods``: of two vreplicas and more that have
+    a place.
+    """
 
     vpods: int
     in_one_zone: int
@@ -81,7 +87,9 @@ def _zones(pool: PoolState, key: str) -> Mapping[str, int]:
 
 @dataclass(slots=True)
 class Tally:
-    """What a recording comes to, sample by sample. ``moved``: vreplicas that left a pod while they were wanted."""
+    """What a recording comes to, sample by sample. ``moved``: vreplicas that left a pod while they
+    were wanted.
+    """
 
     samples: list[Sample] = field(default_factory=list)
     exposures: list[Exposure] = field(default_factory=list)
@@ -115,7 +123,9 @@ class Tally:
             "podsAtEnd": last.pods,
             "podsMost": max((one.pods for one in self.samples), default=0),
             "podHours": round(self.pod_seconds / 3600.0, 3),
-            "slotsUsedPercent": round(100.0 * last.used_slots / last.slots, 1) if last.slots else 0.0,
+            "slotsUsedPercent": round(100.0 * last.used_slots / last.slots, 1)
+            if last.slots
+            else 0.0,
             "vpodsInOneZone": exposed.in_one_zone,
             "zoneLossPercent": round(100.0 * exposed.mean_worst_share, 1),
             "zoneLossPercentMost": round(100.0 * worst, 1),
@@ -123,7 +133,9 @@ class Tally:
 
 
 def left_behind(old: Mapping[str, int], new: Mapping[str, int], wanted: int) -> int:
-    """vreplicas that were published on a pod and are so no more, although the vpod wants ``wanted`` still."""
+    """vreplicas that were published on a pod and are so no more, although the vpod wants ``wanted``
+    still.
+    """
     left = sum(max(0, count - new.get(name, 0)) for name, count in old.items())
     fewer = max(0, sum(old.values()) - max(wanted, sum(new.values())))
     return max(0, left - fewer)

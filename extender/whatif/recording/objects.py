@@ -1,9 +1,10 @@
-"""Objects as a recording has them: Kubernetes' own form, with the few fields that decisions look at. Pure.
+"""Objects as a recording has them: Kubernetes' own form, with the few fields that decisions look
+at. Pure.
 
-``manifest_of`` is the inverse of ``decode``: what it writes reads back as the same value, less what no decision looks
-at: resourceVersions, conditions (kube-scheduler's refusal of a pod is one), and how a pod asks for its slots. Nothing
-else of an object gets into a recording: no environment, no command, no annotation but ours, and of a Secret nothing at
-all, for none is ever read.
+``manifest_of`` is the inverse of ``decode``: what it writes reads back as the same value, less what
+no decision looks at: resourceVersions, conditions (kube-scheduler's refusal of a pod is one), and
+how a pod asks for its slots. Nothing else of an object gets into a recording: no environment, no
+command, no annotation but ours, and of a Secret nothing at all, for none is ever read.
 
 Two things that we know of an object and its manifest cannot say stand beside it (``Extra``).
 """
@@ -36,7 +37,9 @@ _DELETED: Final = "1970-01-01T00:00:00Z"
 
 
 class Extra(NamedTuple):
-    """What a manifest cannot say. ``assumed``: the pod's node is not confirmed yet; ``source``: the vpod's kind and group."""
+    """What a manifest cannot say. ``assumed``: the pod's node is not confirmed yet; ``source``: the
+    vpod's kind and group.
+    """
 
     assumed: bool = False
     source: str = ""
@@ -83,7 +86,9 @@ def manifest_of(obj: Recorded) -> tuple[Manifest, Extra]:
 
 
 def object_from(manifest: Json, extra: Extra = PLAIN) -> Recorded:
-    """What ``manifest_of`` has written. Raises InvalidObject; ValueError for a kind that is not recorded."""
+    """What ``manifest_of`` has written. Raises InvalidObject; ValueError for a kind that is not
+    recorded.
+    """
     match manifest.get("kind"):
         case "Pod":
             return replace(decode.pod_from(manifest), assumed=extra.assumed)
@@ -147,7 +152,9 @@ def _pod(pod: AdapterPod) -> Manifest:
 
 
 def _ledger_text(pod: AdapterPod) -> str | None:
-    """The ledger that counts. Of a bind under way it is what that carries; the annotation is the one from before."""
+    """The ledger that counts. Of a bind under way it is what that carries; the annotation is the
+    one from before.
+    """
     if pod.ledger_error or (pod.ledger_text is None and not pod.ledger):
         return pod.ledger_text
     try:
@@ -163,7 +170,9 @@ def _node(node: Node) -> Manifest:
     spec: Manifest = {"unschedulable": True} if node.cordoned else {}
     if node.taints:
         spec["taints"] = [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints]
-    status: Manifest = {"conditions": [{"type": "Ready", "status": "True" if node.ready else "False"}]}
+    status: Manifest = {
+        "conditions": [{"type": "Ready", "status": "True" if node.ready else "False"}]
+    }
     if node.slots is not None:
         status["allocatable"] = {names.SLOTS_RESOURCE: str(node.slots)}
     return {
@@ -202,7 +211,9 @@ def _pod_spec(fit: NodeFit) -> Manifest:
         spec["nodeSelector"] = dict(fit.selector)
     if fit.terms is not None:
         required = {"nodeSelectorTerms": [_term(term) for term in fit.terms]}
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+        }
     return spec
 
 
@@ -259,7 +270,10 @@ def _vpod(vpod: VPod) -> Manifest:
     metadata = _metadata(
         vpod.namespace, vpod.name, vpod.uid, generation=vpod.generation, deleting=vpod.deleting
     )
-    spec: Manifest = {"poolRef": {"namespace": namespace, "name": name}, "vreplicas": vpod.vreplicas}
+    spec: Manifest = {
+        "poolRef": {"namespace": namespace, "name": name},
+        "vreplicas": vpod.vreplicas,
+    }
     spec |= {"slotsPerVReplica": vpod.weight} if vpod.weight != 1 else {}
     placements = [{"podName": pod, "vreplicas": count} for pod, count in vpod.placements.items()]
     status: Manifest = {"placements": placements} if placements else {}

@@ -1,14 +1,17 @@
-"""``Player``: a recording taken up by a state again, entry by entry, and each of its decisions made again. Pure.
+"""``Player``: a recording taken up by a state again, entry by entry, and each of its decisions made
+again. Pure.
 
-A decision is made on the state in which it was made then: all that had come before it is there, and nothing that came
-after. So the same version with the same profiles decides the same, to the last vreplica; and where another profile, or
-another version, does not, it is that which makes the difference and nothing else. What the recorded decision did to the
-cluster stays what happened: the next one starts from it, not from ours. (``rehearsal`` goes on from ours.)
+A decision is made on the state in which it was made then: all that had come before it is there, and
+nothing that came after. So the same version with the same profiles decides the same, to the last
+vreplica; and where another profile, or another version, does not, it is that which makes the
+difference and nothing else. What the recorded decision did to the cluster stays what happened: the
+next one starts from it, not from ours. (``rehearsal`` goes on from ours.)
 
 ``Changes`` are made to what is played, before the state sees it.
 
-A recording of a cluster has no decisions. There what somebody else publishes is taken for one (``observed``): ours is made
-on the state right before, of published placements only, for ledgers that are written before would whisper the answer.
+A recording of a cluster has no decisions. There what somebody else publishes is taken for one
+(``observed``): ours is made on the state right before, of published placements only, for ledgers
+that are written before would whisper the answer.
 """
 
 from collections.abc import Mapping
@@ -51,12 +54,16 @@ SETTABLE: Final[Mapping[str, tuple[str, int]]] = {
     "movesPerPeriod": ("moves_per_period", 0),
     "cooldownSeconds": ("move_cooldown_s", 0),
 }
-"""Fields of an AdapterPool's spec that can be played otherwise -> the model's name and the lowest value."""
+"""Fields of an AdapterPool's spec that can be played otherwise -> the model's name and the lowest
+value.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is played otherwise than it was recorded, in every pool. ``profile`` "": each pool's own."""
+    """What is played otherwise than it was recorded, in every pool. ``profile`` "": each pool's
+    own.
+    """
 
     profile: str = ""
     settings: Mapping[str, int] = field(default_factory=dict)
@@ -73,7 +80,9 @@ class Changes:
         return replace(pool, **named) if named else pool  # type: ignore[arg-type]  # all of them are counts
 
     def of_pod(self, pod: AdapterPod) -> AdapterPod:
-        """The pod as it is played: had slotsPerPod been another one, pods would have been stamped with it."""
+        """The pod as it is played: had slotsPerPod been another one, pods would have been stamped
+        with it.
+        """
         return replace(pod, slots=None) if "slotsPerPod" in self.settings else pod
 
 
@@ -104,7 +113,9 @@ class Player:
         self.objects.clear()
 
     def play(self, what: What) -> Pair | None:
-        """Take up one entry; both forms of a decision, None for what is none. Raises InvalidObject."""
+        """Take up one entry; both forms of a decision, None for what is none. Raises
+        InvalidObject.
+        """
         match what:
             case Put(VPod() as vpod) if self.observed:
                 return self._observe(vpod)
@@ -150,7 +161,8 @@ class Player:
                     raise InvalidObject(
                         f"AdapterPool {pool.key}",
                         "spec.profile",
-                        f"{pool.profile!r} is not known here (known: {known}): give the configuration that has it",
+                        f"{pool.profile!r} is not known here (known: {known}): give the "
+                        f"configuration that has it",
                     )
                 return pool
             case AdapterPod():
@@ -161,7 +173,9 @@ class Player:
 
     def _observe(self, vpod: VPod) -> Pair | None:
         old = self.objects.get(("VPod", vpod.key))
-        published = isinstance(old, VPod) and old.uid == vpod.uid and old.placements != vpod.placements
+        published = (
+            isinstance(old, VPod) and old.uid == vpod.uid and old.placements != vpod.placements
+        )
         if not isinstance(old, VPod) or not published or not self._answers(vpod):
             self._put(vpod)
             return None
@@ -182,7 +196,9 @@ class Player:
         return theirs, ours
 
     def _answers(self, vpod: VPod) -> bool:
-        """Whether what it publishes is somebody's answer to what it wants now, in a pool that we know."""
+        """Whether what it publishes is somebody's answer to what it wants now, in a pool that we
+        know.
+        """
         pool = self.state.pools.get(vpod.pool)
         known = pool is not None and pool.adapter_pool is not None and pool.stateful_set is not None
         return known and not 0 < vpod.observed_generation < vpod.generation

@@ -1,10 +1,12 @@
-"""``Rehearsal``: what would have become of a recording under another profile, going on from our own decisions. Pure.
+"""``Rehearsal``: what would have become of a recording under another profile, going on from our own
+decisions. Pure.
 
-From the recording comes what nobody of us decides: what vpods want, which nodes there are and how they are, on which node an
-ordinal stands, which pods a person drains, the pools' specs. Everything else is played here by the same engine: where
-vreplicas go, how many pods there are, what is moved. It is a model, and kinder than life: a decision is written at once,
-and a new pod is there at once, on the node where the recording has it, or else in the zone and on the node with the fewest
-of the pool. So it is compared with the same model of what was recorded, not with what happened.
+From the recording comes what nobody of us decides: what vpods want, which nodes there are and how
+they are, on which node an ordinal stands, which pods a person drains, the pools' specs. Everything
+else is played here by the same engine: where vreplicas go, how many pods there are, what is moved.
+It is a model, and kinder than life: a decision is written at once, and a new pod is there at once,
+on the node where the recording has it, or else in the zone and on the node with the fewest of the
+pool. So it is compared with the same model of what was recorded, not with what happened.
 
 .. code-block:: text
 
@@ -49,7 +51,9 @@ ROUNDS_MAX: Final = 8
 
 
 class Rehearsal:
-    """Takes up entries, and plays one second after the other (``tick``). ``state`` is what that has come to."""
+    """Takes up entries, and plays one second after the other (``tick``). ``state`` is what that has
+    come to.
+    """
 
     def __init__(
         self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES, changes: Changes = NO_CHANGES
@@ -66,9 +70,11 @@ class Rehearsal:
         self._due: dict[str, float] = {}
         self._moved_at: dict[str, float] = {}
         self._quiet: dict[str, tuple[tuple[int, int], bool]] = {}
-        """Pool key -> (its revision when its last period was over, whether that one and all since the one before changed nothing)."""
+        """Pool key -> (its revision when its last period was over, whether that one and all since
+        the one before changed nothing).
+        """
 
-    # -- what comes from the recording ----------------------------------------------------------------------------------
+    # -- what comes from the recording -------------------------------------------------------------
 
     def begin_snapshot(self) -> None:
         """What is not in the snapshot that comes is gone."""
@@ -117,12 +123,16 @@ class Rehearsal:
                         f"{obj.replicas} pods are more than the {POOL_PODS_MAX} that are played",
                     )
                 known = self._objects.get(("StatefulSet", obj.key))
-                obj = replace(obj, replicas=known.replicas) if isinstance(known, StatefulSet) else obj
+                obj = (
+                    replace(obj, replicas=known.replicas) if isinstance(known, StatefulSet) else obj
+                )
                 self._touch_all()
             case VPod():
                 known = self._objects.get(("VPod", obj.key))
                 if isinstance(known, VPod) and known.uid == obj.uid:
-                    obj = replace(obj, placements=known.placements if known.pool == obj.pool else {})
+                    obj = replace(
+                        obj, placements=known.placements if known.pool == obj.pool else {}
+                    )
                     self._touch(known.pool)
                 self._touch(obj.pool, obj.key)
             case Node():
@@ -157,7 +167,7 @@ class Rehearsal:
             if pool.adapter_pool is not None:
                 self._touch(key)
 
-    # -- one second -------------------------------------------------------------------------------------------------------
+    # -- one second --------------------------------------------------------------------------------
 
     def tick(self, at: float) -> None:
         """Do what there is to be done at that second."""
@@ -182,7 +192,9 @@ class Rehearsal:
             before = pool.revision
             for vpod in [*wanted, *_unsettled(pool)]:
                 if (known := pool.vpods.get(vpod)) is not None:
-                    self._publish(known, place(pool, known, allowed=self.state.selects(key, known)), at)
+                    self._publish(
+                        known, place(pool, known, allowed=self.state.selects(key, known)), at
+                    )
             wanted = {}
             plan = plan_scale(pool, self._allows(key))
             if plan is None or pool.stateful_set is None:
@@ -196,13 +208,16 @@ class Rehearsal:
             self._touch(key)
 
     def _rests(self, pool: PoolState) -> bool:
-        """Whether another period, and settling after it, would change nothing: hours of silence cost no more than their seconds."""
+        """Whether another period, and settling after it, would change nothing: hours of silence
+        cost no more than their seconds.
+        """
         return self._quiet.get(pool.key) == (self.state.revision_of(pool), True)
 
     def _note_quiet(self, pool: PoolState, spec: AdapterPool, at: float) -> None:
         revision = self.state.revision_of(pool)
         before, _ = self._quiet.get(pool.key, (None, False))
-        # A vpod that has moved may move again when time has passed, and nothing else goes by the time.
+        # A vpod that has moved may move again when time has passed, and nothing else goes by the
+        # time.
         cooling = any(self._cools(key, spec, at) for key in pool.vpods)
         self._quiet[pool.key] = (revision, revision == before and not cooling)
 
@@ -255,12 +270,14 @@ class Rehearsal:
         if moved := left_behind(vpod.placements, decision.target, vpod.vreplicas):
             self.moved += moved
             self._moved_at[vpod.key] = at
-        self._feed(replace(vpod, placements=dict(decision.target), observed_generation=vpod.generation))
+        self._feed(
+            replace(vpod, placements=dict(decision.target), observed_generation=vpod.generation)
+        )
 
     def _allows(self, key: str) -> Callable[[VPod], bool]:
         return partial(self.state.selects, key)
 
-    # -- pods -------------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def _resize(self, pool: PoolState, stateful_set: StatefulSet, replicas: int) -> None:
         self._feed(replace(stateful_set, replicas=replicas))
@@ -272,14 +289,18 @@ class Rehearsal:
         if pool.adapter_pool is None or stateful_set is None:
             return
         wanted = {f"{stateful_set.name}-{ordinal}": ordinal for ordinal in stateful_set.ordinals}
-        for name in [name for name, pod in pool.pods.items() if pod.pod is not None and name not in wanted]:
+        for name in [
+            name for name, pod in pool.pods.items() if pod.pod is not None and name not in wanted
+        ]:
             key = object_key(stateful_set.namespace, name)
             if (old := self._objects.pop((MODEL, key), None)) is not None:
                 feed(self.state, old, None)
         for name, ordinal in wanted.items():
             key = object_key(stateful_set.namespace, name)
             old = self._objects.get((MODEL, key))
-            new = self._pod(pool, stateful_set, ordinal, old if isinstance(old, AdapterPod) else None)
+            new = self._pod(
+                pool, stateful_set, ordinal, old if isinstance(old, AdapterPod) else None
+            )
             if new != old:
                 self._objects[MODEL, key] = new
                 feed(self.state, old, new)
@@ -289,7 +310,9 @@ class Rehearsal:
     ) -> AdapterPod:
         name = f"{stateful_set.name}-{ordinal}"
         recorded = self._recorded_pods.get(object_key(stateful_set.namespace, name))
-        stood = [pod.node for pod in (recorded, old) if pod is not None and pod.node in self.state.nodes]
+        stood = [
+            pod.node for pod in (recorded, old) if pod is not None and pod.node in self.state.nodes
+        ]
         node = stood[0] if stood else self._emptiest(pool)
         known = recorded if recorded is not None and recorded.pool == pool.key else old
         if known is None:
@@ -319,7 +342,9 @@ class Rehearsal:
         )
 
     def _emptiest(self, pool: PoolState) -> str:
-        """The node for a pod that the recording does not have: of the zone, then the node with the fewest; "" for none."""
+        """The node for a pod that the recording does not have: of the zone, then the node with the
+        fewest; "" for none.
+        """
         zones: dict[str, int] = {}
         nodes: dict[str, int] = {}
         for pod in pool.pods.values():
@@ -329,7 +354,9 @@ class Rehearsal:
                 nodes[node] = nodes.get(node, 0) + 1
         hosting = pool.hosting.zone_of
         return min(
-            hosting, key=lambda name: (zones.get(hosting[name], 0), nodes.get(name, 0), name), default=""
+            hosting,
+            key=lambda name: (zones.get(hosting[name], 0), nodes.get(name, 0), name),
+            default="",
         )
 
 

@@ -1,11 +1,13 @@
-"""``Replay``: a recording played three ways at once, and what differs (docs/record-replay.md). Pure.
+"""``Replay``: a recording played three ways at once, and what differs (docs/record-replay.md).
+Pure.
 
-- each decision again, on the state on which it was made: what would have been decided otherwise, and why;
+- each decision again, on the state on which it was made: what would have been decided otherwise,
+  and why;
 - a rehearsal as it was recorded, and one with the changes: what it would have come to;
 - and what it did come to, as the recording shows.
 
-One line at a time, in bounded memory: of the decisions that differ the first are kept, of the time ``SAMPLES_MAX`` moments.
-Equal lines give equal reports.
+One line at a time, in bounded memory: of the decisions that differ the first are kept, of the time
+``SAMPLES_MAX`` moments. Equal lines give equal reports.
 """
 
 from collections.abc import Mapping
@@ -49,7 +51,9 @@ class Different(NamedTuple):
 
 
 class Replay:
-    """Takes every line, in order; ``to_json`` after ``end``. ``first``: decisions that differ to be shown."""
+    """Takes every line, in order; ``to_json`` after ``end``. ``first``: decisions that differ to be
+    shown.
+    """
 
     def __init__(
         self,
@@ -78,7 +82,9 @@ class Replay:
         self._samples = 0
 
     def take(self, line: Line | None) -> None:
-        """Take one line; None for one that is not whole. Raises InvalidObject where a profile is not known, or a pool too large."""
+        """Take one line; None for one that is not whole. Raises InvalidObject where a profile is
+        not known, or a pool too large.
+        """
         match line:
             case Header():
                 self._begin(line)
@@ -105,7 +111,9 @@ class Replay:
 
     def _begin(self, header: Header) -> None:
         if self.header is not None and header.source != self.header.source:
-            self.gaps.append(f"from here on a {header.source} is recorded, not a {self.header.source}")
+            self.gaps.append(
+                f"from here on a {header.source} is recorded, not a {self.header.source}"
+            )
         self.header = header
         for player in (self._facts, self._other):
             player.forget()
@@ -141,7 +149,7 @@ class Replay:
         if len(self.first) < self._first_max:
             self.first.append(Different(entry, was, made))
 
-    # -- time -------------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     def _reach(self, at: float) -> None:
         """Play the seconds up to ``at``."""
@@ -171,7 +179,7 @@ class Replay:
             self.changed.take(self._changed_model.state, at, exposed=exposed)
             self.changed.moved = self._changed_model.moved
 
-    # -- the report -------------------------------------------------------------------------------------------------------
+    # -- the report --------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, object]:
         """The report as plain data."""
@@ -223,7 +231,11 @@ class Replay:
                     "rehearsed": model.unplaced,
                     "changed": changed.unplaced,
                 }
-                row["pods"] = {"recorded": was.pods, "rehearsed": model.pods, "changed": changed.pods}
+                row["pods"] = {
+                    "recorded": was.pods,
+                    "rehearsed": model.pods,
+                    "changed": changed.pods,
+                }
             rows.append(row)
         return rows
 

@@ -1,7 +1,9 @@
-"""An extender that decides nothing, in aiohttp with orjson on uvloop: what the protocol alone costs in Python.
+"""An extender that decides nothing, in aiohttp with orjson on uvloop: what the protocol alone costs
+in Python.
 
-``python -m tests.bench.peers.aiohttp_noop --port P``. Every request is decoded, every answer encoded; all nodes pass, all
-have score 0, the victims are those that were given, and bind is ok at once.
+``python -m tests.bench.peers.aiohttp_noop --port P``. Every request is decoded, every answer
+encoded; all nodes pass, all have score 0, the victims are those that were given, and bind is ok at
+once.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Builds the Go peer, ``noop/``, into a cache beside the control plane's: ``cache_dir()/KEY/noop``.
 
-KEY is a hash of its sources, of the flags and of the platform. The build happens in a sibling folder that is renamed at the
-end, so that the folder KEY is complete or absent, also when two builds race or one is killed.
+KEY is a hash of its sources, of the flags and of the platform. The build happens in a sibling
+folder that is renamed at the end, so that the folder KEY is complete or absent, also when two
+builds race or one is killed.
 """
 
 import hashlib
@@ -30,7 +31,8 @@ def build_key() -> str:
 
 
 def noop_program() -> Path:
-    """The no-op extender in Go, built unless it is there: seconds after the control plane's build, minutes when cold.
+    """The no-op extender in Go, built unless it is there: seconds after the control plane's build,
+    minutes when cold.
 
     Raises Skipped without Go, or with the compiler's words.
     """

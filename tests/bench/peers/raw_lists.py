@@ -1,4 +1,5 @@
-"""What a cold start cannot be quicker than: a new Python, the service's API client, and all lists that it needs, read and dropped.
+"""What a cold start cannot be quicker than: a new Python, the service's API client, and all lists
+that it needs, read and dropped.
 
 ``python -m tests.bench.peers.raw_lists --kubeconfig FILE`` ends when all is read.
 """

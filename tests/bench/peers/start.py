@@ -1,4 +1,6 @@
-"""Starts what a bench measures: the service as shipped, the API server's stand-in, and the two no-op extenders."""
+"""Starts what a bench measures: the service as shipped, the API server's stand-in, and the two
+no-op extenders.
+"""
 
 import asyncio
 import contextlib
@@ -32,7 +34,9 @@ class Running:
 
 @contextlib.contextmanager
 def processes() -> Iterator[Processes]:
-    """For the programs of a bench: all of them end with it, and their logs go. Raises what the bench raises, with the logs' ends."""
+    """For the programs of a bench: all of them end with it, and their logs go. Raises what the
+    bench raises, with the logs' ends.
+    """
     with tempfile.TemporaryDirectory(prefix="vreplica-bench-") as directory:
         running = Processes(Path(directory) / "logs")
         try:
@@ -56,7 +60,13 @@ def start_noop(programs: Processes, program: Path, kubeconfig: Path | None = Non
 def start_aiohttp(programs: Processes) -> Running:
     """The aiohttp extender."""
     port = free_port()
-    arguments: list[str | Path] = [PYTHON, "-m", "tests.bench.peers.aiohttp_noop", "--port", str(port)]
+    arguments: list[str | Path] = [
+        PYTHON,
+        "-m",
+        "tests.bench.peers.aiohttp_noop",
+        "--port",
+        str(port),
+    ]
     return _ready(programs.start("noop-aiohttp", arguments), port)
 
 
@@ -75,7 +85,9 @@ def start_stand_in(programs: Processes, population: Population) -> Running:
 
 
 def start_service(programs: Processes, api: Running) -> Running:
-    """``vreplica serve`` with its shipped configuration, ready; on a stand-in, which keeps no Lease, it always leads."""
+    """``vreplica serve`` with its shipped configuration, ready; on a stand-in, which keeps no
+    Lease, it always leads.
+    """
     service = launch_service(programs, api)
     return _ready(service.process, int(service.host.rpartition(":")[2]))
 

@@ -84,7 +84,9 @@ def test_what_was_recorded_is_decided_again_as_it_was(recording: Path, run: Run)
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
-def test_otherwise_it_says_what_differs_and_with_check_by_its_exit_status(recording: Path, run: Run):
+def test_otherwise_it_says_what_differs_and_with_check_by_its_exit_status(
+    recording: Path, run: Run
+):
     status, out, _ = run("replay", recording, "--profile", "pack", "--check", "-o", "json")
     assert status == 3
     report = json.loads(out)
@@ -122,13 +124,19 @@ def test_an_existing_file_is_not_written_over(recording: Path, run: Run):
         pytest.param(("OTHER",), "line 1: is no JSON", id="another one"),
         pytest.param(("HEADLESS",), "does not begin with a header", id="the middle of one"),
         pytest.param(
-            ("EMPTY", "--profile", "best"), "--profile: 'best' is not known (known: default", id="profile"
+            ("EMPTY", "--profile", "best"),
+            "--profile: 'best' is not known (known: default",
+            id="profile",
         ),
         pytest.param(
-            ("EMPTY", "--set", "slots=3"), "--set: 'slots' cannot be set (can be: cooldown", id="field"
+            ("EMPTY", "--set", "slots=3"),
+            "--set: 'slots' cannot be set (can be: cooldown",
+            id="field",
         ),
         pytest.param(
-            ("EMPTY", "--set", "slotsPerPod=0"), "--set: slotsPerPod: must be an integer from 1", id="value"
+            ("EMPTY", "--set", "slotsPerPod=0"),
+            "--set: slotsPerPod: must be an integer from 1",
+            id="value",
         ),
     ],
 )

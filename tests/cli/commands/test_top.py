@@ -41,15 +41,43 @@ OVERVIEW = {
         }
     ],
     "pods": [
-        {"name": "dispatcher-1", "pool": "p", "node": "n1", "zone": "z1", "slots": 20, "usedSlots": 21, "freeSlots": -1, "vpods": 3, "state": "overcommitted"},
-        {"name": "dispatcher-0", "pool": "p", "node": "n0", "zone": "z0", "slots": 20, "usedSlots": 5, "freeSlots": 15, "vpods": 9, "state": ""},
+        {
+            "name": "dispatcher-1",
+            "pool": "p",
+            "node": "n1",
+            "zone": "z1",
+            "slots": 20,
+            "usedSlots": 21,
+            "freeSlots": -1,
+            "vpods": 3,
+            "state": "overcommitted",
+        },
+        {
+            "name": "dispatcher-0",
+            "pool": "p",
+            "node": "n0",
+            "zone": "z0",
+            "slots": 20,
+            "usedSlots": 5,
+            "freeSlots": 15,
+            "vpods": 9,
+            "state": "",
+        },
     ],
     "podsNotListed": 4,
     "waiting": [
-        {"vpod": "team/a", "pool": "p", "vreplicas": 8, "pending": 7, "since": "2026-01-01T00:00:30Z", "reason": "InsufficientSlots", "message": "3 [red]no free slots\x1b[2J\nx"},
+        {
+            "vpod": "team/a",
+            "pool": "p",
+            "vreplicas": 8,
+            "pending": 7,
+            "since": "2026-01-01T00:00:30Z",
+            "reason": "InsufficientSlots",
+            "message": "3 [red]no free slots\x1b[2J\nx",
+        },
     ],
     "waitingNotListed": 0,
-}  # fmt: skip
+}
 
 
 def shown(view: View, *, height: int = 40, width: int = 140) -> str:
@@ -74,7 +102,9 @@ def test_it_says_who_leads_what_is_full_and_who_waits_how_long():
     ("more", "said"),
     [
         pytest.param({"shadow": True}, "replica-1 (shadow mode)", id="shadow mode"),
-        pytest.param({"leading": False, "leader": "replica-2"}, "leader replica-2", id="another leads"),
+        pytest.param(
+            {"leading": False, "leader": "replica-2"}, "leader replica-2", id="another leads"
+        ),
         pytest.param({"identity": "", "leader": ""}, "leader not known", id="nobody is known to"),
     ],
 )
@@ -98,11 +128,19 @@ def test_it_fits_the_terminal():
 
 def test_at_80_columns_names_and_numbers_are_whole_and_empty_columns_are_not_there():
     pool = "knative-eventing/dispatcher"
-    pods = [{**OVERVIEW["pods"][1], "pool": pool, "name": "kafka-broker-dispatcher-12", "node": "n" * 60}]  # type: ignore[index]
+    pods = [
+        {
+            **OVERVIEW["pods"][1],
+            "pool": pool,
+            "name": "kafka-broker-dispatcher-12",
+            "node": "n" * 60,
+        }
+    ]  # type: ignore[index]
     waiting = [{**OVERVIEW["waiting"][0], "pool": pool, "vpod": "team-a/orders-of-yesterday"}]  # type: ignore[index]
     pools = [{**OVERVIEW["pools"][0], "profile": "default", "closedPods": 0, "drainingPods": 0}]  # type: ignore[index]
     lines = shown(
-        View({**OVERVIEW, "pools": pools, "pods": pods, "waiting": waiting}, interactive=False), width=80
+        View({**OVERVIEW, "pools": pools, "pods": pods, "waiting": waiting}, interactive=False),
+        width=80,
     )
     assert "kafka-broker-dispatcher-12 nnnn" in lines
     assert "team-a/orders-of-yesterday " in lines
@@ -121,7 +159,9 @@ def test_of_several_pools_every_pod_and_vpod_says_whose_it_is():
 
 def test_a_pool_that_does_not_exist_says_so_where_its_profile_would_stand():
     pools = [{**OVERVIEW["pools"][0], "name": "p/gone", "found": False, "profile": ""}]  # type: ignore[index]
-    (line,) = [line for line in shown(View({**OVERVIEW, "pools": pools})).splitlines() if "p/gone" in line]
+    (line,) = [
+        line for line in shown(View({**OVERVIEW, "pools": pools})).splitlines() if "p/gone" in line
+    ]
     assert line.startswith("p/gone (does not exist) ")
 
 
@@ -162,13 +202,16 @@ def test_s_goes_through_all_orders():
 
 
 def test_rates_are_between_two_looks_and_a_restart_counts_from_nothing():
-    before, after = {"counters": {"decisions": 10, "binds": 4}}, {"counters": {"decisions": 30, "binds": 0}}
+    before, after = (
+        {"counters": {"decisions": 10, "binds": 4}},
+        {"counters": {"decisions": 30, "binds": 0}},
+    )
     assert rates_between(before, after, 4.0) == {"decisions": 5.0, "binds": 0.0}
     assert rates_between({}, after, 4.0) == {}
     assert rates_between(before, after, 0.0) == {}
 
 
-# -- the command ---------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def environment() -> dict[str, str]:
@@ -222,9 +265,19 @@ async def test_on_a_terminal_it_lives_until_q_and_leaves_it_as_it_was():
 
     async with world.serving(serve=True) as service:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "extender.cli.main", "top", "--server", service.server.url, "--interval", "1s",
-            stdin=theirs, stdout=theirs, stderr=theirs, env=environment(),
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "extender.cli.main",
+            "top",
+            "--server",
+            service.server.url,
+            "--interval",
+            "1s",
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment(),
+        )
         await until(lambda: has(b"pods by urgency"), timeout_s=20)
         await until(lambda: has(b"decisions"), timeout_s=10)
         os.write(ours, b"s")

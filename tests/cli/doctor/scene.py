@@ -53,7 +53,11 @@ def a_pod(
     pod = named(f"{POOL}-{ordinal}", NS)
     pod["metadata"] |= {
         "labels": {POOL_LABEL: POOL},
-        "annotations": {SLOTS_ANNOTATION: "20", PLACEMENTS_ANNOTATION: encode_ledger(shares), **annotations},
+        "annotations": {
+            SLOTS_ANNOTATION: "20",
+            PLACEMENTS_ANNOTATION: encode_ledger(shares),
+            **annotations,
+        },
         "creationTimestamp": stamp(600),
     }
     pod["spec"] = {"schedulerName": "vreplica-scheduler", **({"nodeName": node} if node else {})}
@@ -63,7 +67,10 @@ def a_pod(
 
 
 def a_vpod(name: str, vreplicas: int, placements: dict[int, int], **spec: Any) -> Obj:
-    listed = [{"podName": f"{POOL}-{ordinal}", "vreplicas": number} for ordinal, number in placements.items()]
+    listed = [
+        {"podName": f"{POOL}-{ordinal}", "vreplicas": number}
+        for ordinal, number in placements.items()
+    ]
     reference = {"namespace": NS, "name": POOL}
     return named(
         name,
@@ -80,11 +87,17 @@ class Scene:
         self.listed: dict[str, list[Obj] | str] = {
             "customresourcedefinitions": [_established(crd) for crd in self.crds()],
             "namespaces": [named(NS)],
-            "nodes": [named("node-0", status={"conditions": [{"type": "Ready", "status": "True"}]})],
-            "adapterpools": [named(POOL, NS, spec={"statefulSet": POOL, "slotsPerPod": 20, "maxPods": 2})],
+            "nodes": [
+                named("node-0", status={"conditions": [{"type": "Ready", "status": "True"}]})
+            ],
+            "adapterpools": [
+                named(POOL, NS, spec={"statefulSet": POOL, "slotsPerPod": 20, "maxPods": 2})
+            ],
             "statefulsets": [
                 named(
-                    POOL, NS, spec={"replicas": 2, "template": {"metadata": {"labels": {POOL_LABEL: POOL}}}}
+                    POOL,
+                    NS,
+                    spec={"replicas": 2, "template": {"metadata": {"labels": {POOL_LABEL: POOL}}}},
                 )
             ],
             "pods": [a_pod(0, {"tenant/a": 3}), a_pod(1, {"tenant/a": 2})],
@@ -93,14 +106,20 @@ class Scene:
                 named(
                     "vreplica-scheduler",
                     OWN_NAMESPACE,
-                    spec={"holderIdentity": "one", "renewTime": stamp(1), "leaseDurationSeconds": 15},
+                    spec={
+                        "holderIdentity": "one",
+                        "renewTime": stamp(1),
+                        "leaseDurationSeconds": 15,
+                    },
                 )
             ],
             "deployments": [_deployment("vreplica-scheduler"), _deployment("vreplica-webhook")],
             "services": [named("vreplica-webhook", OWN_NAMESPACE)],
             "endpointslices": [_endpoints()],
             "secrets": [
-                named(CERTIFICATE_SECRET, OWN_NAMESPACE, data={"tls.crt": text_of(_BUNDLE.cert_pem)})
+                named(
+                    CERTIFICATE_SECRET, OWN_NAMESPACE, data={"tls.crt": text_of(_BUNDLE.cert_pem)}
+                )
             ],
             **self._admission(),
         }
@@ -110,7 +129,9 @@ class Scene:
 
     @staticmethod
     def crds() -> list[Obj]:
-        return [copy.deepcopy(*manifests(f"crds/{name}.yaml")) for name in ("vpods", "adapterpools")]
+        return [
+            copy.deepcopy(*manifests(f"crds/{name}.yaml")) for name in ("vpods", "adapterpools")
+        ]
 
     def items(self, plural: str) -> list[Obj]:
         found = self.listed[plural]
@@ -143,10 +164,16 @@ class Scene:
                 webhook["clientConfig"]["caBundle"] = text_of(_BUNDLE.ca_pem)
         policies = manifests("base/admission-policies.yaml")
         return {
-            "mutatingwebhookconfigurations": [d for d in documents if d["kind"].startswith("Mutating")],
-            "validatingwebhookconfigurations": [d for d in documents if d["kind"].startswith("Validating")],
+            "mutatingwebhookconfigurations": [
+                d for d in documents if d["kind"].startswith("Mutating")
+            ],
+            "validatingwebhookconfigurations": [
+                d for d in documents if d["kind"].startswith("Validating")
+            ],
             "validatingadmissionpolicies": _policies(),
-            "validatingadmissionpolicybindings": [p for p in policies if p["kind"].endswith("Binding")],
+            "validatingadmissionpolicybindings": [
+                p for p in policies if p["kind"].endswith("Binding")
+            ],
         }
 
 
@@ -170,7 +197,9 @@ def _deployment(name: str) -> Obj:
         else "vreplica-scheduler:0.1.0"
     )
     template = {"spec": {"containers": [{"name": "one", "image": image}]}}
-    return named(name, OWN_NAMESPACE, spec={"replicas": 2, "template": template}, status={"readyReplicas": 2})
+    return named(
+        name, OWN_NAMESPACE, spec={"replicas": 2, "template": template}, status={"readyReplicas": 2}
+    )
 
 
 def _endpoints() -> Obj:

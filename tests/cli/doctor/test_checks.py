@@ -1,4 +1,6 @@
-"""What ``vreplica doctor`` says of an installation in which one thing is wrong, and that it says nothing else."""
+"""What ``vreplica doctor`` says of an installation in which one thing is wrong, and that it says
+nothing else.
+"""
 
 import json
 from collections.abc import Callable
@@ -13,7 +15,18 @@ from extender.cli.doctor.checks.webhooks import PLURALS
 from extender.cli.doctor.examine import examine
 from extender.cli.doctor.report import as_document, as_table, exit_status
 from extender.model.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
-from tests.cli.doctor.scene import NS, POOL, Obj, Scene, a_bundle, a_pod, a_vpod, named, stamp, text_of
+from tests.cli.doctor.scene import (
+    NS,
+    POOL,
+    Obj,
+    Scene,
+    a_bundle,
+    a_pod,
+    a_vpod,
+    named,
+    stamp,
+    text_of,
+)
 
 Break = Callable[[Scene], object]
 DAY_S = 86_400
@@ -45,7 +58,9 @@ NO_SUCH_NODE = {
 
 def requesting(pod: Obj) -> Obj:
     """As the webhook stamps it with ``slotsResource``."""
-    pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"vreplica.dev/slots": "20"}}}]
+    pod["spec"]["containers"] = [
+        {"name": "c", "resources": {"requests": {"vreplica.dev/slots": "20"}}}
+    ]
     return pod
 
 
@@ -74,7 +89,10 @@ def kept_by_another(scene: Scene) -> None:
     deployment = next(
         obj for obj in scene.items("deployments") if obj["metadata"]["name"] == "vreplica-webhook"
     )
-    deployment["spec"]["template"]["spec"]["containers"][0]["command"] = ["vreplica-webhook", "--upkeep=none"]
+    deployment["spec"]["template"]["spec"]["containers"][0]["command"] = [
+        "vreplica-webhook",
+        "--upkeep=none",
+    ]
 
 
 def webhook(**fields: object) -> Break:
@@ -113,141 +131,477 @@ def replica(**fields: object) -> Break:
 DEMANDS = {"matchLabels": {"stamped": "yes"}}
 E, W, U = Verdict.ERROR, Verdict.WARNING, Verdict.UNKNOWN
 ROWS = [
-    pytest.param(lambda s: setattr(s, "version", {"gitVersion": "v1.28.4"}), "api-server", W, "ValidatingAdmissionPolicy", id="an old API server"),
+    pytest.param(
+        lambda s: setattr(s, "version", {"gitVersion": "v1.28.4"}),
+        "api-server",
+        W,
+        "ValidatingAdmissionPolicy",
+        id="an old API server",
+    ),
     pytest.param(lambda s: setattr(s, "version", None), "api-server", U, "", id="no version"),
-    pytest.param(lambda s: s.items("customresourcedefinitions").pop(0), "crds", E, "vpods.vreplica.dev is not there", id="a CRD is missing"),
-    pytest.param(set_on_first("customresourcedefinitions", "status", value={}), "crds", E, "is not Established", id="a CRD is not established"),
     pytest.param(
-        lambda s: schema_of(s)["spec"]["properties"].pop("slotsPerVReplica"), "crds", E, "does not know spec.slotsPerVReplica", id="an older CRD"
+        lambda s: s.items("customresourcedefinitions").pop(0),
+        "crds",
+        E,
+        "vpods.vreplica.dev is not there",
+        id="a CRD is missing",
     ),
     pytest.param(
-        lambda s: schema_of(s)["spec"]["properties"].update(colour={"type": "string"}), "crds", W, "also knows spec.colour", id="a newer CRD"
+        set_on_first("customresourcedefinitions", "status", value={}),
+        "crds",
+        E,
+        "is not Established",
+        id="a CRD is not established",
     ),
-    pytest.param(empty("deployments"), "deployments", W, "vreplica-webhook is not there", id="no Deployments"),
-    pytest.param(kept_by_another, "deployments", W, "vreplica-webhook-upkeep is not there", id="nobody renews the webhook's certificate"),
-    pytest.param(set_on_first("deployments", "status", value={}), "deployments", E, "none of 2 replicas is ready", id="nothing is ready"),
-    pytest.param(set_on_first("deployments", "status", "readyReplicas", value=1), "deployments", W, "1 of 2", id="one is not ready"),
+    pytest.param(
+        lambda s: schema_of(s)["spec"]["properties"].pop("slotsPerVReplica"),
+        "crds",
+        E,
+        "does not know spec.slotsPerVReplica",
+        id="an older CRD",
+    ),
+    pytest.param(
+        lambda s: schema_of(s)["spec"]["properties"].update(colour={"type": "string"}),
+        "crds",
+        W,
+        "also knows spec.colour",
+        id="a newer CRD",
+    ),
+    pytest.param(
+        empty("deployments"), "deployments", W, "vreplica-webhook is not there", id="no Deployments"
+    ),
+    pytest.param(
+        kept_by_another,
+        "deployments",
+        W,
+        "vreplica-webhook-upkeep is not there",
+        id="nobody renews the webhook's certificate",
+    ),
+    pytest.param(
+        set_on_first("deployments", "status", value={}),
+        "deployments",
+        E,
+        "none of 2 replicas is ready",
+        id="nothing is ready",
+    ),
+    pytest.param(
+        set_on_first("deployments", "status", "readyReplicas", value=1),
+        "deployments",
+        W,
+        "1 of 2",
+        id="one is not ready",
+    ),
     pytest.param(empty("leases"), "leader", E, "none of its pods has led yet", id="no Lease"),
-    pytest.param(set_on_first("leases", "spec", "holderIdentity", value=""), "leader", E, "has no holder", id="nobody leads"),
-    pytest.param(set_on_first("leases", "spec", "renewTime", value=stamp(100)), "leader", E, "renewed 100 s ago", id="a dead leader"),
-    pytest.param(set_on_first("leases", "spec", "renewTime", value=stamp(-100)), "leader", W, "in the future", id="a wrong clock"),
-    pytest.param(scheduler_image("v1.37.0"), "version-skew", E, "newer than the API server", id="a newer kube-scheduler"),
-    pytest.param(scheduler_image(f"v1.37.0@sha256:{'ab' * 32}"), "version-skew", E, "newer than the API server", id="a newer kube-scheduler by digest"),
-    pytest.param(scheduler_image("v1.34.1"), "version-skew", W, "older than the API server", id="an older kube-scheduler"),
-    pytest.param(lambda s: s.items("validatingadmissionpolicybindings").pop(0), "admission-policies", W, "is bound by nothing", id="a policy without its binding"),
-    pytest.param(empty("mutatingwebhookconfigurations"), "webhook-registration", E, "no MutatingWebhookConfiguration", id="no webhook"),
-    pytest.param(webhook(timeoutSeconds=30), "webhook-registration", W, "VS204", id="a slow webhook"),
-    pytest.param(webhook(objectSelector=DEMANDS), "webhook-registration", E, "pods of pool knative-eventing/dispatcher are left out", id="pods without a label that the webhook wants"),
-    pytest.param(webhook(namespaceSelector=DEMANDS), "webhook-registration", E, "are left out", id="a namespace without a label that the webhook wants"),
     pytest.param(
-        lambda s: (webhook(namespaceSelector=DEMANDS)(s), s.listed.update(namespaces="forbidden: no")),
-        "webhook-registration", U, "forbidden", id="namespaces that may not be read, and the webhook wants a label",
+        set_on_first("leases", "spec", "holderIdentity", value=""),
+        "leader",
+        E,
+        "has no holder",
+        id="nobody leads",
     ),
-    pytest.param(webhook(matchConditions=[{"name": "never", "expression": "false"}]), "webhook-registration", W, "never: not evaluated here", id="conditions that only the API server evaluates"),
-    pytest.param(webhook(objectSelector={}, failurePolicy="Fail"), "webhook-selectors", E, "kube-system", id="a webhook that locks kube-system"),
-    pytest.param(webhook(objectSelector={}), "webhook-selectors", W, "kube-system", id="a webhook that slows kube-system down"),
-    pytest.param(serves(a_bundle().cert_pem), "webhook-certificate", E, "signed by none", id="another authority's certificate"),
-    pytest.param(serves(b"x"), "webhook-certificate", E, "cannot be read", id="no certificate"),
-    pytest.param(lambda s: s.more.update(now_s=1_800_000_000.0 + 80 * DAY_S), "webhook-certificate", W, "was not renewed", id="it ends soon"),
-    pytest.param(lambda s: s.more.update(now_s=1_800_000_000.0 + 91 * DAY_S), "webhook-certificate", E, "ended", id="it has ended"),
-    pytest.param(lambda s: s.listed.update(secrets="forbidden: no"), "webhook-certificate", U, "forbidden", id="a Secret that may not be read"),
-    pytest.param(by_url(Certificate(problem="no answer")), "webhook-certificate", U, "no answer", id="a webhook out of our reach"),
-    pytest.param(by_url(Certificate(a_bundle().cert_pem)), "webhook-certificate", E, "signed by none", id="another server at the URL"),
-    pytest.param(empty("services"), "webhook-endpoints", E, "Service vreplica-system/vreplica-webhook is not there", id="no Service"),
-    pytest.param(set_on_first("endpointslices", "endpoints", value=[]), "webhook-endpoints", E, "no endpoint that is ready", id="no endpoints"),
-    pytest.param(add("pods", unbound(60)), "kube-scheduler", E, "no scheduler named 'vreplica-scheduler' has looked", id="nobody schedules"),
     pytest.param(
-        add("pods", unbound(60, conditions=[{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}])),
-        "kube-scheduler", W, "0/3 nodes", id="no node fits",
+        set_on_first("leases", "spec", "renewTime", value=stamp(100)),
+        "leader",
+        E,
+        "renewed 100 s ago",
+        id="a dead leader",
+    ),
+    pytest.param(
+        set_on_first("leases", "spec", "renewTime", value=stamp(-100)),
+        "leader",
+        W,
+        "in the future",
+        id="a wrong clock",
+    ),
+    pytest.param(
+        scheduler_image("v1.37.0"),
+        "version-skew",
+        E,
+        "newer than the API server",
+        id="a newer kube-scheduler",
+    ),
+    pytest.param(
+        scheduler_image(f"v1.37.0@sha256:{'ab' * 32}"),
+        "version-skew",
+        E,
+        "newer than the API server",
+        id="a newer kube-scheduler by digest",
+    ),
+    pytest.param(
+        scheduler_image("v1.34.1"),
+        "version-skew",
+        W,
+        "older than the API server",
+        id="an older kube-scheduler",
+    ),
+    pytest.param(
+        lambda s: s.items("validatingadmissionpolicybindings").pop(0),
+        "admission-policies",
+        W,
+        "is bound by nothing",
+        id="a policy without its binding",
+    ),
+    pytest.param(
+        empty("mutatingwebhookconfigurations"),
+        "webhook-registration",
+        E,
+        "no MutatingWebhookConfiguration",
+        id="no webhook",
+    ),
+    pytest.param(
+        webhook(timeoutSeconds=30), "webhook-registration", W, "VS204", id="a slow webhook"
+    ),
+    pytest.param(
+        webhook(objectSelector=DEMANDS),
+        "webhook-registration",
+        E,
+        "pods of pool knative-eventing/dispatcher are left out",
+        id="pods without a label that the webhook wants",
+    ),
+    pytest.param(
+        webhook(namespaceSelector=DEMANDS),
+        "webhook-registration",
+        E,
+        "are left out",
+        id="a namespace without a label that the webhook wants",
+    ),
+    pytest.param(
+        lambda s: (
+            webhook(namespaceSelector=DEMANDS)(s),
+            s.listed.update(namespaces="forbidden: no"),
+        ),
+        "webhook-registration",
+        U,
+        "forbidden",
+        id="namespaces that may not be read, and the webhook wants a label",
+    ),
+    pytest.param(
+        webhook(matchConditions=[{"name": "never", "expression": "false"}]),
+        "webhook-registration",
+        W,
+        "never: not evaluated here",
+        id="conditions that only the API server evaluates",
+    ),
+    pytest.param(
+        webhook(objectSelector={}, failurePolicy="Fail"),
+        "webhook-selectors",
+        E,
+        "kube-system",
+        id="a webhook that locks kube-system",
+    ),
+    pytest.param(
+        webhook(objectSelector={}),
+        "webhook-selectors",
+        W,
+        "kube-system",
+        id="a webhook that slows kube-system down",
+    ),
+    pytest.param(
+        serves(a_bundle().cert_pem),
+        "webhook-certificate",
+        E,
+        "signed by none",
+        id="another authority's certificate",
+    ),
+    pytest.param(serves(b"x"), "webhook-certificate", E, "cannot be read", id="no certificate"),
+    pytest.param(
+        lambda s: s.more.update(now_s=1_800_000_000.0 + 80 * DAY_S),
+        "webhook-certificate",
+        W,
+        "was not renewed",
+        id="it ends soon",
+    ),
+    pytest.param(
+        lambda s: s.more.update(now_s=1_800_000_000.0 + 91 * DAY_S),
+        "webhook-certificate",
+        E,
+        "ended",
+        id="it has ended",
+    ),
+    pytest.param(
+        lambda s: s.listed.update(secrets="forbidden: no"),
+        "webhook-certificate",
+        U,
+        "forbidden",
+        id="a Secret that may not be read",
+    ),
+    pytest.param(
+        by_url(Certificate(problem="no answer")),
+        "webhook-certificate",
+        U,
+        "no answer",
+        id="a webhook out of our reach",
+    ),
+    pytest.param(
+        by_url(Certificate(a_bundle().cert_pem)),
+        "webhook-certificate",
+        E,
+        "signed by none",
+        id="another server at the URL",
+    ),
+    pytest.param(
+        empty("services"),
+        "webhook-endpoints",
+        E,
+        "Service vreplica-system/vreplica-webhook is not there",
+        id="no Service",
+    ),
+    pytest.param(
+        set_on_first("endpointslices", "endpoints", value=[]),
+        "webhook-endpoints",
+        E,
+        "no endpoint that is ready",
+        id="no endpoints",
+    ),
+    pytest.param(
+        add("pods", unbound(60)),
+        "kube-scheduler",
+        E,
+        "no scheduler named 'vreplica-scheduler' has looked",
+        id="nobody schedules",
+    ),
+    pytest.param(
+        add(
+            "pods",
+            unbound(
+                60, conditions=[{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]
+            ),
+        ),
+        "kube-scheduler",
+        W,
+        "0/3 nodes",
+        id="no node fits",
     ),
     pytest.param(
         set_on_first("pods", "metadata", "annotations", "vreplica.dev/unschedulable", value="yes"),
-        "drain-marks", W, "vreplica.dev/unschedulable is 'yes', which is no bool", id="a mark that drains nothing",
+        "drain-marks",
+        W,
+        "vreplica.dev/unschedulable is 'yes', which is no bool",
+        id="a mark that drains nothing",
     ),
-    pytest.param(set_on_first("pods", "metadata", "annotations", SLOTS_ANNOTATION, value=None), "stranded-pods", E, "no annotation", id="not stamped"),
-    pytest.param(add("pods", requesting(a_pod(2))), "slots-resource", W, "1 of 3 adapter pods request vreplica.dev/slots", id="of both ways"),
     pytest.param(
-        add("pods", requesting(unbound(5, conditions=[NO_SUCH_NODE]))), "slots-resource", E, "waits for a node that offers", id="no node offers it"
+        set_on_first("pods", "metadata", "annotations", SLOTS_ANNOTATION, value=None),
+        "stranded-pods",
+        E,
+        "no annotation",
+        id="not stamped",
+    ),
+    pytest.param(
+        add("pods", requesting(a_pod(2))),
+        "slots-resource",
+        W,
+        "1 of 3 adapter pods request vreplica.dev/slots",
+        id="of both ways",
+    ),
+    pytest.param(
+        add("pods", requesting(unbound(5, conditions=[NO_SUCH_NODE]))),
+        "slots-resource",
+        E,
+        "waits for a node that offers",
+        id="no node offers it",
     ),
     pytest.param(
         set_on_first("pods", "status", "conditions", value=[{"type": "Ready", "status": "False"}]),
-        "served", E, "knative-eventing/dispatcher-0: the pod is not Ready, and 3 vreplicas on it", id="a pod that is not Ready",
+        "served",
+        E,
+        "knative-eventing/dispatcher-0: the pod is not Ready, and 3 vreplicas on it",
+        id="a pod that is not Ready",
     ),
     pytest.param(
-        set_on_first("nodes", "status", "conditions", value=[{"type": "Ready", "status": "Unknown"}]),
-        "served", E, "node node-0 is not Ready, and 3 vreplicas on it", id="a node that is lost",
-    ),
-    pytest.param(set_on_first("pods", "spec", "schedulerName", value="other"), "stranded-pods", W, "was bound by 'other'", id="another scheduler's"),
-    pytest.param(
-        set_on_first("adapterpools", "spec", "slotsPerPod", value=2), "overcommit", E, "carries 3 slots, its pool gives it 2", id="over its slots"
-    ),
-    pytest.param(
-        set_on_first("pods", "metadata", "annotations", PLACEMENTS_ANNOTATION, value="x"), "overcommit", E, "cannot be read", id="no ledger"
+        set_on_first(
+            "nodes", "status", "conditions", value=[{"type": "Ready", "status": "Unknown"}]
+        ),
+        "served",
+        E,
+        "node node-0 is not Ready, and 3 vreplicas on it",
+        id="a node that is lost",
     ),
     pytest.param(
-        set_on_first("pods", "metadata", "annotations", PLACEMENTS_ANNOTATION, value='{"tenant/a":1}'),
-        "ledger-drift", E, "publishes 3 on dispatcher-0, the ledger of knative-eventing/dispatcher-0 has 1", id="I2 is broken",
+        set_on_first("pods", "spec", "schedulerName", value="other"),
+        "stranded-pods",
+        W,
+        "was bound by 'other'",
+        id="another scheduler's",
     ),
     pytest.param(
-        set_on_first("pods", "metadata", "annotations", PLACEMENTS_ANNOTATION, value='{"tenant/a":4}'),
-        "ledger-drift", W, "has 4 of tenant/a, VPod tenant/a publishes 3", id="more than is published",
+        set_on_first("adapterpools", "spec", "slotsPerPod", value=2),
+        "overcommit",
+        E,
+        "carries 3 slots, its pool gives it 2",
+        id="over its slots",
     ),
     pytest.param(
-        set_on_first("pods", "metadata", "annotations", PLACEMENTS_ANNOTATION, value='{"tenant/a":3,"tenant/b":1}'),
-        "ledger-drift", W, "there is no VPod tenant/b", id="a share of nobody",
-    ),
-    pytest.param(add("vpods", a_vpod("b", 1, {7: 1})), "placements-gone", E, "publishes 1 on dispatcher-7", id="an ordinal that is gone"),
-    pytest.param(
-        lambda s: (empty("statefulsets")(s), empty("pods")(s)), "placements-gone", E,
-        "VPod tenant/a publishes 3 on dispatcher-0, and there is no StatefulSet knative-eventing/dispatcher", id="no StatefulSet and no pods",
+        set_on_first("pods", "metadata", "annotations", PLACEMENTS_ANNOTATION, value="x"),
+        "overcommit",
+        E,
+        "cannot be read",
+        id="no ledger",
     ),
     pytest.param(
-        lambda s: (empty("adapterpools")(s), empty("pods")(s)), "placements-gone", E,
-        "VPod tenant/a publishes 2 on dispatcher-1, and there is no AdapterPool knative-eventing/dispatcher", id="no pool and no pods",
+        set_on_first(
+            "pods", "metadata", "annotations", PLACEMENTS_ANNOTATION, value='{"tenant/a":1}'
+        ),
+        "ledger-drift",
+        E,
+        "publishes 3 on dispatcher-0, the ledger of knative-eventing/dispatcher-0 has 1",
+        id="I2 is broken",
     ),
     pytest.param(
-        set_on_first("statefulsets", "spec", "template", value={}), "pools", E, "in its pod template is missing", id="a template without the label"
+        set_on_first(
+            "pods", "metadata", "annotations", PLACEMENTS_ANNOTATION, value='{"tenant/a":4}'
+        ),
+        "ledger-drift",
+        W,
+        "has 4 of tenant/a, VPod tenant/a publishes 3",
+        id="more than is published",
     ),
     pytest.param(
-        add("adapterpools", named("two", NS, spec={"statefulSet": POOL, "slotsPerPod": 1})), "pools", E, "both name StatefulSet", id="one StatefulSet, two pools"
+        set_on_first(
+            "pods",
+            "metadata",
+            "annotations",
+            PLACEMENTS_ANNOTATION,
+            value='{"tenant/a":3,"tenant/b":1}',
+        ),
+        "ledger-drift",
+        W,
+        "there is no VPod tenant/b",
+        id="a share of nobody",
     ),
     pytest.param(
-        add("adapterpools", named("two", NS, spec={"statefulSet": "gone", "slotsPerPod": 1})), "pools", E, "there is no StatefulSet", id="no StatefulSet"
+        add("vpods", a_vpod("b", 1, {7: 1})),
+        "placements-gone",
+        E,
+        "publishes 1 on dispatcher-7",
+        id="an ordinal that is gone",
     ),
     pytest.param(
-        add("vpods", named("b", "tenant", spec={"poolRef": {"name": "x"}, "vreplicas": 0})), "pool-names", E, "asks for AdapterPool tenant/x", id="no such pool"
+        lambda s: (empty("statefulsets")(s), empty("pods")(s)),
+        "placements-gone",
+        E,
+        "VPod tenant/a publishes 3 on dispatcher-0, and there is no StatefulSet "
+        "knative-eventing/dispatcher",
+        id="no StatefulSet and no pods",
     ),
     pytest.param(
-        set_on_first("pods", "metadata", "labels", POOL_LABEL, value="y"), "pool-names", E, "AdapterPool knative-eventing/y", id="a pod of no pool"
+        lambda s: (empty("adapterpools")(s), empty("pods")(s)),
+        "placements-gone",
+        E,
+        "VPod tenant/a publishes 2 on dispatcher-1, and there is no AdapterPool "
+        "knative-eventing/dispatcher",
+        id="no pool and no pods",
     ),
-    pytest.param(set_on_first("adapterpools", "spec", "profile", value="mine"), "profiles", U, "'mine'", id="a profile of their own"),
+    pytest.param(
+        set_on_first("statefulsets", "spec", "template", value={}),
+        "pools",
+        E,
+        "in its pod template is missing",
+        id="a template without the label",
+    ),
+    pytest.param(
+        add("adapterpools", named("two", NS, spec={"statefulSet": POOL, "slotsPerPod": 1})),
+        "pools",
+        E,
+        "both name StatefulSet",
+        id="one StatefulSet, two pools",
+    ),
+    pytest.param(
+        add("adapterpools", named("two", NS, spec={"statefulSet": "gone", "slotsPerPod": 1})),
+        "pools",
+        E,
+        "there is no StatefulSet",
+        id="no StatefulSet",
+    ),
+    pytest.param(
+        add("vpods", named("b", "tenant", spec={"poolRef": {"name": "x"}, "vreplicas": 0})),
+        "pool-names",
+        E,
+        "asks for AdapterPool tenant/x",
+        id="no such pool",
+    ),
+    pytest.param(
+        set_on_first("pods", "metadata", "labels", POOL_LABEL, value="y"),
+        "pool-names",
+        E,
+        "AdapterPool knative-eventing/y",
+        id="a pod of no pool",
+    ),
+    pytest.param(
+        set_on_first("adapterpools", "spec", "profile", value="mine"),
+        "profiles",
+        U,
+        "'mine'",
+        id="a profile of their own",
+    ),
     pytest.param(
         add("vpods", named("b", "tenant", spec={"poolRef": {"name": "x"}, "vreplicas": 3})),
-        "capacity", E, "AdapterPool tenant/x is not there, and 3 vreplicas of 1 vpod (tenant/b) wait", id="no pool to wait for",
+        "capacity",
+        E,
+        "AdapterPool tenant/x is not there, and 3 vreplicas of 1 vpod (tenant/b) wait",
+        id="no pool to wait for",
     ),
-    pytest.param(add("vpods", a_vpod("b", 9, {})), "capacity", W, "has its maxPods 2 already", id="maxPods is in the way"),
-    pytest.param(add("vpods", a_vpod("b", 1, {}, slotsPerVReplica=30)), "capacity", E, "over slotsPerPod 20", id="too heavy for any pod"),
-    pytest.param(replica(problem="no answer: refused"), "replica", E, "no answer", id="a replica out of reach"),
-    pytest.param(replica(ready="caches not synced: pods\n"), "replica", E, "caches not synced", id="a replica that is not ready"),
     pytest.param(
-        replica(ready="ok\n", state={"configuration": {"needsRestart": ["server.port"], "problem": ""}}),
-        "replica", W, "needs a restart: server.port", id="a replica that needs a restart",
+        add("vpods", a_vpod("b", 9, {})),
+        "capacity",
+        W,
+        "has its maxPods 2 already",
+        id="maxPods is in the way",
+    ),
+    pytest.param(
+        add("vpods", a_vpod("b", 1, {}, slotsPerVReplica=30)),
+        "capacity",
+        E,
+        "over slotsPerPod 20",
+        id="too heavy for any pod",
+    ),
+    pytest.param(
+        replica(problem="no answer: refused"),
+        "replica",
+        E,
+        "no answer",
+        id="a replica out of reach",
+    ),
+    pytest.param(
+        replica(ready="caches not synced: pods\n"),
+        "replica",
+        E,
+        "caches not synced",
+        id="a replica that is not ready",
+    ),
+    pytest.param(
+        replica(
+            ready="ok\n", state={"configuration": {"needsRestart": ["server.port"], "problem": ""}}
+        ),
+        "replica",
+        W,
+        "needs a restart: server.port",
+        id="a replica that needs a restart",
     ),
     pytest.param(
         replica(ready="ok\n", state={"leases": [{"lease": "vreplica-scheduler", "leader": "two"}]}),
-        "replica", W, "it sees two lead", id="a replica that believes in another leader",
+        "replica",
+        W,
+        "it sees two lead",
+        id="a replica that believes in another leader",
     ),
-]  # fmt: skip
+]
 
 
 def schema_of(scene: Scene) -> Obj:
-    schema: Obj = scene.first("customresourcedefinitions")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema: Obj = scene.first("customresourcedefinitions")["spec"]["versions"][0]["schema"][
+        "openAPIV3Schema"
+    ]
     return dict(schema["properties"])
 
 
 MAY_FOLLOW = {
     "api-server": {"version-skew"},
-    "webhook-registration": {"rights", "webhook-selectors", "webhook-certificate", "webhook-endpoints"},
+    "webhook-registration": {
+        "rights",
+        "webhook-selectors",
+        "webhook-certificate",
+        "webhook-endpoints",
+    },
     "webhook-certificate": {"rights", "leader"},
     "overcommit": {"ledger-drift", "capacity"},
     "slots-resource": {"kube-scheduler"},
@@ -363,7 +717,13 @@ def test_the_table_shows_evidence_and_fix_and_tools_get_the_same():
     assert json.loads(json.dumps(as_json)) == as_json
     (leader,) = [check for check in as_json["checks"] if check["name"] == "leader"]
     assert (leader["verdict"], leader["asks"]) == ("error", "Does somebody lead?")
-    assert as_json["counts"] == {"ok": len(CHECKS) - 2, "warning": 0, "error": 1, "unknown": 0, "skipped": 1}
+    assert as_json["counts"] == {
+        "ok": len(CHECKS) - 2,
+        "warning": 0,
+        "error": 1,
+        "unknown": 0,
+        "skipped": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -371,7 +731,9 @@ def test_the_table_shows_evidence_and_fix_and_tools_get_the_same():
     [
         pytest.param(empty("leases"), 1, 1, id="an error"),
         pytest.param(webhook(timeoutSeconds=30), 0, 1, id="a warning"),
-        pytest.param(lambda s: s.listed.update(secrets="forbidden: no"), 0, 1, id="something unknown"),
+        pytest.param(
+            lambda s: s.listed.update(secrets="forbidden: no"), 0, 1, id="something unknown"
+        ),
         pytest.param(lambda s: None, 0, 0, id="nothing"),
     ],
 )
@@ -386,7 +748,10 @@ def test_the_exit_status_says_how_bad_it_is(broken, status, strict):
 def test_nothing_that_a_tenant_writes_begins_a_line_of_its_own():
     scene = Scene()
     pod = unbound(
-        60, conditions=[{"type": "PodScheduled", "status": "False", "message": "x\nok       leader\x1b[2J"}]
+        60,
+        conditions=[
+            {"type": "PodScheduled", "status": "False", "message": "x\nok       leader\x1b[2J"}
+        ],
     )
     scene.items("pods").append(pod)
     table = as_table(examine(scene.facts()))
@@ -440,13 +805,15 @@ def test_a_drain_mark_that_is_no_bool_is_told():
     scene = Scene()
     scene.items("pods").append(pod)
     outcomes = scene.outcomes()
-    assert "vreplica.dev/unschedulable is 'yes', which is no bool" in outcomes["drain-marks"].summary
+    assert (
+        "vreplica.dev/unschedulable is 'yes', which is no bool" in outcomes["drain-marks"].summary
+    )
 
 
 REFUSED = "0/6 nodes are available: 5 Insufficient cpu."
 
 
-def test_pods_that_kube_scheduler_refuses_are_told_in_its_words_and_not_as_a_limit_of_the_pool():
+def test_pods_that_kube_scheduler_refuses_are_told_in_its_words_and_not_as_a_limit():
     scene = Scene()
     del scene.first("adapterpools")["spec"]["maxPods"]
     condition = {"type": "PodScheduled", "status": "False", "message": REFUSED}
@@ -473,7 +840,8 @@ def test_programs_that_are_seen_to_run_need_no_deployment():
     assert scene.outcomes()["deployments"].verdict is Verdict.SKIPPED
     scene.items("leases").clear()
     assert scene.outcomes()["deployments"].evidence == (
-        "vreplica-system/vreplica-scheduler is not there; all is well if it runs otherwise, as on a developer's machine",
+        "vreplica-system/vreplica-scheduler is not there; all is well if it runs otherwise, as on "
+        "a developer's machine",
     )
 
 
@@ -491,4 +859,6 @@ def test_what_is_not_known_of_a_pools_pods_is_not_said_to_be_wrong():
     scene.listed["statefulsets"] = "forbidden: sets"
     found = scene.outcomes()["webhook-registration"]
     assert found.verdict is Verdict.UNKNOWN
-    assert "unless labels of the pod template say otherwise: forbidden: sets" in " ".join(found.evidence)
+    assert "unless labels of the pod template say otherwise: forbidden: sets" in " ".join(
+        found.evidence
+    )

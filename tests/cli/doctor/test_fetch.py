@@ -1,4 +1,6 @@
-"""How the facts are read: over HTTP from an embedded cluster, and what a kind that may not be read does to the rest."""
+"""How the facts are read: over HTTP from an embedded cluster, and what a kind that may not be read
+does to the rest.
+"""
 
 import asyncio
 import json
@@ -16,7 +18,13 @@ from extender.cli.doctor.checks import CHECKS
 from extender.cli.doctor.checks.facts import CERTIFICATE_SECRET, NOT_READ
 from extender.cli.doctor.checks.verdict import Verdict
 from extender.cli.doctor.examine import examine
-from extender.cli.doctor.fetch import ask_replica, certificate_at, certificate_secret_of, fetch, node_in_short
+from extender.cli.doctor.fetch import (
+    ask_replica,
+    certificate_at,
+    certificate_secret_of,
+    fetch,
+    node_in_short,
+)
 from extender.cli.main import main
 from extender.cli.terminal.cluster_access import ClusterAccess, OpenCluster, open_cluster
 from extender.cli.terminal.replica_address import ReplicaAccess
@@ -67,7 +75,9 @@ async def populate(cluster: Cluster) -> None:
     """A pool with a pod whose ledger has less than the vpod's status."""
     scene = Scene()
     await cluster.create(ADAPTERPOOLS, NS, scene.first("adapterpools"))
-    await cluster.create(STATEFULSETS, NS, stateful_set_object(POOL, namespace=NS, replicas=2, pool=POOL))
+    await cluster.create(
+        STATEFULSETS, NS, stateful_set_object(POOL, namespace=NS, replicas=2, pool=POOL)
+    )
     pod = a_pod(0, {"tenant/a": 1})
     pod["spec"]["containers"] = [{"name": "c", "image": "x:1"}]
     await cluster.create(PODS, NS, pod)
@@ -114,7 +124,9 @@ def a_deployment(*arguments: str, secret: str = "") -> Obj:
         *([{"name": "c", "secret": {"secretName": secret}}] if secret else []),
     ]
     return {
-        "spec": {"template": {"spec": {"containers": [{"command": list(arguments)}], "volumes": volumes}}}
+        "spec": {
+            "template": {"spec": {"containers": [{"command": list(arguments)}], "volumes": volumes}}
+        }
     }
 
 
@@ -123,16 +135,24 @@ def a_deployment(*arguments: str, secret: str = "") -> Obj:
     [
         pytest.param(None, ("ns", CERTIFICATE_SECRET), id="no Deployment that we may see"),
         pytest.param(a_deployment("w", "--secret=a/b"), ("a", "b"), id="its option"),
-        pytest.param(a_deployment("w", "--cert-dir=/c", secret="mine"), ("ns", "mine"), id="what it mounts"),
-        pytest.param(a_deployment("w", "--secret=b"), ("ns", CERTIFICATE_SECRET), id="an option that is broken"),
+        pytest.param(
+            a_deployment("w", "--cert-dir=/c", secret="mine"), ("ns", "mine"), id="what it mounts"
+        ),
+        pytest.param(
+            a_deployment("w", "--secret=b"),
+            ("ns", CERTIFICATE_SECRET),
+            id="an option that is broken",
+        ),
     ],
-)  # fmt: skip
+)
 def test_which_secret_the_webhook_serves_from(deployment, secret):
     assert certificate_secret_of(deployment, "ns") == secret
 
 
 class StandIn:
-    """What ``fetch`` asks of an API server, out of memory; ``refused``: kinds, by plural, and with what."""
+    """What ``fetch`` asks of an API server, out of memory; ``refused``: kinds, by plural, and with
+    what.
+    """
 
     server = "https://stand-in"
 
@@ -144,7 +164,9 @@ class StandIn:
         self._answer("version")
         return {"gitVersion": "v1.36.3"}
 
-    async def list_page(self, resource: Any, options: Any, *, limit: int, continue_token: str) -> ListPage:
+    async def list_page(
+        self, resource: Any, options: Any, *, limit: int, continue_token: str
+    ) -> ListPage:
         self._answer(resource.plural)
         if not self.pages:
             return ListPage([], "1")
@@ -200,7 +222,12 @@ async def test_of_a_node_only_what_says_that_it_is_ready_is_kept(tmp_path):
     (kept,) = facts.of("nodes").items
     assert mapping(kept, "metadata") == {"name": "node-0"}
     assert node_from(kept).ready is node_from(node).ready
-    lost = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}], "images": [{"names": ["x"]}]}}
+    lost = {
+        "status": {
+            "conditions": [{"type": "Ready", "status": "Unknown"}],
+            "images": [{"names": ["x"]}],
+        }
+    }
     assert node_in_short({**node, **lost}) == {
         "metadata": {"name": "node-0"},
         "spec": {"taints": []},
@@ -228,7 +255,9 @@ async def test_a_replica_is_asked_for_what_it_says_of_itself():
 
     async def state(request: web.Request) -> web.Response:
         assert request.query["pool"] == "-/-", "of no pool: a large state is not asked for"
-        return web.json_response({"leader": "one", "configuration": {"needsRestart": ["server.port"]}})
+        return web.json_response(
+            {"leader": "one", "configuration": {"needsRestart": ["server.port"]}}
+        )
 
     app = web.Application()
     app.router.add_get("/readyz", ready)
@@ -255,7 +284,9 @@ async def test_the_certificate_of_a_webhook_that_is_called_by_url_is_looked_at(t
         (tmp_path / name).write_bytes(part)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(
+        lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=context
+    )
     async with server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mutate"
         shown = await certificate_at(url)

@@ -41,15 +41,19 @@ def a_file(tmp_path: Path, name: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("profiles: [{name: ha}]", "profiles[0].name: 'ha' is taken", id="a built-in name"),
+        pytest.param("profiles: [{name: "
+            "ha}]", "profiles[0].name: 'ha' is taken", id="a built-in name"),
         pytest.param(
-            "profiles: [{name: x}, {name: x}]", "profiles[1].name: 'x' is taken", id="a name that is there twice"
+            "profiles: [{name: x}, {name: "
+            "x}]", "profiles[1].name: 'x' is taken", id="a name that is there twice"
         ),
         pytest.param(
-            "profiles: [{name: x, scores: [{name: Nope}]}]", "scores[0].name: 'Nope' is not known", id="no plugin"
+            "profiles: [{name: x, scores: [{name: "
+            "Nope}]}]", "scores[0].name: 'Nope' is not known", id="no plugin"
         ),
         pytest.param(
-            "profiles: [{name: x, knativeConfigMaps: {scheduler: gone.yaml}}]", "gone.yaml: ", id="a missing file"
+            "profiles: [{name: x, knativeConfigMaps: {scheduler: "
+            "gone.yaml}}]", "gone.yaml: ", id="a missing file"
         ),
         pytest.param(
             "profiles: [{name: x, knativeConfigMaps: {descheduler: d.yaml}}]",
@@ -83,7 +87,8 @@ def test_a_good_file_is_told_with_its_profiles(tmp_path, capsys):
     a_file(tmp_path, "scheduler.yaml", SCHEDULER)
     a_file(tmp_path, "descheduler.yaml", DESCHEDULER)
     text = (
-        "profiles: [{name: mine, scores: [{name: ZoneSpread}]}, {name: as-before, knativeConfigMaps: "
+        "profiles: [{name: mine, scores: [{name: ZoneSpread}]}, {name: as-before, "
+        "knativeConfigMaps: "
         "{scheduler: scheduler.yaml, descheduler: descheduler.yaml}}]"
     )
     assert main(["config", "check", a_file(tmp_path, "config.yaml", HEAD + text)]) == 0
@@ -91,7 +96,9 @@ def test_a_good_file_is_told_with_its_profiles(tmp_path, capsys):
     assert set(told) == {"as-before", "mine", *BUILT_IN_PROFILES}
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "config-https.yaml", "config-narrow.yaml", "policy.json"])
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "config-https.yaml", "config-narrow.yaml", "policy.json"]
+)
 def test_the_scheduler_files_that_we_ship_are_checked_as_kube_scheduler_reads_them(name, capsys):
     assert main(["config", "check", str(ROOT / "manifests" / "kube-scheduler" / name)]) == 0
     assert "extenders: 1" in capsys.readouterr().out
@@ -120,16 +127,22 @@ def test_knatives_config_maps_are_printed_as_a_profile_that_reads_and_plans(tmp_
     ]
     config = a_file(tmp_path, "config.yaml", HEAD + printed)
     cluster = str(ROOT / "manifests" / "examples" / "profiles" / "cluster.yaml")
-    assert main(["plan", "--config", config, "--profile", "before", "-f", cluster, "-o", "json"]) == 0
+    assert (
+        main(["plan", "--config", config, "--profile", "before", "-f", cluster, "-o", "json"]) == 0
+    )
 
 
 def test_a_name_that_knative_ignores_is_an_error_unless_it_shall_be_ignored(tmp_path, capsys):
-    scheduler = a_file(tmp_path, "scheduler.yaml", SCHEDULER.replace("PodFitsResources", "NoSuchPredicate"))
+    scheduler = a_file(
+        tmp_path, "scheduler.yaml", SCHEDULER.replace("PodFitsResources", "NoSuchPredicate")
+    )
     assert main(["config", "import-knative", "--scheduler", scheduler]) == 1
     assert "'NoSuchPredicate' is not known" in capsys.readouterr().err
     assert main(["config", "import-knative", "--scheduler", scheduler, "--ignore-unknown"]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["profiles"][0]["filters"] == []
-    text = "profiles: [{name: x, knativeConfigMaps: {scheduler: scheduler.yaml, ignoreUnknown: true}}]"
+    text = (
+        "profiles: [{name: x, knativeConfigMaps: {scheduler: scheduler.yaml, ignoreUnknown: true}}]"
+    )
     assert main(["config", "check", a_file(tmp_path, "config.yaml", HEAD + text)]) == 0
 
 

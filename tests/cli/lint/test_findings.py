@@ -1,4 +1,6 @@
-"""``vreplica config check``: every trap is found by its code, at its line, and what we ship has none."""
+"""``vreplica config check``: every trap is found by its code, at its line, and what we ship has
+none.
+"""
 
 import copy
 import json
@@ -73,50 +75,74 @@ SCHEDULER = [
     pytest.param(put(enableHttps=True), ["VS100"], id="VS100 as a Policy calls it"),
     pytest.param(lambda d: d.update(extenders=[]), ["VS101"], id="VS101 no extender"),
     pytest.param(put(ignorable=True), ["VS102"], id="VS102 ignorable with bind"),
-    pytest.param(profile(schedulerName="default-scheduler"), ["VS104"], id="VS104 asked about everybody's pods"),
     pytest.param(
-        put(managedResources=[{"name": "vreplica.dev/slots"}]), ["VS105"], id="VS105 looked for on nodes"
+        profile(schedulerName="default-scheduler"),
+        ["VS104"],
+        id="VS104 asked about everybody's pods",
+    ),
+    pytest.param(
+        put(managedResources=[{"name": "vreplica.dev/slots"}]),
+        ["VS105"],
+        id="VS105 looked for on nodes",
     ),
     pytest.param(put(httpTimeout="3s"), ["VS106"], id="VS106 a timeout below our deadline"),
     pytest.param(put(httpTimeout="4000ms"), ["VS106"], id="VS106 a timeout that is our deadline"),
     pytest.param(drop("nodeCacheCapable"), ["VS108"], id="VS108 whole nodes"),
     pytest.param(profile(percentageOfNodesToScore=50), ["VS109"], id="VS109 a sample of the nodes"),
     pytest.param(
-        lambda d: d["profiles"][-1].pop("percentageOfNodesToScore"), ["VS109"], id="VS109 by the size of the cluster"
+        lambda d: d["profiles"][-1].pop("percentageOfNodesToScore"),
+        ["VS109"],
+        id="VS109 by the size of the cluster",
     ),
     pytest.param(put(weight=0), ["VS110"], id="VS110 no weight"),
     pytest.param(drop("weight"), ["VS110"], id="VS110 a weight that is absent"),
     pytest.param(put(urlPrefix="http://127.0.0.1:10261"), ["VS111"], id="VS111 no path"),
-    pytest.param(put(urlPrefix="http://127.0.0.1:10261/v1/filter"), ["VS111"], id="VS111 the verb is in it"),
+    pytest.param(
+        put(urlPrefix="http://127.0.0.1:10261/v1/filter"), ["VS111"], id="VS111 the verb is in it"
+    ),
     pytest.param(put(urlPrefix="127.0.0.1:10261/v1"), ["VS111"], id="VS111 no scheme"),
     pytest.param(put(urlPrefix="http://127.0.0.1:x/v1"), ["VS111"], id="VS111 no port"),
     pytest.param(
-        lambda d: d["extenders"].append({"urlPrefix": "http://other/x", "bindVerb": "bind"}), ["VS112"], id="VS112 two binders"
+        lambda d: d["extenders"].append({"urlPrefix": "http://other/x", "bindVerb": "bind"}),
+        ["VS112"],
+        id="VS112 two binders",
     ),
     pytest.param(put(enableHTTPS=True), ["VS113"], id="VS113 https in name only"),
     pytest.param(put(filterVerb="Filter"), ["VS114"], id="VS114 letter case"),
     pytest.param(put(prioritizeVerb="prioritise"), ["VS114"], id="VS114 misspelt"),
     pytest.param(profile(schedulerName="my-scheduler"), ["VS115"], id="VS115 another profile"),
     pytest.param(
-        put(urlPrefix="http://vreplica-scheduler.vreplica-system.svc:10261/v1"), ["VS117"], id="VS117 plain http"
+        put(urlPrefix="http://vreplica-scheduler.vreplica-system.svc:10261/v1"),
+        ["VS117"],
+        id="VS117 plain http",
     ),
     pytest.param(drop("bindVerb"), ["VS119"], id="VS119 nobody binds"),
     pytest.param(drop("filterVerb"), ["VS119"], id="VS119 nobody filters"),
     pytest.param(drop("preemptVerb"), ["VS120"], id="VS120 preemption"),
     pytest.param(
-        lambda d: d["leaderElection"].update(resourceName="vreplica-scheduler"), ["VS122"], id="VS122 our own Lease"
+        lambda d: d["leaderElection"].update(resourceName="vreplica-scheduler"),
+        ["VS122"],
+        id="VS122 our own Lease",
     ),
     pytest.param(
-        lambda d: d.update(leaderElection={"leaderElect": True}), ["VS122"], id="VS122 the cluster's Lease"
+        lambda d: d.update(leaderElection={"leaderElect": True}),
+        ["VS122"],
+        id="VS122 the cluster's Lease",
     ),
     pytest.param(lambda d: d.update(parallelism=0), ["VS100"], id="VS100 no thread"),
-    pytest.param(election(leaseDuration="10s"), ["VS100"], id="VS100 a lease no longer than its renewal"),
-    pytest.param(election(renewDeadline="15s"), ["VS100"], id="VS100 a renewal as long as the default lease"),
+    pytest.param(
+        election(leaseDuration="10s"), ["VS100"], id="VS100 a lease no longer than its renewal"
+    ),
+    pytest.param(
+        election(renewDeadline="15s"), ["VS100"], id="VS100 a renewal as long as the default lease"
+    ),
     pytest.param(election(retryPeriod="9s"), ["VS100"], id="VS100 tries that come too late"),
     pytest.param(election(retryPeriod="-1s"), ["VS100"], id="VS100 a period below nothing"),
     pytest.param(election(retryPeriod="soon"), ["VS100"], id="VS100 no duration"),
     pytest.param(election(resourceLock="endpoints"), ["VS100"], id="VS100 a lock of old"),
-    pytest.param(election(leaseDuration="1s", leaderElect=False), [], id="an election that is not held"),
+    pytest.param(
+        election(leaseDuration="1s", leaderElect=False), [], id="an election that is not held"
+    ),
     pytest.param(election(leaseSeconds=3), ["VS100"], id="VS100 an unknown field of the election"),
     pytest.param(profile(plugin={}), ["VS100"], id="VS100 an unknown field of a profile"),
     pytest.param(plugins(filters={}), ["VS100"], id="VS100 an unknown extension point"),
@@ -124,12 +150,24 @@ SCHEDULER = [
     pytest.param(plugins(bind=off("DefaultBinder")), ["VS100"], id="VS100 the only binder is off"),
     pytest.param(plugins(multiPoint=off("*")), ["VS100"], id="VS100 all plugins are off"),
     pytest.param(
-        plugins(multiPoint={**off("*"), **on("PrioritySort", "DefaultBinder", "NodeName")}), [], id="all but three are off"
+        plugins(multiPoint={**off("*"), **on("PrioritySort", "DefaultBinder", "NodeName")}),
+        [],
+        id="all but three are off",
     ),
-    pytest.param(plugins(bind={**off("*"), **on("DefaultBinder")}), [], id="one binder in place of all"),
-    pytest.param(plugins(score=on("NodeResourceFit")), ["VS123"], id="VS123 a typing error, or somebody's plugin"),
-    pytest.param(plugins(multiPoint={**off("*"), **on("Ours")}), ["VS123"], id="VS123 a plugin that may do everything"),
-]  # fmt: skip
+    pytest.param(
+        plugins(bind={**off("*"), **on("DefaultBinder")}), [], id="one binder in place of all"
+    ),
+    pytest.param(
+        plugins(score=on("NodeResourceFit")),
+        ["VS123"],
+        id="VS123 a typing error, or somebody's plugin",
+    ),
+    pytest.param(
+        plugins(multiPoint={**off("*"), **on("Ours")}),
+        ["VS123"],
+        id="VS123 a plugin that may do everything",
+    ),
+]
 
 
 def test_a_plugin_that_is_misspelt_is_told_with_the_nearest(tmp_path, capsys):
@@ -150,8 +188,12 @@ def test_a_trap_in_kube_schedulers_configuration_is_found(tmp_path, edit, found)
 
 HTTPS = [
     pytest.param(lambda d: ours(d)["tlsConfig"].pop("caFile"), ["VS103"], id="VS103 no authority"),
-    pytest.param(lambda d: ours(d)["tlsConfig"].update(insecure=True), ["VS103"], id="VS103 insecure"),
-    pytest.param(lambda d: ours(d)["tlsConfig"].pop("certFile"), ["VS116"], id="VS116 no client certificate"),
+    pytest.param(
+        lambda d: ours(d)["tlsConfig"].update(insecure=True), ["VS103"], id="VS103 insecure"
+    ),
+    pytest.param(
+        lambda d: ours(d)["tlsConfig"].pop("certFile"), ["VS116"], id="VS116 no client certificate"
+    ),
     pytest.param(drop("tlsConfig"), ["VS103", "VS116"], id="neither"),
     pytest.param(drop("managedResources"), ["VS104"], id="VS104 beside the cluster's own profile"),
 ]
@@ -185,7 +227,9 @@ HEAD = {"apiVersion": "config.vreplica.dev/v1alpha1", "kind": "VReplicaScheduler
 TOGETHER = [
     pytest.param({"server": {"port": 9999}}, ["VS118"], id="VS118 another port"),
     pytest.param(
-        {"server": {"tls": {"certFile": "c", "keyFile": "k"}}}, ["VS118"], id="VS118 the service has TLS"
+        {"server": {"tls": {"certFile": "c", "keyFile": "k"}}},
+        ["VS118"],
+        id="VS118 the service has TLS",
     ),
     pytest.param({"server": {"host": "::1"}}, ["VS118"], id="VS118 loopback of the other family"),
     pytest.param({"server": {"host": "localhost"}}, [], id="loopback of both families"),
@@ -213,7 +257,9 @@ MIXED = [
 
 
 @pytest.mark.parametrize(("sections", "found"), MIXED)
-def test_what_the_scheduler_manages_is_compared_with_what_the_webhook_stamps(tmp_path, sections, found):
+def test_what_the_scheduler_manages_is_compared_with_what_the_webhook_stamps(
+    tmp_path, sections, found
+):
     (document,) = base("kube-scheduler/config.yaml")
     put(managedResources=[{"name": "vreplica.dev/slots", "ignoredByScheduler": True}])(document)
     assert codes_of(tmp_path, document, service={**HEAD, **sections}) == found
@@ -241,15 +287,22 @@ NOT_IN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn"}
 WEBHOOK = [
     pytest.param(lambda d: d.update(webhooks=[]), ["VS200"], id="VS200 none of ours"),
     pytest.param(
-        lambda d: (hook(failurePolicy="Fail")(d), hook_without("objectSelector")(d)), ["VS201"], id="VS201 locks kube-system"
+        lambda d: (hook(failurePolicy="Fail")(d), hook_without("objectSelector")(d)),
+        ["VS201"],
+        id="VS201 locks kube-system",
     ),
     pytest.param(
-        lambda d: (hook_without("failurePolicy")(d), hook_without("objectSelector")(d)), ["VS201"], id="VS201 Fail is the default"
+        lambda d: (hook_without("failurePolicy")(d), hook_without("objectSelector")(d)),
+        ["VS201"],
+        id="VS201 Fail is the default",
     ),
     pytest.param(
         lambda d: (
             hook_without("objectSelector")(d),
-            hook(failurePolicy="Fail", namespaceSelector={"matchExpressions": [{**NOT_IN, "values": ["kube-system"]}]})(d),
+            hook(
+                failurePolicy="Fail",
+                namespaceSelector={"matchExpressions": [{**NOT_IN, "values": ["kube-system"]}]},
+            )(d),
         ),
         ["VS201"],
         id="VS201 locks our own namespace",
@@ -259,7 +312,9 @@ WEBHOOK = [
             hook_without("objectSelector")(d),
             hook(
                 failurePolicy="Fail",
-                namespaceSelector={"matchExpressions": [{**NOT_IN, "values": ["kube-system", "vreplica-system"]}]},
+                namespaceSelector={
+                    "matchExpressions": [{**NOT_IN, "values": ["kube-system", "vreplica-system"]}]
+                },
             )(d),
         ),
         ["VS203"],
@@ -270,30 +325,65 @@ WEBHOOK = [
     pytest.param(hook(timeoutSeconds=30), ["VS204"], id="VS204 half a minute"),
     pytest.param(hook_without("timeoutSeconds"), ["VS204"], id="VS204 the default"),
     pytest.param(hook_without("reinvocationPolicy"), ["VS205"], id="VS205 once only"),
-    pytest.param(lambda d: d["webhooks"][0]["clientConfig"]["service"].update(path="/mutat"), ["VS206"], id="VS206 no such path"),
+    pytest.param(
+        lambda d: d["webhooks"][0]["clientConfig"]["service"].update(path="/mutat"),
+        ["VS206"],
+        id="VS206 no such path",
+    ),
     pytest.param(hook(sideEffects="Some"), ["VS207"], id="VS207 side effects"),
     pytest.param(hook(timeoutSeconds=31), ["VS207"], id="VS207 too long"),
     pytest.param(hook(admissionReviewVersions=["v1beta1"]), ["VS207"], id="VS207 an old review"),
     pytest.param(hook(rules=[]), ["VS208"], id="VS208 no rule"),
-    pytest.param(lambda d: d["webhooks"][0]["rules"][0].update(scope="Cluster"), ["VS208"], id="VS208 pods are in namespaces"),
-    pytest.param(lambda d: d["webhooks"][0]["rules"][0].update(apiVersions=["v2"]), ["VS208"], id="VS208 no such version"),
     pytest.param(
-        hook(objectSelector={"matchExpressions": [{"key": "vreplica.dev/pool", "operator": "DoesNotExist"}]}), ["VS202", "VS210"],
+        lambda d: d["webhooks"][0]["rules"][0].update(scope="Cluster"),
+        ["VS208"],
+        id="VS208 pods are in namespaces",
+    ),
+    pytest.param(
+        lambda d: d["webhooks"][0]["rules"][0].update(apiVersions=["v2"]),
+        ["VS208"],
+        id="VS208 no such version",
+    ),
+    pytest.param(
+        hook(
+            objectSelector={
+                "matchExpressions": [{"key": "vreplica.dev/pool", "operator": "DoesNotExist"}]
+            }
+        ),
+        ["VS202", "VS210"],
         id="VS210 all but ours",
     ),
     pytest.param(
-        hook(namespaceSelector={"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}]}), ["VS210"],
+        hook(
+            namespaceSelector={
+                "matchExpressions": [
+                    {"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}
+                ]
+            }
+        ),
+        ["VS210"],
         id="VS210 no namespace",
     ),
-    pytest.param(hook(objectSelector={"matchLabels": {"app": "x"}}), ["VS211"], id="VS211 a label more"),
     pytest.param(
-        hook(namespaceSelector={"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}), ["VS211"],
+        hook(objectSelector={"matchLabels": {"app": "x"}}), ["VS211"], id="VS211 a label more"
+    ),
+    pytest.param(
+        hook(
+            namespaceSelector={
+                "matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]
+            }
+        ),
+        ["VS211"],
         id="VS211 some namespaces",
     ),
-    pytest.param(hook(matchConditions=[{"name": "x", "expression": "false"}]), ["VS211"], id="VS211 a condition"),
+    pytest.param(
+        hook(matchConditions=[{"name": "x", "expression": "false"}]),
+        ["VS211"],
+        id="VS211 a condition",
+    ),
     pytest.param(client(caBundle="!!"), ["VS209"], id="VS209 no base64"),
     pytest.param(client(caBundle="aGVsbG8="), ["VS209"], id="VS209 no certificate"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("edit", "found"), WEBHOOK)
@@ -338,7 +428,9 @@ def test_a_finding_has_its_line_and_the_exit_status_says_how_bad_it_is(tmp_path,
     text = (MANIFESTS / "kube-scheduler" / "config.yaml").read_text()
     file = tmp_path / "s.yaml"
     file.write_text(text.replace("ignorable: false", "ignorable: true"))
-    line = 1 + next(n for n, one in enumerate(text.splitlines()) if one.strip() == "ignorable: false")
+    line = 1 + next(
+        n for n, one in enumerate(text.splitlines()) if one.strip() == "ignorable: false"
+    )
     assert main(["config", "check", str(file)]) == 1
     assert f"{file}:{line}:5: error VS102: extenders[0].ignorable: " in capsys.readouterr().out
     assert main(["config", "check", "-o", "json", str(file)]) == 1
@@ -361,10 +453,15 @@ def test_warnings_end_well_unless_they_are_to_be_strict_about(tmp_path, capsys):
         pytest.param(None, 1, "cannot be read", id="no file"),
         pytest.param("a: [", 1, "is not YAML", id="no YAML"),
         pytest.param("kind: VPod\n", 1, "holds VPod", id="another kind"),
-        pytest.param("kind: KubeSchedulerConfig\n", 1, "did you mean KubeSchedulerConfiguration?", id="a typing error"),
+        pytest.param(
+            "kind: KubeSchedulerConfig\n",
+            1,
+            "did you mean KubeSchedulerConfiguration?",
+            id="a typing error",
+        ),
         pytest.param("", 1, "holds no object with a kind", id="nothing"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_none_of_those_is_told(tmp_path, capsys, text, status, says):
     file = tmp_path / "x.yaml"
     if text is not None:
@@ -377,7 +474,9 @@ def test_a_file_that_is_none_of_those_is_told(tmp_path, capsys, text, status, sa
 
 def test_the_services_own_file_holds_one_document(tmp_path, capsys):
     file = tmp_path / "s.yaml"
-    file.write_text("---\n".join(yaml.safe_dump(one) for one in (HEAD, *base("kube-scheduler/config.yaml"))))
+    file.write_text(
+        "---\n".join(yaml.safe_dump(one) for one in (HEAD, *base("kube-scheduler/config.yaml")))
+    )
     assert main(["config", "check", str(file)]) == 1
     assert "error VS002: must stand alone: the file has 2 documents" in capsys.readouterr().out
 

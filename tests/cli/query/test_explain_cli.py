@@ -1,4 +1,6 @@
-"""``vreplica explain`` and the what-if of ``vreplica plan``, from files: what is printed, and how the commands end."""
+"""``vreplica explain`` and the what-if of ``vreplica plan``, from files: what is printed, and how
+the commands end.
+"""
 
 import io
 import json
@@ -24,7 +26,14 @@ def a_node(name: str, zone: str = "z", **spec: object) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
 
 
-CLUSTER = [POOL, STATEFUL_SET, a_node("n0"), a_node("n1", "y"), a_pod(0, node="n0"), a_pod(1, node="n1")]
+CLUSTER = [
+    POOL,
+    STATEFUL_SET,
+    a_node("n0"),
+    a_node("n1", "y"),
+    a_pod(0, node="n0"),
+    a_pod(1, node="n1"),
+]
 
 
 @pytest.fixture
@@ -68,7 +77,10 @@ def test_pods_that_kube_scheduler_has_refused_are_named_as_the_cause(run):
     documents = (POOL, STATEFUL_SET, a_node("n0"), a_pod(0, node="n0"), pending, a_vpod("a", 8))
     _, out, _ = run("explain", "t/a", documents=documents)
     flat = " ".join(out.split())
-    assert "1 of its pods waits for a node; kube-scheduler finds none: '0/2 nodes are available" in flat
+    assert (
+        "1 of its pods waits for a node; kube-scheduler finds none: '0/2 nodes are available"
+        in flat
+    )
     assert "by itself" not in flat
 
 
@@ -159,7 +171,9 @@ def test_a_pod_is_explained(run):
     ("name", "said"),
     [
         pytest.param("t/b", "vpod t/b does not exist; known are t/a", id="another name"),
-        pytest.param("zzz", "no vpod or adapter pod is named zzz; the vpods are t/a, u/a", id="no such name"),
+        pytest.param(
+            "zzz", "no vpod or adapter pod is named zzz; the vpods are t/a, u/a", id="no such name"
+        ),
         pytest.param("a", "a could be vpod/t/a, vpod/u/a: say which", id="two of that name"),
         pytest.param("pod/d-7", "no adapter pod is named d-7", id="a pod"),
     ],
@@ -220,7 +234,9 @@ NEVER = {**POOL, "spec": {**POOL["spec"], "rescheduleAfterSeconds": None}}
             "after 300 s what has room elsewhere is placed there",
             id="after 300 s, unless the pool says otherwise",
         ),
-        pytest.param(NEVER, "nothing would move", "nothing moves", id="a pool that gives nothing up"),
+        pytest.param(
+            NEVER, "nothing would move", "nothing moves", id="a pool that gives nothing up"
+        ),
     ],
 )
 def test_a_node_that_fails_is_told_in_words(run, pool, summary: str, told: str):
@@ -252,7 +268,9 @@ def test_the_autoscaler_may_be_counted_in(run):
 def test_without_a_change_plan_prints_what_it_always_has(run):
     _, out, _ = run("plan", "--profile", "ha", "-o", "json", documents=(*CLUSTER, a_vpod("a", 1)))
     assert set(json.loads(out)) == {"vpods", "pools"}
-    _, out, _ = run("plan", "--profile", "ha", "--diff", "-o", "json", documents=(*CLUSTER, a_vpod("a", 1)))
+    _, out, _ = run(
+        "plan", "--profile", "ha", "--diff", "-o", "json", documents=(*CLUSTER, a_vpod("a", 1))
+    )
     assert json.loads(out)["pools"][0]["profileAfter"] == "ha"
 
 
@@ -260,12 +278,20 @@ def test_without_a_change_plan_prints_what_it_always_has(run):
     ("arguments", "said"),
     [
         pytest.param(
-            ("--fail", "n9"), "fail: n9 is no pod, node or zone that is known", id="nothing of that name"
+            ("--fail", "n9"),
+            "fail: n9 is no pod, node or zone that is known",
+            id="nothing of that name",
         ),
-        pytest.param(("--drain", "node/n9"), "node n9 is not known (known: n0, n1)", id="no such node"),
-        pytest.param(("--pool", "k/x", "--diff"), "pool: k/x is not known (known: k/d)", id="no such pool"),
         pytest.param(
-            ("--server", "http://x"), "--server: does not go together with -f", id="two places to look"
+            ("--drain", "node/n9"), "node n9 is not known (known: n0, n1)", id="no such node"
+        ),
+        pytest.param(
+            ("--pool", "k/x", "--diff"), "pool: k/x is not known (known: k/d)", id="no such pool"
+        ),
+        pytest.param(
+            ("--server", "http://x"),
+            "--server: does not go together with -f",
+            id="two places to look",
         ),
     ],
 )
@@ -275,7 +301,11 @@ def test_what_plan_cannot_do_is_one_line(run, arguments, said):
     assert said in err
 
 
-ODD = {**POOL, "metadata": {"name": "odd", "namespace": "k"}, "spec": {**POOL["spec"], "profile": "mine"}}
+ODD = {
+    **POOL,
+    "metadata": {"name": "odd", "namespace": "k"},
+    "spec": {**POOL["spec"], "profile": "mine"},
+}
 
 
 @pytest.mark.parametrize(
@@ -307,7 +337,9 @@ def test_a_profile_that_is_not_known_is_told_with_its_pool(run, arguments):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(("--drain", "n/0"), "'n/0' is not pod/NAME, node/NAME or zone/NAME", id="no kind"),
+        pytest.param(
+            ("--drain", "n/0"), "'n/0' is not pod/NAME, node/NAME or zone/NAME", id="no kind"
+        ),
         pytest.param(
             ("--set", "replicas=3"), "'replicas' cannot be set (can be: maxPods", id="no such field"
         ),
@@ -322,7 +354,12 @@ def test_options_that_mean_nothing_are_usage(arguments, said, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--add-vpods", "many"), ("--add-vpods", "0"), ("--set", "slotsPerPod"), ("--set", "slotsPerPod=-1")],
+    [
+        ("--add-vpods", "many"),
+        ("--add-vpods", "0"),
+        ("--set", "slotsPerPod"),
+        ("--set", "slotsPerPod=-1"),
+    ],
 )
 def test_options_that_are_no_numbers_are_usage(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -334,8 +371,12 @@ def test_options_that_are_no_numbers_are_usage(arguments, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(("explain", "t/a"), "without any cluster try `vreplica run`", id="no kubeconfig"),
-        pytest.param(("plan", "--drain", "node/x"), "or --server URL, a running service", id="nor for plan"),
+        pytest.param(
+            ("explain", "t/a"), "without any cluster try `vreplica run`", id="no kubeconfig"
+        ),
+        pytest.param(
+            ("plan", "--drain", "node/x"), "or --server URL, a running service", id="nor for plan"
+        ),
         pytest.param(
             ("explain", "t/a", "--server", "http://127.0.0.1:1"),
             "kubectl port-forward, without --server the cluster itself is read",

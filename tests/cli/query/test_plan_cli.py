@@ -1,4 +1,6 @@
-"""``vreplica plan``: files in, placements out; a wrong file is one line that names the object and the field."""
+"""``vreplica plan``: files in, placements out; a wrong file is one line that names the object and
+the field.
+"""
 
 import io
 import json
@@ -94,11 +96,17 @@ def test_the_schema_is_the_documented_one(plan):
             {
                 "namespace": "t",
                 "name": "a",
-                "placements": [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}],
+                "placements": [
+                    {"podName": "d-0", "vreplicas": 2},
+                    {"podName": "d-1", "vreplicas": 1},
+                ],
                 "unplaced": 0,
                 "reasons": [],
                 "settled": {
-                    "placements": [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}],
+                    "placements": [
+                        {"podName": "d-0", "vreplicas": 2},
+                        {"podName": "d-1", "vreplicas": 1},
+                    ],
                     "unplaced": 0,
                 },
             }
@@ -110,7 +118,9 @@ def test_the_schema_is_the_documented_one(plan):
                 "replicas": 2,
                 "wantedReplicas": 1,
                 "freeSlots": 5,
-                "evictions": [{"vpod": "t/a", "podName": "d-1", "vreplicas": 1, "reason": "Compaction"}],
+                "evictions": [
+                    {"vpod": "t/a", "podName": "d-1", "vreplicas": 1, "reason": "Compaction"}
+                ],
                 "unservedVReplicas": 0,
             }
         ],
@@ -133,7 +143,9 @@ def test_what_has_no_place_says_why(plan):
 
 
 def test_ledgers_on_pods_count_as_reservations(plan):
-    result = plan(POOL, STATEFUL_SET, a_pod(0, '{"t/other":3}'), a_pod(1, '{"t/a":[1,2]}'), a_vpod("a", 9))
+    result = plan(
+        POOL, STATEFUL_SET, a_pod(0, '{"t/other":3}'), a_pod(1, '{"t/a":[1,2]}'), a_vpod("a", 9)
+    )
     assert result["pools"][0]["freeSlots"] == 0
     assert result["vpods"][0]["placements"] == [
         {"podName": "d-0", "vreplicas": 1},
@@ -142,7 +154,12 @@ def test_ledgers_on_pods_count_as_reservations(plan):
 
 
 def test_a_node_that_a_file_shows_decides_whether_its_pods_take_work(plan):
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"unschedulable": True}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "spec": {"unschedulable": True},
+    }
     assert plan(*CLUSTER, a_vpod("a", 1))["vpods"][0]["unplaced"] == 0
     assert plan(*CLUSTER, node, a_vpod("a", 1))["vpods"][0]["reasons"] == [
         "InsufficientSlots",
@@ -167,7 +184,9 @@ def test_a_tenant_whom_the_pool_does_not_select_gets_nothing_and_no_pods(plan):
 def test_autoscale_tells_the_pods_that_are_needed(plan):
     assert plan(*CLUSTER, a_vpod("a", 17))["pools"][0]["wantedReplicas"] == 2
     assert (
-        plan(*CLUSTER, a_vpod("a", 17), options=("-o", "json", "--autoscale"))["pools"][0]["wantedReplicas"]
+        plan(*CLUSTER, a_vpod("a", 17), options=("-o", "json", "--autoscale"))["pools"][0][
+            "wantedReplicas"
+        ]
         == 5
     )
 
@@ -177,12 +196,16 @@ def test_autoscale_tells_where_vpods_end_once_the_pods_have_come(plan):
     assert vpod["unplaced"] == 9
     assert vpod["settled"]["unplaced"] == 0
     assert sum(share["vreplicas"] for share in vpod["settled"]["placements"]) == 17
-    assert {share["podName"] for share in vpod["settled"]["placements"]} == {f"d-{n}" for n in range(5)}
+    assert {share["podName"] for share in vpod["settled"]["placements"]} == {
+        f"d-{n}" for n in range(5)
+    }
 
 
 def test_autoscale_up_to_max_pods_tells_what_still_has_no_place(plan):
     pool = {**POOL, "spec": {**POOL["spec"], "maxPods": 3}}
-    (vpod,) = plan(pool, *CLUSTER[1:], a_vpod("a", 17), options=("-o", "json", "--autoscale"))["vpods"]
+    (vpod,) = plan(pool, *CLUSTER[1:], a_vpod("a", 17), options=("-o", "json", "--autoscale"))[
+        "vpods"
+    ]
     assert vpod["settled"]["unplaced"] == 5
 
 
@@ -197,7 +220,9 @@ class TestWhatIsRead:
 
     def test_json(self, plan, tmp_path):
         path = tmp_path / "all.json"
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*CLUSTER, a_vpod("a", 1)]}))
+        path.write_text(
+            json.dumps({"apiVersion": "v1", "kind": "List", "items": [*CLUSTER, a_vpod("a", 1)]})
+        )
         assert plan.files(str(path))["vpods"][0]["unplaced"] == 0
 
     def test_several_json_documents(self, plan, tmp_path):
@@ -230,7 +255,9 @@ class TestWhatIsRead:
 
     def test_what_plays_no_part_is_told_and_left_out(self, tmp_path, capsys):
         path = tmp_path / "in.yaml"
-        path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}))
+        path.write_text(
+            yaml.safe_dump({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}})
+        )
         assert main(["plan", "-f", str(path), "-o", "json"]) == 0
         assert "skipped Service s" in capsys.readouterr().err
 
@@ -240,10 +267,14 @@ class TestWhatIsRefused:
         ("document", "message"),
         [
             pytest.param(
-                a_vpod("a", "8"), "VPod t/a: spec.vreplicas: must be an integer from 0", id="a count as text"
+                a_vpod("a", "8"),
+                "VPod t/a: spec.vreplicas: must be an integer from 0",
+                id="a count as text",
             ),
             pytest.param(
-                a_vpod("a", -1), "VPod t/a: spec.vreplicas: must be an integer from 0", id="a negative count"
+                a_vpod("a", -1),
+                "VPod t/a: spec.vreplicas: must be an integer from 0",
+                id="a negative count",
             ),
             pytest.param(a_vpod("a", None), "VPod t/a: spec.vreplicas: is required", id="no count"),
             pytest.param(
@@ -290,20 +321,27 @@ class TestWhatIsRefused:
                 id="half a pod",
             ),
             pytest.param(
-                {**POOL, "metadata": {}}, "FILE: metadata.name: is required for a AdapterPool", id="no name"
+                {**POOL, "metadata": {}},
+                "FILE: metadata.name: is required for a AdapterPool",
+                id="no name",
             ),
             pytest.param(
                 {**POOL, "metadata": {"name": 3}},
                 "FILE: metadata.name: is required for a AdapterPool",
                 id="a number as name",
             ),
-            pytest.param({"a": 1}, "FILE: a document without apiVersion and kind", id="no Kubernetes object"),
+            pytest.param(
+                {"a": 1}, "FILE: a document without apiVersion and kind", id="no Kubernetes object"
+            ),
             pytest.param([1], "FILE: expected a Kubernetes object, found list", id="a list"),
             pytest.param("hello", "FILE: expected a Kubernetes object, found str", id="a word"),
             pytest.param(
                 {
                     **a_pod(0),
-                    "metadata": {"name": "d-0", "annotations": {"vreplica.dev/placements": {"t/a": 1}}},
+                    "metadata": {
+                        "name": "d-0",
+                        "annotations": {"vreplica.dev/placements": {"t/a": 1}},
+                    },
                 },
                 "Pod default/d-0: metadata.annotations.vreplica.dev/placements: must be a string",
                 id="a ledger that is not text",
@@ -319,9 +357,12 @@ class TestWhatIsRefused:
             pytest.param(POOL, id="AdapterPool k/d"),
             pytest.param(STATEFUL_SET, id="StatefulSet k/d"),
             pytest.param(a_vpod("a", 1), id="VPod t/a"),
-            pytest.param({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, id="Node n"),
             pytest.param(
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}, id="Namespace n"
+                {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, id="Node n"
+            ),
+            pytest.param(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}},
+                id="Namespace n",
             ),
         ],
     )
@@ -341,7 +382,9 @@ class TestWhatIsRefused:
             pytest.param(b"a: !!python/object:os.system x", id="a Python object"),
             pytest.param(b'{"a":' * 100_000, id="very deep JSON"),
             pytest.param(b"a: " + b"[" * 100_000, id="very deep YAML"),
-            pytest.param(b"a:\n" + b"".join(b" " * i + b"-\n" for i in range(1, 400)), id="very deep blocks"),
+            pytest.param(
+                b"a:\n" + b"".join(b" " * i + b"-\n" for i in range(1, 400)), id="very deep blocks"
+            ),
         ],
     )
     def test_a_file_that_is_none(self, refused, content):
@@ -353,7 +396,8 @@ class TestWhatIsRefused:
     def test_a_file_that_is_not_there(self, capsys):
         assert main(["plan", "-f", "nowhere.yaml"]) == 1
         assert (
-            capsys.readouterr().err == "vreplica: nowhere.yaml: cannot be read: No such file or directory\n"
+            capsys.readouterr().err
+            == "vreplica: nowhere.yaml: cannot be read: No such file or directory\n"
         )
 
     def test_a_file_that_is_too_large(self, refused, monkeypatch):
@@ -362,7 +406,11 @@ class TestWhatIsRefused:
 
 
 def conditions(ready: str) -> Json:
-    return {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    return {
+        "conditions": [
+            {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ]
+    }
 
 
 DEAD_NODE = {
@@ -375,7 +423,14 @@ DEAD_NODE = {
 
 def test_what_stands_on_a_node_that_is_lost_is_told_beside_what_would_move(plan):
     standing = [{"podName": "d-0", "vreplicas": 1}, {"podName": "d-1", "vreplicas": 3}]
-    documents = (POOL, STATEFUL_SET, DEAD_NODE, a_pod(0), a_pod(1, node="dead"), a_vpod("a", 4, standing))
+    documents = (
+        POOL,
+        STATEFUL_SET,
+        DEAD_NODE,
+        a_pod(0),
+        a_pod(1, node="dead"),
+        a_vpod("a", 4, standing),
+    )
     result = plan(*documents)
     (note,) = result["notes"]
     assert note == (
@@ -383,7 +438,9 @@ def test_what_stands_on_a_node_that_is_lost_is_told_beside_what_would_move(plan)
         "what is away for 300 s is placed elsewhere (rescheduleAfterSeconds)"
     )
     assert result["pools"][0]["unservedVReplicas"] == 3
-    assert "nobody serves 3 vreplicas of 1 vpod now" in " ".join(plan(*documents, options=()).split())
+    assert "nobody serves 3 vreplicas of 1 vpod now" in " ".join(
+        plan(*documents, options=()).split()
+    )
     compared = plan(*documents, options=("--diff", "-o", "json"))
     assert (compared["summary"]["unserved"], compared["notes"]) == (3, [note])
     assert "nothing would move" in (text := plan(*documents, options=("--diff",)))

@@ -1,4 +1,6 @@
-"""The whole system over real HTTP: what ``explain`` and ``plan`` say of the live cluster is what then happens."""
+"""The whole system over real HTTP: what ``explain`` and ``plan`` say of the live cluster is what
+then happens.
+"""
 
 import asyncio
 import json
@@ -46,9 +48,21 @@ async def system(directory: Path, *, max_pods: int = 3) -> AsyncIterator[LocalSy
             await api.create(NODES, "", node_object(f"n{index}", f"z{index}"))
         for namespace in (NS, TENANT):
             await create_namespace(api, namespace)
-        await api.create(STATEFULSETS, NS, stateful_set_object(POOL, namespace=NS, replicas=0, pool=POOL))
-        spec = {"statefulSet": POOL, "slotsPerPod": SLOTS, "maxPods": max_pods, "scaleDownPeriodSeconds": 1}
-        pool = {"apiVersion": API_VERSION, "kind": "AdapterPool", "metadata": {"name": POOL}, "spec": spec}
+        await api.create(
+            STATEFULSETS, NS, stateful_set_object(POOL, namespace=NS, replicas=0, pool=POOL)
+        )
+        spec = {
+            "statefulSet": POOL,
+            "slotsPerPod": SLOTS,
+            "maxPods": max_pods,
+            "scaleDownPeriodSeconds": 1,
+        }
+        pool = {
+            "apiVersion": API_VERSION,
+            "kind": "AdapterPool",
+            "metadata": {"name": POOL},
+            "spec": spec,
+        }
         await api.create(ADAPTERPOOLS, NS, pool)
         yield running
 
@@ -105,9 +119,9 @@ async def test_the_fix_that_is_named_is_the_fix(tmp_path, capsys):
                 2,
             )
         assert of_server["decided"]["by"] == running.running.identity
-        assert {row["pod"]: row["vreplicas"] for row in of_cluster["candidates"]} == await published(
-            running, "a"
-        )
+        assert {
+            row["pod"]: row["vreplicas"] for row in of_cluster["candidates"]
+        } == await published(running, "a")
         patch = {"spec": {"maxPods": 4}}
         await running.local.cluster.patch(ADAPTERPOOLS, NS, POOL, patch, patch_type=PatchType.MERGE)
         await waits_for(running, "a", 14)
@@ -134,7 +148,9 @@ async def test_a_drain_does_what_the_plan_has_said(tmp_path, capsys):
         pod = "dispatcher-0"
         where = live(running)
         asked = Asked(drain=(f"pod/{pod}",), autoscale=True)
-        planned = await answered(capsys, running, run_what_if(where, asked, output="json", check=False))
+        planned = await answered(
+            capsys, running, run_what_if(where, asked, output="json", check=False)
+        )
         same = await answered(
             capsys, running, run_what_if(server(running), asked, output="json", check=False)
         )
@@ -145,7 +161,10 @@ async def test_a_drain_does_what_the_plan_has_said(tmp_path, capsys):
 
         async def drained() -> bool:
             now = [await published(running, name) for name in ("a", "b")]
-            return all(pod not in one for one in now) and [sum(one.values()) for one in now] == [5, 3]
+            return all(pod not in one for one in now) and [sum(one.values()) for one in now] == [
+                5,
+                3,
+            ]
 
         await until(drained, timeout_s=30)
         for row in planned["vpods"]:
@@ -176,7 +195,8 @@ async def test_a_cluster_without_our_kinds_says_what_is_missing(tmp_path):
         kubeconfig = local.write_kubeconfig(tmp_path / "kubeconfig")
         async with open_live(ClusterAccess(str(kubeconfig))) as api:
             with pytest.raises(
-                CannotRead, match=r"does not serve adapterpools.vreplica.dev\. Our kinds are not installed"
+                CannotRead,
+                match=r"does not serve adapterpools.vreplica.dev\. Our kinds are not installed",
             ):
                 await read_cluster(api, "plan")
 
@@ -189,7 +209,9 @@ async def test_a_cluster_without_our_kinds_says_what_is_missing(tmp_path):
             "adapterpools.vreplica.dev may not be listed: no. This user",
             id="a role",
         ),
-        pytest.param(NotFound(404, "NotFound", "no"), "kubectl apply -k manifests/crds", id="kinds"),
+        pytest.param(
+            NotFound(404, "NotFound", "no"), "kubectl apply -k manifests/crds", id="kinds"
+        ),
     ],
 )
 async def test_what_the_cluster_refuses_says_what_to_do(error, said):
@@ -234,7 +256,9 @@ def a_pool_with(*sources: dict[str, Any]) -> dict[str, Any]:
 
 async def test_objects_of_foreign_kinds_are_read_page_by_page():
     source = {"preset": "knative-consumergroup"}
-    groups = [{"metadata": {"name": name, "namespace": "t"}, "spec": {"replicas": 2}} for name in "ab"]
+    groups = [
+        {"metadata": {"name": name, "namespace": "t"}, "spec": {"replicas": 2}} for name in "ab"
+    ]
     api = Kinds(**CORE, adapterpools=[a_pool_with(source)], consumergroups=groups)
     manifests = await read_cluster(api, "plan")  # type: ignore[arg-type]
     assert sorted(manifests.state().pool(f"{NS}/{POOL}").vpods) == [
@@ -246,7 +270,10 @@ async def test_a_foreign_kind_that_is_not_served_is_told_and_the_rest_is_read(ca
     api = Kinds(**CORE, adapterpools=[a_pool_with({"preset": "knative-kafkasource"})])
     manifests = await read_cluster(api, "plan")  # type: ignore[arg-type]
     assert len(manifests.pools) == 1
-    assert "left out: the cluster does not serve kafkasources.sources.knative.dev" in capsys.readouterr().err
+    assert (
+        "left out: the cluster does not serve kafkasources.sources.knative.dev"
+        in capsys.readouterr().err
+    )
 
 
 async def test_an_object_that_cannot_be_read_is_left_out_and_told(capsys):
@@ -254,7 +281,10 @@ async def test_an_object_that_cannot_be_read_is_left_out_and_told(capsys):
     api = Kinds(**{**CORE, "vpods": [strange]}, adapterpools=[a_pool_with()])
     manifests = await read_cluster(api, "explain")  # type: ignore[arg-type]
     assert manifests.vpods == []
-    assert "vreplica explain: left out: VPod t/a: spec.poolRef.name: is required" in capsys.readouterr().err
+    assert (
+        "vreplica explain: left out: VPod t/a: spec.poolRef.name: is required"
+        in capsys.readouterr().err
+    )
 
 
 async def test_a_series_of_events_stands_where_it_began_for_its_note_is_from_then():
@@ -264,7 +294,12 @@ async def test_a_series_of_events_stands_where_it_began_for_its_note_is_from_the
 
     series = {"count": 9, "lastObservedTime": "2026-01-01T12:30:00.000000Z"}
     events = [
-        event("FailedScheduling", "2026-01-01T12:00:00.000000Z", "14 of 30 are not placed", series=series),
+        event(
+            "FailedScheduling",
+            "2026-01-01T12:00:00.000000Z",
+            "14 of 30 are not placed",
+            series=series,
+        ),
         event("Scheduled", "2026-01-01T12:10:00.000000Z", "all 30 are placed"),
     ]
     told = await told_by_events(Kinds(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
@@ -278,5 +313,7 @@ async def test_how_far_the_reading_is_is_told(monkeypatch):
     monkeypatch.setattr("extender.cli.query.live.PAGE_OBJECTS", 2)
     nodes = [{"metadata": {"name": f"n{index}"}} for index in range(5)]
     told: list[str] = []
-    await read_cluster(Kinds(**{**CORE, "nodes": nodes}, adapterpools=[a_pool_with()]), "plan", told.append)  # type: ignore[arg-type]
+    await read_cluster(
+        Kinds(**{**CORE, "nodes": nodes}, adapterpools=[a_pool_with()]), "plan", told.append
+    )  # type: ignore[arg-type]
     assert told == ["reading the cluster: 2 nodes", "reading the cluster: 4 nodes", "thinking"]

@@ -19,7 +19,9 @@ class Ended(Exception):
 
 
 class Script:
-    """A source that tells entries up to a number at each question, raises what stands there, and then ends."""
+    """A source that tells entries up to a number at each question, raises what stands there, and
+    then ends.
+    """
 
     def __init__(self, *steps: int | Exception, journal: str = "r-1") -> None:
         self.steps = list(steps)
@@ -45,7 +47,9 @@ class Script:
             if isinstance(step, Exception):
                 raise step
             self.at = max(self.at, step)
-        entries = [Entry(1.0, seq, Expire(float(seq))) for seq in range(position.seq + 1, self.at + 1)]
+        entries = [
+            Entry(1.0, seq, Expire(float(seq))) for seq in range(position.seq + 1, self.at + 1)
+        ]
         return [as_lines(entries)], Position(self.journal, self.at)
 
 
@@ -94,7 +98,9 @@ async def test_what_is_lost_is_a_gap_and_a_new_snapshot(path: Path):
 async def test_a_replica_that_does_not_answer_is_asked_again_later_and_nothing_is_lost(path: Path):
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await record(Script(1, ReplicaError("no answer"), ReplicaError("no answer"), 3), RecordingFile(path))
+    await record(
+        Script(1, ReplicaError("no answer"), ReplicaError("no answer"), 3), RecordingFile(path)
+    )
     assert numbers(path) == [1, 2, 3]
     assert loop.time() - began == 3.0, "one second, then two"
 
@@ -125,7 +131,11 @@ async def test_a_full_file_becomes_the_one_before_and_nothing_falls_between(path
 
 async def test_the_oldest_file_goes(path: Path):
     await record(Script(*range(3, 60, 3)), RecordingFile(path, bytes_max=200, files_max=3))
-    assert sorted(file.name for file in path.parent.iterdir()) == ["r.jsonl", "r.jsonl.1", "r.jsonl.2"]
+    assert sorted(file.name for file in path.parent.iterdir()) == [
+        "r.jsonl",
+        "r.jsonl.1",
+        "r.jsonl.2",
+    ]
 
 
 async def test_a_recording_is_gone_on_with_where_it_ends(path: Path):
@@ -148,7 +158,12 @@ async def test_where_it_cannot_be_gone_on_with_a_gap_is_told(path: Path):
     file = RecordingFile(path)
     file.go_on()
     await record(Script(1, journal="r-2"), file, None)
-    assert [type(line).__name__ for line in lines_of(path)][-4:] == ["Gap", "Header", "Synced", "Entry"]
+    assert [type(line).__name__ for line in lines_of(path)][-4:] == [
+        "Gap",
+        "Header",
+        "Synced",
+        "Entry",
+    ]
 
 
 @pytest.mark.looptime
@@ -176,7 +191,9 @@ async def test_a_snapshot_that_breaks_off_is_fetched_again(path: Path):
         pytest.param(b"hello\n", "line 1: is no JSON", id="no JSON"),
         pytest.param(b"{}\n", "line 1: at: must be seconds", id="no recording"),
         pytest.param(
-            b'{"gap":{}}\n' + b"[" * 5_000_000 + b"\n", "line 2: is longer than", id="a line without end"
+            b'{"gap":{}}\n' + b"[" * 5_000_000 + b"\n",
+            "line 2: is longer than",
+            id="a line without end",
         ),
     ],
 )

@@ -3,7 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from extender.cli.terminal.cluster_access import ClusterAccess, access_of, add_cluster_options, open_cluster
+from extender.cli.terminal.cluster_access import (
+    ClusterAccess,
+    access_of,
+    add_cluster_options,
+    open_cluster,
+)
 from extender.kube import access as access_module
 from extender.kube.api import PODS, ConnectError
 from extender.kube.read_only import WriteRefused
@@ -58,10 +63,14 @@ async def test_the_environment_says_where_the_kubeconfig_is(
     other.write_text("apiVersion: v1\nkind: Config\ncurrent-context: work\n")
     monkeypatch.setenv("KUBECONFIG", f"{other}:{kubeconfig}")
     async with open_cluster(access()) as cluster:
-        assert cluster.namespace == "team-a", "of several files the first that says something counts"
+        assert cluster.namespace == "team-a", (
+            "of several files the first that says something counts"
+        )
 
 
-async def test_in_a_pod_it_is_the_service_accounts(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_in_a_pod_it_is_the_service_accounts(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+):
     token = kubeconfig.with_name("token")
     token.write_text("secret")
     kubeconfig.with_name("namespace").write_text("team-c\n")

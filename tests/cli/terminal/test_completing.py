@@ -1,4 +1,6 @@
-"""What completes a command line: from our parsers, in the protocol of kubectl, and in a real bash."""
+"""What completes a command line: from our parsers, in the protocol of kubectl, and in a
+real bash.
+"""
 
 import os
 import shutil
@@ -14,7 +16,18 @@ from extender.cli.commands.completion import SCRIPTS
 from extender.cli.main import main, new_parser
 from extender.cli.terminal.completing import complete
 
-COMMANDS = {"serve", "run", "cluster", "plan", "top", "record", "replay", "config", "simulate", "completion"}
+COMMANDS = {
+    "serve",
+    "run",
+    "cluster",
+    "plan",
+    "top",
+    "record",
+    "replay",
+    "config",
+    "simulate",
+    "completion",
+}
 
 
 def words(*typed: str) -> set[str]:
@@ -34,12 +47,20 @@ def test_at_first_the_commands_with_their_help():
     ("typed", "expected"),
     [
         pytest.param(("re",), {"record", "replay"}, id="a command that is begun"),
-        pytest.param(("--log-level", ""), {"debug", "info", "warning", "error"}, id="an option's choices"),
-        pytest.param(("--log-level", "debug", "rep"), {"replay"}, id="after an option with its value"),
+        pytest.param(
+            ("--log-level", ""), {"debug", "info", "warning", "error"}, id="an option's choices"
+        ),
+        pytest.param(
+            ("--log-level", "debug", "rep"), {"replay"}, id="after an option with its value"
+        ),
         pytest.param(("--log-level=debug", "rep"), {"replay"}, id="... in one word"),
         pytest.param(("replay", "-o", "y"), {"yaml"}, id="of the command's own option"),
-        pytest.param(("replay", "--output=y"), {"--output=yaml"}, id="... in one word, which it completes"),
-        pytest.param(("replay", "--output", "=", "y"), {"--output=yaml"}, id="... as bash breaks it"),
+        pytest.param(
+            ("replay", "--output=y"), {"--output=yaml"}, id="... in one word, which it completes"
+        ),
+        pytest.param(
+            ("replay", "--output", "=", "y"), {"--output=yaml"}, id="... as bash breaks it"
+        ),
         pytest.param(
             ("replay", "--output", "="),
             {f"--output={f}" for f in ("json", "table", "yaml")},
@@ -47,10 +68,14 @@ def test_at_first_the_commands_with_their_help():
         ),
         pytest.param(("replay", "--profile", "h"), {"ha"}, id="what is known of a value"),
         pytest.param(("replay", "FILE", "--fir"), {"--first"}, id="an option behind a file"),
-        pytest.param(("config", ""), {"check", "import-knative", "schema", "view"}, id="a command's actions"),
+        pytest.param(
+            ("config", ""), {"check", "import-knative", "schema", "view"}, id="a command's actions"
+        ),
         pytest.param(("completion", ""), set(SCRIPTS), id="a positional's choices"),
         pytest.param(("completion", "bash", ""), set(), id="one that comes once"),
-        pytest.param(("replay", "--nonsense", "--fir"), {"--first"}, id="behind an option that there is not"),
+        pytest.param(
+            ("replay", "--nonsense", "--fir"), {"--first"}, id="behind an option that there is not"
+        ),
         pytest.param(("nonsense", ""), COMMANDS, id="behind a command that there is not"),
     ],
 )
@@ -83,7 +108,10 @@ def test_where_files_are_wanted_it_says_so(typed: tuple[str, ...], files: bool):
 
 def test_the_answer_is_a_line_each_and_the_directive(capsys: pytest.CaptureFixture[str]):
     assert main(["__complete", "comp"]) == 0
-    assert capsys.readouterr().out == "completion\tprint the completion of a shell, or of kubectl\n:4\n"
+    assert (
+        capsys.readouterr().out
+        == "completion\tprint the completion of a shell, or of kubectl\n:4\n"
+    )
 
 
 def test_as_kubectls_completion_all_words_are_the_line(
@@ -120,7 +148,7 @@ def test_an_error_names_the_program_as_it_was_called(
     assert capsys.readouterr().err.startswith("kubectl vreplica: ")
 
 
-# -- in the shells ------------------------------------------------------------------------------------------------------
+# -- in the shells ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -169,7 +197,9 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     ("typed", "expected"),
     [
         pytest.param(("vreplica", "re"), "record\nreplay\n", id="a command"),
-        pytest.param(("kubectl-vreplica", "replay", "-o", "j"), "json\n", id="a value, of the plug-in"),
+        pytest.param(
+            ("kubectl-vreplica", "replay", "-o", "j"), "json\n", id="a value, of the plug-in"
+        ),
         pytest.param(("vreplica", "replay", "--output", "=", "y"), "yaml\n", id="a value behind ="),
         pytest.param(
             ("vreplica", "replay", "--profile", ""),
@@ -191,7 +221,9 @@ def test_a_script_is_valid_in_its_shell(programs: Path, shell: str):
         pytest.skip(f"{shell} is not installed")
     begin = "autoload -Uz compinit; compinit -u -D; " if shell == "zsh" else ""
     defined = run_shell(
-        programs, shell, f"{begin}source <(vreplica completion {shell}); typeset -f _vreplica | head -1"
+        programs,
+        shell,
+        f"{begin}source <(vreplica completion {shell}); typeset -f _vreplica | head -1",
     )
     assert "_vreplica" in defined
 
@@ -213,7 +245,8 @@ def test_kubectls_program_asks_the_plug_in(programs: Path):
     said = run_shell(
         programs,
         "bash",
-        "vreplica completion kubectl > bin/kubectl_complete-vreplica && chmod +x bin/kubectl_complete-vreplica"
+        "vreplica completion kubectl > bin/kubectl_complete-vreplica && chmod +x "
+        "bin/kubectl_complete-vreplica"
         " && kubectl_complete-vreplica replay --fir",
     )
     assert said.splitlines() == ["--first\tdecisions that differ to show (default: 20)", ":4"]

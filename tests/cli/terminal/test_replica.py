@@ -40,19 +40,31 @@ async def test_it_answers_json_to_a_question_and_to_a_body():
             "query": {"pool": "a/b&c"},
             "body": None,
         }
-        assert (await replica.post("/v1/plan", {"drain": ["pod/x"]}))["body"] == {"drain": ["pod/x"]}
+        assert (await replica.post("/v1/plan", {"drain": ["pod/x"]}))["body"] == {
+            "drain": ["pod/x"]
+        }
 
 
 @pytest.mark.parametrize(
     ("response", "message", "status"),
     [
-        pytest.param({"status": 404, "text": "not found here\n"}, "with 404: not found here", 404, id="404"),
         pytest.param(
-            {"status": 503, "text": "a\x1b[2J\nb"}, r"with 503: a\?\[2J b", 503, id="control characters"
+            {"status": 404, "text": "not found here\n"}, "with 404: not found here", 404, id="404"
         ),
-        pytest.param({"status": 302, "headers": {"Location": "/x"}}, "with 302", 302, id="elsewhere"),
         pytest.param(
-            {"text": "<html>"}, "what is no JSON object: is it a replica of ours", 0, id="another server"
+            {"status": 503, "text": "a\x1b[2J\nb"},
+            r"with 503: a\?\[2J b",
+            503,
+            id="control characters",
+        ),
+        pytest.param(
+            {"status": 302, "headers": {"Location": "/x"}}, "with 302", 302, id="elsewhere"
+        ),
+        pytest.param(
+            {"text": "<html>"},
+            "what is no JSON object: is it a replica of ours",
+            0,
+            id="another server",
         ),
         pytest.param({"text": "[]"}, "what is no JSON object", 0, id="a list"),
         pytest.param({"text": "[" + "1," * 5000 + "1]"}, "more than 1000 bytes", 0, id="too much"),
@@ -91,7 +103,9 @@ async def test_its_own_no_is_told_apart_from_a_server_that_does_not_know_the_que
     ("status", "text", "readiness"),
     [
         pytest.param(200, "ok\n", "ok", id="it is ready"),
-        pytest.param(503, "caches not synced: pods\n", "caches not synced: pods", id="it says why not"),
+        pytest.param(
+            503, "caches not synced: pods\n", "caches not synced: pods", id="it says why not"
+        ),
     ],
 )
 async def test_a_replica_that_is_not_ready_says_why(status: int, text: str, readiness: str):
@@ -104,7 +118,9 @@ async def test_a_replica_that_is_not_ready_says_why(status: int, text: str, read
 
 async def test_where_nobody_listens_it_says_how_to_get_there():
     async with open_replica(ReplicaAccess("http://127.0.0.1:1")) as replica:
-        with pytest.raises(Unreachable, match=r"cannot be asked: .*; a service .* by kubectl port-forward"):
+        with pytest.raises(
+            Unreachable, match=r"cannot be asked: .*; a service .* by kubectl port-forward"
+        ):
             await replica.get("/v1/overview")
 
 
@@ -134,7 +150,9 @@ async def test_lines_come_one_by_one_and_a_broken_one_is_an_error():
 @pytest.mark.parametrize(
     ("access", "message"),
     [
-        pytest.param(ReplicaAccess("https://x", client_key="k"), "--client-key: goes with", id="a key alone"),
+        pytest.param(
+            ReplicaAccess("https://x", client_key="k"), "--client-key: goes with", id="a key alone"
+        ),
         pytest.param(
             ReplicaAccess("https://x", certificate_authority="no-such"),
             "no-such: cannot be used",
@@ -151,5 +169,7 @@ async def test_files_that_are_no_certificates_are_told(access: ReplicaAccess, me
 async def test_a_file_without_a_certificate_is_told(tmp_path: Path):
     (tmp_path / "cert").write_text("hello")
     with pytest.raises(InvalidObject, match="cannot be used as certificates"):
-        async with open_replica(ReplicaAccess("https://x", client_certificate=str(tmp_path / "cert"))):
+        async with open_replica(
+            ReplicaAccess("https://x", client_certificate=str(tmp_path / "cert"))
+        ):
             pass

@@ -1,4 +1,6 @@
-"""``--server`` and what goes with it: the same options, by kubectl's names, in every command that asks a replica."""
+"""``--server`` and what goes with it: the same options, by kubectl's names, in every command that
+asks a replica.
+"""
 
 import argparse
 
@@ -40,5 +42,7 @@ def test_what_is_no_url_is_usage(given: str, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("command", ASKING)
 def test_every_command_that_asks_a_replica_has_the_same_options(command: str):
     words = [command, *ASKING[command], "--server", "https://x", "--certificate-authority", "ca"]
-    options = new_parser().parse_args([*words, "--client-certificate", "crt", "--client-key", "key"])
+    options = new_parser().parse_args(
+        [*words, "--client-certificate", "crt", "--client-key", "key"]
+    )
     assert replica_of(options) == ReplicaAccess("https://x", "ca", "crt", "key")

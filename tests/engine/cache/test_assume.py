@@ -1,4 +1,6 @@
-"""The two assume caches: which versions they take, what readers see, and what handlers are told and when."""
+"""The two assume caches: which versions they take, what readers see, and what handlers are told and
+when.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -123,7 +125,9 @@ class TestAfterAWrite:
         assert (refused.value.stored, refused.value.offered) == ("5", version)
         assert cache.get("ns/a") == a(5)
 
-    def test_assume_refuses_an_unknown_key_and_what_is_no_object(self, cache: AssumeCache[Thing]) -> None:
+    def test_assume_refuses_an_unknown_key_and_what_is_no_object(
+        self, cache: AssumeCache[Thing]
+    ) -> None:
         with pytest.raises(NotFound):
             cache.assume(Thing("b", "9"))
         with pytest.raises(WrongType):
@@ -158,7 +162,9 @@ class TestAfterAWrite:
         cache.update(a(4))
         assert cache.get_api("ns/a") == a(5)
 
-    def test_delete_is_by_key_whatever_the_version(self, cache: AssumeCache[Thing], told: Told) -> None:
+    def test_delete_is_by_key_whatever_the_version(
+        self, cache: AssumeCache[Thing], told: Told
+    ) -> None:
         cache.assume(a(7, "x"))
         cache.delete(a(1))
         assert "ns/a" not in cache
@@ -168,7 +174,9 @@ class TestAfterAWrite:
         with pytest.raises(NotFound):
             cache.get_api("ns/a")
 
-    def test_delete_of_an_unknown_key_tells_nobody(self, cache: AssumeCache[Thing], told: Told) -> None:
+    def test_delete_of_an_unknown_key_tells_nobody(
+        self, cache: AssumeCache[Thing], told: Told
+    ) -> None:
         cache.delete(Thing("b", "1"))
         assert told.lines == []
 
@@ -182,7 +190,9 @@ class TestAfterAWrite:
             pytest.param(a(9, uid="new"), a(8, uid=""), False, id="deleted without UID"),
         ],
     )
-    def test_the_late_delete_of_a_previous_incarnation(self, stored: Thing, gone: Thing, stays: bool) -> None:
+    def test_the_late_delete_of_a_previous_incarnation(
+        self, stored: Thing, gone: Thing, stays: bool
+    ) -> None:
         cache: AssumeCache[Thing] = AssumeCache()
         cache.add(stored)
         cache.delete(gone)
@@ -248,7 +258,9 @@ class TestBeforeAWrite:
         passive.restore(a(version))
         assert passive.get("ns/a") == (a(5) if given_up else a(5, "x"))
 
-    def test_an_assumption_does_not_move_the_index(self, passive: PassiveAssumeCache[Thing]) -> None:
+    def test_an_assumption_does_not_move_the_index(
+        self, passive: PassiveAssumeCache[Thing]
+    ) -> None:
         passive.assume(a(5, "x"))
         assert passive.list("note", "") == [a(5, "x")]
         assert passive.list("note", "x") == []
@@ -339,7 +351,9 @@ VERSIONS = st.integers(1, 6)
 
 
 class BothCaches(RuleBasedStateMachine):
-    """Any sequence of calls: handlers' chains end in what ``get`` gives, and lists agree with it."""
+    """Any sequence of calls: handlers' chains end in what ``get`` gives, and lists agree
+    with it.
+    """
 
     @initialize()
     def start(self) -> None:

@@ -1,4 +1,6 @@
-"""The pods' and vpods' caches: one object's way from a decision through its write to the watch echo."""
+"""The pods' and vpods' caches: one object's way from a decision through its write to the watch
+echo.
+"""
 
 from dataclasses import replace
 
@@ -9,14 +11,24 @@ from extender.model.errors import HistoryReplaced, NotFound, VersionConflict
 from extender.model.objects import AdapterPod, VPod
 
 
-def pod(version: int, *, name: str = "a-0", node: str = "", uid: str = "u", pool: str = "ns/p") -> AdapterPod:
+def pod(
+    version: int, *, name: str = "a-0", node: str = "", uid: str = "u", pool: str = "ns/p"
+) -> AdapterPod:
     return AdapterPod(
-        namespace="ns", name=name, uid=uid, resource_version=str(version), pool=pool, ordinal=0, node=node
+        namespace="ns",
+        name=name,
+        uid=uid,
+        resource_version=str(version),
+        pool=pool,
+        ordinal=0,
+        node=node,
     )
 
 
 def vpod(version: int, *, vreplicas: int = 1, pool: str = "ns/p") -> VPod:
-    return VPod(namespace="t", name="v", resource_version=str(version), pool=pool, vreplicas=vreplicas)
+    return VPod(
+        namespace="t", name="v", resource_version=str(version), pool=pool, vreplicas=vreplicas
+    )
 
 
 class Changes(list[tuple[AdapterPod | None, AdapterPod | None]]):
@@ -137,8 +149,12 @@ def test_a_reply_that_the_watch_has_overtaken_changes_nothing(pods: AdapterPodAs
     assert pods.get_api("ns/a-0") is None
 
 
-def test_another_incarnation_is_left_to_the_watch(pods: AdapterPodAssumeCache, changes: Changes) -> None:
-    assert not pods.written(pod(9, uid="next")), "a reply would skip what the last one was at its end"
+def test_another_incarnation_is_left_to_the_watch(
+    pods: AdapterPodAssumeCache, changes: Changes
+) -> None:
+    assert not pods.written(pod(9, uid="next")), (
+        "a reply would skip what the last one was at its end"
+    )
     assert (pods.latest("ns/a-0"), changes) == (pod(5), [])
 
 
@@ -196,7 +212,9 @@ def test_a_list_that_has_an_older_version_than_was_seen_before_it_is_of_another_
         pods.replace([pod(4)], "1000000004")
 
 
-def test_our_own_write_after_a_list_was_taken_is_no_other_history(pods: AdapterPodAssumeCache) -> None:
+def test_our_own_write_after_a_list_was_taken_is_no_other_history(
+    pods: AdapterPodAssumeCache,
+) -> None:
     assert pods.written(pod(7, node="n1"))
     pods.replace([pod(5)], "6")
     assert pods.get("ns/a-0") == pod(7, node="n1")

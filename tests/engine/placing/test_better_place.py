@@ -1,4 +1,6 @@
-"""``better_place``: one move at a time to where the profile would rather have a vreplica, and an end to it."""
+"""``better_place``: one move at a time to where the profile would rather have a vreplica, and an
+end to it.
+"""
 
 from hypothesis import given, settings
 
@@ -27,7 +29,9 @@ def on_three_zones(*own: int, slots: int = 20) -> Scene:
 
 
 def moved(scene: Scene, vpod: VPod, profile: Profile) -> tuple[dict[str, int], int]:
-    """The placement after doing as told until there is nothing more to do, and how many moves that took."""
+    """The placement after doing as told until there is nothing more to do, and how many moves that
+    took.
+    """
     placed = scene.pool.placed_of(vpod.key)
     for moves in range(MOVES_MAX):
         found = better_place(scene.pool, vpod, placed, profile)
@@ -37,7 +41,8 @@ def moved(scene: Scene, vpod: VPod, profile: Profile) -> tuple[dict[str, int], i
         placed = {**placed, source: placed[source] - 1, to: placed.get(to, 0) + 1}
         shares = {name: Share(count, vpod.weight) for name, count in placed.items()}
         scene.state.reserve("moves", vpod.pool, vpod.key, shares, expires_at=1e9)
-        # The move is over once the source's ledger no longer has it; until then both ends hold the slots.
+        # The move is over once the source's ledger no longer has it; until then both ends hold the
+        # slots.
         for name in (source, to):
             ordinal, old = scene.pool.pods[name].ordinal, scene.pool.pods[name].pod
             assert ordinal is not None
@@ -94,7 +99,9 @@ def test_spread_levels_the_zones():
 def test_a_level_placement_stays():
     assert better_place(on_three_zones(2, 2, 1).pool, a_vpod(), {"dispatcher-0": 2}, SPREAD_PROFILE)
     scene = on_three_zones(2, 2, 1)
-    assert better_place(scene.pool, a_vpod(), scene.pool.placed_of("tenant/a"), SPREAD_PROFILE) is None
+    assert (
+        better_place(scene.pool, a_vpod(), scene.pool.placed_of("tenant/a"), SPREAD_PROFILE) is None
+    )
 
 
 def test_pack_moves_down():
@@ -124,7 +131,9 @@ def test_nothing_moves_where_the_better_pod_is_full():
 
 
 def test_scores_that_would_send_a_vreplica_round_in_a_circle_come_to_an_end():
-    """Knative's sums of differences are no measure of a whole placement: following them alone repeats itself here."""
+    """Knative's sums of differences are no measure of a whole placement: following them alone
+    repeats itself here.
+    """
     shape = Shape(
         zones=[3, 2, 1],
         slots=50,

@@ -42,7 +42,9 @@ def test_refusals_are_counted_by_their_text_the_most_frequent_first():
     [
         pytest.param(ConflictReason.INSUFFICIENT_SLOTS, lambda s: s.vpod("a", 9), id="no room"),
         pytest.param(
-            ConflictReason.UNSATISFIABLE, lambda s: s.vpod("a", 1, weight=9), id="heavier than a pod"
+            ConflictReason.UNSATISFIABLE,
+            lambda s: s.vpod("a", 1, weight=9),
+            id="heavier than a pod",
         ),
         pytest.param(
             ConflictReason.STATEFULSET_NOT_FOUND,

@@ -1,4 +1,6 @@
-"""``grow_by_plugins``: one vreplica at a time to the best pod; and that classes of equal pods give what scoring every pod gives."""
+"""``grow_by_plugins``: one vreplica at a time to the best pod; and that classes of equal pods give
+what scoring every pod gives.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,14 +14,21 @@ from extender.engine.placing.select import grow_by_plugins, refusals, spread_of,
 from extender.engine.policy.framework import Scope, Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
-from extender.engine.policy.profiles import BUILT_IN_PROFILES, HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
+from extender.engine.policy.profiles import (
+    BUILT_IN_PROFILES,
+    HA_PROFILE,
+    PACK_PROFILE,
+    SPREAD_PROFILE,
+)
 from extender.engine.policy.spread import Candidate, Spread
 from extender.engine.policy.spreading import ZONE_SKEW, NodeSpread, ZoneSpread
 from tests.engine.policy.shapes import Shape, profiles, shapes, spreading_profiles
 from tests.support.builders import Scene, a_node, a_vpod
 
 
-def grown(scene: Scene, profile: Profile, missing: int, kept=None, vpod=None) -> tuple[dict[int, int], int]:
+def grown(
+    scene: Scene, profile: Profile, missing: int, kept=None, vpod=None
+) -> tuple[dict[int, int], int]:
     pool = scene.pool
     return grow_by_plugins(pool, vpod or a_vpod(), kept or {}, missing, pool.free_of, profile)
 
@@ -50,9 +59,13 @@ def one_at_a_time(shape: Shape, profile: Profile, missing: int) -> tuple[dict[in
 
 @settings(max_examples=200, deadline=None)
 @given(shapes(), profiles(ties=tuple(Ties)), st.integers(1, 9))
-def test_classes_of_pods_give_what_scoring_every_pod_gives(shape: Shape, profile: Profile, missing: int):
+def test_classes_of_pods_give_what_scoring_every_pod_gives(
+    shape: Shape, profile: Profile, missing: int
+):
     pool = shape.scene().pool
-    found = grow_by_plugins(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    found = grow_by_plugins(
+        pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile
+    )
     assert found == one_at_a_time(shape, profile, missing)
 
 
@@ -61,21 +74,29 @@ def test_classes_of_pods_give_what_scoring_every_pod_gives(shape: Shape, profile
 def test_counting_gives_what_scoring_every_pod_gives(shape: Shape, profile: Profile, missing: int):
     pool = shape.scene().pool
     assert profile.costs is not None
-    found = grow_by_plugins(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    found = grow_by_plugins(
+        pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile
+    )
     assert found == one_at_a_time(shape, profile, missing)
 
 
 @settings(max_examples=200, deadline=None)
 @given(shapes(), st.sampled_from(Ties), st.integers(1, 20))
-def test_filling_the_lowest_gives_what_scoring_every_pod_gives(shape: Shape, ties: Ties, missing: int):
+def test_filling_the_lowest_gives_what_scoring_every_pod_gives(
+    shape: Shape, ties: Ties, missing: int
+):
     pool, profile = shape.scene().pool, replace(PACK_PROFILE, ties=ties)
     assert profile.fills_lowest
-    found = grow_by_plugins(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    found = grow_by_plugins(
+        pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile
+    )
     assert found == one_at_a_time(shape, profile, missing)
 
 
 def test_only_what_fills_the_lowest_and_asks_nothing_else_does_so_without_asking():
-    assert [profile.name for profile in BUILT_IN_PROFILES.values() if profile.fills_lowest] == ["pack"]
+    assert [profile.name for profile in BUILT_IN_PROFILES.values() if profile.fills_lowest] == [
+        "pack"
+    ]
     lowest = Weighted(LowestOrdinalPriority(), 1)
     for other in (
         Profile(name="", scores=(lowest, Weighted(NodeSpread(), 1))),
@@ -86,7 +107,10 @@ def test_only_what_fills_the_lowest_and_asks_nothing_else_does_so_without_asking
 
 
 def test_only_what_spreads_and_nothing_else_is_counted():
-    assert [profile.name for profile in BUILT_IN_PROFILES.values() if profile.costs] == ["spread", "ha"]
+    assert [profile.name for profile in BUILT_IN_PROFILES.values() if profile.costs] == [
+        "spread",
+        "ha",
+    ]
     node = (Weighted(NodeSpread(), 1),)
     for other in (
         Profile(name="", filters=(NodeSpread(),), scores=node),
@@ -173,7 +197,10 @@ def test_what_stands_on_a_pod_that_is_not_schedulable_counts_for_its_zone():
 
 def test_filters_alone_choose_the_pod_with_the_fewest():
     profile = Profile(name="x", filters=(NodeSpread(5),))
-    assert grown(two_zones("a0", "a1", "b0"), profile, 4, {"dispatcher-0": 1}) == ({0: 1, 1: 2, 2: 1}, 0)
+    assert grown(two_zones("a0", "a1", "b0"), profile, 4, {"dispatcher-0": 1}) == (
+        {0: 1, 1: 2, 2: 1},
+        0,
+    )
 
 
 def test_a_heavy_vreplica_passes_over_pods_with_too_little_room():
@@ -190,7 +217,8 @@ def test_round_robin_ties_begin_elsewhere_for_another_vpod():
     scene = Scene(replicas=50).pods(*range(50))
     profile = Profile(name="x", scores=(Weighted(NodeSpread(), 1),), ties=Ties.ROUND_ROBIN)
     first = {
-        name: next(iter(grown(scene, profile, 1, vpod=a_vpod(name))[0])) for name in ("a", "b", "c", "d")
+        name: next(iter(grown(scene, profile, 1, vpod=a_vpod(name))[0]))
+        for name in ("a", "b", "c", "d")
     }
     assert len(set(first.values())) > 1
     assert first["a"] == next(iter(grown(scene, profile, 1, vpod=a_vpod("a"))[0]))

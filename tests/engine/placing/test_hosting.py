@@ -14,7 +14,9 @@ SSD = NodeFit(selector=(("disk", "ssd"),))
 
 
 def two_zones(fit: NodeFit | None, **third) -> Scene:
-    """Pods 0 and 1 in z0 and z1, whose nodes have an ssd, and a node in a third zone without any."""
+    """Pods 0 and 1 in z0 and z1, whose nodes have an ssd, and a node in a third zone
+    without any.
+    """
     scene = Scene(replicas=2).stateful_set(2, fit=fit)
     scene.node(a_node("node-0", "z0", labels={"disk": "ssd"}))
     scene.node(a_node("node-1", "z1", labels={"disk": "ssd"}))

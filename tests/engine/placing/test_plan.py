@@ -23,11 +23,17 @@ def target(scene: Scene, name: str = "a", **options) -> dict[int, int]:
 @pytest.mark.parametrize(
     ("vreplicas", "placed", "expected"),
     [
-        pytest.param(7, {}, {0: 3, 1: 2, 2: 2}, id="a new vpod goes round robin, lowest ordinals first"),
-        pytest.param(4, {0: 3}, {0: 3, 1: 1}, id="a small growth goes to a pod without a placement"),
+        pytest.param(
+            7, {}, {0: 3, 1: 2, 2: 2}, id="a new vpod goes round robin, lowest ordinals first"
+        ),
+        pytest.param(
+            4, {0: 3}, {0: 3, 1: 1}, id="a small growth goes to a pod without a placement"
+        ),
         pytest.param(5, {1: 3}, {0: 1, 1: 3, 2: 1}, id="growth visits other pods before its own"),
         pytest.param(6, {0: 2, 1: 2, 2: 2}, {0: 2, 1: 2, 2: 2}, id="enough is left alone"),
-        pytest.param(3, {0: 2, 1: 2, 2: 2}, {0: 2, 1: 1}, id="fewer are taken from the highest ordinal down"),
+        pytest.param(
+            3, {0: 2, 1: 2, 2: 2}, {0: 2, 1: 1}, id="fewer are taken from the highest ordinal down"
+        ),
         pytest.param(0, {0: 2, 2: 2}, {}, id="none wanted, none left"),
         pytest.param(4, {2: 4}, {2: 4}, id="an uneven spread is not a reason to move"),
     ],
@@ -45,7 +51,8 @@ def test_what_does_not_fit_is_left_over_and_what_fits_is_placed():
     assert (decision.scheduled, decision.left) == (4, 3)
     assert decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
     assert decision.explanation.outcome() == (
-        "3 of 7 vreplicas are not placed (InsufficientSlots): 0/3 pods have room: 2 no free slots, 1 does not exist"
+        "3 of 7 vreplicas are not placed (InsufficientSlots): 0/3 pods have room: 2 no free slots, "
+        "1 does not exist"
     )
 
 
@@ -91,7 +98,9 @@ def test_a_drained_pod_keeps_what_has_no_room_elsewhere():
 def test_what_overcommits_a_drained_pod_does_not_wait_there():
     scene = Scene(slots=1).pods(0).pod(2, {"tenant/a": 3}, unschedulable=True).vpod("a", 3, {2: 3})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert dict(decision.target) == {"dispatcher-0": 1}, "room goes to what has to leave, not to what waits"
+    assert dict(decision.target) == {"dispatcher-0": 1}, (
+        "room goes to what has to leave, not to what waits"
+    )
     assert decision.left == 2
 
 
@@ -104,10 +113,16 @@ def test_placements_on_ordinals_that_are_gone_move():
     "change",
     [
         pytest.param(lambda scene: scene.stateful_set(3, 5), id="ordinals.start is another one"),
-        pytest.param(lambda scene: scene.other_stateful_set("renamed"), id="the pool names another StatefulSet"),
-        pytest.param(lambda scene: scene.stateful_set(0, uid="new"), id="it was created again, with fewer replicas"),
+        pytest.param(
+            lambda scene: scene.other_stateful_set("renamed"),
+            id="the pool names another StatefulSet",
+        ),
+        pytest.param(
+            lambda scene: scene.stateful_set(0, uid="new"),
+            id="it was created again, with fewer replicas",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_on_pods_that_run_without_their_ordinal_stays_until_there_is_room(change):
     scene = Scene().vpod("a", 5, {0: 2, 1: 2, 2: 1})
     for ordinal, count in ((0, 2), (1, 2), (2, 1)):
@@ -123,7 +138,8 @@ def test_pods_of_the_new_ordinals_take_what_those_of_the_old_ones_hold():
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert target(scene) == {0: 1, 5: 2}
     assert decision.moves == tuple(
-        Move("tenant/a", f"dispatcher-{old}", "dispatcher-5", 1, MoveReason.ORDINAL_GONE) for old in (0, 1)
+        Move("tenant/a", f"dispatcher-{old}", "dispatcher-5", 1, MoveReason.ORDINAL_GONE)
+        for old in (0, 1)
     )
 
 
@@ -143,7 +159,9 @@ def test_an_overcommitted_pod_is_trimmed_once():
     scene.vpod("a", 4, {0: 4}).vpod("b", 4, {0: 4})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-1": 3}
-    scene.pool.reserve("t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0)
+    scene.pool.reserve(
+        "t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0
+    )
     assert target(scene, "b") == {0: 4}, "the second vpod must not pay again"
 
 
@@ -171,7 +189,9 @@ class TestMinPodsPerVPod:
         assert target(scene) == {0: 1, 1: 1, 2: 1}
 
     def test_a_restarting_pod_does_not_lower_the_target(self):
-        scene = Scene(min_pods_per_vpod=3).pods(0, 1).pod(2, node="").vpod("a", 1, {0: 1, 1: 1, 2: 1})
+        scene = (
+            Scene(min_pods_per_vpod=3).pods(0, 1).pod(2, node="").vpod("a", 1, {0: 1, 1: 1, 2: 1})
+        )
         assert target(scene) == {0: 1, 1: 1, 2: 1}
 
 
@@ -193,7 +213,10 @@ class TestWeightedVReplicas:
 
     def test_growing_heavier_in_place_moves_what_no_longer_fits(self):
         scene = (
-            Scene(slots=4, replicas=2).pod(0, {"tenant/a": Share(4)}).pods(1).vpod("a", 4, {0: 4}, weight=2)
+            Scene(slots=4, replicas=2)
+            .pod(0, {"tenant/a": Share(4)})
+            .pods(1)
+            .vpod("a", 4, {0: 4}, weight=2)
         )
         assert target(scene) == {0: 2, 1: 2}
 
@@ -201,7 +224,9 @@ class TestWeightedVReplicas:
 @pytest.mark.parametrize(
     ("scene", "options", "reason"),
     [
-        pytest.param(Scene(), {"allowed": False}, ConflictReason.TENANT_NOT_ALLOWED, id="tenant not allowed"),
+        pytest.param(
+            Scene(), {"allowed": False}, ConflictReason.TENANT_NOT_ALLOWED, id="tenant not allowed"
+        ),
     ],
 )
 def test_what_cannot_be_decided_leaves_placements_alone(scene, options, reason):
@@ -212,8 +237,14 @@ def test_what_cannot_be_decided_leaves_placements_alone(scene, options, reason):
 
 
 def test_a_tenant_that_may_not_use_the_pool_keeps_no_more_than_its_pods_can_hold():
-    """They came back smaller: what is over would overcommit them, or have another's vreplicas leave."""
-    scene = Scene(slots=4, replicas=2).pod(0, {"tenant/a": 3, "tenant/b": 1}, slots=4).pod(1, {}, slots=4)
+    """They came back smaller: what is over would overcommit them, or have another's vreplicas
+    leave.
+    """
+    scene = (
+        Scene(slots=4, replicas=2)
+        .pod(0, {"tenant/a": 3, "tenant/b": 1}, slots=4)
+        .pod(1, {}, slots=4)
+    )
     scene.vpod("a", 5, {0: 5}).vpod("b", 1, {0: 1})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
     assert dict(decision.target) == {"dispatcher-0": 3}
@@ -228,7 +259,9 @@ def test_a_tenant_that_may_not_use_the_pool_keeps_all_that_fits_at_the_weight_th
 
 
 def test_a_tenant_that_may_not_use_the_pool_gets_nothing_more_than_it_publishes():
-    """A bind had brought five more into a ledger, and before they were published the pool was closed to the tenant."""
+    """A bind had brought five more into a ledger, and before they were published the pool was
+    closed to the tenant.
+    """
     scene = Scene().pod(0, {"tenant/a": 2}).pod(1, {"tenant/a": 5}).vpod("a", 9, {0: 2})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
     assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 7)
@@ -272,7 +305,9 @@ def test_a_target_raised_for_the_pods_it_stands_on_is_reached_in_one_decision():
     scene = Scene(replicas=5, min_pods_per_vpod=3).pods(3, 4).pod(0, {"tenant/a": 3}, node="")
     scene.vpod("a", 1, {0: 3, 1: 1, 2: 1})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    scene.pool.reserve("t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0)
+    scene.pool.reserve(
+        "t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0
+    )
     again = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(again.target) == dict(decision.target)
 
@@ -349,17 +384,29 @@ def test_what_a_lost_pod_has_goes_elsewhere_and_stays_where_there_is_no_room():
     scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(decision.target) == {"dispatcher-0": 2, "dispatcher-1": 1}
-    assert decision.moves == (Move("tenant/a", "dispatcher-0", "dispatcher-1", 1, MoveReason.RESCHEDULE),)
+    assert decision.moves == (
+        Move("tenant/a", "dispatcher-0", "dispatcher-1", 1, MoveReason.RESCHEDULE),
+    )
 
 
 @pytest.mark.parametrize(
     ("prepare", "reason"),
     [
-        pytest.param(lambda scene: scene.pod(2, {"tenant/a": 2}, unschedulable=True), MoveReason.DRAIN, id="drained"),
-        pytest.param(lambda scene: scene.stateful_set(2), MoveReason.ORDINAL_GONE, id="ordinal is gone"),
-        pytest.param(lambda scene: scene.pod(2, {"tenant/a": 2}, slots=0), MoveReason.OVERCOMMIT, id="overcommitted"),
+        pytest.param(
+            lambda scene: scene.pod(2, {"tenant/a": 2}, unschedulable=True),
+            MoveReason.DRAIN,
+            id="drained",
+        ),
+        pytest.param(
+            lambda scene: scene.stateful_set(2), MoveReason.ORDINAL_GONE, id="ordinal is gone"
+        ),
+        pytest.param(
+            lambda scene: scene.pod(2, {"tenant/a": 2}, slots=0),
+            MoveReason.OVERCOMMIT,
+            id="overcommitted",
+        ),
     ],
-)  # fmt: skip
+)
 def test_whatever_leaves_a_pod_and_is_still_wanted_is_a_move_with_its_reason(prepare, reason):
     scene = Scene().pods(0, 1).pod(2, {"tenant/a": 2}).vpod("a", 2, {2: 2})
     prepare(scene)
@@ -377,43 +424,84 @@ def test_whatever_leaves_a_pod_and_is_still_wanted_is_a_move_with_its_reason(pre
         pytest.param(1, {0: 1}, id="still not wanted"),
     ],
 )
-@pytest.mark.parametrize("profile", [DEFAULT_PROFILE, SPREAD_PROFILE, HA_PROFILE], ids=lambda one: one.name)
-def test_what_an_unwritten_decision_takes_away_stays_where_it_is_published(wanted, expected, profile):
-    # Found by seeds 20002 and 51031: the pod is full as long as it is not written, and it went to another one.
+@pytest.mark.parametrize(
+    "profile", [DEFAULT_PROFILE, SPREAD_PROFILE, HA_PROFILE], ids=lambda one: one.name
+)
+def test_what_an_unwritten_decision_takes_away_stays_where_it_is_published(
+    wanted, expected, profile
+):
+    # Found by seeds 20002 and 51031: the pod is full as long as it is not written, and it went to
+    # another one.
     scene = Scene(slots=2).pods(0, 1, 2).pod(0, {"tenant/a": 2}).vpod("a", wanted, {0: 2})
     scene.pool.set_profile(profile)
-    scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
+    scene.pool.reserve(
+        "an earlier decision", "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0
+    )
     assert target(scene) == expected
 
 
 UNTAKEN = [
-    pytest.param(lambda scene: scene.pod(1, {"tenant/a": 1, "tenant/b": 2}, slots=2), {}, MoveReason.OVERCOMMIT,
-                 id="its slots were lowered"),
-    pytest.param(lambda scene: scene.pod(1, {"tenant/a": 1}, unschedulable=True), {1: 1}, None, id="it is drained, nothing has room"),
-    pytest.param(lambda scene: scene.pod(1, {"tenant/a": 1}, unschedulable=True).pod(2), {2: 1}, MoveReason.DRAIN, id="it is drained"),
-    pytest.param(lambda scene: scene.stateful_set(1), {1: 1}, None, id="its ordinal has gone, nothing has room"),
-    pytest.param(lambda scene: scene.stateful_set(1).no_pod(1), {}, MoveReason.ORDINAL_GONE, id="its ordinal and pod have gone"),
-]  # fmt: skip
+    pytest.param(
+        lambda scene: scene.pod(1, {"tenant/a": 1, "tenant/b": 2}, slots=2),
+        {},
+        MoveReason.OVERCOMMIT,
+        id="its slots were lowered",
+    ),
+    pytest.param(
+        lambda scene: scene.pod(1, {"tenant/a": 1}, unschedulable=True),
+        {1: 1},
+        None,
+        id="it is drained, nothing has room",
+    ),
+    pytest.param(
+        lambda scene: scene.pod(1, {"tenant/a": 1}, unschedulable=True).pod(2),
+        {2: 1},
+        MoveReason.DRAIN,
+        id="it is drained",
+    ),
+    pytest.param(
+        lambda scene: scene.stateful_set(1),
+        {1: 1},
+        None,
+        id="its ordinal has gone, nothing has room",
+    ),
+    pytest.param(
+        lambda scene: scene.stateful_set(1).no_pod(1),
+        {},
+        MoveReason.ORDINAL_GONE,
+        id="its ordinal and pod have gone",
+    ),
+]
 
 
 @pytest.mark.parametrize(("happens", "expected", "reason"), UNTAKEN)
 def test_what_an_unwritten_decision_takes_away_and_may_not_stay_leaves_with_a_reason(
     happens, expected, reason
 ):
-    """Found by seed 71000392: the pod had become too small meanwhile, and the vreplica left it without a word."""
-    scene = Scene(slots=3, replicas=3).pod(0, {"tenant/b": 3}).pod(1, {"tenant/a": 1, "tenant/b": 2})
+    """Found by seed 71000392: the pod had become too small meanwhile, and the vreplica left it
+    without a word.
+    """
+    scene = (
+        Scene(slots=3, replicas=3).pod(0, {"tenant/b": 3}).pod(1, {"tenant/a": 1, "tenant/b": 2})
+    )
     scene.vpod("a", 1, {1: 1}).vpod("b", 5, {0: 3, 1: 2})
-    scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-1": Share(0)}, expires_at=30.0)
+    scene.pool.reserve(
+        "an earlier decision", "tenant/a", {"dispatcher-1": Share(0)}, expires_at=30.0
+    )
     happens(scene)
     assert target(scene) == expected
     moves = place(scene.pool, scene.pool.vpods["tenant/a"]).moves
-    assert [(move.from_pod, move.reason) for move in moves] == ([("dispatcher-1", reason)] if reason else [])
+    assert [(move.from_pod, move.reason) for move in moves] == (
+        [("dispatcher-1", reason)] if reason else []
+    )
 
 
 def test_what_an_unwritten_decision_takes_away_stays_where_nothing_can_be_decided():
     scene = Scene(replicas=1, namespace_selector=LabelSelector(match_labels={"paid": "yes"}))
     scene.pod(0, {"tenant/a": 2}).vpod("a", 2, {0: 2})
-    scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-0": Share(0)}, expires_at=30.0)
+    scene.pool.reserve(
+        "an earlier decision", "tenant/a", {"dispatcher-0": Share(0)}, expires_at=30.0
+    )
     decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
     assert (decision.target, decision.moves) == ({"dispatcher-0": 2}, ())
 
@@ -442,7 +530,9 @@ def test_fewer_wanted_is_no_move():
 
 
 def test_under_a_hard_zone_rule_a_drain_never_fills_a_zone_beyond_it():
-    """What has to leave is placed first, and where it cannot it counts: what waits does not take its zone's share."""
+    """What has to leave is placed first, and where it cannot it counts: what waits does not take
+    its zone's share.
+    """
     scene = Scene(replicas=6, slots=30, profile="ha")
     for ordinal in range(6):
         scene.node(a_node(f"node-{ordinal}", f"z{ordinal % 3}"))
@@ -458,17 +548,24 @@ def test_under_a_hard_zone_rule_a_drain_never_fills_a_zone_beyond_it():
     scene.pod(3, {}, node="node-3").vpod("other", 60, {2: 20, 4: 10, 5: 30})
     scene.pod(0, {}, node="node-0", unschedulable=True)
     drained = target(scene)
-    zones = [sum(count for ordinal, count in drained.items() if ordinal % 3 == zone) for zone in range(3)]
+    zones = [
+        sum(count for ordinal, count in drained.items() if ordinal % 3 == zone) for zone in range(3)
+    ]
     assert max(zones) <= min(zones) + 1
     assert 0 not in drained
 
 
 def test_a_predicate_that_refuses_both_ways_after_the_pool_has_grown_places_afresh():
-    """Old pods hold more than the new ones, by more than MaxSkew: neither may take the next vreplica."""
+    """Old pods hold more than the new ones, by more than MaxSkew: neither may take the next
+    vreplica.
+    """
     profile = profile_from(
         {
             "name": "even",
-            "filters": [{"name": "PodFitsResources"}, {"name": "EvenPodSpread", "args": {"MaxSkew": 2}}],
+            "filters": [
+                {"name": "PodFitsResources"},
+                {"name": "EvenPodSpread", "args": {"MaxSkew": 2}},
+            ],
             "scores": [{"name": "LowestOrdinalPriority"}],
         }
     )

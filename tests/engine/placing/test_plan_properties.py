@@ -1,4 +1,6 @@
-"""What holds for every plan, on random states; and a slow oracle of DESIGN 5.1 that must agree with ``place``."""
+"""What holds for every plan, on random states; and a slow oracle of DESIGN 5.1 that must agree with
+``place``.
+"""
 
 from hypothesis import given, settings, strategies as st
 
@@ -70,11 +72,15 @@ def _keep(naive: Naive, vpod: VPod) -> tuple[dict[str, int], dict[str, int]]:
 
 def _take_one(kept: dict[str, int], naive: Naive, vpod: VPod) -> None:
     highest_first = sorted((name for name in kept if kept[name]), key=placement_order, reverse=True)
-    unpublished = [name for name in highest_first if kept[name] > naive.sides(vpod.key, name)[1].vreplicas]
+    unpublished = [
+        name for name in highest_first if kept[name] > naive.sides(vpod.key, name)[1].vreplicas
+    ]
     kept[(unpublished or highest_first)[0]] -= 1
 
 
-def _round_robin(naive: Naive, vpod: VPod, kept: dict[str, int], able: list[str], missing: int) -> int:
+def _round_robin(
+    naive: Naive, vpod: VPod, kept: dict[str, int], able: list[str], missing: int
+) -> int:
     own = [name for name in able if kept.get(name)]
     turn = [name for name in able if name not in own] + own
     roomy = [name for name in turn if naive.held(name) < naive.capacity(name)]
@@ -93,7 +99,11 @@ def _round_robin(naive: Naive, vpod: VPod, kept: dict[str, int], able: list[str]
 
 def _others(naive: Naive, vpod: VPod, name: str) -> int:
     """Slots that the other vpods hold."""
-    return sum(naive.held_by(key, there) for key, there in naive.claimed if there == name and key != vpod.key)
+    return sum(
+        naive.held_by(key, there)
+        for key, there in naive.claimed
+        if there == name and key != vpod.key
+    )
 
 
 @settings(max_examples=80, deadline=None)
@@ -118,7 +128,7 @@ def test_every_plan_of_a_round_is_right(world):
         assert (dict(last.target), last.left) == (dict(again.target), again.left), "decided again"
 
 
-def test_what_is_lost_with_its_ordinal_stays_lost_when_a_drain_that_took_its_room_is_decided_again():
+def test_what_is_lost_with_its_ordinal_stays_lost_when_the_drain_is_decided_again():
     world = World()
     for obj in (a_node(), a_stateful_set(2, start=1), a_pool(1)):
         world.put(obj)
@@ -127,7 +137,9 @@ def test_what_is_lost_with_its_ordinal_stays_lost_when_a_drain_that_took_its_roo
     world.put(a_vpod("a", 6, {0: 1, 1: 1, 3: 1}))
     (vpod,) = by_name(world)
     first = decide(world, vpod)
-    assert (dict(first.target), first.left) == ({"dispatcher-2": 1}, 5), "the drained one has the first claim"
+    assert (dict(first.target), first.left) == ({"dispatcher-2": 1}, 5), (
+        "the drained one has the first claim"
+    )
     world.decide(first)
     again = decide(world, vpod)
     assert (again.target, again.left) == (first.target, first.left)
@@ -135,9 +147,13 @@ def test_what_is_lost_with_its_ordinal_stays_lost_when_a_drain_that_took_its_roo
 
 @st.composite
 def full_pods(draw) -> World:
-    """A pod that is full, by vpods that now want more or fewer vreplicas than there are, heavier or lighter ones."""
+    """A pod that is full, by vpods that now want more or fewer vreplicas than there are, heavier or
+    lighter ones.
+    """
     ledger = draw(
-        st.dictionaries(st.sampled_from(worlds.VPODS), worlds.shares, min_size=2, max_size=len(worlds.VPODS))
+        st.dictionaries(
+            st.sampled_from(worlds.VPODS), worlds.shares, min_size=2, max_size=len(worlds.VPODS)
+        )
     )
     world = World()
     recorded = {f"tenant/{name}": share for name, share in ledger.items()}
@@ -163,8 +179,12 @@ def test_no_room_of_a_full_pod_is_promised_before_it_is_left(world):
         assert_no_pod_is_more_overcommitted(before, Naive(world, POOL))
 
 
-def assert_nothing_but_what_is_published_comes_back(first: Decision, again: Decision, vpod: VPod) -> None:
-    """Decided again before it is written: the same, or a part of what the first took off a drained pod stays there."""
+def assert_nothing_but_what_is_published_comes_back(
+    first: Decision, again: Decision, vpod: VPod
+) -> None:
+    """Decided again before it is written: the same, or a part of what the first took off a drained
+    pod stays there.
+    """
     for name in {*first.target, *again.target}:
         had, has = first.target.get(name, 0), again.target.get(name, 0)
         assert had == has or had < has <= vpod.placements.get(name, 0), name
@@ -189,7 +209,9 @@ def assert_no_pod_is_more_overcommitted(before: Naive, after: Naive) -> None:
     assert all(slots <= was.get(name, 0) for name, slots in over(after).items())
     promised = {name: max(0, before.held(name) - before.capacity(name)) for name in before.names}
     for name in after.names:
-        assert after.held(name) - after.capacity(name) <= promised.get(name, 0), "room is promised twice"
+        assert after.held(name) - after.capacity(name) <= promised.get(name, 0), (
+            "room is promised twice"
+        )
 
 
 def assert_steps_account_for_every_difference(placed: dict[str, int], decision: Decision) -> None:
@@ -207,9 +229,13 @@ def test_nothing_moves_where_enough_is_placed_and_nothing_is_dropped(world):
     naive = Naive(world, POOL)
     for vpod in by_name(world):
         placed = naive.placed_of(vpod.key)
-        enough = sum(placed.values()) >= max(vpod.vreplicas, naive.min_pods_per_vpod if vpod.vreplicas else 0)
+        enough = sum(placed.values()) >= max(
+            vpod.vreplicas, naive.min_pods_per_vpod if vpod.vreplicas else 0
+        )
         dropped = [
-            n for n in placed if not naive.member(n) or (n in naive.pods and naive.pods[n].unschedulable)
+            n
+            for n in placed
+            if not naive.member(n) or (n in naive.pods and naive.pods[n].unschedulable)
         ]
         if enough and not dropped:
             target = decide(world, vpod).target
@@ -252,5 +278,7 @@ def test_a_very_large_vpod_is_decided_at_once():
     scene = Scene(slots=2**31 - 1, replicas=3).pods(0, 1, 2).vpod("a", 2**31 - 1)
     target = place(scene.pool, scene.pool.vpods["tenant/a"]).target
     assert {ordinal_of(name): count for name, count in target.items()} == {
-        0: 715827883, 1: 715827882, 2: 715827882,
-    }  # fmt: skip
+        0: 715827883,
+        1: 715827882,
+        2: 715827882,
+    }

@@ -23,9 +23,13 @@ LOWEST_FIRST = Profile(
     scores=(Weighted(LowestOrdinalPriority(), 1),),
 )
 WITH_DESCHEDULER = replace(
-    LOWEST_FIRST, deschedulers=(Weighted(RemoveWithHighestOrdinalPriority(), 1),), name="with-descheduler"
+    LOWEST_FIRST,
+    deschedulers=(Weighted(RemoveWithHighestOrdinalPriority(), 1),),
+    name="with-descheduler",
 )
-OVER_ZONES = replace(LOWEST_FIRST, filters=(), scores=(Weighted(ZoneSpread(), 1),), name="over-zones")
+OVER_ZONES = replace(
+    LOWEST_FIRST, filters=(), scores=(Weighted(ZoneSpread(), 1),), name="over-zones"
+)
 
 
 def decide(scene: Scene, profile: Profile) -> Decision:
@@ -49,7 +53,9 @@ def standing(scene: Scene, vreplicas: int, placed: Mapping[int, int]) -> Scene:
     [
         pytest.param(7, {}, {0: 5, 1: 2}, 0, id="one pod after the other"),
         pytest.param(8, {2: 1}, {0: 3, 2: 5}, 0, id="its own pods first"),
-        pytest.param(5, {1: 4, 2: 3}, {1: 4, 2: 1}, 0, id="fewer are taken from the highest ordinal down"),
+        pytest.param(
+            5, {1: 4, 2: 3}, {1: 4, 2: 1}, 0, id="fewer are taken from the highest ordinal down"
+        ),
         pytest.param(20, {}, {0: 5, 1: 5, 2: 5}, 5, id="what fits is placed though not all does"),
     ],
 )
@@ -75,7 +81,9 @@ def test_growth_places_the_whole_vpod_afresh_and_says_what_moves():
     scene = standing(Scene(slots=5).pods(0, 1, 2), 4, {2: 3})
     decision = decide(scene, LOWEST_FIRST)
     assert by_ordinal(decision.target) == {0: 4}
-    assert decision.moves == (Move("tenant/a", "dispatcher-2", "dispatcher-0", 3, MoveReason.POLICY),)
+    assert decision.moves == (
+        Move("tenant/a", "dispatcher-2", "dispatcher-0", 3, MoveReason.POLICY),
+    )
 
 
 def test_growth_may_use_the_slots_that_the_vpod_has_itself():
@@ -90,7 +98,9 @@ def test_growth_without_room_for_all_changes_nothing():
 
 
 def test_growth_without_room_for_all_leaves_also_what_would_be_dropped():
-    scene = standing(Scene(slots=5, replicas=3).pods(0, 1), 6, {0: 1}).pod(2, {"tenant/a": 2}, node="")
+    scene = standing(Scene(slots=5, replicas=3).pods(0, 1), 6, {0: 1}).pod(
+        2, {"tenant/a": 2}, node=""
+    )
     scene.pod(1, unschedulable=True).vpod("a", 6, {0: 1, 2: 2})
     decision = decide(scene, LOWEST_FIRST)
     assert (by_ordinal(decision.target), decision.left) == ({0: 1, 2: 2}, 1)
@@ -135,10 +145,14 @@ def test_a_vpod_that_is_being_deleted_is_not_placed_afresh():
     placed=st.dictionaries(st.integers(0, 4), st.integers(1, 4)),
     others=st.dictionaries(st.integers(0, 4), st.integers(1, 4)),
     vreplicas=st.integers(0, 16),
-    profile=st.sampled_from([KNATIVE_MAXFILLUP_PROFILE, LOWEST_FIRST, WITH_DESCHEDULER, OVER_ZONES]),
+    profile=st.sampled_from(
+        [KNATIVE_MAXFILLUP_PROFILE, LOWEST_FIRST, WITH_DESCHEDULER, OVER_ZONES]
+    ),
 )
 @settings(max_examples=200, deadline=None)
-def test_a_decision_stays_within_the_slots_and_once_published_stands(placed, others, vreplicas, profile):
+def test_a_decision_stays_within_the_slots_and_once_published_stands(
+    placed, others, vreplicas, profile
+):
     scene = Scene(slots=8, replicas=5)
     for zone in ("z1", "z2"):
         scene.node(a_node(f"node-{zone}", zone))

@@ -34,14 +34,19 @@ def removing(*weighted: tuple[DeschedulePlugin, int], **fields) -> Profile:
 
 
 def one_at_a_time(pool, kept: dict[str, int], surplus: int, profile: Profile) -> dict[str, int]:
-    """The plain meaning of ``shrink``, for vpods that have published nothing: every pod asked for every vreplica."""
+    """The plain meaning of ``shrink``, for vpods that have published nothing: every pod asked for
+    every vreplica.
+    """
     left, removed = dict(kept), dict[str, int]()
     spread = spread_of(pool, kept)
 
     def value(name: str) -> tuple[bool, int, int]:
         candidate = spread.candidate_of(pool.pods[name])
         try:
-            total = sum(one.weight * one.plugin.deschedule(candidate, spread) for one in profile.deschedulers)
+            total = sum(
+                one.weight * one.plugin.deschedule(candidate, spread)
+                for one in profile.deschedulers
+            )
         except PlaceUnknown:
             return True, 0, placement_order(name)[0]
         return False, total, placement_order(name)[0]
@@ -52,7 +57,8 @@ def one_at_a_time(pool, kept: dict[str, int], surplus: int, profile: Profile) ->
             name
             for name in able
             if not any(
-                one.filter(spread.candidate_of(pool.pods[name]), spread) for one in profile.deschedule_filters
+                one.filter(spread.candidate_of(pool.pods[name]), spread)
+                for one in profile.deschedule_filters
             )
         ]
         chosen = max(passing or able, key=value)
@@ -66,12 +72,16 @@ def one_at_a_time(pool, kept: dict[str, int], surplus: int, profile: Profile) ->
 @given(
     shapes(),
     st.lists(
-        st.builds(Weighted, st.sampled_from(DESCHEDULERS), st.sampled_from([1, 10])), min_size=1, max_size=3
+        st.builds(Weighted, st.sampled_from(DESCHEDULERS), st.sampled_from([1, 10])),
+        min_size=1,
+        max_size=3,
     ),
     st.sampled_from([(), (), (PodFitsResources(),)]),
     st.integers(1, 12),
 )
-def test_kinds_of_pods_give_what_asking_every_pod_gives(shape: Shape, deschedulers, filters, surplus: int):
+def test_kinds_of_pods_give_what_asking_every_pod_gives(
+    shape: Shape, deschedulers, filters, surplus: int
+):
     pool = shape.scene().pool
     profile = Profile(name="drawn", deschedulers=tuple(deschedulers), deschedule_filters=filters)
     expected = one_at_a_time(pool, shape.kept(), surplus, profile)
@@ -96,10 +106,14 @@ def shrunk(scene: Scene, profile: Profile, surplus: int) -> dict[str, int]:
 @settings(max_examples=80, deadline=None)
 @given(
     shapes(),
-    st.lists(st.builds(Weighted, st.sampled_from(DESCHEDULERS), st.sampled_from([1, 10])), max_size=3),
+    st.lists(
+        st.builds(Weighted, st.sampled_from(DESCHEDULERS), st.sampled_from([1, 10])), max_size=3
+    ),
     st.integers(1, 12),
 )
-def test_exactly_the_surplus_is_removed_as_far_as_it_is_there(shape: Shape, deschedulers, surplus: int):
+def test_exactly_the_surplus_is_removed_as_far_as_it_is_there(
+    shape: Shape, deschedulers, surplus: int
+):
     pool = shape.scene().pool
     kept = shape.kept()
     profile = Profile(name="drawn", deschedulers=tuple(deschedulers))
@@ -109,7 +123,10 @@ def test_exactly_the_surplus_is_removed_as_far_as_it_is_there(shape: Shape, desc
 
 
 def test_the_highest_ordinal_goes_first_without_deschedulers():
-    assert shrunk(three_zones(2, 2, 2), DEFAULT_PROFILE, 3) == {"dispatcher-2": 2, "dispatcher-1": 1}
+    assert shrunk(three_zones(2, 2, 2), DEFAULT_PROFILE, 3) == {
+        "dispatcher-2": 2,
+        "dispatcher-1": 1,
+    }
 
 
 def test_pack_empties_the_highest_ordinal_first():
@@ -137,7 +154,9 @@ def test_a_pod_that_stands_nowhere_loses_first():
 
 def test_knatives_priority_loses_first_what_is_on_a_node_that_takes_no_work():
     scene = three_zones(3, 1, 3).node(a_node("n1", "z1", cordoned=True))
-    assert shrunk(scene, removing((RemoveWithAvailabilityZonePriority(), 1)), 1) == {"dispatcher-1": 1}
+    assert shrunk(scene, removing((RemoveWithAvailabilityZonePriority(), 1)), 1) == {
+        "dispatcher-1": 1
+    }
 
 
 def test_a_zone_that_is_down_keeps_its_share():
@@ -146,7 +165,9 @@ def test_a_zone_that_is_down_keeps_its_share():
 
 
 def test_an_emptied_pod_is_no_candidate_any_more():
-    """Knative picks pods that it has emptied before, and ends with too many vreplicas and no error."""
+    """Knative picks pods that it has emptied before, and ends with too many vreplicas and
+    no error.
+    """
     assert shrunk(three_zones(5, 5), removing((RemoveWithHighestOrdinalPriority(), 1)), 6) == {
         "dispatcher-1": 5,
         "dispatcher-0": 1,
@@ -155,7 +176,9 @@ def test_an_emptied_pod_is_no_candidate_any_more():
 
 def test_weighted_sums_do_not_wrap():
     """In Knative the sum of these wraps around 2^64, and pod 0 loses instead of pod 2."""
-    profile = removing((RemoveWithEvenPodSpreadPriority(), 1), (RemoveWithHighestOrdinalPriority(), 20))
+    profile = removing(
+        (RemoveWithEvenPodSpreadPriority(), 1), (RemoveWithHighestOrdinalPriority(), 20)
+    )
     assert shrunk(three_zones(5, 5, 5), profile, 1) == {"dispatcher-2": 1}
 
 

@@ -1,4 +1,6 @@
-"""What a pod holds: the sums of its claims, whose reservation they are, and what its next incarnation brings back."""
+"""What a pod holds: the sums of its claims, whose reservation they are, and what its next
+incarnation brings back.
+"""
 
 from extender.engine.placing.plan import place
 from extender.model.ledger import Share, ledger_slots
@@ -65,7 +67,9 @@ def test_a_ledger_adds_up_by_weight():
 
 
 def test_an_overcommitted_pod_of_heavy_vreplicas_comes_back_under_its_slots():
-    scene = Scene(slots=5, replicas=1).pod(0, {"tenant/a": Share(3, 2)}).vpod("a", 3, {0: 3}, weight=2)
+    scene = (
+        Scene(slots=5, replicas=1).pod(0, {"tenant/a": Share(3, 2)}).vpod("a", 3, {0: 3}, weight=2)
+    )
     assert place(scene.pool, scene.pool.vpods["tenant/a"]).target == {"dispatcher-0": 2}
 
 

@@ -1,6 +1,8 @@
-"""Bytes of a ledger are room as slots are: for sizing, sharing and telling. One namespace gets half of a pod's.
+"""Bytes of a ledger are room as slots are: for sizing, sharing and telling. One namespace gets half
+of a pod's.
 
-Keys here have 290 bytes, as names of 250 characters make them: 205 of a namespace are its share, 412 of all fill a ledger.
+Keys here have 290 bytes, as names of 250 characters make them: 205 of a namespace are its share,
+412 of all fill a ledger.
 """
 
 import random
@@ -54,7 +56,9 @@ FULL = {**ledger_of("greedy", 210), **ledger_of("other", 202)}
 """A ledger without bytes for anybody; greedy has its share of it, other has not quite."""
 
 
-def a_scene(profile: Profile = PROFILES[0], *, replicas: int = 2, slots: int = 5_000, **pool) -> Scene:
+def a_scene(
+    profile: Profile = PROFILES[0], *, replicas: int = 2, slots: int = 5_000, **pool
+) -> Scene:
     scene = Scene(replicas=replicas, slots=slots, **pool)
     scene.pool.set_profile(profile)
     return scene
@@ -73,13 +77,19 @@ def target(scene: Scene, name: str) -> dict[str, int]:
     return dict(place(scene.pool, scene.pool.vpods[key]).target)
 
 
-# -- the counts -------------------------------------------------------------------------------------------------------
+# -- the counts ------------------------------------------------------------------------------------
 
 
 def test_a_full_share_and_a_full_ledger_are_still_written():
     share = ledger_of("greedy", SHARE)
-    assert sum(map(entry_bytes, share)) <= TENANT_BYTES_MAX < sum(map(entry_bytes, share)) + ENTRY_BYTES_MAX
-    assert len(encode_ledger({key: Share(2**31 - 1, 2**31 - 1) for key in FULL})) <= LEDGER_BYTES_MAX
+    assert (
+        sum(map(entry_bytes, share))
+        <= TENANT_BYTES_MAX
+        < sum(map(entry_bytes, share)) + ENTRY_BYTES_MAX
+    )
+    assert (
+        len(encode_ledger({key: Share(2**31 - 1, 2**31 - 1) for key in FULL})) <= LEDGER_BYTES_MAX
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -93,7 +103,9 @@ def test_what_is_counted_by_differences_is_what_counting_anew_finds(seed):
         ordinal, some = rng.randrange(4), rng.sample(keys, rng.randrange(420))
         match rng.randrange(6):
             case 0 | 1 | 2:
-                world.put(a_pod(ordinal, dict.fromkeys(some, 1), uid=f"{ordinal}-{rng.randrange(3)}"))
+                world.put(
+                    a_pod(ordinal, dict.fromkeys(some, 1), uid=f"{ordinal}-{rng.randrange(3)}")
+                )
             case 3:
                 for key in rng.sample(keys, 90):
                     share = {f"dispatcher-{ordinal}": Share(rng.randrange(3))}
@@ -126,7 +138,7 @@ def test_what_a_plan_counts_is_what_the_state_does_once_it_is_reserved(seed):
         assert ledgers.open_to(0b111, keys[number]) == scene.pool.room_for(keys[number])
 
 
-# -- sharing ----------------------------------------------------------------------------------------------------------
+# -- sharing ---------------------------------------------------------------------------------------
 
 
 @of_every_profile
@@ -177,20 +189,23 @@ def test_a_bind_carries_no_more_of_a_namespace_than_its_share(name):
     pod = a_pod(0, node="")
     carry = carry_of(scene.pool, pod, slots=5_000, with_planned=True, allows=anyone)
     assert (
-        sum(map(entry_bytes, (key for key in carry.ledger if key.startswith("greedy/")))) <= TENANT_BYTES_MAX
+        sum(map(entry_bytes, (key for key in carry.ledger if key.startswith("greedy/"))))
+        <= TENANT_BYTES_MAX
     )
     assert len(carry.planned) == SHARE + 1
     assert carry.planned["tenant/a"] == 2
 
 
 def test_a_bind_counts_what_the_last_pod_carried():
-    scene = a_scene(replicas=1).pod(0, ledger_of("greedy", SHARE)).no_pod(0).pod(0, node="", uid="next")
+    scene = (
+        a_scene(replicas=1).pod(0, ledger_of("greedy", SHARE)).no_pod(0).pod(0, node="", uid="next")
+    )
     scene.vpod("more", 1, namespace="greedy").vpod("a", 1)
     carry = carry_of(scene.pool, a_pod(0, node=""), slots=5_000, with_planned=True, allows=anyone)
     assert carry.planned == {"tenant/a": 1}
 
 
-# -- moves ------------------------------------------------------------------------------------------------------------
+# -- moves -----------------------------------------------------------------------------------------
 
 
 @of_every_profile
@@ -212,7 +227,9 @@ def test_nothing_is_moved_into_a_ledger_without_bytes(profile, there, moving):
 @of_every_profile
 def test_a_pod_is_not_begun_to_be_emptied_whose_entries_do_not_all_fit_below(profile):
     keys = long_names("greedy", 290)
-    scene = a_scene(profile).pod(0, dict.fromkeys(keys[:150], 1)).pod(1, dict.fromkeys(keys[150:], 1))
+    scene = (
+        a_scene(profile).pod(0, dict.fromkeys(keys[:150], 1)).pod(1, dict.fromkeys(keys[150:], 1))
+    )
     published(published(scene, keys[:150], 0), keys[150:], 1)
     scene.pool.set_closed(0b10)
     assert plan_moves(scene.pool, Limits(budget=1_000)) == []
@@ -221,7 +238,10 @@ def test_a_pod_is_not_begun_to_be_emptied_whose_entries_do_not_all_fit_below(pro
 def test_what_is_moved_tells_no_other_reason_for_what_is_left():
     nearly = {**dict(list(FULL.items())[:-9]), "tenant/a": 1}
     scene = (
-        a_scene(slots=500, replicas=3).pod(0, FULL).pod(1, nearly).pod(2, {"tenant/a": 1}, unschedulable=True)
+        a_scene(slots=500, replicas=3)
+        .pod(0, FULL)
+        .pod(1, nearly)
+        .pod(2, {"tenant/a": 1}, unschedulable=True)
     )
     scene.vpod("a", 200, {1: 1, 2: 1})
     move = Move("tenant/a", "dispatcher-2", "dispatcher-1", 1, MoveReason.DRAIN)
@@ -231,7 +251,7 @@ def test_what_is_moved_tells_no_other_reason_for_what_is_left():
     assert decision.explanation.reason is told is ConflictReason.LEDGER_TOO_LARGE
 
 
-# -- sizing -----------------------------------------------------------------------------------------------------------
+# -- sizing ----------------------------------------------------------------------------------------
 
 
 def wanted(scene: Scene) -> int:
@@ -248,7 +268,11 @@ def test_a_pool_grows_for_who_finds_slots_and_no_bytes(profile):
 
 @of_every_profile
 def test_a_pool_grows_for_who_has_its_share_of_the_bytes(profile):
-    scene = a_scene(profile, replicas=1).pod(0, ledger_of("greedy", SHARE)).vpod("a", 1, namespace="greedy")
+    scene = (
+        a_scene(profile, replicas=1)
+        .pod(0, ledger_of("greedy", SHARE))
+        .vpod("a", 1, namespace="greedy")
+    )
     assert wanted(scene) == 2
 
 
@@ -297,7 +321,11 @@ def test_one_zone_rule_over_two_zones_grows_for_bytes_too():
 @of_every_profile
 def test_pods_that_the_bytes_need_are_not_closed(profile):
     keys = long_names("greedy", SHARE + 20)
-    scene = a_scene(profile).pod(0, dict.fromkeys(keys[:SHARE], 1)).pod(1, dict.fromkeys(keys[SHARE:], 1))
+    scene = (
+        a_scene(profile)
+        .pod(0, dict.fromkeys(keys[:SHARE], 1))
+        .pod(1, dict.fromkeys(keys[SHARE:], 1))
+    )
     published(published(scene, keys[:SHARE], 0), keys[SHARE:], 1)
     plan = plan_scale(scene.pool)
     assert plan is not None
@@ -305,7 +333,13 @@ def test_pods_that_the_bytes_need_are_not_closed(profile):
 
 
 def test_a_closed_pod_without_bytes_is_no_help_to_who_waits():
-    scene = a_scene(slots=430).pod(0, {"tenant/b": 430}).pod(1, FULL).vpod("b", 430, {0: 430}).vpod("a", 1)
+    scene = (
+        a_scene(slots=430)
+        .pod(0, {"tenant/b": 430})
+        .pod(1, FULL)
+        .vpod("b", 430, {0: 430})
+        .vpod("a", 1)
+    )
     scene.pool.set_closed(0b10)
     assert waits_for_closed(scene.pool) is None
     scene.pod(1, ledger_of("greedy", SHARE)).vpod("c", 1, namespace="greedy")
@@ -314,7 +348,7 @@ def test_a_closed_pod_without_bytes_is_no_help_to_who_waits():
     assert waits_for_closed(scene.pool) is None
 
 
-# -- telling ----------------------------------------------------------------------------------------------------------
+# -- telling ---------------------------------------------------------------------------------------
 
 
 @of_every_profile
@@ -331,7 +365,9 @@ def test_a_closed_pod_without_bytes_is_no_help_to_who_waits():
     ],
 )
 def test_who_finds_slots_and_no_bytes_is_told_so(profile, there, namespace, text):
-    scene = a_scene(profile).pod(0, there).pod(1, {"tenant/b": 5_000}).vpod("a", 3, namespace=namespace)
+    scene = (
+        a_scene(profile).pod(0, there).pod(1, {"tenant/b": 5_000}).vpod("a", 3, namespace=namespace)
+    )
     vpod = scene.pool.vpods[f"{namespace}/a"]
     decision = place(scene.pool, vpod)
     assert decision.explanation.reason is ConflictReason.LEDGER_TOO_LARGE

@@ -1,4 +1,6 @@
-"""``Topology``: which nodes and zones could host a pool's pods, kept up to date without looking at all nodes again."""
+"""``Topology``: which nodes and zones could host a pool's pods, kept up to date without looking at
+all nodes again.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""Pools of random shape for the policy tests: zones, nodes, pods with other tenants' load, nodes that take no work."""
+"""Pools of random shape for the policy tests: zones, nodes, pods with other tenants' load, nodes
+that take no work.
+"""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +20,9 @@ from tests.support.builders import Scene, a_node
 
 @dataclass
 class Shape:
-    """A pool and what one vpod (``tenant/a``) has in it: ordinal -> vreplicas, in its pods' ledgers."""
+    """A pool and what one vpod (``tenant/a``) has in it: ordinal -> vreplicas, in its pods'
+    ledgers.
+    """
 
     zones: list[int]
     """Nodes of each zone."""
@@ -41,9 +45,13 @@ class Shape:
     weight: int = 1
 
     def scene(self) -> Scene:
-        scene = Scene(replicas=len(self.nodes), slots=self.slots).stateful_set(len(self.nodes), fit=NodeFit())
+        scene = Scene(replicas=len(self.nodes), slots=self.slots).stateful_set(
+            len(self.nodes), fit=NodeFit()
+        )
         scene.state.node_changed(a_node(), None)
-        names = [f"n{zone}-{index}" for zone, count in enumerate(self.zones) for index in range(count)]
+        names = [
+            f"n{zone}-{index}" for zone, count in enumerate(self.zones) for index in range(count)
+        ]
         for index, name in enumerate(names):
             scene.node(
                 a_node(
@@ -135,13 +143,19 @@ def profiles(*, ties: tuple[Ties, ...] = (Ties.LOWEST_ORDINAL,)) -> st.SearchStr
 
 @st.composite
 def spreading_profiles(draw: st.DrawFn) -> Profile:
-    """What only spreads: over nodes, and perhaps over zones and pods, with a hard zone rule or without."""
+    """What only spreads: over nodes, and perhaps over zones and pods, with a hard zone rule or
+    without.
+    """
     weights = st.sampled_from([1, 2, 10, 100])
     scores: list[Weighted[ScorePlugin]] = [Weighted(NodeSpread(), draw(weights))]
-    scores += [Weighted(one, draw(weights)) for one in (ZoneSpread(), PodSpread()) if draw(st.booleans())]
+    scores += [
+        Weighted(one, draw(weights)) for one in (ZoneSpread(), PodSpread()) if draw(st.booleans())
+    ]
     rules = [(), (ZoneSpread(1),), (ZoneSpread(2),), (ZoneSpread(1, count_empty=False),)]
     return Profile(
-        name="drawn", filters=draw(st.sampled_from(rules)), scores=tuple(draw(st.permutations(scores)))
+        name="drawn",
+        filters=draw(st.sampled_from(rules)),
+        scores=tuple(draw(st.permutations(scores))),
     )
 
 

@@ -1,4 +1,6 @@
-"""Plugin arguments in JSON text: what Go's decoder takes, as Knative uses it, and what it refuses."""
+"""Plugin arguments in JSON text: what Go's decoder takes, as Knative uses it, and what it
+refuses.
+"""
 
 import pytest
 
@@ -56,7 +58,9 @@ def test_a_mapping_must_have_what_is_required():
 
 
 def test_a_mapping_may_leave_out_what_has_a_default():
-    assert arguments_from(None, {"A": Argument(int, 3), "B": Argument(bool, False)}, "p", "args") == {
+    assert arguments_from(
+        None, {"A": Argument(int, 3), "B": Argument(bool, False)}, "p", "args"
+    ) == {
         "A": 3,
         "B": False,
     }

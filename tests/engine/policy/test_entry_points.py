@@ -1,4 +1,6 @@
-"""Third parties' plugins by entry points: found, and refused with the entry point's name where they are broken."""
+"""Third parties' plugins by entry points: found, and refused with the entry point's name where they
+are broken.
+"""
 
 import sys
 from importlib.metadata import EntryPoint
@@ -47,8 +49,14 @@ def test_without_entry_points_there_are_the_built_in_ones():
             EntryPoint("Mine", "no_such_module:X", GROUP),
             "Mine = no_such_module:X: cannot be loaded: ModuleNotFound",
         ),
-        (acme("NO_SUCH_NAME"), "Mine = acme_placing:NO_SUCH_NAME: cannot be loaded: AttributeError"),
-        (acme("NOT_A_FACTORY"), "acme_placing:NOT_A_FACTORY: must be a PluginFactory, not PodSpread"),
+        (
+            acme("NO_SUCH_NAME"),
+            "Mine = acme_placing:NO_SUCH_NAME: cannot be loaded: AttributeError",
+        ),
+        (
+            acme("NOT_A_FACTORY"),
+            "acme_placing:NOT_A_FACTORY: must be a PluginFactory, not PodSpread",
+        ),
     ],
 )
 def test_a_broken_entry_point_is_named(broken: EntryPoint, message: str):

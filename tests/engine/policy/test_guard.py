@@ -1,4 +1,6 @@
-"""Third parties' plugins that raise or answer wrongly: one named error, and only that vpod stands still."""
+"""Third parties' plugins that raise or answer wrongly: one named error, and only that vpod stands
+still.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -99,33 +101,70 @@ def asked(role: str, plugin) -> object:
 @pytest.mark.parametrize(
     ("role", "plugin", "message"),
     [
-        pytest.param("filters", Acme(raising(KeyError("x"))), "filter: KeyError: 'x'", id="filter raises"),
-        pytest.param("filters", Acme(giving(None)), "filter: None is no str", id="filter says None"),
-        pytest.param("filters", Acme(giving(Sly(""))), "filter: Sly is no str", id="filter says a sly str"),
         pytest.param(
-            "scores", Acme(raising(ValueError("boom"))), "score: ValueError: boom", id="score raises"
+            "filters", Acme(raising(KeyError("x"))), "filter: KeyError: 'x'", id="filter raises"
         ),
-        pytest.param("scores", Acme(raising(PlaceUnknown("where"))), "score: PlaceUnknown", id="no place"),
-        pytest.param("scores", Acme(raising(NoText())), "score: NoText: (no text)", id="no text either"),
-        pytest.param("scores", Acme(giving(float("nan"))), "score: nan is no int", id="score is nan"),
+        pytest.param(
+            "filters", Acme(giving(None)), "filter: None is no str", id="filter says None"
+        ),
+        pytest.param(
+            "filters", Acme(giving(Sly(""))), "filter: Sly is no str", id="filter says a sly str"
+        ),
+        pytest.param(
+            "scores",
+            Acme(raising(ValueError("boom"))),
+            "score: ValueError: boom",
+            id="score raises",
+        ),
+        pytest.param(
+            "scores", Acme(raising(PlaceUnknown("where"))), "score: PlaceUnknown", id="no place"
+        ),
+        pytest.param(
+            "scores", Acme(raising(NoText())), "score: NoText: (no text)", id="no text either"
+        ),
+        pytest.param(
+            "scores", Acme(giving(float("nan"))), "score: nan is no int", id="score is nan"
+        ),
         pytest.param("scores", Acme(giving(True)), "score: True is no int", id="score is a bool"),
-        pytest.param("scores", Acme(giving(-1)), "score: -1 is no int from 0", id="score is negative"),
-        pytest.param("scores", Acme(giving(2**64)), f"score: {2**64} is no int", id="score is too great"),
         pytest.param(
-            "scores", Acme(giving(10**5000)), "score: a far greater int is no int", id="far too great"
+            "scores", Acme(giving(-1)), "score: -1 is no int from 0", id="score is negative"
         ),
         pytest.param(
-            "scores", AcmeNormalized(lambda _: 1 // 0), "normalize: ZeroDivision", id="normalize raises"
+            "scores", Acme(giving(2**64)), f"score: {2**64} is no int", id="score is too great"
         ),
-        pytest.param("scores", AcmeNormalized(lambda _: [1]), "normalize: 1 scores for 2 pods", id="too few"),
         pytest.param(
-            "scores", AcmeNormalized(lambda s: [0.5 for _ in s]), "normalize: 0.5 is no int", id="fractions"
+            "scores",
+            Acme(giving(10**5000)),
+            "score: a far greater int is no int",
+            id="far too great",
         ),
-        pytest.param("scores", AcmeNormalized(lambda _: None), "normalize: TypeError", id="no scores"),
         pytest.param(
-            "deschedulers", Acme(raising(OSError("net"))), "deschedule: OSError: net", id="descheduler"
+            "scores",
+            AcmeNormalized(lambda _: 1 // 0),
+            "normalize: ZeroDivision",
+            id="normalize raises",
         ),
-        pytest.param("deschedulers", Acme(giving("7")), "deschedule: '7' is no int", id="a text for a score"),
+        pytest.param(
+            "scores", AcmeNormalized(lambda _: [1]), "normalize: 1 scores for 2 pods", id="too few"
+        ),
+        pytest.param(
+            "scores",
+            AcmeNormalized(lambda s: [0.5 for _ in s]),
+            "normalize: 0.5 is no int",
+            id="fractions",
+        ),
+        pytest.param(
+            "scores", AcmeNormalized(lambda _: None), "normalize: TypeError", id="no scores"
+        ),
+        pytest.param(
+            "deschedulers",
+            Acme(raising(OSError("net"))),
+            "deschedule: OSError: net",
+            id="descheduler",
+        ),
+        pytest.param(
+            "deschedulers", Acme(giving("7")), "deschedule: '7' is no int", id="a text for a score"
+        ),
         pytest.param(
             "deschedule_filters", Acme(giving(0)), "filter: 0 is no str", id="filter of descheduler"
         ),
@@ -162,14 +201,20 @@ def test_a_descheduler_may_not_know_the_place():
 
 def test_a_plugin_that_answers_well_decides():
     assert asked("scores", Acme(lambda candidate, _: candidate.ordinal)) == ({1: 2}, 0)
-    assert asked("scores", AcmeNormalized(lambda scores: [MAX_SCORE - s for s in scores])) == ({0: 2}, 0)
+    assert asked("scores", AcmeNormalized(lambda scores: [MAX_SCORE - s for s in scores])) == (
+        {0: 2},
+        0,
+    )
     assert asked("filters", Acme(lambda one, _: "" if one.ordinal else "not there")) == ({1: 2}, 0)
     assert asked("deschedulers", Acme(lambda one, _: one.ordinal)) == {"dispatcher-1": 1}
 
 
 def test_our_own_plugins_are_called_directly():
     for found in BUILT_IN_PROFILES.values():
-        for plugin in (*found.filters, *(item.plugin for item in (*found.scores, *found.deschedulers))):
+        for plugin in (
+            *found.filters,
+            *(item.plugin for item in (*found.scores, *found.deschedulers)),
+        ):
             assert type(plugin).__module__ != "extender.engine.policy.guard"
     args = {"MaxSkew": 1, "NumPartitions": 1, "CountEmpty": True}
     for factory in BUILT_IN_PLUGINS.values():
@@ -191,7 +236,7 @@ def test_a_guard_keeps_name_scope_and_equality_and_is_put_on_once():
     assert scope_of(profile("scores", AcmeNormalized(list)).scores[0].plugin) is Scope.POD
 
 
-# -- placing and rebalancing --------------------------------------------------------------------------------------
+# -- placing and rebalancing -----------------------------------------------------------------------
 
 
 def broken_for_weight_2(scene: Scene) -> Scene:
@@ -224,7 +269,9 @@ def test_what_is_drained_stays_where_it_is_until_the_plugin_answers():
     )
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 0)
-    assert decision.explanation.outcome().startswith("all 2 vreplicas are placed; plugin Acme failed: score")
+    assert decision.explanation.outcome().startswith(
+        "all 2 vreplicas are placed; plugin Acme failed: score"
+    )
 
 
 def test_fewer_go_from_the_highest_ordinal_down_where_the_descheduler_fails():
@@ -237,7 +284,9 @@ def test_fewer_go_from_the_highest_ordinal_down_where_the_descheduler_fails():
 
 def test_placing_afresh_stands_still_too():
     scene = two_pods().vpod("a", 4, {0: 2})
-    scene.pool.set_profile(profile("filters", Acme(raising(ValueError("boom"))), rules=KNATIVE_1_16_RULES))
+    scene.pool.set_profile(
+        profile("filters", Acme(raising(ValueError("boom"))), rules=KNATIVE_1_16_RULES)
+    )
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 2)
     assert decision.explanation.reason is ConflictReason.PLUGIN_FAILED

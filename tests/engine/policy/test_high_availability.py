@@ -1,4 +1,6 @@
-"""What profile ``ha`` promises: on 3 zones x 2 nodes the loss of one zone takes at most ceil(1/3) + 1 of any vpod."""
+"""What profile ``ha`` promises: on 3 zones x 2 nodes the loss of one zone takes at most ceil(1/3) +
+1 of any vpod.
+"""
 
 from hypothesis import given, settings, strategies as st
 
@@ -13,7 +15,9 @@ ZONES, NODES_A_ZONE = 3, 2
 
 @st.composite
 def workloads(draw) -> tuple[Scene, list[tuple[str, int, int]]]:
-    """A pool with pods anywhere and of uneven room, and vpods (name, weight, wanted) that grow and shrink in turn."""
+    """A pool with pods anywhere and of uneven room, and vpods (name, weight, wanted) that grow and
+    shrink in turn.
+    """
     pods = draw(st.integers(1, 9))
     slots = draw(st.integers(2, 12))
     scene = Scene(replicas=pods, slots=slots)
@@ -25,12 +29,16 @@ def workloads(draw) -> tuple[Scene, list[tuple[str, int, int]]]:
         node = draw(st.integers(0, ZONES * NODES_A_ZONE - 1))
         scene.pod(ordinal, {"tenant/other": others} if others else None, node=f"n{node}")
     weights = {name: draw(st.sampled_from([1, 1, 2])) for name in "abc"}
-    steps = draw(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 14)), min_size=1, max_size=10))
+    steps = draw(
+        st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 14)), min_size=1, max_size=10)
+    )
     return scene, [(name, weights[name], wanted) for name, wanted in steps]
 
 
 def decide(scene: Scene, name: str, weight: int, wanted: int) -> dict[str, int]:
-    """Take vpod ``name`` to what it wants as far as the pool allows, and hold the result as its reservation."""
+    """Take vpod ``name`` to what it wants as far as the pool allows, and hold the result as its
+    reservation.
+    """
     pool = scene.pool
     vpod = a_vpod(name, wanted, weight=weight)
     placed = pool.placed_of(vpod.key)

@@ -3,7 +3,10 @@
 import pytest
 import yaml
 
-from extender.engine.policy.availability import AvailabilityZonePriority, RemoveWithAvailabilityZonePriority
+from extender.engine.policy.availability import (
+    AvailabilityZonePriority,
+    RemoveWithAvailabilityZonePriority,
+)
 from extender.engine.policy.even_pod_spread import EvenPodSpread, RemoveWithEvenPodSpreadPriority
 from extender.engine.policy.framework import Weighted
 from extender.engine.policy.knative_configmap import knative_document
@@ -13,7 +16,8 @@ from extender.engine.policy.profile_document import profile_from
 from extender.engine.policy.resources import NoMaxResourceCount, PodFitsResources
 from extender.model.errors import InvalidObject
 
-# The shape of the ConfigMaps that eventing-kafka-broker installed (keys and plugins; spacing is ours).
+# The shape of the ConfigMaps that eventing-kafka-broker installed (keys and plugins; spacing is
+# ours).
 SCHEDULER = r"""
 apiVersion: v1
 kind: ConfigMap
@@ -36,8 +40,12 @@ data:
       {"Name": "RemoveWithAvailabilityZonePriority", "Weight": 10, "Args": "{\"MaxSkew\": 2}"},
       {"Name": "RemoveWithHighestOrdinalPriority", "Weight": 2} ]
 """
-EXAMPLE_ONLY = {"metadata": {"name": "config-kafka-descheduler"}, "data": {"_example": "# priorities: []"}}
-# As eventing-kafka had it in 2021: lists instead of texts, lower case keys, a name that was never a plugin.
+EXAMPLE_ONLY = {
+    "metadata": {"name": "config-kafka-descheduler"},
+    "data": {"_example": "# priorities: []"},
+}
+# As eventing-kafka had it in 2021: lists instead of texts, lower case keys, a name that was never a
+# plugin.
 EARLY = """
 metadata: {name: config-scheduler}
 data:
@@ -89,12 +97,16 @@ def test_a_name_that_knative_passes_over_is_an_error():
 
 
 def test_an_entry_without_a_weight_is_switched_off_as_in_knative():
-    assert knative_profile("x", config_map(priorities='[{"Name": "LowestOrdinalPriority"}]')).scores == ()
+    assert (
+        knative_profile("x", config_map(priorities='[{"Name": "LowestOrdinalPriority"}]')).scores
+        == ()
+    )
 
 
 def test_arguments_that_knative_does_not_read_are_ignored():
     found = knative_profile(
-        "x", config_map(priorities='[{"Name": "LowestOrdinalPriority", "Weight": 1, "Args": "nope"}]')
+        "x",
+        config_map(priorities='[{"Name": "LowestOrdinalPriority", "Weight": 1, "Args": "nope"}]'),
     )
     assert found.scores == (Weighted(LowestOrdinalPriority(), 1),)
 
@@ -124,7 +136,10 @@ def test_arguments_that_knative_does_not_read_are_ignored():
             "data.priorities[0].Weight: must be an integer from 0 to 100, not 101",
         ),
         (
-            {"priorities": '[{"Name": "LowestOrdinalPriority"}, {"Name": "LowestOrdinalPriority"}]'},
+            {
+                "priorities": '[{"Name": "LowestOrdinalPriority"}, {"Name": '
+                '"LowestOrdinalPriority"}]'
+            },
             "data.priorities[1].Name: LowestOrdinalPriority is listed twice",
         ),
     ],

@@ -1,4 +1,6 @@
-"""Single plugins on small pools: what Knative's recorded cases do not reach, and our own spreading."""
+"""Single plugins on small pools: what Knative's recorded cases do not reach, and our own
+spreading.
+"""
 
 import pytest
 
@@ -13,7 +15,9 @@ from tests.support.builders import Scene, a_node, a_vpod
 
 
 def on(*nodes: str, slots: int = 20) -> Scene:
-    """One pod on each of ``nodes``; the first letter of a node is its zone. There is a node a9 without pods."""
+    """One pod on each of ``nodes``; the first letter of a node is its zone. There is a node a9
+    without pods.
+    """
     scene = Scene(replicas=len(nodes), slots=slots)
     scene.state.node_changed(a_node(), None)
     for name in sorted({*nodes, "a9"}):
@@ -24,7 +28,9 @@ def on(*nodes: str, slots: int = 20) -> Scene:
 
 
 def spread(scene: Scene, *own: int) -> Spread:
-    return spread_of(scene.pool, {f"dispatcher-{ordinal}": count for ordinal, count in enumerate(own)})
+    return spread_of(
+        scene.pool, {f"dispatcher-{ordinal}": count for ordinal, count in enumerate(own)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,14 +39,18 @@ def spread(scene: Scene, *own: int) -> Spread:
         pytest.param(NodeSpread(1), (1, 1), 0, "", id="node as full as the other"),
         pytest.param(NodeSpread(1), (1, 0), 0, NODE_SKEW, id="node would hold two more"),
         pytest.param(NodeSpread(2), (1, 0), 0, "", id="node may hold two more"),
-        pytest.param(NodeSpread(1, count_empty=True), (1, 1), 0, NODE_SKEW, id="a node without pods counts"),
+        pytest.param(
+            NodeSpread(1, count_empty=True), (1, 1), 0, NODE_SKEW, id="a node without pods counts"
+        ),
         pytest.param(PodSpread(1), (1, 1), 1, "", id="pod as full as the other"),
         pytest.param(PodSpread(1), (1, 0), 0, POD_SKEW, id="another pod is empty"),
         pytest.param(PodSpread(1), (3, 2), 0, POD_SKEW, id="another pod has less"),
         pytest.param(PodSpread(2), (3, 2), 0, "", id="pod may hold two more"),
     ],
 )
-def test_a_hard_rule_refuses_what_would_be_too_much(plugin, own: tuple[int, ...], ordinal: int, why: str):
+def test_a_hard_rule_refuses_what_would_be_too_much(
+    plugin, own: tuple[int, ...], ordinal: int, why: str
+):
     there = spread(on("a0", "b0"), *own)
     assert plugin.filter(there.candidate(ordinal), there) == why
 
@@ -68,7 +78,10 @@ def test_what_stands_on_a_pod_that_is_not_schedulable_counts_for_its_node():
     scene = on("a0", "a0", "a1").pod(0, {"tenant/a": 3}, node="a0", unschedulable=True)
     profile = Profile(name="x", scores=(Weighted(NodeSpread(), 1),))
     pool = scene.pool
-    assert grow_by_plugins(pool, a_vpod(), {"dispatcher-0": 3}, 2, pool.free_of, profile) == ({2: 2}, 0)
+    assert grow_by_plugins(pool, a_vpod(), {"dispatcher-0": 3}, 2, pool.free_of, profile) == (
+        {2: 2},
+        0,
+    )
 
 
 def test_of_equal_pods_the_one_on_the_fuller_node_loses():
@@ -89,7 +102,9 @@ def test_of_two_nodes_in_one_zone_the_one_with_more_on_lost_pods_loses():
 
 def test_the_lowest_ordinal_is_lowest_wherever_ties_begin():
     pool = Scene(replicas=50).pods(*range(50)).pool
-    profile = Profile(name="x", scores=(Weighted(LowestOrdinalPriority(), 1),), ties=Ties.ROUND_ROBIN)
+    profile = Profile(
+        name="x", scores=(Weighted(LowestOrdinalPriority(), 1),), ties=Ties.ROUND_ROBIN
+    )
     assert start_of(pool, a_vpod()) > 0
     assert grow_by_plugins(pool, a_vpod(), {}, 1, pool.free_of, profile) == ({0: 1}, 0)
 

@@ -54,7 +54,12 @@ def test_all_parts_are_read():
     assert profile_from(document) == Profile(
         name="mine",
         ties=Ties.ROUND_ROBIN,
-        filters=(NoMaxResourceCount(4), EvenPodSpread(2), NodeSpread(2, count_empty=True), PodSpread(1)),
+        filters=(
+            NoMaxResourceCount(4),
+            EvenPodSpread(2),
+            NodeSpread(2, count_empty=True),
+            PodSpread(1),
+        ),
         scores=(Weighted(AvailabilityZonePriority(), 3),),
         deschedulers=(Weighted(ZoneSpread(), 2),),
         deschedule_filters=(PodSpread(3),),
@@ -65,15 +70,20 @@ def test_all_parts_are_read():
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        pytest.param({"name": ""}, "profile: name: must be a text that is not empty, not ''", id="no name"),
-        pytest.param({"filter": []}, "filter: is not known (known: name, ties, filters,", id="unknown field"),
+        pytest.param(
+            {"name": ""}, "profile: name: must be a text that is not empty, not ''", id="no name"
+        ),
+        pytest.param(
+            {"filter": []}, "filter: is not known (known: name, ties, filters,", id="unknown field"
+        ),
         pytest.param(
             {"filters": "ZoneSpread"}, "filters: must be a list of at most 50 plugins", id="no list"
         ),
         pytest.param({"filters": ["x"]}, "filters[0]: must be an object, not 'x'", id="no object"),
         pytest.param(
             {"filters": [{"name": "EvenPodsSpreadPriority"}]},
-            "filters[0].name: 'EvenPodsSpreadPriority' is not known (known: EvenPodSpread, NoMaxResourceCount,",
+            "filters[0].name: 'EvenPodsSpreadPriority' is not known (known: EvenPodSpread, "
+            "NoMaxResourceCount,",
             id="unknown plugin",
         ),
         pytest.param(
@@ -87,9 +97,13 @@ def test_all_parts_are_read():
             id="a descheduler as score",
         ),
         pytest.param(
-            {"deschedulers": [{"name": "EvenPodSpread"}]}, "is no descheduler", id="a score as descheduler"
+            {"deschedulers": [{"name": "EvenPodSpread"}]},
+            "is no descheduler",
+            id="a score as descheduler",
         ),
-        pytest.param({"filters": [{"name": 5}]}, "filters[0].name: 5 is not known", id="name is no text"),
+        pytest.param(
+            {"filters": [{"name": 5}]}, "filters[0].name: 5 is not known", id="name is no text"
+        ),
         pytest.param(
             {"scores": [{"name": "ZoneSpread"}, {"name": "ZoneSpread", "weight": 2}]},
             "scores[1].name: ZoneSpread is listed twice",
@@ -106,10 +120,14 @@ def test_all_parts_are_read():
             id="weight too large",
         ),
         pytest.param(
-            {"scores": [{"name": "PodSpread", "weight": True}]}, "scores[0].weight", id="weight is true"
+            {"scores": [{"name": "PodSpread", "weight": True}]},
+            "scores[0].weight",
+            id="weight is true",
         ),
         pytest.param(
-            {"filters": [{"name": "EvenPodSpread"}]}, "filters[0].args.MaxSkew: is required", id="no argument"
+            {"filters": [{"name": "EvenPodSpread"}]},
+            "filters[0].args.MaxSkew: is required",
+            id="no argument",
         ),
         pytest.param(
             {"filters": [{"name": "EvenPodSpread", "args": {"MaxSkewness": 1}}]},
@@ -132,15 +150,23 @@ def test_all_parts_are_read():
             id="argument of another type",
         ),
         pytest.param(
-            {"filters": [{"name": "ZoneSpread", "args": 5}]}, "filters[0].args: must be", id="args 5"
+            {"filters": [{"name": "ZoneSpread", "args": 5}]},
+            "filters[0].args: must be",
+            id="args 5",
         ),
         pytest.param(
-            {"ties": "Random"}, "ties: must be one of LowestOrdinal, RoundRobin, not 'Random'", id="ties"
+            {"ties": "Random"},
+            "ties: must be one of LowestOrdinal, RoundRobin, not 'Random'",
+            id="ties",
         ),
         pytest.param(
-            {"rules": {"keep": True}}, "rules.keep: is not known (known: keepOnUnavailable,", id="rule"
+            {"rules": {"keep": True}},
+            "rules.keep: is not known (known: keepOnUnavailable,",
+            id="rule",
         ),
-        pytest.param({"rules": {"zeroMeansNone": 1}}, "rules.zeroMeansNone: must be true or", id="rule is 1"),
+        pytest.param(
+            {"rules": {"zeroMeansNone": 1}}, "rules.zeroMeansNone: must be true or", id="rule is 1"
+        ),
         pytest.param({"rules": []}, "rules: must be an object", id="rules is a list"),
     ],
 )
@@ -152,15 +178,23 @@ def test_what_is_wrong_is_named(part, message: str):
 
 
 def test_a_profile_with_the_rules_of_knative_is_written_with_every_rule_off():
-    off = dict.fromkeys(("keepOnUnavailable", "drainWaitsForRoom", "zeroMeansNone", "scaleByNeed"), False)
+    off = dict.fromkeys(
+        ("keepOnUnavailable", "drainWaitsForRoom", "zeroMeansNone", "scaleByNeed"), False
+    )
     got = profile_from({"name": "x", "rules": off}).rules
-    named = (got.keep_on_unavailable, got.drain_waits_for_room, got.zero_means_none, got.scale_by_need)
+    named = (
+        got.keep_on_unavailable,
+        got.drain_waits_for_room,
+        got.zero_means_none,
+        got.scale_by_need,
+    )
     assert named == (False,) * 4
     assert KNATIVE_RULES != DEFAULT_RULES
 
 
 @pytest.mark.parametrize(
-    ("name", "skew"), [("default", None), ("pack", None), ("spread", None), ("ha", 1), ("knative", None)]
+    ("name", "skew"),
+    [("default", None), ("pack", None), ("spread", None), ("ha", 1), ("knative", None)],
 )
 def test_only_a_hard_zone_rule_has_a_skew(name: str, skew: int | None):
     assert BUILT_IN_PROFILES[name].hard_zone_skew == skew
@@ -176,7 +210,9 @@ MINE = PluginFactory(name="Mine", filter=Maker(lambda _: PodSpread(7)))
 
 
 def test_a_third_partys_plugin_is_known_by_its_name():
-    profile = profile_from({"name": "x", "filters": [{"name": "Mine"}]}, with_plugins({"Mine": MINE}))
+    profile = profile_from(
+        {"name": "x", "filters": [{"name": "Mine"}]}, with_plugins({"Mine": MINE})
+    )
     assert profile.filters == (PodSpread(7),)
 
 

@@ -76,11 +76,17 @@ def test_a_pool_without_the_setting_gives_up_nothing():
         pytest.param(lambda s: s.no_pod(1), id="its pod is gone"),
         pytest.param(lambda s: s.pod(1, node=""), id="its pod has no node"),
         pytest.param(lambda s: s.pod(1, ready=False), id="its condition has no time"),
-        pytest.param(lambda s: s.pod(1, ready=False, ready_since="yesterday"), id="its time is unreadable"),
-        pytest.param(lambda s: s.pod(1, ready=True, finished=True), id="its pod has finished"),
-        pytest.param(lambda s: s.pod(1, ready=True, ready_since=AT_100, node="gone"), id="its node is gone"),
         pytest.param(
-            lambda s: s.node(a_node("bad", ready=False)).pod(1, ready=True, ready_since=AT_100, node="bad"),
+            lambda s: s.pod(1, ready=False, ready_since="yesterday"), id="its time is unreadable"
+        ),
+        pytest.param(lambda s: s.pod(1, ready=True, finished=True), id="its pod has finished"),
+        pytest.param(
+            lambda s: s.pod(1, ready=True, ready_since=AT_100, node="gone"), id="its node is gone"
+        ),
+        pytest.param(
+            lambda s: s.node(a_node("bad", ready=False)).pod(
+                1, ready=True, ready_since=AT_100, node="bad"
+            ),
             id="its node is unreachable, and nobody has told the pod",
         ),
     ],

@@ -1,4 +1,6 @@
-"""What leaves where it is, and where to: drains, failures, overcommit, compaction and policy (DESIGN 5.5)."""
+"""What leaves where it is, and where to: drains, failures, overcommit, compaction and policy
+(DESIGN 5.5).
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -23,7 +25,9 @@ def to_close(pool: PoolState) -> int:
 
 def planned(scene: Scene, budget: int = 100, **more) -> list[Move]:
     """The plan with the surplus pods closed, as the autoscaler leaves them."""
-    advice = Advice(**{name: more.pop(name) for name in ("better", "vpods", "returns") if name in more})
+    advice = Advice(
+        **{name: more.pop(name) for name in ("better", "vpods", "returns") if name in more}
+    )
     scene.pool.set_closed(to_close(scene.pool))
     return plan_moves(scene.pool, Limits(budget=budget, **more), advice)
 
@@ -46,7 +50,9 @@ def loaded(replicas: int, load: Mapping[int, int], **fields) -> Scene:
     """A pool of 5-slot pods with one vpod ``v<ordinal>`` of so many vreplicas on each ordinal."""
     scene = Scene(slots=5, replicas=replicas, **fields).pods(*range(replicas))
     for ordinal, count in load.items():
-        scene.pod(ordinal, {f"tenant/v{ordinal}": count}).vpod(f"v{ordinal}", count, {ordinal: count})
+        scene.pod(ordinal, {f"tenant/v{ordinal}": count}).vpod(
+            f"v{ordinal}", count, {ordinal: count}
+        )
     return scene
 
 
@@ -65,7 +71,9 @@ class TestCompaction:
         ]
 
     def test_one_vpod_is_spread_over_the_room_below_as_placing_would(self):
-        scene = Scene(slots=6, replicas=3, min_pods=2).pods(0, 1).pod(2, {"tenant/a": 4, "tenant/b": 2})
+        scene = (
+            Scene(slots=6, replicas=3, min_pods=2).pods(0, 1).pod(2, {"tenant/a": 4, "tenant/b": 2})
+        )
         scene.vpod("a", 4, {2: 4}).vpod("b", 2, {2: 2})
         assert moves(scene) == [
             ("b", 2, 0, 1, "Compaction"),
@@ -103,7 +111,9 @@ class TestCompaction:
         assert moves(loaded(2, {0: 1, 1: 4}), budget=0) == []
 
     def test_the_smallest_shares_first(self):
-        scene = Scene(slots=9, replicas=2).pods(0).pod(1, {"tenant/a": 3, "tenant/b": 1, "tenant/c": 2})
+        scene = (
+            Scene(slots=9, replicas=2).pods(0).pod(1, {"tenant/a": 3, "tenant/b": 1, "tenant/c": 2})
+        )
         scene.vpod("a", 3, {1: 3}).vpod("b", 1, {1: 1}).vpod("c", 2, {1: 2})
         assert [(m[0], m[3]) for m in moves(scene, budget=4)] == [("b", 1), ("c", 2), ("a", 1)]
 
@@ -113,7 +123,9 @@ class TestCompaction:
         assert moves(scene, cooling=these("c")) == [("b", 1, 0, 2, "Compaction")]
         scene.pod(0, {"tenant/a": 3}).vpod("a", 3, {0: 3})
         scene.pool.set_closed(0b110)
-        assert plan_moves(scene.pool, Limits(budget=9, cooling=these("c"))) == [], "b and c do not both fit"
+        assert plan_moves(scene.pool, Limits(budget=9, cooling=these("c"))) == [], (
+            "b and c do not both fit"
+        )
 
     def test_not_below_the_floor_of_the_pool(self):
         assert moves(loaded(3, {0: 1, 1: 1, 2: 1}, min_pods=2)) == [("v2", 2, 0, 1, "Compaction")]
@@ -130,7 +142,9 @@ class TestCompaction:
         assert plan_moves(scene.pool, Limits(budget=9)) == [], "placing would bring it back"
 
     def test_ordinals_start_is_honoured(self):
-        scene = Scene(slots=5, replicas=2, start=7).pod(7).pod(8, {"tenant/a": 2}).vpod("a", 2, {8: 2})
+        scene = (
+            Scene(slots=5, replicas=2, start=7).pod(7).pod(8, {"tenant/a": 2}).vpod("a", 2, {8: 2})
+        )
         assert moves(scene) == [("a", 8, 7, 2, "Compaction")]
 
     def test_a_pod_that_takes_no_work_receives_nothing(self):
@@ -146,8 +160,12 @@ class TestCompaction:
     @pytest.mark.parametrize(
         "spoil",
         [
-            pytest.param(lambda scene: scene.no_vpod("v1"), id="whose vpod is gone or not known yet"),
-            pytest.param(lambda scene: scene.vpod("v1", 2, {1: 2}, weight=2), id="whose weight has changed"),
+            pytest.param(
+                lambda scene: scene.no_vpod("v1"), id="whose vpod is gone or not known yet"
+            ),
+            pytest.param(
+                lambda scene: scene.vpod("v1", 2, {1: 2}, weight=2), id="whose weight has changed"
+            ),
         ],
     )
     def test_a_pod_with_a_share_that_placing_has_to_decide_first_is_not_begun(self, spoil):
@@ -166,7 +184,9 @@ class TestCompaction:
 
 class TestDrain:
     def test_a_pod_in_the_middle_goes_to_either_side(self):
-        scene = loaded(3, {0: 4, 2: 4}).pod(1, {"tenant/a": 2}, unschedulable=True).vpod("a", 2, {1: 2})
+        scene = (
+            loaded(3, {0: 4, 2: 4}).pod(1, {"tenant/a": 2}, unschedulable=True).vpod("a", 2, {1: 2})
+        )
         assert moves(scene) == [("a", 1, 0, 1, "Drain"), ("a", 1, 2, 1, "Drain")]
 
     def test_only_what_has_room_elsewhere_leaves(self):
@@ -191,7 +211,11 @@ class TestDrain:
         assert [move[:2] for move in moves(scene)] == [("b", 2), ("a", 1)]
 
     def test_it_comes_before_compaction(self):
-        scene = loaded(4, {0: 3, 2: 1, 3: 1}).pod(1, {"tenant/a": 2}, unschedulable=True).vpod("a", 2, {1: 2})
+        scene = (
+            loaded(4, {0: 3, 2: 1, 3: 1})
+            .pod(1, {"tenant/a": 2}, unschedulable=True)
+            .vpod("a", 2, {1: 2})
+        )
         scene.pool.set_closed(0b1000)
         plan = plan_moves(scene.pool, Limits(budget=9))
         assert [m.reason.value for m in plan][-1] == "Compaction"
@@ -241,7 +265,9 @@ class TestOvercommit:
         assert moves(scene) == [("heavy", 1, 0, 1, "Overcommit")]
 
 
-def to_the_lowest(pool: PoolState, vpod: VPod, placements: Mapping[str, int]) -> tuple[str, str] | None:
+def to_the_lowest(
+    pool: PoolState, vpod: VPod, placements: Mapping[str, int]
+) -> tuple[str, str] | None:
     """A profile that wants all of a vpod on ordinal 0."""
     above = [name for name in placements if name != "dispatcher-0"]
     return (above[-1], "dispatcher-0") if above else None
@@ -249,10 +275,14 @@ def to_the_lowest(pool: PoolState, vpod: VPod, placements: Mapping[str, int]) ->
 
 class TestPolicy:
     def two_pods(self, **fields) -> Scene:
-        scene = Scene(slots=5, replicas=2, min_pods=2).pod(0, {"tenant/a": 1}).pod(1, {"tenant/a": 3})
+        scene = (
+            Scene(slots=5, replicas=2, min_pods=2).pod(0, {"tenant/a": 1}).pod(1, {"tenant/a": 3})
+        )
         return scene.vpod("a", 4, {0: 1, 1: 3}, **fields)
 
-    def advise(self, scene: Scene, better=to_the_lowest, vpods: Iterable[str] = ("tenant/a",), **more):
+    def advise(
+        self, scene: Scene, better=to_the_lowest, vpods: Iterable[str] = ("tenant/a",), **more
+    ):
         return moves(scene, better=better, vpods=list(vpods), **more)
 
     def test_vreplicas_go_where_the_profile_prefers_them(self):
@@ -334,7 +364,9 @@ class TestPodsThatAreDown:
         scene.pool.set_closed(0b110)
         assert plan_moves(scene.pool, Limits(budget=100)) == [], "pod 2 would fit on pod 0 alone"
         scene.pool.set_closed(0b100)
-        assert [move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))] == ["dispatcher-1"]
+        assert [move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))] == [
+            "dispatcher-1"
+        ]
 
     def test_what_is_not_served_either_is_compacted_as_before(self):
         scene = self.a_scene(ready=())
@@ -348,12 +380,16 @@ class TestPodsThatAreDown:
     def test_all_goes_on_once_the_pod_is_ready_again(self):
         scene = self.a_scene(ready=(0, 1, 2))
         scene.pool.set_closed(0b110)
-        assert {move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))} == {"dispatcher-0"}
+        assert {move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))} == {
+            "dispatcher-0"
+        }
 
     def test_a_pod_that_is_excused_may_get_something(self):
         scene = self.a_scene(ready=(0, 1, 2)).pod(0, {"tenant/a": 2}, node="node-0", ready=False)
         scene.pool.set_closed(0b110)
-        assert {move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))} == {"dispatcher-0"}
+        assert {move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))} == {
+            "dispatcher-0"
+        }
         scene.pool.end_excuse("dispatcher-0")
         assert plan_moves(scene.pool, Limits(budget=100)) == []
 
@@ -379,4 +415,6 @@ class TestPodsThatAreDown:
         scene = self.a_scene(ready=(2,)).pod(
             2, {"tenant/a": 2}, node="node-2", ready=True, unschedulable=True
         )
-        assert {move.reason.value for move in plan_moves(scene.pool, Limits(budget=100))} == {"Drain"}
+        assert {move.reason.value for move in plan_moves(scene.pool, Limits(budget=100))} == {
+            "Drain"
+        }

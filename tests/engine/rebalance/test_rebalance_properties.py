@@ -1,4 +1,6 @@
-"""Whatever the pool is like: moves keep their limits, lose nothing, overcommit nothing, and come to an end."""
+"""Whatever the pool is like: moves keep their limits, lose nothing, overcommit nothing, and come to
+an end.
+"""
 
 import random
 
@@ -23,7 +25,9 @@ from tests.support.worlds import Naive, World
 
 @st.composite
 def busy_worlds(draw) -> World:
-    """Healthy pods on two nodes, seldom one being drained, and vpods that stand on most of them; not full."""
+    """Healthy pods on two nodes, seldom one being drained, and vpods that stand on most of them;
+    not full.
+    """
     world = World()
     for name, zone in (("node-0", "z0"), ("node-1", "z1")):
         world.put(a_node(name, zone))
@@ -87,7 +91,9 @@ def given_a_profile(world: World, profile) -> PoolState:
     budget=st.integers(0, 9),
     cooling=st.frozensets(worlds.vpod_names.map("tenant/{}".format)),
 )
-def test_every_move_keeps_the_limits_and_has_room(world, profile, closed, abandoned, budget, cooling):
+def test_every_move_keeps_the_limits_and_has_room(
+    world, profile, closed, abandoned, budget, cooling
+):
     pool = given_a_profile(world, profile)
     world.close(POOL, closed)
     world.abandon(POOL, abandoned)
@@ -140,7 +146,9 @@ def test_planning_and_moving_again_and_again_ends_loses_nothing_and_overcommits_
         )
         if not plan:
             break
-        assert sum(m.vreplicas for m in carry_out(world, plan)) == sum(m.vreplicas for m in plan), plan
+        assert sum(m.vreplicas for m in carry_out(world, plan)) == sum(m.vreplicas for m in plan), (
+            plan
+        )
         assert totals(pool) == before
         assert {pod.name for pod in pool.pods.values() if pod.held > pod.capacity} <= over
     else:
@@ -157,22 +165,29 @@ def test_compaction_only_stops_where_the_highest_load_does_not_fit_below(world, 
         if not plan:
             break
         carry_out(world, plan)
-    loaded = [p for p in pool.members() if p.placed and p.ordinal is not None and closed >> p.ordinal & 1]
+    loaded = [
+        p for p in pool.members() if p.placed and p.ordinal is not None and closed >> p.ordinal & 1
+    ]
     if loaded and not any(
         p.draining or p.placed > p.capacity or not pool.is_member(p) for p in pool.pods.values()
     ):
         highest = loaded[-1]
         room = sum(
-            max(0, p.free) for o, p in pool.by_ordinal.items() if o < highest.ordinal and pool.room >> o & 1
+            max(0, p.free)
+            for o, p in pool.by_ordinal.items()
+            if o < highest.ordinal and pool.room >> o & 1
         )
         unknown = [key for key in highest.claims if key not in pool.vpods]
-        # Placing takes these away (tests/engine/rebalance/test_rebalance.py): a vpod that wants none and publishes one, say.
+        # Placing takes these away (tests/engine/rebalance/test_rebalance.py): a vpod that wants
+        # none and publishes one, say.
         too_many = [
             key
             for key in highest.claims
             if key in pool.vpods and pool.placed_vreplicas(key) > pool.vpods[key].vreplicas
         ]
-        heavy = max((world.vpods[key].weight for key in highest.claims if key in pool.vpods), default=1)
+        heavy = max(
+            (world.vpods[key].weight for key in highest.claims if key in pool.vpods), default=1
+        )
         # With vreplicas of several slots, less than one may be left over on every pod.
         lost = (heavy - 1) * sum(1 for ordinal in pool.by_ordinal if ordinal < highest.ordinal)
         assert unknown or too_many or room < highest.placed + lost
@@ -190,7 +205,9 @@ def test_a_policy_that_never_rests_is_stopped_by_the_states_it_has_left(counts, 
 
     def restless(_pool, _vpod, placements):
         source = rng.choice(sorted(placements))
-        return source, rng.choice([f"dispatcher-{o}" for o in range(3) if f"dispatcher-{o}" != source])
+        return source, rng.choice(
+            [f"dispatcher-{o}" for o in range(3) if f"dispatcher-{o}" != source]
+        )
 
     advice = Advice(
         better=restless,
@@ -233,7 +250,8 @@ def to_close(pool: PoolState) -> int:
 def pods_in_use(pool: PoolState) -> int:
     """One more than the highest ordinal that holds something."""
     return max(
-        (pod.ordinal + 1 for pod in pool.members() if pod.placed and pod.ordinal is not None), default=0
+        (pod.ordinal + 1 for pod in pool.members() if pod.placed and pod.ordinal is not None),
+        default=0,
     )
 
 
@@ -247,8 +265,12 @@ def place_all(world: World) -> int:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 9), max_size=5), st.integers(2, 6), st.integers(1, 6), st.integers(1, 7))
-def test_closing_moving_and_scaling_down_ends_at_the_pods_that_are_wanted(counts, slots, replicas, budget):
+@given(
+    st.lists(st.integers(0, 9), max_size=5), st.integers(2, 6), st.integers(1, 6), st.integers(1, 7)
+)
+def test_closing_moving_and_scaling_down_ends_at_the_pods_that_are_wanted(
+    counts, slots, replicas, budget
+):
     world = a_settled_world(counts, slots, replicas)
     pool = world.state.pool(POOL)
     before = totals(pool)
@@ -261,7 +283,9 @@ def test_closing_moving_and_scaling_down_ends_at_the_pods_that_are_wanted(counts
         assert place_all(world) == max(0, sum(counts) - slots * replicas)
         assert totals(pool) == before, "nothing is lost, and placing brings nothing back"
         in_use = pods_in_use(pool)
-        for pod in [pod for pod in world.pods.values() if pod.ordinal is not None and pod.ordinal >= in_use]:
+        for pod in [
+            pod for pod in world.pods.values() if pod.ordinal is not None and pod.ordinal >= in_use
+        ]:
             world.remove(type(pod), pod.key)
         world.put(a_stateful_set(in_use))
     else:

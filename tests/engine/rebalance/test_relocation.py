@@ -29,7 +29,9 @@ def test_what_has_no_place_yet_is_still_told_as_left():
     decision = relocate(scene.pool, scene.pool.vpods["tenant/a"], [a_move()])
     assert decision is not None
     assert (decision.left, decision.explanation.left) == (2, 2)
-    assert decision.explanation.outcome().startswith("2 of 5 vreplicas are not placed (InsufficientSlots)")
+    assert decision.explanation.outcome().startswith(
+        "2 of 5 vreplicas are not placed (InsufficientSlots)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,15 +40,31 @@ def test_what_has_no_place_yet_is_still_told_as_left():
         pytest.param(lambda scene: None, a_move(to=7), id="no such target"),
         pytest.param(lambda scene: scene.pod(1, node=""), a_move(), id="the target is not bound"),
         pytest.param(lambda scene: scene.pool.set_closed(2), a_move(), id="the target is closed"),
-        pytest.param(lambda scene: scene.pod(1, {"tenant/b": 5}).vpod("b", 5, {1: 5}), a_move(), id="it is full"),
-        pytest.param(lambda scene: scene.vpod("a", 3, {0: 3}, deleting=True), a_move(), id="the vpod goes"),
-        pytest.param(lambda scene: scene.vpod("a", 3, {0: 3}, weight=2), a_move(), id="its weight has changed"),
-        pytest.param(lambda scene: scene.vpod("a", 2, {0: 3}), a_move(), id="fewer are wanted: placing is first"),
         pytest.param(
-            lambda scene: scene.pod(0, {"tenant/a": 4}), a_move(), id="more is placed than published: placing is first"
+            lambda scene: scene.pod(1, {"tenant/b": 5}).vpod("b", 5, {1: 5}),
+            a_move(),
+            id="it is full",
+        ),
+        pytest.param(
+            lambda scene: scene.vpod("a", 3, {0: 3}, deleting=True), a_move(), id="the vpod goes"
+        ),
+        pytest.param(
+            lambda scene: scene.vpod("a", 3, {0: 3}, weight=2),
+            a_move(),
+            id="its weight has changed",
+        ),
+        pytest.param(
+            lambda scene: scene.vpod("a", 2, {0: 3}),
+            a_move(),
+            id="fewer are wanted: placing is first",
+        ),
+        pytest.param(
+            lambda scene: scene.pod(0, {"tenant/a": 4}),
+            a_move(),
+            id="more is placed than published: placing is first",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_longer_possible_is_left_out(prepare, move):
     scene = a_scene()
     prepare(scene)

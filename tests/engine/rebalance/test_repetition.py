@@ -46,7 +46,9 @@ def test_a_vpod_that_wants_something_else_now_begins_anew():
         pytest.param(lambda s: s.node(a_node("new", "z9")), True, id="a node comes"),
         pytest.param(lambda s: s.node(a_node("node-0", "z9")), True, id="a node's zone changes"),
         pytest.param(lambda s: s.stateful_set(4), True, id="the pool grows"),
-        pytest.param(lambda s: s.pool.set_abandoned(frozenset({"x"})), True, id="a pod is given up"),
+        pytest.param(
+            lambda s: s.pool.set_abandoned(frozenset({"x"})), True, id="a pod is given up"
+        ),
     ],
 )
 def test_a_change_from_outside_forgets_everything(change, forgotten):

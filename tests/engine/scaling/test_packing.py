@@ -11,7 +11,9 @@ SEEDS = range(60)
 
 
 class Straightforward(Packing):
-    """One vreplica after the other, each round over all pods by ordinal; one more pod where none has room."""
+    """One vreplica after the other, each round over all pods by ordinal; one more pod where none
+    has room.
+    """
 
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
         while missing:
@@ -64,8 +66,14 @@ def test_it_packs_as_if_every_pod_were_asked_for_every_vreplica(seed):
 
 @pytest.mark.parametrize("profile", ["default", "ha"])
 def test_what_is_asked_grows_with_the_pods_and_not_with_their_square(profile):
-    """Found by fuzzing: a vpod of 10,000 vreplicas, each of which leaves a pod with a slot too few, took 20 s."""
-    scene = Scene(replicas=2, slots=5, profile=profile).node(a_node("n0", "z0")).node(a_node("n1", "z1"))
+    """Found by fuzzing: a vpod of 10,000 vreplicas, each of which leaves a pod with a slot too few,
+    took 20 s.
+    """
+    scene = (
+        Scene(replicas=2, slots=5, profile=profile)
+        .node(a_node("n0", "z0"))
+        .node(a_node("n1", "z1"))
+    )
     scene.pod(0, node="n0").pod(1, node="n1")
     assert scene.pool.adapter_pool is not None
     rule = zone_rule(scene.pool)

@@ -1,4 +1,6 @@
-"""Our writes of replicas are known again in the watch; other hands are told apart, and not fought."""
+"""Our writes of replicas are known again in the watch; other hands are told apart, and not
+fought.
+"""
 
 import pytest
 

@@ -40,7 +40,7 @@ def close(scene: Scene, *ordinals: int) -> Scene:
     return scene
 
 
-# -- what is closed -------------------------------------------------------------------------------------------------
+# -- what is closed --------------------------------------------------------------------------------
 
 
 def test_what_the_slots_do_not_need_is_closed_from_the_top():
@@ -83,7 +83,9 @@ def test_heavy_vreplicas_that_fit_nowhere_below_keep_their_pod_open():
 
 
 def test_above_such_a_pod_what_is_empty_is_closed_all_the_same():
-    scene = Scene(slots=5, replicas=5).pods(0, 1, 2, 3, 4).vpod("a", 3, {0: 1, 1: 1, 2: 1}, weight=3)
+    scene = (
+        Scene(slots=5, replicas=5).pods(0, 1, 2, 3, 4).vpod("a", 3, {0: 1, 1: 1, 2: 1}, weight=3)
+    )
     assert to_close(scene) == [3, 4]
 
 
@@ -99,7 +101,12 @@ def test_what_waits_right_now_does_not_put_off_scaling_down():
 
 
 def test_what_waits_and_does_not_fit_below_keeps_the_pods_that_it_will_fill():
-    scene = Scene(slots=5, replicas=4).pods(0, 1, 2, 3).vpod("a", 2, {0: 1, 1: 1}, weight=4).vpod("b", 2)
+    scene = (
+        Scene(slots=5, replicas=4)
+        .pods(0, 1, 2, 3)
+        .vpod("a", 2, {0: 1, 1: 1}, weight=4)
+        .vpod("b", 2)
+    )
     scene.vpod("c", 1, weight=5)
     assert plan_of(scene).wanted == 3
     assert to_close(scene) == [3]
@@ -108,7 +115,9 @@ def test_what_waits_and_does_not_fit_below_keeps_the_pods_that_it_will_fill():
 def test_a_pod_being_drained_is_not_emptied_twice():
     scene = Scene(slots=5, replicas=3).pods(0, 2).pod(1, {"tenant/a": 5}, unschedulable=True)
     scene.vpod("a", 5, {1: 5})
-    assert to_close(scene) == [2], "one pod for what the drained one holds, and the drained one itself"
+    assert to_close(scene) == [2], (
+        "one pod for what the drained one holds, and the drained one itself"
+    )
 
 
 def test_a_pool_of_knatives_profile_closes_all_that_its_formula_leaves_over():
@@ -138,7 +147,7 @@ def test_a_closed_ordinal_that_is_wanted_again_is_not_among_those_that_stay_clos
     assert list(bits(still_closed(scene.pool, plan_of(scene)))) == [3], "7 does not exist any more"
 
 
-# -- what is removed ------------------------------------------------------------------------------------------------
+# -- what is removed -------------------------------------------------------------------------------
 
 
 def test_closed_pods_that_hold_nothing_go_from_the_top():
@@ -156,9 +165,12 @@ HOLDING = [
     pytest.param(lambda scene: scene.vpod("a", 1, {2: 1}), id="a status"),
     pytest.param(lambda scene: scene.reserve("a", 2, 1), id="a reservation"),
     pytest.param(lambda scene: scene.reserve("a", 2, 0), id="a reservation that takes away"),
-    pytest.param(lambda scene: scene.pod(2, ledger_error="not JSON"), id="a ledger that cannot be read"),
     pytest.param(
-        lambda scene: scene.pod(2, {"tenant/a": 1}).no_pod(2), id="the ledger of the incarnation before"
+        lambda scene: scene.pod(2, ledger_error="not JSON"), id="a ledger that cannot be read"
+    ),
+    pytest.param(
+        lambda scene: scene.pod(2, {"tenant/a": 1}).no_pod(2),
+        id="the ledger of the incarnation before",
     ),
 ]
 
@@ -176,11 +188,13 @@ def test_pods_of_another_stateful_set_with_the_same_ordinals_do_not_count():
     assert count_without_empty(scene.pool, scene.state) == 1
 
 
-# -- who waits for a closed pod ---------------------------------------------------------------------------------------
+# -- who waits for a closed pod --------------------------------------------------------------------
 
 
 def test_a_vpod_that_fits_on_no_open_pod_waits_for_a_closed_one():
-    scene = close(Scene(slots=5, replicas=2).pods(0, 1).vpod("a", 4, {0: 4}).vpod("b", 1, weight=2), 1)
+    scene = close(
+        Scene(slots=5, replicas=2).pods(0, 1).vpod("a", 4, {0: 4}).vpod("b", 1, weight=2), 1
+    )
     assert waits_for_closed(scene.pool) == ("tenant/b", True)
 
 
@@ -189,10 +203,14 @@ def test_one_that_may_be_placed_in_a_moment_may_not_need_it():
     assert waits_for_closed(scene.pool) == ("tenant/b", False)
 
 
-def test_one_that_closed_pods_have_no_room_for_or_that_may_not_use_the_pool_waits_for_something_else():
-    scene = close(Scene(slots=5, replicas=2).pods(0, 1).vpod("a", 9, {0: 5, 1: 4}).vpod("b", 1, weight=2), 1)
+def test_one_without_room_on_closed_pods_or_without_a_right_to_the_pool_waits_for_more():
+    scene = close(
+        Scene(slots=5, replicas=2).pods(0, 1).vpod("a", 9, {0: 5, 1: 4}).vpod("b", 1, weight=2), 1
+    )
     assert waits_for_closed(scene.pool) is None
-    scene = Scene(slots=5, replicas=1, namespace_selector=LabelSelector(match_labels={"paid": "yes"}))
+    scene = Scene(
+        slots=5, replicas=1, namespace_selector=LabelSelector(match_labels={"paid": "yes"})
+    )
     close(scene.pods(0).vpod("a", 1), 0)
     assert waits_for_closed(scene.pool, lambda vpod: scene.state.selects(POOL, vpod)) is None
 
@@ -209,7 +227,7 @@ def test_one_that_waits_for_its_pod_to_come_back_waits_for_no_other():
     assert waits_for_closed(scene.pool) is None
 
 
-# -- what is closed can be emptied ------------------------------------------------------------------------------------
+# -- what is closed can be emptied -----------------------------------------------------------------
 
 
 def by_ordinal(placements: Mapping[str, int]) -> dict[int, int]:
@@ -221,7 +239,9 @@ def settle(scene: Scene, name: str, vreplicas: int, weight: int) -> None:
     key = f"tenant/{name}"
     known = scene.pool.vpods[key].placements if key in scene.pool.vpods else {}
     scene.vpod(name, vreplicas, by_ordinal(known), weight=weight)
-    scene.vpod(name, vreplicas, by_ordinal(place(scene.pool, scene.pool.vpods[key]).target), weight=weight)
+    scene.vpod(
+        name, vreplicas, by_ordinal(place(scene.pool, scene.pool.vpods[key]).target), weight=weight
+    )
 
 
 def move_all(scene: Scene) -> None:
@@ -240,8 +260,12 @@ def move_all(scene: Scene) -> None:
     st.integers(1, 9),
     st.booleans(),
 )
-def test_the_evictor_can_empty_what_is_closed_and_then_all_of_it_goes(wishes, slots, replicas, heavy):
-    """Of heavy vreplicas not always all: it may pack them in another order than we do, and then they stay."""
+def test_the_evictor_can_empty_what_is_closed_and_then_all_of_it_goes(
+    wishes, slots, replicas, heavy
+):
+    """Of heavy vreplicas not always all: it may pack them in another order than we do, and then
+    they stay.
+    """
     wishes = [(vreplicas, weight if heavy else 1, later) for vreplicas, weight, later in wishes]
     scene = Scene(slots=slots, replicas=replicas).pods(*range(replicas))
     for index, (vreplicas, weight, _) in enumerate(wishes):
@@ -257,18 +281,22 @@ def test_the_evictor_can_empty_what_is_closed_and_then_all_of_it_goes(wishes, sl
     assert {key: scene.pool.placed_vreplicas(key) for key in scene.pool.vpods} == placed
 
 
-# -- other pools -----------------------------------------------------------------------------------------------------
+# -- other pools -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "hold",
     [
         pytest.param(
-            lambda state: state.pod_changed(None, replace(a_pod(2, {"tenant/a": 1}), pool=OTHER)), id="a ledger"
+            lambda state: state.pod_changed(None, replace(a_pod(2, {"tenant/a": 1}), pool=OTHER)),
+            id="a ledger",
         ),
-        pytest.param(lambda state: state.vpod_changed(None, a_vpod("a", 1, {2: 1}, pool=OTHER)), id="a status"),
+        pytest.param(
+            lambda state: state.vpod_changed(None, a_vpod("a", 1, {2: 1}, pool=OTHER)),
+            id="a status",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_pod_that_holds_anything_for_another_pool_stays(hold):
     scene = Scene(replicas=4).pods(0, 1)
     hold(scene.state)

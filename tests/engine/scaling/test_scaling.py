@@ -58,7 +58,9 @@ def test_nothing_is_known_without_a_stateful_set():
 
 
 def test_a_pod_being_drained_is_replaced():
-    scene = Scene(slots=5, replicas=1).pod(0, {"tenant/a": 5}, unschedulable=True).vpod("a", 5, {0: 5})
+    scene = (
+        Scene(slots=5, replicas=1).pod(0, {"tenant/a": 5}, unschedulable=True).vpod("a", 5, {0: 5})
+    )
     assert wanted(scene) == 2
 
 
@@ -100,7 +102,9 @@ def test_pods_from_before_slots_per_pod_was_raised_do_not_stand_in_the_way_of_gr
     for ordinal in range(40):
         scene.pod(ordinal, {"tenant/a": 2}, slots=2)
     scene.vpod("a", 80, dict.fromkeys(range(40), 2)).vpod("heavy", 1, weight=3)
-    assert wanted(scene) == 41, "80 and 3 slots are 7 pods' worth, but no pod that is there takes three"
+    assert wanted(scene) == 41, (
+        "80 and 3 slots are 7 pods' worth, but no pod that is there takes three"
+    )
 
 
 def test_pods_still_to_come_are_counted_before_more_are_wanted():
@@ -186,7 +190,9 @@ def test_a_pool_without_max_pods_asks_for_no_more_than_ten_thousand():
 
 @pytest.mark.timeout(20)
 def test_a_ceiling_that_is_none_does_not_keep_the_autoscaler_for_ever():
-    """Found by fuzzing plans: pods were added to the count one by one, as many as maxPods allows."""
+    """Found by fuzzing plans: pods were added to the count one by one, as many as maxPods
+    allows.
+    """
     scene = Scene(slots=10, replicas=1, max_pods=2_147_483_647).pods(0)
     scene.vpod("a", 2_147_483_647, weight=6)
     plan = the_plan(scene)
@@ -199,7 +205,10 @@ def test_a_ceiling_that_is_none_does_not_keep_the_autoscaler_for_ever():
 def test_room_that_another_vpod_is_giving_up_needs_no_new_pod():
     """Seen end to end: 5 vreplicas less here and 5 more there, at once, made a full pool grow."""
     scene = (
-        Scene(replicas=1).pod(0, {"tenant/a": 8, "tenant/b": 12}).vpod("a", 3, {0: 8}).vpod("b", 17, {0: 12})
+        Scene(replicas=1)
+        .pod(0, {"tenant/a": 8, "tenant/b": 12})
+        .vpod("a", 3, {0: 8})
+        .vpod("b", 17, {0: 12})
     )
     scene.pool.reserve("placer", "tenant/a", {"dispatcher-0": Share(3)}, expires_at=30.0)
     plan = plan_scale(scene.pool)
@@ -207,10 +216,12 @@ def test_room_that_another_vpod_is_giving_up_needs_no_new_pod():
     assert plan.wanted == 1
 
 
-# -- under a hard zone rule ------------------------------------------------------------------------------------------
+# -- under a hard zone rule ------------------------------------------------------------------------
 
 
-def in_zones(*pods: int, replicas: int | None = None, profile: Profile = HA_PROFILE, **fields) -> Scene:
+def in_zones(
+    *pods: int, replicas: int | None = None, profile: Profile = HA_PROFILE, **fields
+) -> Scene:
     """Three zones with one node each, and ``pods`` bound pods in each of them."""
     scene = Scene(slots=5, replicas=sum(pods) if replicas is None else replicas, **fields)
     for zone in range(3):
@@ -228,18 +239,28 @@ def in_zones(*pods: int, replicas: int | None = None, profile: Profile = HA_PROF
     ("scene", "expected", "homeless"),
     [
         pytest.param(lambda: in_zones(1, 1, 1).vpod("a", 15), 3, False, id="it fits"),
-        pytest.param(lambda: in_zones(3, 0, 0).vpod("a", 9), 6, True, id="free slots, all in one zone"),
+        pytest.param(
+            lambda: in_zones(3, 0, 0).vpod("a", 9), 6, True, id="free slots, all in one zone"
+        ),
         pytest.param(lambda: in_zones(2, 1, 1).vpod("a", 18), 6, True, id="two zones too small"),
-        pytest.param(lambda: in_zones(0, 0, 0).vpod("a", 8), 3, True, id="from nothing, one a zone"),
-        pytest.param(lambda: in_zones(1, 1, 1).vpod("a", 16), 6, True, id="one more, as many as zones"),
+        pytest.param(
+            lambda: in_zones(0, 0, 0).vpod("a", 8), 3, True, id="from nothing, one a zone"
+        ),
+        pytest.param(
+            lambda: in_zones(1, 1, 1).vpod("a", 16), 6, True, id="one more, as many as zones"
+        ),
         pytest.param(
             lambda: in_zones(2, 1, 0, replicas=5).vpod("a", 9),
             2,
             False,
             id="pending pods are the missing ones",
         ),
-        pytest.param(lambda: in_zones(3, 0, 0, max_pods=4).vpod("a", 9), 4, True, id="no more than maxPods"),
-        pytest.param(lambda: in_zones(1, 1, 1).vpod("a", 1).vpod("b", 1), 1, False, id="any zone will do"),
+        pytest.param(
+            lambda: in_zones(3, 0, 0, max_pods=4).vpod("a", 9), 4, True, id="no more than maxPods"
+        ),
+        pytest.param(
+            lambda: in_zones(1, 1, 1).vpod("a", 1).vpod("b", 1), 1, False, id="any zone will do"
+        ),
     ],
 )
 def test_pods_of_five_slots_in_three_zones(scene, expected, homeless):
@@ -284,7 +305,9 @@ def test_a_single_zone_refuses_nothing():
 
 def test_what_stands_in_a_zone_that_is_down_counts_there():
     scene = in_zones(2, 1, 1).vpod("a", 3, {0: 1, 2: 1, 3: 1}).node(a_node("n2", "z2", ready=False))
-    assert not the_plan(scene.vpod("a", 9, {0: 1, 2: 1, 3: 1})).homeless, "two zones take work, and are even"
+    assert not the_plan(scene.vpod("a", 9, {0: 1, 2: 1, 3: 1})).homeless, (
+        "two zones take work, and are even"
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -313,12 +336,15 @@ def test_growing_under_a_hard_zone_rule_ends_and_places_all_where_pods_go_round(
     assert not scene.pool.unplaced
 
 
-# -- by Knative's formulas --------------------------------------------------------------------------------------------
+# -- by Knative's formulas -------------------------------------------------------------------------
 
 
 def test_knatives_formula_counts_vreplicas_and_nothing_else():
     scene = (
-        Scene(slots=5, replicas=1, min_pods_per_vpod=3).pod(0, unschedulable=True).vpod("a", 6).vpod("b", 1)
+        Scene(slots=5, replicas=1, min_pods_per_vpod=3)
+        .pod(0, unschedulable=True)
+        .vpod("a", 6)
+        .vpod("b", 1)
     )
     assert wanted(scene) == 3, "the drained pod is lost, and b is raised to 3: 9 slots"
     scene.pool.set_profile(KNATIVE_PROFILE)
@@ -334,8 +360,12 @@ def by_policy(*scores, filters=()) -> Profile:
 @pytest.mark.parametrize(
     ("profile", "pending", "expected"),
     [
-        pytest.param(by_policy(LowestOrdinalPriority()), 0, 2, id="never below the highest schedulable pod"),
-        pytest.param(by_policy(LowestOrdinalPriority()), 1, 3, id="pending adds pods although there is room"),
+        pytest.param(
+            by_policy(LowestOrdinalPriority()), 0, 2, id="never below the highest schedulable pod"
+        ),
+        pytest.param(
+            by_policy(LowestOrdinalPriority()), 1, 3, id="pending adds pods although there is room"
+        ),
         pytest.param(by_policy(LowestOrdinalPriority()), 6, 4, id="as many as they fill"),
         pytest.param(by_policy(AvailabilityZonePriority()), 1, 5, id="in multiples of the zones"),
         pytest.param(
@@ -345,7 +375,10 @@ def by_policy(*scores, filters=()) -> Profile:
             id="of the nodes, if both",
         ),
         pytest.param(
-            by_policy(LowestOrdinalPriority(), filters=(EvenPodSpread(max_skew=1),)), 4, 4, id="by least room"
+            by_policy(LowestOrdinalPriority(), filters=(EvenPodSpread(max_skew=1),)),
+            4,
+            4,
+            id="by least room",
         ),
     ],
 )
@@ -371,17 +404,25 @@ def pods_wanted(scene: Scene) -> int:
 
 
 class TestPodsTakenForLost:
-    """Not Ready for rescheduleAfterSeconds: what they hold needs another place, as long as that can help."""
+    """Not Ready for rescheduleAfterSeconds: what they hold needs another place, as long as that can
+    help.
+    """
 
     def test_what_a_lost_pod_holds_needs_a_pod(self):
-        scene = Scene(replicas=2, slots=20).pod(0, {"tenant/a": 20}).pod(1, {"tenant/a": 20}, ready=False)
+        scene = (
+            Scene(replicas=2, slots=20)
+            .pod(0, {"tenant/a": 20})
+            .pod(1, {"tenant/a": 20}, ready=False)
+        )
         scene.vpod("a", 40, {0: 20, 1: 20})
         assert pods_wanted(scene) == 2
         scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
         assert pods_wanted(scene) == 3
 
     @pytest.mark.parametrize("there", [True, False], ids=["pending", "not there yet"])
-    def test_one_that_is_not_bound_is_still_to_come_for_a_further_one_would_wait_beside_it(self, there):
+    def test_one_that_is_not_bound_is_still_to_come_for_a_further_one_would_wait_beside_it(
+        self, there
+    ):
         scene = Scene(replicas=2, slots=20).pods(0).vpod("a", 40, {0: 20, 1: 20})
         if there:
             scene.pod(1, node="")
@@ -392,7 +433,9 @@ class TestPodsTakenForLost:
         """A lost pod that holds nothing is no room for what the others hold."""
         scene = Scene(replicas=4, slots=20).node(a_node("gone", ready=False))
         scene.pod(0, {"tenant/a": 20}, node="gone").pod(1, {"tenant/a": 20}, node="gone")
-        scene.pod(2, {"tenant/a": 20}).pod(3, node="gone", ready=False).vpod("a", 60, {0: 20, 1: 20, 2: 20})
+        scene.pod(2, {"tenant/a": 20}).pod(3, node="gone", ready=False).vpod(
+            "a", 60, {0: 20, 1: 20, 2: 20}
+        )
         assert pods_wanted(scene) == 4
         scene.pool.set_abandoned(frozenset({"dispatcher-0", "dispatcher-1", "dispatcher-3"}))
         assert pods_wanted(scene) == 6
@@ -408,7 +451,9 @@ class TestPodsTakenForLost:
 
     def test_the_only_pod_of_a_pool_is_replaced_too(self):
         """On a node that is Ready, and nothing at work beside it (seed 195993238)."""
-        scene = Scene(replicas=1, slots=20).pod(0, {"tenant/a": 20}, ready=False).vpod("a", 20, {0: 20})
+        scene = (
+            Scene(replicas=1, slots=20).pod(0, {"tenant/a": 20}, ready=False).vpod("a", 20, {0: 20})
+        )
         scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
         assert pods_wanted(scene) == 2
 
@@ -419,13 +464,21 @@ class TestPodsTakenForLost:
             scene.stateful_set(wanted)
             for ordinal in range(wanted):
                 scene.pod(ordinal, ready=False)
-            scene.pool.set_abandoned(frozenset(f"dispatcher-{ordinal}" for ordinal in range(wanted)))
+            scene.pool.set_abandoned(
+                frozenset(f"dispatcher-{ordinal}" for ordinal in range(wanted))
+            )
         assert wanted == 3
 
 
 def test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room():
-    """It may not use the pool any more, so its ledgers stay as they are; placing keeps the room from others all the same."""
-    scene = Scene(replicas=2, slots=10).pod(0, {"tenant/a": 1}, slots=10).pod(1, {"tenant/a": 1}, slots=10)
+    """It may not use the pool any more, so its ledgers stay as they are; placing keeps the room
+    from others all the same.
+    """
+    scene = (
+        Scene(replicas=2, slots=10)
+        .pod(0, {"tenant/a": 1}, slots=10)
+        .pod(1, {"tenant/a": 1}, slots=10)
+    )
     scene.vpod("a", 2, {0: 1, 1: 1}, weight=5).vpod("b", 1, weight=6)
     plan = plan_scale(scene.pool, lambda vpod: vpod.key != "tenant/a")
     assert plan is not None
@@ -436,4 +489,6 @@ def test_what_runs_without_its_ordinal_needs_another_place():
     scene = Scene(replicas=3, slots=3).vpod("a", 3, {0: 1, 1: 1, 2: 1}, weight=2)
     for ordinal in range(3):
         scene.pod(ordinal, {"tenant/a": Share(1, 2)})
-    assert wanted(scene.stateful_set(2, 5)) == 3, "two pods have the slots, and no room for the third"
+    assert wanted(scene.stateful_set(2, 5)) == 3, (
+        "two pods have the slots, and no room for the third"
+    )

@@ -7,7 +7,9 @@ from extender.model.objects import StatefulSet
 
 
 def seen(version: str, uid: str = "u1") -> StatefulSet:
-    return StatefulSet(namespace="ns", name="dispatcher", uid=uid, resource_version=version, replicas=5)
+    return StatefulSet(
+        namespace="ns", name="dispatcher", uid=uid, resource_version=version, replicas=5
+    )
 
 
 def in_doubt(version: str = "7") -> ShrinkDoubt:

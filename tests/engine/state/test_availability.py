@@ -46,7 +46,11 @@ def test_vreplicas_on_pods_that_are_ready_are_served():
     ("fields", "reason", "why"),
     [
         ({"ready": False}, AvailableReason.POD_NOT_READY, "the pod is not Ready"),
-        ({"ready": True, "deleting": True}, AvailableReason.POD_TERMINATING, "the pod is terminating"),
+        (
+            {"ready": True, "deleting": True},
+            AvailableReason.POD_TERMINATING,
+            "the pod is terminating",
+        ),
         ({"ready": True, "finished": True}, AvailableReason.POD_NOT_READY, "the pod has finished"),
     ],
 )
@@ -54,7 +58,9 @@ def test_a_pod_that_has_never_served_counts_at_once(fields, reason, why):
     scene = Scene(replicas=1).pod(0, {}, **fields).vpod("a", 2, {0: 2})
     found = availability_of(the_pool(scene), {"dispatcher-0": 2}, 2)
     assert (found.ready, found.reason) == (0, reason)
-    assert found.message() == f"0 of 2 vreplicas are served; nobody serves 2 on dispatcher-0 ({why})"
+    assert (
+        found.message() == f"0 of 2 vreplicas are served; nobody serves 2 on dispatcher-0 ({why})"
+    )
 
 
 def test_a_pod_that_has_served_is_excused_until_its_time_is_over():
@@ -77,8 +83,9 @@ def test_a_lost_node_is_the_worst_reason():
         pool.end_excuse(name)
     found = availability_of(pool, pool.vpods["tenant/a"].placements, 6)
     assert (found.ready, found.reason) == (1, AvailableReason.NODE_LOST)
-    assert "3 on dispatcher-0 (the pod is terminating), 2 on dispatcher-1 (node node-1 is not Ready)" in (
-        found.message()
+    assert (
+        "3 on dispatcher-0 (the pod is terminating), 2 on dispatcher-1 (node node-1 is not Ready)"
+        in (found.message())
     )
 
 
@@ -123,7 +130,10 @@ def test_the_pods_that_a_message_names_are_stored_whole(chars):
         2**31 - 1,
         tuple(
             Unserved(
-                f"{index}{'p' * 62}", 2**20, AvailableReason.NODE_LOST, f"node {'n' * chars} is not Ready"
+                f"{index}{'p' * 62}",
+                2**20,
+                AvailableReason.NODE_LOST,
+                f"node {'n' * chars} is not Ready",
             )
             for index in range(9)
         ),
@@ -162,7 +172,9 @@ def recomputed(pool: PoolState) -> dict[str, int]:
     """The slow way to ``PoolState.unserved``."""
     found = {}
     for key, vpod in pool.vpods.items():
-        down = [name for name in vpod.placements if (pod := pool.pods.get(name)) is None or pod.down]
+        down = [
+            name for name in vpod.placements if (pod := pool.pods.get(name)) is None or pod.down
+        ]
         if count := sum(vpod.placements[name] for name in down):
             found[key] = count
     return found
@@ -175,7 +187,9 @@ CHANGES = st.one_of(
     st.tuples(st.just("node"), ORDINALS, st.booleans()),
     st.tuples(st.just("end"), ORDINALS),
     st.tuples(
-        st.just("vpod"), st.sampled_from("ab"), st.dictionaries(ORDINALS, st.integers(1, 5), max_size=3)
+        st.just("vpod"),
+        st.sampled_from("ab"),
+        st.dictionaries(ORDINALS, st.integers(1, 5), max_size=3),
     ),
     st.tuples(st.just("no vpod"), st.sampled_from("ab")),
     st.tuples(st.just("replicas"), st.integers(0, 3)),

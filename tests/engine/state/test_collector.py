@@ -1,4 +1,6 @@
-"""What the state collector says of a pool and its vpods (compared with Knative's State in tests/conformance)."""
+"""What the state collector says of a pool and its vpods (compared with Knative's State in
+tests/conformance).
+"""
 
 import pytest
 
@@ -26,7 +28,12 @@ def three_zones(**fields) -> Scene:
 def test_a_pool_of_nothing_is_empty_and_not_broken():
     found = pool_of(Scene(replicas=0))
     assert (found.replicas, found.schedulable_pods, found.last_ordinal) == (0, (), -1)
-    assert (found.free_list(), found.free_capacity, found.unschedulable, found.missing_pods) == ([], 0, {}, 0)
+    assert (found.free_list(), found.free_capacity, found.unschedulable, found.missing_pods) == (
+        [],
+        0,
+        {},
+        0,
+    )
 
 
 def test_the_spread_of_a_vpod_is_counted_over_pods_nodes_and_zones():
@@ -106,7 +113,11 @@ def test_ordinals_without_a_pod_are_counted():
 def test_ordinals_need_not_start_at_0():
     scene = Scene(replicas=2, start=5, slots=4).pods(5, 6).vpod("a", 1, {6: 1})
     found = pool_of(scene)
-    assert (found.schedulable_pods, found.free_slots, found.free_capacity) == ((5, 6), {5: 4, 6: 3}, 7)
+    assert (found.schedulable_pods, found.free_slots, found.free_capacity) == (
+        (5, 6),
+        {5: 4, 6: 3},
+        7,
+    )
 
 
 def test_nodes_that_take_no_work_are_in_no_zone():

@@ -78,7 +78,8 @@ def test_a_namespace_that_no_file_shows_has_its_name_as_label():
     "document",
     [
         pytest.param(
-            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}, id="a kind of no interest"
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}},
+            id="a kind of no interest",
         ),
         pytest.param({**POOL, "apiVersion": "vreplica.dev/v9"}, id="a version that is not known"),
     ],

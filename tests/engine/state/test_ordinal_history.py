@@ -1,4 +1,6 @@
-"""Whose end has been seen: which ordinals' past is known, and from when on a list makes up for what was not seen (I2)."""
+"""Whose end has been seen: which ordinals' past is known, and from when on a list makes up for what
+was not seen (I2).
+"""
 
 from dataclasses import dataclass
 
@@ -100,9 +102,13 @@ def test_a_pod_that_is_only_assumed_to_be_bound_proves_nothing(ordinal_history: 
 
 
 class TestWhatToForget:
-    """What was seen before a gap may be older than what was there last: once the gap is closed, statuses alone count."""
+    """What was seen before a gap may be older than what was there last: once the gap is closed,
+    statuses alone count.
+    """
 
-    def test_the_last_ledger_of_an_ordinal_whose_pod_ended_in_the_gap(self, ordinal_history: OrdinalHistory):
+    def test_the_last_ledger_of_an_ordinal_whose_pod_ended_in_the_gap(
+        self, ordinal_history: OrdinalHistory
+    ):
         closed(ordinal_history, a_pod(0, uid="first"))
         ordinal_history.listed([pending("third")])
         assert ordinal_history.close(ordinal_history.since) == {pending().key}

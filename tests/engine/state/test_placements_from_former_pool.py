@@ -1,4 +1,6 @@
-"""Vpods that have changed to another pool still publish pods of their old one: the next pod there covers them (I2)."""
+"""Vpods that have changed to another pool still publish pods of their old one: the next pod there
+covers them (I2).
+"""
 
 from extender.engine.scaling.size import anyone
 from extender.model.ledger import Share

@@ -1,4 +1,6 @@
-"""A pool's revision: what was derived from it holds while it stands, so every change that may matter has to move it."""
+"""A pool's revision: what was derived from it holds while it stands, so every change that may
+matter has to move it.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +48,9 @@ def release(of: Scene) -> None:
     [
         pytest.param(lambda of: of.pod(2), id="a pod comes"),
         pytest.param(lambda of: of.no_pod(1), id="a pod goes"),
-        pytest.param(lambda of: of.pod(1, {"tenant/a": 1}, unschedulable=True), id="a pod is marked"),
+        pytest.param(
+            lambda of: of.pod(1, {"tenant/a": 1}, unschedulable=True), id="a pod is marked"
+        ),
         pytest.param(lambda of: of.pod(1, {"tenant/a": 3}), id="a ledger changes"),
         pytest.param(lambda of: of.vpod("b", 1), id="a vpod comes"),
         pytest.param(lambda of: of.no_vpod("a"), id="a vpod goes"),
@@ -56,7 +60,9 @@ def release(of: Scene) -> None:
         pytest.param(lambda of: of.stateful_set(5), id="the StatefulSet grows"),
         pytest.param(lambda of: of.stateful_set(3, fit=NodeFit()), id="the pod template changes"),
         pytest.param(lambda of: of.node(a_node("node-0", ready=False)), id="a node fails"),
-        pytest.param(lambda of: of.node(a_node("node-9", "z9")), id="a zone comes that no pod is in"),
+        pytest.param(
+            lambda of: of.node(a_node("node-9", "z9")), id="a zone comes that no pod is in"
+        ),
         pytest.param(lambda of: of.namespace("tenant", team="x"), id="a tenant's labels change"),
         pytest.param(lambda of: of.reserve("a", 2, 1), id="a reservation"),
         pytest.param(release, id="a reservation released"),
@@ -99,21 +105,37 @@ def test_looking_leaves_the_revision():
 
 def test_a_status_that_is_published_again_claims_what_it_claimed():
     of = scene().reserve("a", 1, 3)
-    before = {name: (claim.status, claim.reserved) for name, claim in of.pool.claims_of("tenant/a").items()}
+    before = {
+        name: (claim.status, claim.reserved)
+        for name, claim in of.pool.claims_of("tenant/a").items()
+    }
     of.vpod("a", 4, {0: 2, 1: 1})
-    after = {name: (claim.status, claim.reserved) for name, claim in of.pool.claims_of("tenant/a").items()}
-    assert after == before == {"dispatcher-0": (Share(2), None), "dispatcher-1": (Share(1), Share(3))}
+    after = {
+        name: (claim.status, claim.reserved)
+        for name, claim in of.pool.claims_of("tenant/a").items()
+    }
+    assert (
+        after == before == {"dispatcher-0": (Share(2), None), "dispatcher-1": (Share(1), Share(3))}
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "others"),
     [
-        pytest.param(lambda of: of.pod(1, {"tenant/a": 1}, unschedulable=True), False, id="it is marked"),
+        pytest.param(
+            lambda of: of.pod(1, {"tenant/a": 1}, unschedulable=True), False, id="it is marked"
+        ),
         pytest.param(lambda of: of.pod(1, {"tenant/a": 3}), False, id="its ledger changes"),
-        pytest.param(lambda of: of.vpod("a", 4, {0: 2, 1: 2}), False, id="a vpod publishes more on it"),
+        pytest.param(
+            lambda of: of.vpod("a", 4, {0: 2, 1: 2}), False, id="a vpod publishes more on it"
+        ),
         pytest.param(lambda of: of.vpod("b", 1, {1: 1}), False, id="another vpod publishes on it"),
-        pytest.param(lambda of: of.reserve("b", 1, 1), False, id="a reservation of another vpod on it"),
-        pytest.param(lambda of: of.reserve("a", 1, 2), False, id="a reservation that changes what it has"),
+        pytest.param(
+            lambda of: of.reserve("b", 1, 1), False, id="a reservation of another vpod on it"
+        ),
+        pytest.param(
+            lambda of: of.reserve("a", 1, 2), False, id="a reservation that changes what it has"
+        ),
         pytest.param(close_one, False, id="it is closed"),
         pytest.param(abandon_one, False, id="it is taken for lost"),
         pytest.param(lambda of: of.node(a_node("node-0", ready=False)), True, id="its node fails"),

@@ -1,4 +1,6 @@
-"""The incremental state: equal to a rebuilt one, and to a naive recomputation, after every change (DESIGN 5.3)."""
+"""The incremental state: equal to a rebuilt one, and to a naive recomputation, after every change
+(DESIGN 5.3).
+"""
 
 import pytest
 from hypothesis import settings, strategies as st
@@ -35,7 +37,9 @@ class Changes(RuleBasedStateMachine):
     def close(self, pool, closed) -> None:
         self.world.close(pool, closed)
 
-    @rule(pool=pool_keys, names=st.frozensets(worlds.ordinals.map("dispatcher-{}".format), max_size=2))
+    @rule(
+        pool=pool_keys, names=st.frozensets(worlds.ordinals.map("dispatcher-{}".format), max_size=2)
+    )
     def abandon(self, pool, names) -> None:
         self.world.abandon(pool, names)
 
@@ -104,7 +108,8 @@ class TestClaims:
         )
 
     @pytest.mark.parametrize(
-        ("ledger", "status"), [pytest.param(2, 5, id="status ahead"), pytest.param(5, 2, id="ledger ahead")]
+        ("ledger", "status"),
+        [pytest.param(2, 5, id="status ahead"), pytest.param(5, 2, id="ledger ahead")],
     )
     def test_decisions_start_from_the_larger_of_ledger_and_status(self, ledger, status):
         scene = Scene(replicas=1).pod(0, {"tenant/a": ledger}).vpod("a", 9, {0: status})
@@ -144,7 +149,9 @@ class TestWhatTheLastIncarnationCarried:
     @pytest.mark.parametrize("first", ["pod", "ordinal"])
     def test_it_is_forgotten_a_while_after_its_ordinal_has_gone(self, first: str):
         scene = Scene(replicas=3).pod(2, {"tenant/a": 2})
-        scene = scene.no_pod(2).stateful_set(2) if first == "pod" else scene.stateful_set(2).no_pod(2)
+        scene = (
+            scene.no_pod(2).stateful_set(2) if first == "pod" else scene.stateful_set(2).no_pod(2)
+        )
         for now in (100.0, 119.9):
             scene.state.expire(now)
             assert scene.pool.pods["dispatcher-2"].last_ledger == {"tenant/a": Share(2)}
@@ -208,7 +215,9 @@ class TestWhyAPodTakesNoWork:
 
 def test_a_pod_that_changes_its_pool_leaves_the_old_one():
     scene = Scene().pod(0, {"tenant/a": 2})
-    moved = AdapterPod(namespace=NS, name="dispatcher-0", uid="uid-0", pool=OTHER, ordinal=0, node="node-0")
+    moved = AdapterPod(
+        namespace=NS, name="dispatcher-0", uid="uid-0", pool=OTHER, ordinal=0, node="node-0"
+    )
     scene.state.pod_changed(a_pod(0, {"tenant/a": 2}), moved)
     assert scene.pool.claims_of("tenant/a") == {}
     assert set(scene.state.pools) == {POOL, OTHER}
@@ -266,7 +275,9 @@ EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
         pytest.param("third", EARLY, LATE, "dispatcher", id="if it names this StatefulSet"),
     ],
 )
-@pytest.mark.parametrize("reverse", [False, True], ids=["as they are listed", "the other way round"])
+@pytest.mark.parametrize(
+    "reverse", [False, True], ids=["as they are listed", "the other way round"]
+)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_of_pools_that_name_one_stateful_set_all_replicas_choose_the_same(
     template_pool, dispatcher, other, first, reverse, when
@@ -279,7 +290,9 @@ def test_of_pools_that_name_one_stateful_set_all_replicas_choose_the_same(
         state.adapter_pool_changed(None, pool)
     if when == "after":
         state.stateful_set_changed(None, stateful_set)
-    found = {key: (pool.stateful_set is stateful_set, pool.taken_by) for key, pool in state.pools.items()}
+    found = {
+        key: (pool.stateful_set is stateful_set, pool.taken_by) for key, pool in state.pools.items()
+    }
     (second,) = {"dispatcher", "other"} - {first}
     assert found == {f"{NS}/{first}": (True, ""), f"{NS}/{second}": (False, f"{NS}/{first}")}
 

@@ -1,4 +1,6 @@
-"""Pods that carry a pool's label and are not its StatefulSet's: they count nowhere (by the controller's UID)."""
+"""Pods that carry a pool's label and are not its StatefulSet's: they count nowhere (by the
+controller's UID).
+"""
 
 from typing import Any
 
@@ -19,12 +21,16 @@ STRANGERS: dict[str, dict[str, Any]] = {
 
 
 def scene(**fields) -> Scene:
-    """A pool with a StatefulSet of UID ``sts``, one pod of its own, and a stranger in the place of the next."""
+    """A pool with a StatefulSet of UID ``sts``, one pod of its own, and a stranger in the place of
+    the next.
+    """
     made = Scene(replicas=2).stateful_set(2, uid="sts").pod(0, {}, **OWNED)
     return made.pod(1, {"tenant/ghost": 3}, uid="stranger", **fields)
 
 
-@pytest.mark.parametrize("fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()])
+@pytest.mark.parametrize(
+    "fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()]
+)
 def test_a_stranger_takes_no_work_has_no_room_and_its_ledger_says_nothing(fields):
     pool = scene(**fields).pool
     assert pool.schedulable == pool.room == 0b01
@@ -34,7 +40,9 @@ def test_a_stranger_takes_no_work_has_no_room_and_its_ledger_says_nothing(fields
     assert "dispatcher-1" not in pool.pods
 
 
-@pytest.mark.parametrize("fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()])
+@pytest.mark.parametrize(
+    "fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()]
+)
 def test_a_stranger_with_all_the_slots_in_the_world_takes_none_of_its_node(fields):
     made = scene(slots=2**31 - 1, slots_request=2**31 - 1, **fields)
     made.node(a_node(slots=40))
@@ -43,7 +51,9 @@ def test_a_stranger_with_all_the_slots_in_the_world_takes_none_of_its_node(field
     assert index.full_for(20, lambda _pod: 20) == set()
 
 
-@pytest.mark.parametrize("fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()])
+@pytest.mark.parametrize(
+    "fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()]
+)
 def test_no_verb_takes_a_stranger_for_an_adapter(fields):
     made = scene(node="", **fields)
     stranger = a_pod(1, node="", uid="stranger", **fields)
@@ -57,7 +67,7 @@ def test_what_a_vpod_publishes_on_an_ordinal_stays_while_a_stranger_is_in_its_pl
     assert list(made.pool.unplaced) == []
 
 
-def test_a_pod_that_its_stateful_set_adopts_counts_from_then_on_and_one_that_it_lets_go_no_more():
+def test_a_pod_counts_from_when_its_stateful_set_adopts_it_until_it_lets_it_go():
     made = scene(**STRANGERS["no controller"])
     made.pod(1, {"tenant/a": 3}, uid="stranger", **OWNED)
     assert made.pool.schedulable == 0b11
@@ -76,17 +86,24 @@ def test_pods_of_a_stateful_set_that_is_made_anew_count_once_it_has_adopted_them
     )
     made.stateful_set(1, uid="new")
     assert made.pool.schedulable == 0
-    assert made.pool.placed_of("tenant/a") == {"dispatcher-0": 3}, "the ordinal is there: nothing moves"
+    assert made.pool.placed_of("tenant/a") == {"dispatcher-0": 3}, (
+        "the ordinal is there: nothing moves"
+    )
     made.pod(0, {"tenant/a": 3}, owner_uid="new")
     assert made.pool.schedulable == 0b1
     assert made.pool.placed_of("tenant/a") == {"dispatcher-0": 3}
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]])
+@pytest.mark.parametrize(
+    "order", [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
+)
 def test_it_does_not_matter_what_is_known_first(order):
     state = State()
     state.node_changed(None, a_node())
-    pods = [a_pod(0, {"tenant/a": 1}, **OWNED), a_pod(1, {"tenant/ghost": 1}, owner="", owner_uid="")]
+    pods = [
+        a_pod(0, {"tenant/a": 1}, **OWNED),
+        a_pod(1, {"tenant/ghost": 1}, owner="", owner_uid=""),
+    ]
 
     def told(obj) -> None:
         match obj:

@@ -66,7 +66,9 @@ async def test_a_body_that_stops_is_given_up_and_its_bytes_come_back():
     task = reading(budget, sender)
     await turns()
     assert (budget.bytes_used, budget.arriving) == (500, 1)
-    assert await seconds_until_done(task) == pytest.approx(1.0, abs=0.01), "a burst earns no more time"
+    assert await seconds_until_done(task) == pytest.approx(1.0, abs=0.01), (
+        "a burst earns no more time"
+    )
     with pytest.raises(BodyTooSlow, match="less than 100 bytes a second"):
         await task
     assert (budget.bytes_used, budget.arriving) == (0, 0)
@@ -130,7 +132,9 @@ async def test_a_body_that_is_there_takes_no_place():
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
-    assert (budget.bytes_used, budget.arriving) == (0, 0), "a request that is cancelled leaves nothing"
+    assert (budget.bytes_used, budget.arriving) == (0, 0), (
+        "a request that is cancelled leaves nothing"
+    )
 
 
 async def test_a_thousand_that_begin_at_once_leave_the_newest_in_their_places():
@@ -203,7 +207,9 @@ async def test_a_timeout_of_the_stream_itself_is_not_taken_for_ours():
 
 
 async def test_a_timer_that_rings_late_since_the_process_was_busy_gives_up_nobody():
-    """What the sender has sent meanwhile is in the socket still: nobody has had the time to read it."""
+    """What the sender has sent meanwhile is in the socket still: nobody has had the time to read
+    it.
+    """
     budget, sender = BodyBudget(1000, LIMITS), Sender()
     task = reading(budget, sender)
     await turns()
@@ -229,7 +235,7 @@ async def test_who_stops_is_given_up_all_the_same_once_the_process_is_busy_no_mo
         await task
 
 
-async def test_where_bytes_are_short_the_body_furthest_behind_gives_way_and_its_bytes_are_back_at_once():
+async def test_where_bytes_are_short_the_body_furthest_behind_gives_its_bytes_back_at_once():
     budget, first, slow = BodyBudget(1_000, LIMITS), Sender(), Sender()
     stops, goes_on = reading(budget, slow), reading(budget, first)
     slow.send(b"x" * 500)

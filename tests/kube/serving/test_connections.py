@@ -41,7 +41,9 @@ class Served:
 
 
 @asynccontextmanager
-async def served(limits: ConnectionLimits, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
+async def served(
+    limits: ConnectionLimits, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Served]:
     async def ok(_request: web.Request) -> web.Response:
         return web.Response(text="ok.")
 
@@ -109,7 +111,8 @@ async def test_over_the_limit_who_has_asked_nothing_goes_before_who_has():
 
 
 SENT = {
-    "broken framing": b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"z" * 100_000,
+    "broken framing": b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"z" * 100_000,
     "half a body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"z" * 50_000,
     "half a head": b"POST / HTTP/1.1\r\nHost: x\r\n" + b"X-1: z\r\n" * 100,
     "no HTTP": b"\x16\x03" + b"z" * 100_000,

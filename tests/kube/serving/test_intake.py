@@ -1,4 +1,6 @@
-"""``Intake``: what of a connection's bytes is handed on when, what is kept, and what is too much."""
+"""``Intake``: what of a connection's bytes is handed on when, what is kept, and what is too
+much.
+"""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -138,8 +140,12 @@ def test_after_a_body_whose_end_only_the_parser_sees_nothing_is_handed_on():
     assert intake.stage is Stage.ANSWERED
 
 
-@given(st.lists(st.integers(1, 40), max_size=60), st.lists(st.integers(0, 30), min_size=1, max_size=5))
-def test_requests_in_any_pieces_are_handed_on_byte_for_byte_one_at_a_time(cuts: list[int], bodies: list[int]):
+@given(
+    st.lists(st.integers(1, 40), max_size=60), st.lists(st.integers(0, 30), min_size=1, max_size=5)
+)
+def test_requests_in_any_pieces_are_handed_on_byte_for_byte_one_at_a_time(
+    cuts: list[int], bodies: list[int]
+):
     sent = [(POST.replace(b"5", b"%d" % size), b"\n" * size) for size in bodies]
     data, intake = b"".join(head + body for head, body in sent), Intake()
     pieces = []

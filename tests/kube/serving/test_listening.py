@@ -1,4 +1,6 @@
-"""Where both HTTP servers listen: one address, or everywhere, in both families, as Kubernetes' own --bind-address has it."""
+"""Where both HTTP servers listen: one address, or everywhere, in both families, as Kubernetes' own
+--bind-address has it.
+"""
 
 import errno
 import socket

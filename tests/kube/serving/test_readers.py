@@ -115,7 +115,9 @@ async def test_of_questions_that_wait_there_are_a_few_and_the_general_one_always
     assert shared.waiting <= readers.WAITING_MAX + 1
     go_on.set()
     results = await asyncio.gather(*asked, return_exceptions=True)
-    assert sum(isinstance(result, TooManyAsk) for result in results) >= 1_000 - readers.WAITING_MAX - 1
+    assert (
+        sum(isinstance(result, TooManyAsk) for result in results) >= 1_000 - readers.WAITING_MAX - 1
+    )
     assert await general == b""
     assert await shared.get("again") == b"again"
 
@@ -198,12 +200,14 @@ async def _deaf(port: int, body: int) -> Raw:
     return raw
 
 
-async def test_a_body_counts_once_however_many_do_not_read_it_and_over_the_bytes_the_longest_gives_way(
+async def test_a_body_counts_once_for_all_readers_and_over_the_bytes_the_longest_gives_way(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(readers, "PATIENCE_S", 0.0)
     sending = Sending(bodies_bytes_max=90_000_000)
-    listener, port = await _serve(sending, [b"x" * 40_000_000, b"y" * 40_000_000, b"z" * 40_000_000])
+    listener, port = await _serve(
+        sending, [b"x" * 40_000_000, b"y" * 40_000_000, b"z" * 40_000_000]
+    )
     deaf = [await _deaf(port, 0) for _ in range(5)]
     await until(lambda: _is(len(sending._readers) == 5))
     assert sending.bytes_used == 40_000_000
@@ -222,7 +226,10 @@ async def test_where_all_have_just_begun_the_new_reader_is_told_to_come_again():
     listener, port = await _serve(sending, [b"x" * 20_000_000])
     deaf = [await _deaf(port, 0) for _ in range(2)]
     await until(lambda: _is(len(sending._readers) == 2))
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/?body=0") as reply:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/?body=0") as reply,
+    ):
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
     for raw in deaf:
         raw.writer.transport.abort()

@@ -1,4 +1,6 @@
-"""Certificates that are replaced while a server runs: what is served, to whom, and that no handshake is lost by it."""
+"""Certificates that are replaced while a server runs: what is served, to whom, and that no
+handshake is lost by it.
+"""
 
 import asyncio
 import datetime
@@ -32,7 +34,9 @@ def loaded(files: CertificateFiles) -> ServingCertificate:
 
 
 def copy(source: str, target: str) -> None:
-    """As a mounted Secret is replaced: another file under the same name. Timestamps of two writes may be the same."""
+    """As a mounted Secret is replaced: another file under the same name. Timestamps of two writes
+    may be the same.
+    """
     Path(f"{target}.new").write_bytes(Path(source).read_bytes())
     Path(f"{target}.new").replace(target)
 
@@ -58,8 +62,12 @@ async def listening(context: ssl.SSLContext) -> AsyncIterator[int]:
 
 
 async def served(port: int, client: ssl.SSLContext, name: str | None = "localhost") -> int:
-    """Serial number of the certificate that a new connection, over which a line goes and comes, is served with."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname=name or "")
+    """Serial number of the certificate that a new connection, over which a line goes and comes, is
+    served with.
+    """
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=client, server_hostname=name or ""
+    )
     raw = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.write(b"a line\n")
     assert await reader.readline() == b"a line\n"
@@ -71,7 +79,9 @@ def serial(file: str) -> int:
     return x509.load_pem_x509_certificate(Path(file).read_bytes()).serial_number
 
 
-async def test_a_certificate_that_is_replaced_is_served_and_half_of_one_changes_nothing(tmp_path: Path):
+async def test_a_certificate_that_is_replaced_is_served_and_half_of_one_changes_nothing(
+    tmp_path: Path,
+):
     authority = Authority(tmp_path, "ca")
     cert_file, key_file = authority.issue("serving")
     certificate = loaded(CertificateFiles(cert_file, key_file))
@@ -156,7 +166,9 @@ async def test_in_100_reloads_under_load_no_handshake_fails(tmp_path: Path):
     assert {serial(pair[0]) for pair in pairs} <= seen
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda it: it.name
+)
 async def test_a_client_whose_authority_was_taken_away_cannot_resume_the_session_that_it_had(
     tmp_path: Path, version: ssl.TLSVersion
 ):

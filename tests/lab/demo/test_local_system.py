@@ -1,4 +1,6 @@
-"""The whole system of ``vreplica run``: it ends as a real one does, each part while what it needs is still there."""
+"""The whole system of ``vreplica run``: it ends as a real one does, each part while what it needs
+is still there.
+"""
 
 import logging
 import os
@@ -61,7 +63,9 @@ def _link(name: str) -> str:
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
 async def test_on_an_ipv6_loopback_alone_pods_are_stamped_bound_and_filled(tmp_path: Path):
-    """The whole way: client, webhook with its certificate for ::1, kube-scheduler's calls of the extender."""
+    """The whole way: client, webhook with its certificate for ::1, kube-scheduler's calls of the
+    extender.
+    """
     before = listening()["IPv4"]
     async with LocalSystem(seed=1, directory=tmp_path, host="::1") as system:
         assert listening()["IPv4"] == before, "nothing of ours listens on IPv4"

@@ -42,7 +42,7 @@ def test_what_is_placed_on_a_node_that_has_failed_is_counted_as_served_by_nobody
     assert census.unserved == {"the pod is not there": 10}
 
 
-def test_pods_that_are_still_starting_have_not_settled_and_those_of_a_lost_node_are_waited_for_no_longer():
+def test_starting_pods_have_not_settled_and_those_of_a_lost_node_are_waited_for_no_longer():
     pods = [a_pod(0, ready=False), a_pod(1, node="node-4", ready=False)]
     census = a_census()
     assert [census.is_settled(pod) for pod in pods] == [False, True]
@@ -56,7 +56,11 @@ async def test_the_story_says_that_nobody_serves_what_the_failed_node_keeps(tmp_
         told: list[str] = []
         await Story(system, census, told.append).play()
     lost = sum(census.unserved.values())
-    assert lost == census.placed_on(*(pod.name for pod in census.pods.values() if pod.node == FAILED)) > 0
+    assert (
+        lost
+        == census.placed_on(*(pod.name for pod in census.pods.values() if pod.node == FAILED))
+        > 0
+    )
     line = f"          nobody serves {lost} vreplicas: node {FAILED} is not Ready"
     (failed,) = [index for index, text in enumerate(told) if text == f"node {FAILED} fails ..."]
     assert told[failed + 2] == line

@@ -1,4 +1,6 @@
-"""What ``vreplica run`` shows in a terminal of 24 rows of 80 characters, and in one that has room for all."""
+"""What ``vreplica run`` shows in a terminal of 24 rows of 80 characters, and in one that has room
+for all.
+"""
 
 import io
 
@@ -12,7 +14,10 @@ from extender.model.objects import Node
 from tests.support.builders import a_pod
 
 PODS = 18
-NODES = {f"node-{index}": Node(name=f"node-{index}", zone="zone-a", ready=index != 4) for index in range(6)}
+NODES = {
+    f"node-{index}": Node(name=f"node-{index}", zone="zone-a", ready=index != 4)
+    for index in range(6)
+}
 URLS = [
     "page     http://127.0.0.1:40000/ui",
     "state    http://127.0.0.1:40000/state.json",
@@ -31,7 +36,12 @@ def shown(*, height: int, terminal: bool = True, pods: int = PODS) -> list[str]:
     for line in STORY:
         view.tell(line)
     console = Console(
-        width=80, height=height, record=True, file=io.StringIO(), force_terminal=terminal, _environ={}
+        width=80,
+        height=height,
+        record=True,
+        file=io.StringIO(),
+        force_terminal=terminal,
+        _environ={},
     )
     console.print(view)
     return [line.rstrip() for line in console.export_text().splitlines()]
@@ -53,7 +63,9 @@ def test_pods_on_a_node_that_is_not_ready_come_first_and_say_so():
     assert first.split()[:4] == ["dispatcher-4", "node-4", "not", "Ready"]
 
 
-@pytest.mark.parametrize(("height", "terminal"), [(60, True), (24, False)], ids=["a high one", "a file"])
+@pytest.mark.parametrize(
+    ("height", "terminal"), [(60, True), (24, False)], ids=["a high one", "a file"]
+)
 def test_where_there_is_room_all_pods_are_shown(height: int, terminal: bool):
     lines = shown(height=height, terminal=terminal)
     assert len([line for line in lines if line.startswith("dispatcher-")]) == PODS

@@ -1,7 +1,8 @@
-"""Nothing in a bind request is believed: each field of ExtenderBindingArgs, forged, and what comes of it.
+"""Nothing in a bind request is believed: each field of ExtenderBindingArgs, forged, and what comes
+of it.
 
-Who reaches the endpoint may ask for anything; what is bound, where and with which ledger is decided by what the API server
-and the watch say. A refusal changes nothing and reserves nothing.
+Who reaches the endpoint may ask for anything; what is bound, where and with which ledger is decided
+by what the API server and the watch say. A refusal changes nothing and reserves nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,10 +24,14 @@ pytestmark = pytest.mark.looptime
 
 Args = dict[str, Any]
 Forge = Callable[[World, Obj], Awaitable[Args]]
-"""What the forger, or the moment, does to the world of one pending pod; the fields that he sends instead."""
+"""What the forger, or the moment, does to the world of one pending pod; the fields that he sends
+instead.
+"""
 
 
-async def patched(world: World, patch: Obj, resource=PODS, namespace: str = NS, name: str = "dispatcher-0"):
+async def patched(
+    world: World, patch: Obj, resource=PODS, namespace: str = NS, name: str = "dispatcher-0"
+):
     await world.cluster.patch(resource, namespace, name, patch, patch_type=PatchType.MERGE)
 
 
@@ -156,7 +161,9 @@ AS_THE_WATCH_TELLS: Final = {
     a_node_without_slots,
     a_pool_that_is_gone,
 }
-"""A Binding compares the pod's UID and version with what is stored; of nodes and pools the watch tells."""
+"""A Binding compares the pod's UID and version with what is stored; of nodes and pools the watch
+tells.
+"""
 
 
 @pytest.mark.parametrize(
@@ -239,9 +246,15 @@ async def test_which_schedulers_pods_are_bound_is_configured():
     uid = await world.pod(1, {})
     await world.sync()
     binder = PodBinder(
-        world.api, world.caches, world.binder(), knows_past=always, scheduler_names=config.scheduler_names
+        world.api,
+        world.caches,
+        world.binder(),
+        knows_past=always,
+        scheduler_names=config.scheduler_names,
     )
-    await binder.bind(NS, "dispatcher-0", str((await world.pod_object(0))["metadata"]["uid"]), "node-1")
+    await binder.bind(
+        NS, "dispatcher-0", str((await world.pod_object(0))["metadata"]["uid"]), "node-1"
+    )
     assert await world.node_of(0) == "node-1"
     with pytest.raises(BindRefused, match=r"'vreplica-scheduler'.*schedulerNames"):
         await binder.bind(NS, "dispatcher-1", uid, "node-1")
@@ -288,5 +301,7 @@ async def test_names_that_are_none_are_refused_before_anything_is_asked(changed:
         asked = orjson.loads(bind_args(pod, "node-1")) | changed
         with pytest.raises(WireError, match=next(iter(changed))):
             await service.verbs.bind(orjson.dumps(asked))
-        assert not [call for call in world.api.calls[before:] if (call.verb, call.what) == ("get", "pods")]
+        assert not [
+            call for call in world.api.calls[before:] if (call.verb, call.what) == ("get", "pods")
+        ]
         assert await world.node_of(0) == ""

@@ -146,8 +146,12 @@ async def bound_elsewhere_and_seen(world: World, uid: str) -> tuple[str, str]:
         pytest.param(deleted_pod, NotFound, id="deleted-pod"),
         pytest.param(recreated_pod, ConflictReason.POD_CHANGED, id="recreated-pod"),
         pytest.param(pod_being_deleted, ConflictReason.POD_CHANGED, id="pod-being-deleted"),
-        pytest.param(bound_elsewhere, ConflictReason.POD_ALREADY_BOUND, id="bound-elsewhere-unseen"),
-        pytest.param(bound_elsewhere_and_seen, ConflictReason.POD_ALREADY_BOUND, id="bound-elsewhere-seen"),
+        pytest.param(
+            bound_elsewhere, ConflictReason.POD_ALREADY_BOUND, id="bound-elsewhere-unseen"
+        ),
+        pytest.param(
+            bound_elsewhere_and_seen, ConflictReason.POD_ALREADY_BOUND, id="bound-elsewhere-seen"
+        ),
     ],
 )
 async def test_a_bind_that_must_not_be_is_refused_and_leaves_nothing(situation, refusal):
@@ -291,7 +295,9 @@ async def test_a_binding_that_nobody_knows_of_is_given_up_after_30_s(unread: Api
     world.api.fail("get", "pods", before=unread)
     with pytest.raises(OutcomeUnknown):
         await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
-    assert world.digest() != before, "it may have arrived: its vreplicas are not given to anybody else"
+    assert world.digest() != before, (
+        "it may have arrived: its vreplicas are not given to anybody else"
+    )
     await asyncio.sleep(29)
     assert world.digest() != before
     await asyncio.sleep(2)
@@ -316,7 +322,7 @@ async def test_a_binding_in_doubt_that_did_arrive_is_success_when_asked_again(un
 
 
 @pytest.mark.looptime
-async def test_a_bind_cancelled_by_its_deadline_gives_its_vreplicas_to_nobody_else_until_it_expires():
+async def test_a_bind_past_its_deadline_gives_its_vreplicas_to_nobody_else_until_it_expires():
     world = await World.create()
     await world.vpod("a", 3)
     uid = await a_pending_pod(world)
@@ -337,7 +343,9 @@ async def test_two_pods_bound_at_once_share_the_last_pending_vreplicas():
     uids = [await world.pod(ordinal, slots=3) for ordinal in (0, 1)]
     await world.sync()
     binder = world.pod_binder()
-    await asyncio.gather(*(binder.bind(NS, f"dispatcher-{i}", uid, "node-1") for i, uid in enumerate(uids)))
+    await asyncio.gather(
+        *(binder.bind(NS, f"dispatcher-{i}", uid, "node-1") for i, uid in enumerate(uids))
+    )
     placed = [(await world.ledger(ordinal)).get("tenant/a", 0) for ordinal in (0, 1)]
     assert sum(placed) == 4
     await world.sync()
@@ -350,7 +358,9 @@ async def test_two_pods_bound_at_once_do_not_both_take_the_last_vreplica():
     uids = [await world.pod(ordinal) for ordinal in (0, 1)]
     await world.sync()
     binder = world.pod_binder()
-    await asyncio.gather(*(binder.bind(NS, f"dispatcher-{i}", uid, "node-1") for i, uid in enumerate(uids)))
+    await asyncio.gather(
+        *(binder.bind(NS, f"dispatcher-{i}", uid, "node-1") for i, uid in enumerate(uids))
+    )
     assert sum([(await world.ledger(ordinal)).get("tenant/a", 0) for ordinal in (0, 1)]) == 1
 
 
@@ -361,7 +371,9 @@ async def test_two_pods_bound_at_once_do_not_both_take_the_last_vreplica():
         pytest.param(False, {"tenant/a": 3}, id="not-leading"),
     ],
 )
-async def test_only_the_leader_gives_a_binding_pod_what_is_still_pending(leads: bool, ledger: dict[str, int]):
+async def test_only_the_leader_gives_a_binding_pod_what_is_still_pending(
+    leads: bool, ledger: dict[str, int]
+):
     world = await World.create()
     world.leads = leads
     await world.vpod("a", 3, {0: 3})
@@ -375,7 +387,7 @@ async def test_only_the_leader_gives_a_binding_pod_what_is_still_pending(leads: 
 @pytest.mark.parametrize(
     ("leads", "ledger"), [(True, {"tenant/b": 2}), (False, {})], ids=["leader", "follower"]
 )
-async def test_a_new_pod_bound_by_a_follower_has_an_empty_ledger_until_the_leader_has_placed_what_is_pending(
+async def test_a_new_pod_bound_by_a_follower_has_an_empty_ledger_until_the_leader_places(
     leads: bool, ledger: dict[str, int]
 ):
     """As docs/concepts.md tells it."""
@@ -420,7 +432,9 @@ async def test_a_closed_ordinal_is_bound_with_what_stands_there_alone():
 
 
 async def test_a_pod_is_not_bound_where_the_hard_zone_rule_no_longer_holds():
-    """Filter has let two pods pass; binding the first one leaves the second no place in that zone."""
+    """Filter has let two pods pass; binding the first one leaves the second no place in
+    that zone.
+    """
     world = await World.create()
     await world.vpod("a", 2, {0: 1, 1: 1})
     uids = [await a_pending_pod(world, ordinal) for ordinal in (0, 1)]
@@ -512,7 +526,7 @@ async def test_decisions_of_an_earlier_filter_are_replaced_and_end_with_the_pod(
     assert binder.decisions(uid) == {}
 
 
-async def test_a_pod_that_the_watch_has_not_shown_yet_is_refused_and_tried_again_by_kube_scheduler():
+async def test_a_pod_that_the_watch_has_not_shown_is_refused_and_tried_again_by_kube_scheduler():
     world = await World.create()
     await world.sync()
     uid = await world.pod(0)
@@ -524,7 +538,7 @@ async def test_a_pod_that_the_watch_has_not_shown_yet_is_refused_and_tried_again
     assert await world.node_of(0) == "node-1"
 
 
-async def test_a_bind_that_was_done_is_success_where_another_replica_asks_and_would_refuse_it_by_now():
+async def test_a_bind_that_was_done_is_success_also_where_another_replica_would_refuse_it_now():
     world = await World.create()
     uid = await a_pending_pod(world)
     lagging = Caches()
@@ -537,5 +551,7 @@ async def test_a_bind_that_was_done_is_success_where_another_replica_asks_and_wo
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     clock = asyncio.get_running_loop().time
     binder = SchedulerVReplicaBinder(world.api, lagging, clock=clock, leads=lambda _: False)
-    await PodBinder(world.api, lagging, binder, knows_past=always).bind(NS, "dispatcher-0", uid, "node-1")
+    await PodBinder(world.api, lagging, binder, knows_past=always).bind(
+        NS, "dispatcher-0", uid, "node-1"
+    )
     assert world.api.count("bind", "pods") == 1

@@ -1,4 +1,6 @@
-"""Binds at the same time as something else: another bind of the pod, a change of it, a decision about its vpods."""
+"""Binds at the same time as something else: another bind of the pod, a change of it, a decision
+about its vpods.
+"""
 
 import asyncio
 

@@ -32,11 +32,15 @@ def test_both_binders_have_the_protocols_methods():
             for binder in (FakeVReplicaBinder, SchedulerVReplicaBinder):
                 method = getattr(binder, name)
                 assert inspect.iscoroutinefunction(method) == inspect.iscoroutinefunction(wanted)
-                assert len(inspect.signature(method).parameters) == len(inspect.signature(wanted).parameters)
+                assert len(inspect.signature(method).parameters) == len(
+                    inspect.signature(wanted).parameters
+                )
 
 
 def test_it_refuses_the_nodes_it_was_told_to_refuse():
-    fake = FakeVReplicaBinder(FakeBinderConfig(refused={"node-1": ConflictReason.NODE_SLOTS_EXCEEDED}))
+    fake = FakeVReplicaBinder(
+        FakeBinderConfig(refused={"node-1": ConflictReason.NODE_SLOTS_EXCEEDED})
+    )
     verdicts = find(fake)
     assert verdicts.passed == ["node-0"]
     assert verdicts.failed == {"node-1": ConflictReason.NODE_SLOTS_EXCEEDED}
@@ -51,14 +55,18 @@ def test_it_forgets_decisions_when_told_and_replaces_them_when_asked_again():
 
 
 def test_it_refuses_to_assume_as_told():
-    fake = FakeVReplicaBinder(FakeBinderConfig(assume_error=BindRefused(ConflictReason.POD_CHANGED)))
+    fake = FakeVReplicaBinder(
+        FakeBinderConfig(assume_error=BindRefused(ConflictReason.POD_CHANGED))
+    )
     with pytest.raises(BindRefused):
         fake.assume(a_pod(0, node=""), "node-0")
     assert fake.assumed == {}
 
 
 async def test_it_raises_the_bind_errors_it_was_given_in_order_and_then_binds():
-    fake = FakeVReplicaBinder(FakeBinderConfig(bind_errors=[lost(), Conflict(409, "Conflict", "stale")]))
+    fake = FakeVReplicaBinder(
+        FakeBinderConfig(bind_errors=[lost(), Conflict(409, "Conflict", "stale")])
+    )
     for error in (type(lost()), Conflict):
         assumed = fake.assume(a_pod(0, node=""), "node-0")
         with pytest.raises(error):
@@ -67,7 +75,10 @@ async def test_it_raises_the_bind_errors_it_was_given_in_order_and_then_binds():
     await fake.bind(fake.assume(a_pod(0, node=""), "node-0"))
     assert fake.bound == {"uid-0": "node-0"}
     assert fake.assumed == {}
-    assert [verb for verb, _, _ in fake.calls] == ["assume", "bind", "revert"] * 2 + ["assume", "bind"]
+    assert [verb for verb, _, _ in fake.calls] == ["assume", "bind", "revert"] * 2 + [
+        "assume",
+        "bind",
+    ]
 
 
 async def test_pod_binder_retries_a_conflict_of_any_binder_and_reverts_each_time():
@@ -75,7 +86,9 @@ async def test_pod_binder_retries_a_conflict_of_any_binder_and_reverts_each_time
     uid = await world.pod(0)
     await world.sync()
     fake = FakeVReplicaBinder(FakeBinderConfig(bind_errors=[Conflict(409, "Conflict", "stale")]))
-    await PodBinder(world.api, world.caches, fake, knows_past=always).bind(NS, "dispatcher-0", uid, "node-1")
+    await PodBinder(world.api, world.caches, fake, knows_past=always).bind(
+        NS, "dispatcher-0", uid, "node-1"
+    )
     assert [verb for verb, _, _ in fake.calls] == ["assume", "bind", "revert", "assume", "bind"]
     assert fake.bound == {uid: "node-1"}
 

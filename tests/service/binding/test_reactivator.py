@@ -18,7 +18,9 @@ ALL = ["node-0", "node-1", "node-2"]
 
 def retried(world: World, ordinal: int = 0):
     async def is_so() -> bool:
-        return names.RETRY_ANNOTATION in (await world.pod_object(ordinal))["metadata"].get("annotations", {})
+        return names.RETRY_ANNOTATION in (await world.pod_object(ordinal))["metadata"].get(
+            "annotations", {}
+        )
 
     return is_so
 
@@ -80,7 +82,9 @@ async def test_a_pod_is_patched_once_for_one_change():
 
 
 async def test_a_pod_that_filter_refuses_for_a_reason_unseen_here_is_no_hot_loop():
-    """kube-scheduler's view of a node may lag behind ours for long, and nodes' heartbeats never end."""
+    """kube-scheduler's view of a node may lag behind ours for long, and nodes' heartbeats never
+    end.
+    """
     world = await World.create(nodes=1, node_slots=20)
     await world.pod(0)
     patched: list[float] = []
@@ -97,7 +101,9 @@ async def test_a_pod_that_filter_refuses_for_a_reason_unseen_here_is_no_hot_loop
 
 @pytest.mark.parametrize("after_s", [0.81, 0.9, 0.999])
 async def test_a_pod_whose_time_comes_just_after_a_look_is_patched_at_its_time(after_s: float):
-    """It was forgotten until something else changed, or 30 s: the look after the second refusal is within 0.2 s of its time."""
+    """It was forgotten until something else changed, or 30 s: the look after the second refusal is
+    within 0.2 s of its time.
+    """
     world = await World.create()
     await world.pod(0)
     await world.sync()
@@ -150,8 +156,10 @@ async def test_refusals_are_remembered_for_so_many_pods_only():
     assert "uid-0" not in reactivator._refused
 
 
-async def test_a_pod_refused_while_the_watch_still_shows_its_predecessor_is_patched_when_it_shows_it():
-    """Seed 314000352: it was forgotten, as if the predecessor had come after it, and waited for kube-scheduler's five minutes."""
+async def test_a_pod_refused_while_the_watch_shows_its_predecessor_is_patched_when_it_is_shown():
+    """Seed 314000352: it was forgotten, as if the predecessor had come after it, and waited for
+    kube-scheduler's five minutes.
+    """
     world = await World.create(nodes=1, node_slots=20)
     await world.pod(0, {}, node="node-0")
     await world.sync()
@@ -190,14 +198,21 @@ ADAPTER: Obj = {"name": "adapter", "image": "registry.example/adapter:1"}
 
 async def a_pod_without_room(world: World, *, resource: bool = True, ordinal: int = 0) -> None:
     """kube-scheduler has found no node for it, and our filter was not even asked."""
-    await world.pod(ordinal, containers=[{**ADAPTER, "resources": REQUESTED} if resource else ADAPTER])
+    await world.pod(
+        ordinal, containers=[{**ADAPTER, "resources": REQUESTED} if resource else ADAPTER]
+    )
     await no_room(world, ordinal=ordinal)
 
 
 async def no_room(
     world: World, message: str = "0/3 nodes are available: 3 Insufficient cpu.", *, ordinal: int = 0
 ) -> None:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+    }
     await world.cluster.patch(
         PODS,
         NS,
@@ -209,7 +224,9 @@ async def no_room(
 
 
 async def patched(world: World, name: str, patch: Obj, subresource: str = "") -> None:
-    await world.cluster.patch(NODES, "", name, patch, patch_type=PatchType.MERGE, subresource=subresource)
+    await world.cluster.patch(
+        NODES, "", name, patch, patch_type=PatchType.MERGE, subresource=subresource
+    )
 
 
 async def a_node_comes(world: World) -> None:
@@ -232,7 +249,9 @@ async def a_node_is_uncordoned(world: World) -> None:
 async def test_a_pod_that_requests_the_resource_and_waits_for_room_is_patched_when(change):
     world = await World.create()
     await patched(
-        world, "node-0", {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}}
+        world,
+        "node-0",
+        {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}},
     )
     await patched(world, "node-2", {"spec": {"unschedulable": True}})
     async with world.serving():
@@ -296,8 +315,10 @@ async def test_a_pod_without_the_resource_is_kube_schedulers_own_business():
         assert not await retried(world)()
 
 
-async def test_a_replica_that_takes_a_pool_over_patches_once_what_its_predecessor_may_have_refused():
-    """It was killed before it could patch; kube-scheduler would look at the pod five minutes later."""
+async def test_a_replica_that_takes_a_pool_over_patches_once_what_may_have_been_refused():
+    """It was killed before it could patch; kube-scheduler would look at the pod five
+    minutes later.
+    """
     world = await World.create()
     await a_pod_without_room(world, resource=False)
     await world.sync()

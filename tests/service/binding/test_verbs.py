@@ -1,4 +1,6 @@
-"""The four verbs, bytes in and bytes out: both node forms, strangers' pods, and what an attacker may try."""
+"""The four verbs, bytes in and bytes out: both node forms, strangers' pods, and what an attacker
+may try.
+"""
 
 import asyncio
 import random
@@ -27,13 +29,17 @@ ALL = ["node-0", "node-1", "node-2"]
 NAUGHTY = "x\nERROR root: all is lost\x1b[31m\u202e"
 
 
-def verbs_of(world: World, fake: FakeVReplicaBinder | None = None, narrow_to: int = 0) -> ExtenderVerbs:
+def verbs_of(
+    world: World, fake: FakeVReplicaBinder | None = None, narrow_to: int = 0
+) -> ExtenderVerbs:
     binder = fake if fake is not None else world.binder(narrow_to=narrow_to)
     return ExtenderVerbs(
         world.caches,
         binder,
         PodBinder(world.api, world.caches, binder, knows_past=always),
-        reactivator=Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: True),
+        reactivator=Reactivator(
+            world.api, world.caches, metrics=world.metrics, leads=lambda _: True
+        ),
         recorder=world.recorder(),
         metrics=world.metrics,
     )
@@ -103,7 +109,11 @@ async def test_a_pod_without_our_label_passes_everywhere(labels, full: bool):
     nodes = await full_nodes(world) if full else ALL
     verbs = verbs_of(world)
     result = orjson.loads(verbs.filter(filter_args(pod, nodes, full=full))[0])
-    passed = [node["metadata"]["name"] for node in result["Nodes"]["items"]] if full else result["NodeNames"]
+    passed = (
+        [node["metadata"]["name"] for node in result["Nodes"]["items"]]
+        if full
+        else result["NodeNames"]
+    )
     assert passed == ALL
     scores = orjson.loads(verbs.prioritize(filter_args(pod, nodes, full=full))[0])
     assert {item["Score"] for item in scores} == {10}
@@ -129,7 +139,8 @@ async def test_prioritize_prefers_the_zone_where_a_loss_costs_least():
     verbs = verbs_of(world)
     verbs.filter(filter_args(pod, ALL))
     scores = {
-        item["Host"]: item["Score"] for item in orjson.loads(verbs.prioritize(filter_args(pod, ALL))[0])
+        item["Host"]: item["Score"]
+        for item in orjson.loads(verbs.prioritize(filter_args(pod, ALL))[0])
     }
     assert scores["node-2"] == 10
     assert max(scores["node-0"], scores["node-1"]) < 10
@@ -142,7 +153,11 @@ async def test_prioritize_needs_no_filter_of_the_same_replica():
     await world.vpod("a", 8, {0: 4, 1: 4})
     pod = await a_pending_pod(world)
     scores = orjson.loads(verbs_of(world).prioritize(filter_args(pod, ALL))[0])
-    assert {item["Host"]: item["Score"] for item in scores} == {"node-0": 0, "node-1": 10, "node-2": 10}
+    assert {item["Host"]: item["Score"] for item in scores} == {
+        "node-0": 0,
+        "node-1": 10,
+        "node-2": 10,
+    }
 
 
 async def test_prioritize_counts_what_the_pod_will_carry():
@@ -151,13 +166,19 @@ async def test_prioritize_counts_what_the_pod_will_carry():
     await world.vpod("a", 8, {1: 4})
     pod = await a_pending_pod(world)
     scores = orjson.loads(verbs_of(world).prioritize(filter_args(pod, ALL))[0])
-    assert {item["Host"]: item["Score"] for item in scores} == {"node-0": 0, "node-1": 10, "node-2": 10}
+    assert {item["Host"]: item["Score"] for item in scores} == {
+        "node-0": 0,
+        "node-1": 10,
+        "node-2": 10,
+    }
 
 
 @pytest.mark.parametrize("name", ["preempt-meta-1", "preempt-full-1"])
 @pytest.mark.parametrize("ours", [True, False], ids=["an adapter pod", "a plain pod"])
 async def test_what_a_real_kube_scheduler_asks_of_preempt(name: str, ours: bool):
-    """Victims of the recording are no adapter pods: all its nodes are as good, and the answer is the one it took."""
+    """Victims of the recording are no adapter pods: all its nodes are as good, and the answer is
+    the one it took.
+    """
     recorded = orjson.loads((RECORDINGS / f"{name}.json").read_bytes())
     world = await World.create()
     request = recorded["request"]
@@ -172,7 +193,9 @@ async def test_what_a_real_kube_scheduler_asks_of_preempt(name: str, ours: bool)
 
 
 @pytest.mark.parametrize("name", ["preempt-meta-1", "preempt-full-1"])
-async def test_what_a_real_kube_scheduler_asks_of_preempt_where_a_victim_is_an_adapter_pod(name: str):
+async def test_what_a_real_kube_scheduler_asks_of_preempt_where_a_victim_is_an_adapter_pod(
+    name: str,
+):
     recorded = orjson.loads((RECORDINGS / f"{name}.json").read_bytes())
     world = await World.create(node_slots=20)
     uids = {node: await world.pod(i + 1, {"tenant/a": i}, node=node) for i, node in enumerate(ALL)}
@@ -192,11 +215,15 @@ async def test_preempt_keeps_the_nodes_where_the_fewest_vreplicas_are_evicted():
     ]
     await world.vpod("a", 10, {1: 9, 2: 1})
     pod = await a_pending_pod(world)
-    proposed = {f"node-{i}": {"Pods": [{"UID": uid}], "NumPDBViolations": i} for i, uid in enumerate(uids)}
+    proposed = {
+        f"node-{i}": {"Pods": [{"UID": uid}], "NumPDBViolations": i} for i, uid in enumerate(uids)
+    }
     proposed["node-2"] = {"Pods": []}
     body = orjson.dumps({"Pod": pod, "NodeNameToMetaVictims": proposed})
     result = orjson.loads(verbs_of(world).preempt(body)[0])
-    assert result["NodeNameToMetaVictims"] == {"node-1": {"Pods": [{"UID": uids[1]}], "NumPDBViolations": 1}}
+    assert result["NodeNameToMetaVictims"] == {
+        "node-1": {"Pods": [{"UID": uids[1]}], "NumPDBViolations": 1}
+    }
 
 
 @pytest.mark.parametrize(
@@ -223,7 +250,9 @@ async def test_a_refused_bind_says_why_in_a_200_and_changes_nothing(changed, say
 
 async def a_plain_pod(world: World, scheduler: str = "vreplica-scheduler") -> Obj:
     spec = {"schedulerName": scheduler, "containers": [{"name": "c", "image": "i:1"}]}
-    made = await world.cluster.create(PODS, "default", {"metadata": {"name": "web-0"}, "spec": spec})
+    made = await world.cluster.create(
+        PODS, "default", {"metadata": {"name": "web-0"}, "spec": spec}
+    )
     await world.sync()
     return made
 
@@ -256,7 +285,9 @@ async def test_a_pod_without_our_label_that_is_bound_already_is_success_without_
     ("scheduler", "changed", "says"),
     [
         pytest.param("somebody-else", {}, "OtherScheduler", id="of another scheduler"),
-        pytest.param("vreplica-scheduler", {"PodUID": "another"}, "PodChanged", id="another one by now"),
+        pytest.param(
+            "vreplica-scheduler", {"PodUID": "another"}, "PodChanged", id="another one by now"
+        ),
         pytest.param("vreplica-scheduler", {"PodName": "nobody"}, "404", id="gone"),
     ],
 )
@@ -269,12 +300,16 @@ async def test_a_pod_without_our_label_is_not_bound(scheduler: str, changed, say
     assert not (await world.cluster.get(PODS, "default", "web-0"))["spec"].get("nodeName")
 
 
-async def test_text_of_tenants_and_callers_stays_out_of_logs_and_labels(caplog: pytest.LogCaptureFixture):
+async def test_text_of_tenants_and_callers_stays_out_of_logs_and_labels(
+    caplog: pytest.LogCaptureFixture,
+):
     caplog.set_level("DEBUG")
     world = await World.create()
     pod = await a_pending_pod(world)
     pod["metadata"] |= {"name": NAUGHTY, "uid": NAUGHTY}
-    pod["metadata"]["annotations"][names.PLACEMENTS_ANNOTATION] = orjson.dumps({NAUGHTY: 1}).decode()
+    pod["metadata"]["annotations"][names.PLACEMENTS_ANNOTATION] = orjson.dumps(
+        {NAUGHTY: 1}
+    ).decode()
     verbs = verbs_of(world)
     verbs.filter(filter_args(pod, [*ALL, NAUGHTY]))
     await verbs.bind(bind_args(await world.pod_object(0), "node-0", PodUID=NAUGHTY))
@@ -358,9 +393,9 @@ async def test_filter_narrows_to_the_best_few_and_to_more_each_time_the_same_pod
     first, again, another = (orjson.loads(verbs.filter(filter_args(pod, ALL))[0]) for _ in range(3))
     assert first["NodeNames"] == ["node-1"], "node-0 has a pod already"
     assert (again["NodeNames"], another["NodeNames"]) == (ALL, ALL)
-    assert [item["Host"] for item in orjson.loads(verbs.prioritize(filter_args(pod, ["node-1"]))[0])] == [
-        "node-1"
-    ]
+    assert [
+        item["Host"] for item in orjson.loads(verbs.prioritize(filter_args(pod, ["node-1"]))[0])
+    ] == ["node-1"]
 
 
 async def test_a_pod_that_kube_scheduler_comes_back_to_after_five_minutes_gets_other_nodes_too(
@@ -384,7 +419,10 @@ async def test_narrowing_hides_no_reason_and_no_node_of_a_pod_that_is_not_ours()
     pod = await a_pending_pod(world)
     verbs = verbs_of(world, narrow_to=2)
     result = orjson.loads(verbs.filter(filter_args(pod, [*ALL, "node-9"]))[0])
-    assert (result["NodeNames"], result["FailedAndUnresolvableNodes"]) == (ALL[:2], {"node-9": "NodeUnknown"})
+    assert (result["NodeNames"], result["FailedAndUnresolvableNodes"]) == (
+        ALL[:2],
+        {"node-9": "NodeUnknown"},
+    )
     web = {"metadata": {"name": "web", "namespace": "shop", "uid": "u"}}
     assert orjson.loads(verbs.filter(filter_args(web, ALL))[0])["NodeNames"] == ALL
 
@@ -393,8 +431,12 @@ async def test_whole_nodes_are_narrowed_where_they_are_those_that_we_know():
     world = await World.create()
     pod = await a_pending_pod(world)
     nodes = await full_nodes(world)
-    result = orjson.loads(verbs_of(world, narrow_to=1).filter(filter_args(pod, nodes, full=True))[0])
+    result = orjson.loads(
+        verbs_of(world, narrow_to=1).filter(filter_args(pod, nodes, full=True))[0]
+    )
     assert result["Nodes"]["items"] == nodes[:1]
     nodes[2]["metadata"]["resourceVersion"] += "1"
-    result = orjson.loads(verbs_of(world, narrow_to=1).filter(filter_args(pod, nodes, full=True))[0])
+    result = orjson.loads(
+        verbs_of(world, narrow_to=1).filter(filter_args(pod, nodes, full=True))[0]
+    )
     assert result["Nodes"]["items"] == nodes

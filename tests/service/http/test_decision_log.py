@@ -24,7 +24,9 @@ class Client:
 
     async def ask(self, **parameters: object) -> tuple[int, list[Line]]:
         asked = {key: str(value) for key, value in parameters.items()}
-        async with self._session.get(f"{self.service.server.url}/v1/decisions", params=asked) as reply:
+        async with self._session.get(
+            f"{self.service.server.url}/v1/decisions", params=asked
+        ) as reply:
             body = await reply.read()
             if reply.status != 200:
                 return reply.status, []

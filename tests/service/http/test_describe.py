@@ -7,7 +7,16 @@ from extender.engine.placing.explain import Explanation, Reasoning, Step
 from extender.kube.api import Obj
 from extender.service.http import describe
 from extender.service.http.describe import StateQuery, describe_state, listed_sentences
-from tests.support.builders import NS, POOL, Scene, a_node, a_pool, a_stateful_set, a_vpod, nothing_decided
+from tests.support.builders import (
+    NS,
+    POOL,
+    Scene,
+    a_node,
+    a_pool,
+    a_stateful_set,
+    a_vpod,
+    nothing_decided,
+)
 
 
 def three_zones() -> Scene:

@@ -54,7 +54,9 @@ async def test_a_vpod_waits_from_when_it_comes_until_it_has_its_place_over_all_a
         assert scraped(service, "pending_vpods_oldest_seconds") == {(): 0}
         assert scraped(service, "unschedulable_vpods") == {}
         ((attempts,),) = [
-            k for k, v in scraped(service, "vpod_scheduling_sli_duration_seconds_count").items() if v
+            k
+            for k, v in scraped(service, "vpod_scheduling_sli_duration_seconds_count").items()
+            if v
         ]
         assert int(attempts) > 1
         (waited,) = scraped(service, "vpod_scheduling_sli_duration_seconds_sum").values()
@@ -162,7 +164,9 @@ async def test_the_loops_lag_is_what_a_callback_keeps_it_from():
     lag.cancel()
     text = metrics.render().decode()
     assert metric(text, "vreplica_scheduler_event_loop_lag_seconds_count") >= 7
-    assert metric(text, "vreplica_scheduler_event_loop_lag_seconds_sum") < 0.01, "virtual time is never late"
+    assert metric(text, "vreplica_scheduler_event_loop_lag_seconds_sum") < 0.01, (
+        "virtual time is never late"
+    )
 
 
 async def test_vpods_whose_pool_does_not_exist_have_one_series_however_many_pools_they_name():
@@ -171,7 +175,10 @@ async def test_vpods_whose_pool_does_not_exist_have_one_series_however_many_pool
         for name in ("x", "y"):
             await world.vpod(name, 3, poolRef={"namespace": NS, "name": name})
         await asyncio.sleep(5)
-        assert scraped(service, "pool_pending_vreplicas") == {(f"{NS}/dispatcher",): 0, (MISSING,): 6}
+        assert scraped(service, "pool_pending_vreplicas") == {
+            (f"{NS}/dispatcher",): 0,
+            (MISSING,): 6,
+        }
         assert scraped(service, "pool_vpods")[(MISSING,)] == 2
         for name in ("x", "y"):
             await world.cluster.delete(VPODS, "tenant", name)
@@ -179,7 +186,7 @@ async def test_vpods_whose_pool_does_not_exist_have_one_series_however_many_pool
         assert set(scraped(service, "pool_vpods")) == {(f"{NS}/dispatcher",)}
 
 
-def test_a_pool_that_is_deleted_leaves_its_unserved_vreplicas_under_missing_and_overcommits_no_pod():
+def test_a_deleted_pool_leaves_its_unserved_vreplicas_under_missing_and_overcommits_no_pod():
     scene = Scene(replicas=1).pod(0, {"tenant/a": 3}).vpod("a", 3, {0: 3})
     scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
     ((label, numbers),) = PoolGauges(scene.state).read()

@@ -1,4 +1,6 @@
-"""Pages of other sites in a browser that reaches us: what they are refused, and who is not taken for one."""
+"""Pages of other sites in a browser that reaches us: what they are refused, and who is not taken
+for one.
+"""
 
 import aiohttp
 import orjson
@@ -18,11 +20,22 @@ ROUTES = [
     *[
         ("GET", path)
         for path in (
-            "/livez", "/healthz", "/readyz", "/metrics", "/state.json", "/ui", "/ui/", "/ui/app.js", "/nowhere",
-            "/v1/stream", "/v1/explain", "/v1/overview", "/v1/decisions",
+            "/livez",
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            "/state.json",
+            "/ui",
+            "/ui/",
+            "/ui/app.js",
+            "/nowhere",
+            "/v1/stream",
+            "/v1/explain",
+            "/v1/overview",
+            "/v1/decisions",
         )
     ],
-]  # fmt: skip
+]
 
 
 async def ask(url: str, method: str, path: str, **headers: str) -> int:
@@ -48,7 +61,10 @@ async def test_no_route_answers_a_page_of_another_site(method: str, path: str):
         assert await ask(url, method, path, Host="a.svc.evil.example") == 421
         assert await ask(url, method, path, **{"Sec-Fetch-Site": "cross-site"}) == 403
         assert (
-            await ask(url, method, path, **{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}) == 403
+            await ask(
+                url, method, path, **{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}
+            )
+            == 403
         )
         assert await ask(url, method, path, Origin="http://evil.example") == 403
         assert await ask(url, method, path, Origin="null") == 403
@@ -69,10 +85,17 @@ async def test_what_a_page_has_by_rebinding_binds_nothing():
 @pytest.mark.parametrize(
     "host",
     [
-        "127.0.0.1:10261", "localhost", "[::1]:10261", "10.1.2.3:10262", "[fd00::1]", "vreplica-scheduler:10261",
-        "vreplica-scheduler.vreplica-system.svc:10261", "a.b.svc.cluster.local", "Scheduler.Example.Org.",
+        "127.0.0.1:10261",
+        "localhost",
+        "[::1]:10261",
+        "10.1.2.3:10262",
+        "[fd00::1]",
+        "vreplica-scheduler:10261",
+        "vreplica-scheduler.vreplica-system.svc:10261",
+        "a.b.svc.cluster.local",
+        "Scheduler.Example.Org.",
     ],
-)  # fmt: skip
+)
 async def test_who_asks_by_an_address_or_a_name_that_is_ours_is_answered(host: str):
     world = await World.create()
     async with serving(world, allowed_hosts=("scheduler.example.org",)) as it:
@@ -117,7 +140,9 @@ def _free_port() -> int:
 async def test_the_page_is_told_why_in_words():
     world = await World.create()
     async with serving(world) as it:
-        async with it.session.get(it.server.url + "/state.json", headers={"Host": "evil.example"}) as reply:
+        async with it.session.get(
+            it.server.url + "/state.json", headers={"Host": "evil.example"}
+        ) as reply:
             assert "server.allowedHosts" in await reply.text()
         await until(lambda: _readable(it), timeout_s=15)
 

@@ -1,4 +1,6 @@
-"""More than it takes: floods, slow clients, held connections and odd requests, over real sockets."""
+"""More than it takes: floods, slow clients, held connections and odd requests, over real
+sockets.
+"""
 
 import asyncio
 import contextlib
@@ -40,7 +42,7 @@ class Body:
         return b""
 
 
-# -- the gate --------------------------------------------------------------------------------------------------------
+# -- the gate --------------------------------------------------------------------------------------
 
 
 async def test_bodies_that_arrive_together_share_a_budget_and_give_it_back():
@@ -50,7 +52,9 @@ async def test_bodies_that_arrive_together_share_a_budget_and_give_it_back():
         with gate.admit(FILTER) as second:
             with pytest.raises(Overloaded):
                 await second.read(Body(b"y" * 30, b"y" * 11), 41)
-            assert gate.bodies.bytes_used == 90, "what had arrived counts until the request is answered"
+            assert gate.bodies.bytes_used == 90, (
+                "what had arrived counts until the request is answered"
+            )
         with gate.admit(FILTER) as third:
             assert await third.read(Body(b"y" * 40), 40) == b"y" * 40
     assert gate.bodies.bytes_used == 0
@@ -84,7 +88,7 @@ async def test_draining_ends_with_the_last_request_or_with_the_time():
     assert await gate.drained(10)
 
 
-# -- floods ----------------------------------------------------------------------------------------------------------
+# -- floods ----------------------------------------------------------------------------------------
 
 
 async def test_while_all_binds_wait_the_rest_is_refused_at_once_and_everything_else_is_answered():
@@ -145,7 +149,9 @@ async def test_a_refusal_says_when_to_ask_again():
     async with serving(world) as it:
         limited(it, in_flight_max={BIND: 0})
         url = f"{it.server.url}/v1/bind"
-        async with it.session.post(url, data=b"{}", headers={"Content-Type": "application/json"}) as reply:
+        async with it.session.post(
+            url, data=b"{}", headers={"Content-Type": "application/json"}
+        ) as reply:
             assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
 
 
@@ -170,7 +176,7 @@ async def test_beyond_the_budget_half_a_body_gives_way_to_a_whole_one():
         await until(lambda: _is(it.server.gate.bodies.bytes_used == 0), timeout_s=15)
 
 
-# -- slow clients ----------------------------------------------------------------------------------------------------
+# -- slow clients ----------------------------------------------------------------------------------
 
 
 class Raw:
@@ -296,7 +302,7 @@ async def test_a_tls_handshake_that_does_not_go_on_is_given_up():
     await listener.stop()
 
 
-# -- many connections ------------------------------------------------------------------------------------------------
+# -- many connections ------------------------------------------------------------------------------
 
 
 async def test_a_thousand_idle_connections_do_not_delay_a_request():
@@ -357,14 +363,17 @@ async def test_an_idle_connection_lives_longer_than_gos_client_keeps_it():
         assert await raw.is_cut()
 
 
-# -- odd requests ----------------------------------------------------------------------------------------------------
+# -- odd requests ----------------------------------------------------------------------------------
 
 
 async def test_pipelined_requests_are_answered_one_by_one_in_order():
     world = await World.create()
     async with serving(world) as it:
         raw = await Raw.to(it)
-        raw.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 50 + b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
+        raw.send(
+            b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 50
+            + b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
         assert [await raw.answer() for _ in range(51)] == [200] * 50 + [404]
         await raw.close()
 
@@ -381,7 +390,9 @@ async def test_pipelined_requests_are_answered_one_by_one_in_order():
         "CONNECT a:80",
     ],
 )
-async def test_an_expectation_that_is_not_met_is_refused_whatever_its_bytes_and_wherever_it_goes(where: str):
+async def test_an_expectation_that_is_not_met_is_refused_whatever_its_bytes_and_wherever_it_goes(
+    where: str,
+):
     world = await World.create()
     async with serving(world) as it:
         raw = await Raw.to(it)
@@ -393,23 +404,31 @@ async def test_an_expectation_that_is_not_met_is_refused_whatever_its_bytes_and_
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100, id="a-tls-hello"),
+        pytest.param(
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100, id="a-tls-hello"
+        ),
         pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="http-2"),
         pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="a-long-line"),
         pytest.param(
             b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(500)) + b"\r\n",
             id="headers",
         ),
-        pytest.param(b"GET /livez HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", id="a-long-header"),
         pytest.param(
-            b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+            b"GET /livez HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", id="a-long-header"
+        ),
+        pytest.param(
+            b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: "
+            b"2\r\n\r\n{}",
             id="two-lengths",
         ),
         pytest.param(
-            b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+            b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\n{}",
             id="two-framings",
         ),
-        pytest.param(b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n{}", id="negative"),
+        pytest.param(
+            b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n{}", id="negative"
+        ),
         pytest.param(
             b"POST /v1/filter HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\nzz\r\n",

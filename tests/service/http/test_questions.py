@@ -1,4 +1,6 @@
-"""``/v1/explain`` and ``/v1/plan`` over real sockets: what they answer, what they refuse, and that nobody waits for them."""
+"""``/v1/explain`` and ``/v1/plan`` over real sockets: what they answer, what they refuse, and that
+nobody waits for them.
+"""
 
 import asyncio
 import io
@@ -59,7 +61,10 @@ async def test_a_placed_vpod_is_explained_with_who_placed_it_and_why():
         assert answer["outcome"] == "all 6 vreplicas are placed"
         assert answer["placed"] == {"dispatcher-0": 2, "dispatcher-1": 2, "dispatcher-2": 2}
         assert answer["decided"]["by"] == it.service.identity == answer["answeredBy"]
-        assert (answer["decided"]["why"], answer["decided"]["at"][:2]) == ("it had no place yet", "20")
+        assert (answer["decided"]["why"], answer["decided"]["at"][:2]) == (
+            "it had no place yet",
+            "20",
+        )
         assert answer["zoneLoss"] == {"z0": 2, "z1": 2, "z2": 2}
         assert (answer["fixes"], answer["pool"]) == ([], POOL)
 
@@ -89,7 +94,11 @@ async def test_what_waits_says_what_would_place_it():
     async with asking(world) as it:
         answer = await it.settled("a", 2)
         changes = {fix["change"]: (fix["places"], fix["left"]) for fix in answer["fixes"]}
-        assert changes == {"maxPods 1 to 2": (2, 0), "slotsPerPod 4 to 6": (2, 0), "ask for 2 less": (0, 0)}
+        assert changes == {
+            "maxPods 1 to 2": (2, 0),
+            "slotsPerPod 4 to 6": (2, 0),
+            "ask for 2 less": (0, 0),
+        }
         assert answer["size"]["unlimited"] == 2
 
 
@@ -112,7 +121,9 @@ async def test_a_pod_is_explained():
         pytest.param({"vpod": "t/a", "pod": "t/b"}, 400, "ask for one of", id="both"),
         pytest.param({"vpod": "no-slash"}, 400, "is not NAMESPACE/NAME", id="no key"),
         pytest.param({"vpod": "t/<script>"}, 400, "is not NAMESPACE/NAME", id="no name"),
-        pytest.param({"vpod": "other/a"}, 404, "does not exist; known are tenant/a", id="another namespace"),
+        pytest.param(
+            {"vpod": "other/a"}, 404, "does not exist; known are tenant/a", id="another namespace"
+        ),
         pytest.param({"pod": f"{NS}/dispatcher-7"}, 404, "does not exist", id="no such pod"),
     ],
 )
@@ -134,7 +145,11 @@ async def test_a_plan_tells_what_a_drain_moves():
     async with asking(world) as it:
         await it.settled("a", 0)
         status, answer = await it.plan({"pool": POOL, "drain": ["node/node-0"]})
-        assert (status, answer["summary"]["moved"], answer["summary"]["unplacedAfter"]) == (200, 2, 0)
+        assert (status, answer["summary"]["moved"], answer["summary"]["unplacedAfter"]) == (
+            200,
+            2,
+            0,
+        )
         (row,) = answer["vpods"]
         assert (row["name"], row["after"]) == ("tenant/a", {"dispatcher-1": 3, "dispatcher-2": 3})
         assert await world.published("a") == {0: 2, 1: 2, 2: 2}, "nothing was done"
@@ -145,11 +160,17 @@ async def test_a_plan_tells_what_a_drain_moves():
     [
         pytest.param({"pol": POOL}, 400, "pol: is not known", id="a field"),
         pytest.param({"pool": "t/other"}, 404, "AdapterPool t/other does not exist", id="a pool"),
-        pytest.param({"drain": ["rack/1"]}, 400, "must be pod/NAME, node/NAME or zone/NAME", id="a drain"),
-        pytest.param({"drain": ["node/n9"]}, 400, "node n9 is not known (known: node-0", id="a node"),
+        pytest.param(
+            {"drain": ["rack/1"]}, 400, "must be pod/NAME, node/NAME or zone/NAME", id="a drain"
+        ),
+        pytest.param(
+            {"drain": ["node/n9"]}, 400, "node n9 is not known (known: node-0", id="a node"
+        ),
         pytest.param({"set": {"slotsPerPod": 0}}, 400, "set.slotsPerPod", id="a number"),
         pytest.param({"set": {"replicas": 3}}, 400, "set.replicas: is not known", id="a setting"),
-        pytest.param({"profile": "best"}, 400, "'best' is not known (known: default", id="a profile"),
+        pytest.param(
+            {"profile": "best"}, 400, "'best' is not known (known: default", id="a profile"
+        ),
         pytest.param(
             {"addVPods": [{"name": "x", "vreplicas": 1}]}, 400, "addVPods[0].namespace", id="a vpod"
         ),
@@ -237,7 +258,8 @@ async def test_one_question_runs_at_a_time_and_too_many_are_turned_away(monkeypa
     held = Held(monkeypatch)
     questions = await held.questions()
     asked = [
-        asyncio.create_task(questions.explain("tenant/a", "")) for _ in range(service_questions.WAITING_MAX)
+        asyncio.create_task(questions.explain("tenant/a", ""))
+        for _ in range(service_questions.WAITING_MAX)
     ]
     await until(lambda: _is(held.running == 1))
     with pytest.raises(Refused, match="questions wait already") as refused:
@@ -274,7 +296,9 @@ async def test_verbs_are_answered_while_a_question_is_thought_about(monkeypatch)
     pod = await world.pod_object(0)
     held = Held(monkeypatch)
     async with asking(world) as it:
-        await until(lambda: _is("tenant/a" in it.service.caches.state.pool(POOL).vpods), timeout_s=5)
+        await until(
+            lambda: _is("tenant/a" in it.service.caches.state.pool(POOL).vpods), timeout_s=5
+        )
         question = asyncio.create_task(it.explain(vpod="tenant/a"))
         await until(lambda: _is(held.running == 1), timeout_s=5)
         headers = {"Content-Type": "application/json"}

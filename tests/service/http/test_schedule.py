@@ -1,4 +1,6 @@
-"""POST /v1/schedule over real sockets: what it answers, what it reserves, what it refuses, what outlives a restart."""
+"""POST /v1/schedule over real sockets: what it answers, what it reserves, what it refuses, what
+outlives a restart.
+"""
 
 import asyncio
 import re
@@ -44,18 +46,31 @@ class Caller:
         self.service = service
         self._session = session
 
-    async def ask(self, vreplicas: object = 3, placements: Mapping[str, int] | None = None, **vpod) -> Reply:
-        listed = [{"podName": name, "vreplicas": count} for name, count in (placements or {}).items()]
+    async def ask(
+        self, vreplicas: object = 3, placements: Mapping[str, int] | None = None, **vpod
+    ) -> Reply:
+        listed = [
+            {"podName": name, "vreplicas": count} for name, count in (placements or {}).items()
+        ]
         return await self.post(a_request(vreplicas=vreplicas, placements=listed, **vpod))
 
     async def post(self, body: Obj) -> Reply:
         async with self._session.post(f"{self.service.server.url}/v1/schedule", json=body) as reply:
             text = await reply.text()
-            return Reply(reply.status, orjson.loads(text) if reply.status == 200 else {}, text, reply.headers)
+            return Reply(
+                reply.status, orjson.loads(text) if reply.status == 200 else {}, text, reply.headers
+            )
 
 
 def a_request(pool: Mapping[str, object] | None = None, **vpod) -> Obj:
-    fields = {"namespace": TENANT, "name": "a", "kind": "Broker", "group": "x.dev", "vreplicas": 3, **vpod}
+    fields = {
+        "namespace": TENANT,
+        "name": "a",
+        "kind": "Broker",
+        "group": "x.dev",
+        "vreplicas": 3,
+        **vpod,
+    }
     return {"vpod": fields, "pool": pool or {"namespace": NS, "name": "dispatcher"}}
 
 
@@ -88,7 +103,11 @@ async def test_all_is_placed_and_in_the_ledgers_before_the_answer():
             ],
             "left": 0,
         }
-        assert [await world.ledger(ordinal) for ordinal in range(3)] == [{KEY: 2}, {KEY: 1}, {KEY: 1}]
+        assert [await world.ledger(ordinal) for ordinal in range(3)] == [
+            {KEY: 2},
+            {KEY: 1},
+            {KEY: 1},
+        ]
         assert {call.what for call in world.api.writes()} <= {"pods", "adapterpools/status"}
 
 
@@ -146,7 +165,10 @@ async def held(world: World, key: str = KEY) -> int:
 
 @pytest.mark.parametrize(
     "request_",
-    [pytest.param({"vreplicas": 0}, id="none wanted"), pytest.param({"deleted": True}, id="deleted")],
+    [
+        pytest.param({"vreplicas": 0}, id="none wanted"),
+        pytest.param({"deleted": True}, id="deleted"),
+    ],
 )
 async def test_a_caller_releases_everything(request_):
     world = await a_world()
@@ -159,7 +181,9 @@ async def test_a_caller_releases_everything(request_):
 
 
 async def test_who_publishes_more_than_its_pod_came_back_with_is_answered_what_the_ledger_has():
-    """Seed 280000453: slotsPerPod was lowered meanwhile, and each request was to write a ledger over the pod's slots."""
+    """Seed 280000453: slotsPerPod was lowered meanwhile, and each request was to write a ledger
+    over the pod's slots.
+    """
     world = await a_world(slotsPerPod=6, maxPods=1, replicas=1)
     await world.remove_pod(0)
     await world.pod(0, {KEY: Share(2, 3)}, node="node-0", slots=6)
@@ -227,7 +251,9 @@ async def test_the_reply_is_no_more_than_what_ledgers_cover():
 
 
 async def test_what_a_write_that_may_still_arrive_would_take_away_is_not_answered():
-    """Seed 284001082: a lowering was given up, more was wanted again and answered, and then that lowering was served."""
+    """Seed 284001082: a lowering was given up, more was wanted again and answered, and then that
+    lowering was served.
+    """
     world = await a_world(0, replicas=1, maxPods=1)
     async with calling(world) as caller:
         fewer = await caller.ask(2, (await caller.ask(6)).placed)
@@ -377,8 +403,12 @@ async def test_a_pod_that_comes_back_carries_what_a_caller_has_there():
             await until(back, timeout_s=5)
 
 
-@pytest.mark.parametrize("last", [{"deleted": True}, {"vreplicas": 0}], ids=["deleted", "none wanted"])
-async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_that_comes_back(last):
+@pytest.mark.parametrize(
+    "last", [{"deleted": True}, {"vreplicas": 0}], ids=["deleted", "none wanted"]
+)
+async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_that_comes_back(
+    last,
+):
     world = await a_world(minPods=3)
     async with calling(world) as caller:
         await caller.ask(3, {})
@@ -406,7 +436,9 @@ async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_
 
 
 async def test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_another_one():
-    """Seed 294000719: the caller had changed its pool while nobody led, so nobody knew that the first one held any of it."""
+    """Seed 294000719: the caller had changed its pool while nobody led, so nobody knew that the
+    first one held any of it.
+    """
     world = await a_world(0, replicas=1)
     await world.edit_ledger(0, {KEY: 2})
     other = {"statefulSet": "other", "slotsPerPod": 20}
@@ -424,7 +456,10 @@ async def test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_
         await asyncio.sleep(1)
         assert await world.ledger(0) == {KEY: 2}, "nobody has asked yet: it is kept as it stands"
         elsewhere = {"namespace": NS, "name": "other"}
-        assert (await caller.post(a_request(elsewhere, deleted=True))).body == {"placements": [], "left": 0}
+        assert (await caller.post(a_request(elsewhere, deleted=True))).body == {
+            "placements": [],
+            "left": 0,
+        }
 
         async def free() -> bool:
             return await world.ledger(0) == {} and not list(caller.service.placer.callers)
@@ -432,8 +467,10 @@ async def test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_
         await until(free, timeout_s=20)
 
 
-async def test_what_was_given_back_in_another_pool_is_taken_from_a_pod_of_the_first_one_that_comes_back():
-    """Seed 313000179: nothing of the caller's pool was still to be bound, so who it was had been forgotten."""
+async def test_what_was_given_back_in_another_pool_is_taken_from_a_pod_that_comes_back():
+    """Seed 313000179: nothing of the caller's pool was still to be bound, so who it was had been
+    forgotten.
+    """
     world = await a_world(0, replicas=1)
     await world.edit_ledger(0, {KEY: 2})
     spec = {"statefulSet": "other", "slotsPerPod": 20}
@@ -450,14 +487,21 @@ async def test_what_was_given_back_in_another_pool_is_taken_from_a_pod_of_the_fi
         await world.remove_pod(0)
         await asyncio.sleep(1)
         elsewhere = {"namespace": NS, "name": "other"}
-        assert (await caller.post(a_request(elsewhere, deleted=True))).body == {"placements": [], "left": 0}
+        assert (await caller.post(a_request(elsewhere, deleted=True))).body == {
+            "placements": [],
+            "left": 0,
+        }
         async with world.adapters(caller.service):
 
             async def free() -> bool:
                 with suppress(ApiError):
                     pod = await world.pod_object(0)
                     bound = pod["metadata"]["uid"] != first and bool(pod["spec"].get("nodeName"))
-                    return bound and await world.ledger(0) == {} and not list(caller.service.placer.callers)
+                    return (
+                        bound
+                        and await world.ledger(0) == {}
+                        and not list(caller.service.placer.callers)
+                    )
                 return False
 
             await until(free, timeout_s=60)
@@ -467,25 +511,41 @@ BAD_BODIES = [
     pytest.param(b"{", "the body is not JSON", id="not JSON"),
     pytest.param(b"[]", "request: must be a JSON object", id="a list"),
     pytest.param({"vpod": {}}, "pool: is required", id="no pool"),
-    pytest.param({"vpod": {}, "pool": {"name": "p"}}, "vpod.vreplicas: is required", id="an empty vpod"),
-    pytest.param({**a_request(), "pool": {"name": "p"}}, "pool.namespace: is required", id="no namespace"),
-    pytest.param({**a_request(), "other": 1}, "other: is not known; known are pool, vpod", id="unknown"),
+    pytest.param(
+        {"vpod": {}, "pool": {"name": "p"}}, "vpod.vreplicas: is required", id="an empty vpod"
+    ),
+    pytest.param(
+        {**a_request(), "pool": {"name": "p"}}, "pool.namespace: is required", id="no namespace"
+    ),
+    pytest.param(
+        {**a_request(), "other": 1}, "other: is not known; known are pool, vpod", id="unknown"
+    ),
 ]
 BAD_VPODS = [
     pytest.param({"vreplica": 1}, "vpod.vreplica: is not known", id="a typing error"),
     pytest.param({"vreplicas": None}, "vpod.vreplicas: is required", id="no vreplicas"),
-    pytest.param({"vreplicas": -1}, "vpod.vreplicas: must be an integer from 0", id="fewer than none"),
-    pytest.param({"vreplicas": True}, "vpod.vreplicas: must be an integer", id="a flag for a count"),
+    pytest.param(
+        {"vreplicas": -1}, "vpod.vreplicas: must be an integer from 0", id="fewer than none"
+    ),
+    pytest.param(
+        {"vreplicas": True}, "vpod.vreplicas: must be an integer", id="a flag for a count"
+    ),
     pytest.param({"vreplicas": 2**31}, "vpod.vreplicas: must be an integer", id="more than int32"),
-    pytest.param({"slotsPerVReplica": 0}, "vpod.slotsPerVReplica: must be an integer from 1", id="no weight"),
+    pytest.param(
+        {"slotsPerVReplica": 0}, "vpod.slotsPerVReplica: must be an integer from 1", id="no weight"
+    ),
     pytest.param({"namespace": "a/b"}, "vpod.namespace: is not a valid name", id="a slash"),
     pytest.param({"name": "a@b"}, "vpod.name: is not a valid name", id="an at sign"),
     pytest.param({"name": ""}, "vpod.name: is not a valid name", id="an empty name"),
     pytest.param({"kind": "a.b"}, "vpod.kind: is not a valid name", id="a dot in a kind"),
     pytest.param({"group": "vreplica.dev"}, "vpod.group: vreplica.dev is ours", id="our own group"),
     pytest.param({"deleted": "yes"}, "vpod.deleted: must be true or false", id="a text for a flag"),
-    pytest.param({"placements": {}}, "vpod.placements: must be a list", id="placements as a mapping"),
-    pytest.param({"placements": [{"vreplicas": 1}]}, "vpod.placements[0].podName: is required", id="no pod"),
+    pytest.param(
+        {"placements": {}}, "vpod.placements: must be a list", id="placements as a mapping"
+    ),
+    pytest.param(
+        {"placements": [{"vreplicas": 1}]}, "vpod.placements[0].podName: is required", id="no pod"
+    ),
     pytest.param(
         {"placements": [{"podName": "a-0", "vreplicas": 1}] * 10_001},
         "vpod.placements: has 10001 entries",

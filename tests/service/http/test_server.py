@@ -1,4 +1,6 @@
-"""The extender's HTTP server, over real sockets: every endpoint, every wrong way to use it, TLS, and how it stops."""
+"""The extender's HTTP server, over real sockets: every endpoint, every wrong way to use it, TLS,
+and how it stops.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -53,7 +55,9 @@ async def test_every_verb_answers_a_good_request():
         status, text = await it.post("prioritize", filter_args(pod, NODES))
         assert (status, {item["Host"] for item in orjson.loads(text)}) == (200, set(NODES))
         victims = {"node-0": {"Pods": [{"UID": "someone"}], "NumPDBViolations": 0}}
-        status, text = await it.post("preempt", orjson.dumps({"Pod": pod, "NodeNameToMetaVictims": victims}))
+        status, text = await it.post(
+            "preempt", orjson.dumps({"Pod": pod, "NodeNameToMetaVictims": victims})
+        )
         assert (status, orjson.loads(text)["NodeNameToMetaVictims"]) == (200, victims)
         assert await it.post("bind", bind_args(pod, "node-1")) == (200, '{"Error":""}')
         assert it.server.requests == dict.fromkeys(VERBS, 1)
@@ -130,7 +134,9 @@ def _buckets(text: str, name: str) -> list[float]:
         pytest.param(b'{"Pod":' + b"[" * 100_000, "body", id="nested-deep"),
         pytest.param(b'{"Pod": 1, "PodName": 1, "NodeNames": 1}', "expected", id="wrong-types"),
         pytest.param(
-            b'{"PodName":"../x","PodNamespace":"a","PodUID":"u","Node":"n","Pod":{}}', "expected", id="path"
+            b'{"PodName":"../x","PodNamespace":"a","PodUID":"u","Node":"n","Pod":{}}',
+            "expected",
+            id="path",
         ),
     ],
 )
@@ -155,7 +161,7 @@ async def in_chunks(size_bytes: int) -> AsyncIterator[bytes]:
         yield b" " * 100
 
 
-async def test_a_body_over_the_limit_of_its_verb_is_refused_whether_its_length_is_announced_or_not():
+async def test_a_body_over_the_limit_of_its_verb_is_refused_with_its_length_announced_or_not():
     world = await World.create()
     async with serving(world) as it:
         limited(it, body_bytes_max=dict.fromkeys(VERBS, 10_000))
@@ -252,7 +258,7 @@ async def test_more_requests_than_it_takes_are_answered_503_at_once():
         assert (await it.post("bind", bodies[2]))[0] == 200
 
 
-async def test_a_bind_that_takes_too_long_says_so_in_a_200_because_kube_scheduler_drops_other_bodies():
+async def test_a_bind_that_takes_too_long_says_so_in_a_200_as_kube_scheduler_drops_other_bodies():
     world = await World.create()
     await world.pod(0)
     async with serving(world, deadline_s=0.2) as it:
@@ -267,7 +273,10 @@ async def test_a_body_that_does_not_come_is_answered_at_the_deadline():
     async with serving(world, deadline_s=0.2) as it:
         host, _, port = it.server.url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        head = f"POST /v1/filter HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+        head = (
+            f"POST /v1/filter HTTP/1.1\r\nHost: {host}\r\nContent-Type: "
+            f"application/json\r\nContent-Length: 100\r\n\r\n"
+        )
         writer.write(head.encode() + b"{")
         status_line = await reader.readline()
         assert b" 408 " in status_line

@@ -1,4 +1,6 @@
-"""Who may connect to the extender: TLS versions, client certificates, names; and what is told of their ends."""
+"""Who may connect to the extender: TLS versions, client certificates, names; and what is told of
+their ends.
+"""
 
 import ssl
 from dataclasses import replace
@@ -36,7 +38,10 @@ async def test_with_a_client_ca_only_its_clients_are_served(tmp_path: Path):
 def closed_to_all_but(authority: Authority, *allowed: str) -> TlsConfig:
     cert_file, key_file = authority.issue("serving")
     return TlsConfig(
-        cert_file=cert_file, key_file=key_file, client_ca_file=str(authority.file), allowed_clients=allowed
+        cert_file=cert_file,
+        key_file=key_file,
+        client_ca_file=str(authority.file),
+        allowed_clients=allowed,
     )
 
 
@@ -64,7 +69,9 @@ async def test_of_the_clients_of_the_ca_only_those_on_the_list_are_served(
         assert ("allowedClients" in text) is (status == 403)
 
 
-async def test_a_list_of_clients_that_changes_at_work_holds_for_connections_that_are_open(tmp_path: Path):
+async def test_a_list_of_clients_that_changes_at_work_holds_for_connections_that_are_open(
+    tmp_path: Path,
+):
     authority = Authority(tmp_path, "ca")
     world = await World.create()
     await world.pod(0)
@@ -74,7 +81,9 @@ async def test_a_list_of_clients_that_changes_at_work_holds_for_connections_that
     async with serving(world, tls=config) as it:
         assert (await it.post("filter", body, ssl=context))[0] == 200
         for allowed, status in (("somebody", 403), ("kube-scheduler", 200)):
-            it.server.reconfigure(ServerConfig(port=0, tls=replace(config, allowed_clients=(allowed,))))
+            it.server.reconfigure(
+                ServerConfig(port=0, tls=replace(config, allowed_clients=(allowed,)))
+            )
             assert (await it.post("filter", body, ssl=context))[0] == status
 
 
@@ -108,16 +117,27 @@ async def test_the_ends_of_the_certificates_in_use_are_metrics_kube_schedulers_t
     async with serving(world, tls=tls_config) as it:
         name = "vreplica_scheduler_client_certificate_expiry_timestamp_seconds"
         url = f"{it.server.url}/metrics"
-        async with it.session.get(url, ssl=client_context(authority, authority.issue("stranger"))) as reply:
+        async with it.session.get(
+            url, ssl=client_context(authority, authority.issue("stranger"))
+        ) as reply:
             assert reply.status == 403
         async with it.session.get(url, ssl=client_context(authority, client)) as reply:
             text = await reply.text()
-    ends = {line.split()[0]: float(line.split()[1]) for line in text.splitlines() if line.startswith(name)}
+    ends = {
+        line.split()[0]: float(line.split()[1])
+        for line in text.splitlines()
+        if line.startswith(name)
+    }
     assert ends == {f'{name}{{client="kube-scheduler"}}': end_of(client[0])}
     ours = "vreplica_scheduler_certificate_expiry_timestamp_seconds"
-    for certificate, file in (("serving", tls_config.cert_file), ("client_ca", tls_config.client_ca_file)):
+    for certificate, file in (
+        ("serving", tls_config.cert_file),
+        ("client_ca", tls_config.client_ca_file),
+    ):
         (line,) = (
-            each for each in text.splitlines() if each.startswith(f'{ours}{{certificate="{certificate}"')
+            each
+            for each in text.splitlines()
+            if each.startswith(f'{ours}{{certificate="{certificate}"')
         )
         assert float(line.split()[1]) == end_of(file)
 
@@ -181,7 +201,7 @@ async def test_probes_without_a_certificate_find_health_and_metrics_on_loopback_
     assert found["/v1/bind"] == 404
 
 
-async def test_health_and_metrics_are_served_where_a_scraper_is_to_find_them_and_the_verbs_stay_on_loopback(
+async def test_health_and_metrics_are_served_to_a_scraper_and_the_verbs_stay_on_loopback(
     unused_tcp_port: int,
 ):
     world = await World.create()

@@ -1,4 +1,6 @@
-"""Clients that begin a verb's body and do not go on: none of them keeps kube-scheduler out, and nothing of them stays."""
+"""Clients that begin a verb's body and do not go on: none of them keeps kube-scheduler out, and
+nothing of them stays.
+"""
 
 import asyncio
 import time
@@ -44,7 +46,9 @@ async def test_slow_bodies_keep_no_verb_out(count: int):
             await until(lambda: awaits(it, count - before, given_up=before), timeout_s=30)
             began = time.perf_counter()
             assert await ask(port, "/v1/filter", body) == 200
-            assert await awaits(it, count - before, given_up=before), "in one packet it takes nobody's place"
+            assert await awaits(it, count - before, given_up=before), (
+                "in one packet it takes nobody's place"
+            )
 
             async def begun() -> None:
                 await until(lambda: awaits(it, count + 1 - after, given_up=after), timeout_s=30)

@@ -31,14 +31,20 @@ def a_decision(
     names = {f"dispatcher-{ordinal}": count for ordinal, count in target.items()}
     ordered = {name: names[name] for name in sorted(names, key=placement_order)}
     reason = ConflictReason.INSUFFICIENT_SLOTS if left else None
-    return Decision(f"{TENANT}/{name}", POOL, ordered, weight, left, Explanation(wanted, (), left, reason))
+    return Decision(
+        f"{TENANT}/{name}", POOL, ordered, weight, left, Explanation(wanted, (), left, reason)
+    )
 
 
 def made_now(world: World, decision: Decision) -> Decision:
     """The decision as one about the vpod that the cache has in that pool."""
     vpod = world.caches.vpods.latest(decision.vpod)
     known = vpod is not None and vpod.pool == decision.pool
-    return decision._replace(of=(vpod.uid, vpod.generation)) if vpod is not None and known else decision
+    return (
+        decision._replace(of=(vpod.uid, vpod.generation))
+        if vpod is not None and known
+        else decision
+    )
 
 
 async def commit(world: World, *wanted: Decision) -> dict[str, str]:
@@ -104,7 +110,9 @@ async def test_many_vpods_on_one_pod_are_one_patch_of_it():
 
 
 @pytest.mark.parametrize("published", [2, 1], ids=["all", "a part"])
-async def test_what_a_vpod_still_publishes_in_the_pool_that_it_has_left_keeps_its_weight(published: int):
+async def test_what_a_vpod_still_publishes_in_the_pool_that_it_has_left_keeps_its_weight(
+    published: int,
+):
     world = await World.create()
     await world.pod(0, {"tenant/a": Share(2, 3)}, node="node-0")
     pool = {"namespace": NS, "name": "other"}
@@ -169,10 +177,14 @@ async def test_a_status_keeps_conditions_of_others():
     )
     await world.sync()
     await commit(world, a_decision("a", {0: 3}))
-    assert {c["type"] for c in (await world.status())["conditions"]} == {"Billed", "Scheduled", "Available"}
+    assert {c["type"] for c in (await world.status())["conditions"]} == {
+        "Billed",
+        "Scheduled",
+        "Available",
+    }
 
 
-# -- what goes wrong --------------------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 async def test_a_ledger_that_somebody_else_wrote_is_not_overwritten():
@@ -222,7 +234,12 @@ async def test_a_write_in_doubt_keeps_its_slots_until_its_reservation_expires():
     await asyncio.sleep(RESERVATION_TTL_S)
     world.caches.state.expire(asyncio.get_running_loop().time())
     await world.cluster.patch(
-        VPODS, TENANT, "a", {"status": {"placements": []}}, patch_type=PatchType.MERGE, subresource="status"
+        VPODS,
+        TENANT,
+        "a",
+        {"status": {"placements": []}},
+        patch_type=PatchType.MERGE,
+        subresource="status",
     )
     await world.sync()
     assert world.digest() == before
@@ -253,7 +270,9 @@ async def test_a_move_whose_new_pod_refuses_stays_published_where_it_was():
     await world.pods(1)
     await world.vpod("a", 3, {0: 3})
     await world.sync()
-    world.api.fail("patch", "pods", name="dispatcher-1", before=ApiError(500, "InternalError", "etcd"))
+    world.api.fail(
+        "patch", "pods", name="dispatcher-1", before=ApiError(500, "InternalError", "etcd")
+    )
     await commit(world, a_decision("a", {1: 3}))
     assert await world.published() == {0: 3}
     assert await world.ledger(0) == {"tenant/a": 3}
@@ -382,7 +401,9 @@ async def test_who_no_longer_leads_writes_nothing_more():
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
-async def test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_all_covered(calls: int):
+async def test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_all_covered(
+    calls: int,
+):
     world = await World.create()
     await world.pod(0, {"tenant/a": 3}, node="node-0")
     await world.pods(1)
@@ -406,11 +427,16 @@ async def test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_al
 
 
 @pytest.mark.parametrize("annotation", [None, "not json"], ids=["no ledger", "a spoilt one"])
-async def test_the_first_to_write_a_ledger_that_is_missing_covers_all_that_is_published_there(annotation):
+async def test_the_first_to_write_a_ledger_that_is_missing_covers_all_that_is_published_there(
+    annotation,
+):
     """Found by a soak: another scheduler had bound the pod, and a vpod in back-off was left out."""
     world = await World.create()
     await world.pod(
-        0, None, node="node-0", annotations={"vreplica.dev/placements": annotation} if annotation else {}
+        0,
+        None,
+        node="node-0",
+        annotations={"vreplica.dev/placements": annotation} if annotation else {},
     )
     await world.vpod("a", 3, {0: 3})
     await world.vpod("b", 2, {0: 2})
@@ -430,7 +456,7 @@ async def test_an_unreadable_ledger_is_replaced_only_as_long_as_it_is_the_one_we
     assert pod["metadata"]["annotations"]["vreplica.dev/placements"] == "something else"
 
 
-async def test_a_leader_that_has_read_of_another_pod_under_the_name_believes_the_old_ledger_no_more():
+async def test_a_leader_that_reads_of_another_pod_of_the_name_believes_the_old_ledger_no_more():
     world = await World.create()
     await world.pod(0, {"tenant/a": 2}, node="node-0")
     await world.vpod("a", 2)
@@ -448,9 +474,13 @@ async def test_a_leader_that_has_read_of_another_pod_under_the_name_believes_the
 
 
 @pytest.mark.parametrize(
-    "error", [None, ApiError(500, "InternalError", "etcd"), lost()], ids=["recreated", "500", "no answer"]
+    "error",
+    [None, ApiError(500, "InternalError", "etcd"), lost()],
+    ids=["recreated", "500", "no answer"],
 )
-async def test_what_a_ledger_says_that_only_the_watch_has_told_is_asked_for_before_it_is_published(error):
+async def test_what_only_the_watch_has_told_of_a_ledger_is_asked_for_before_it_is_published(
+    error,
+):
     world = await World.create()
     await world.pod(0, {"tenant/a": 2}, node="node-0")
     await world.vpod("a", 2)

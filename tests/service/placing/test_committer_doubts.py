@@ -1,4 +1,6 @@
-"""What a commit may rely on, and for how long: confirmations, doubts, and what others have reserved or published since."""
+"""What a commit may rely on, and for how long: confirmations, doubts, and what others have reserved
+or published since.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -12,7 +14,12 @@ from extender.kube.api import VPODS, PatchType
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.service.placing.batch import Committed
-from extender.service.placing.ledger_confirmations import FRESH_S, LATE_MAX, UNDER_WAY_S, LedgerConfirmations
+from extender.service.placing.ledger_confirmations import (
+    FRESH_S,
+    LATE_MAX,
+    UNDER_WAY_S,
+    LedgerConfirmations,
+)
 from extender.service.placing.status_doubts import StatusDoubts
 from extender.service.placing.unreported_moves import UnreportedMoves
 from extender.service.watching.caches import Caches
@@ -32,7 +39,9 @@ class Clock:
 
 
 def test_of_several_late_writes_of_a_pod_each_is_remembered():
-    """The ledger was A, then B, and is A again: the first write finds what it looks for (seed 230000296)."""
+    """The ledger was A, then B, and is A again: the first write finds what it looks for (seed
+    230000296).
+    """
     clock = Clock()
     ledger_confirmations = LedgerConfirmations(clock)
     ledger_confirmations.late("uid", "A")
@@ -83,7 +92,9 @@ def test_after_a_takeover_only_a_ledger_that_we_have_changed_proves_anything():
     ledger_confirmations = LedgerConfirmations(clock)
     ledger_confirmations.note("asked", 10.0)
     ledger_confirmations.changed("changed", 10.0)
-    assert [ledger_confirmations.is_fresh(uid, "{}", changed_since=9.0) for uid in ("asked", "changed")] == [
+    assert [
+        ledger_confirmations.is_fresh(uid, "{}", changed_since=9.0) for uid in ("asked", "changed")
+    ] == [
         False,
         True,
     ]
@@ -91,7 +102,9 @@ def test_after_a_takeover_only_a_ledger_that_we_have_changed_proves_anything():
 
 
 async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_published():
-    """Found by review: it was given up, the vpod grew again, and the ledger looked as if it covered that."""
+    """Found by review: it was given up, the vpod grew again, and the ledger looked as if it covered
+    that.
+    """
     world = await World.create()
     await world.pod(0, {"tenant/a": Share(2)}, node="node-0")
     await world.vpod("a", 2)
@@ -137,7 +150,7 @@ async def held(doubts: StatusDoubts) -> bool:
     return holds
 
 
-async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once_no_request_lives_that_long():
+async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_after_its_time():
     clock = Clock()
     doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
     lists = Lists(doubts)
@@ -153,7 +166,9 @@ async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once
 
 
 async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_long_that_takes():
-    """Seed 161002421: the watch was silent for longer than the reservation; what was published lost its ledger."""
+    """Seed 161002421: the watch was silent for longer than the reservation; what was published lost
+    its ledger.
+    """
     clock = Clock()
     doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
     lists = Lists(doubts)
@@ -196,7 +211,9 @@ async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it()
 
 @pytest.mark.parametrize("conflict", [True, False])
 def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt(conflict: bool):
-    """Seed 200003442: what was decided for the older one stayed reserved, and the vpod grew again elsewhere (I4)."""
+    """Seed 200003442: what was decided for the older one stayed reserved, and the vpod grew again
+    elsewhere (I4).
+    """
     caches = Caches()
     caches.vpods.update(a_vpod("a", 1, uid="uid", resource_version="5"))
     vpod = caches.vpods.latest("tenant/a")
@@ -234,7 +251,9 @@ async def test_what_a_bind_has_reserved_since_the_decision_stays_in_the_ledger()
     committer = world.committer()
     decision = made_now(world, a_decision("a", {1: 3}))
     committer.reserve(OWNER, decision)
-    world.caches.state.reserve(("bind", "uid"), POOL, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=60.0)
+    world.caches.state.reserve(
+        ("bind", "uid"), POOL, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=60.0
+    )
     await committer.commit(OWNER, POOL, [decision])
     assert (await world.ledger(0), await world.ledger(1)) == ({"tenant/a": 3}, {"tenant/a": 3})
 
@@ -338,7 +357,7 @@ async def test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_b
     assert await world.ledger(0) == {"tenant/a": 1}
 
 
-async def test_a_move_in_doubt_is_not_told_by_a_decision_that_is_stale_nor_where_it_was_not_made_after_all():
+async def test_a_move_in_doubt_is_not_told_by_a_stale_decision_nor_where_it_was_not_made():
     world = await a_world(0, 1)
     await world.vpod("a", 3)
     await world.sync()
@@ -374,7 +393,11 @@ def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
     moving = a_decision("a", {1: 3})._replace(explanation=Explanation(3, steps, 0, None))
     unreported_moves.remember(moving, {"dispatcher-0": 3})
     next_one = a_decision("a", {1: 3})
-    assert unreported_moves.telling(next_one).moves == unreported_moves.told(next_one).moves == moving.moves
+    assert (
+        unreported_moves.telling(next_one).moves
+        == unreported_moves.told(next_one).moves
+        == moving.moves
+    )
     assert unreported_moves.told(next_one).moves == ()
 
 
@@ -382,7 +405,9 @@ def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
     ("published", "told"),
     [
         pytest.param(
-            {"dispatcher-0": 5}, [(2, "dispatcher-0", "dispatcher-1")], id="the status has not arrived"
+            {"dispatcher-0": 5},
+            [(2, "dispatcher-0", "dispatcher-1")],
+            id="the status has not arrived",
         ),
         pytest.param({"dispatcher-0": 3, "dispatcher-1": 2}, [], id="it has"),
         pytest.param(
@@ -393,7 +418,9 @@ def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
     ],
 )
 def test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again(published, told):
-    """Seed 287003885: the vpod was made smaller since, and what left then was called another move."""
+    """Seed 287003885: the vpod was made smaller since, and what left then was called
+    another move.
+    """
     unreported_moves = UnreportedMoves()
     steps = (
         Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", MoveReason.POLICY),
@@ -421,7 +448,9 @@ async def test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_w
 
     world.api.fail("patch", "vpods/status", after=lost())
     move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 1, MoveReason.POLICY)
-    assert list((await write(relocate(pool, pool.vpods["tenant/a"], [move]))).failed) == ["tenant/a"]
+    assert list((await write(relocate(pool, pool.vpods["tenant/a"], [move]))).failed) == [
+        "tenant/a"
+    ]
     assert await world.published() == {0: 4, 1: 1}
     told = await moved(world)
     await asyncio.sleep(2)
@@ -433,4 +462,8 @@ async def test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_w
 
 async def moved(world: World) -> list[str]:
     conditions = (await world.status())["conditions"]
-    return [item["message"] + item["lastTransitionTime"] for item in conditions if item["type"] == "Moved"]
+    return [
+        item["message"] + item["lastTransitionTime"]
+        for item in conditions
+        if item["type"] == "Moved"
+    ]

@@ -21,7 +21,10 @@ ALL = Explanation(2, (), 0, None)
 PLACED = Explanation(2, (Reasoning(Step.ADDED, "d-0", 2),), 0, None)
 WAITS = Explanation(2, (), 2, ConflictReason.INSUFFICIENT_SLOTS, (("no free slots", 1),))
 MOVED = Explanation(
-    2, (Reasoning(Step.DROPPED, "d-0", 2, "", MoveReason.DRAIN), Reasoning(Step.ADDED, "d-1", 2)), 0, None
+    2,
+    (Reasoning(Step.DROPPED, "d-0", 2, "", MoveReason.DRAIN), Reasoning(Step.ADDED, "d-1", 2)),
+    0,
+    None,
 )
 
 

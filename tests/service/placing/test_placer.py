@@ -1,4 +1,6 @@
-"""The leader's loop: every vpod gets placed, again after failures, and nobody writes without need."""
+"""The leader's loop: every vpod gets placed, again after failures, and nobody writes
+without need.
+"""
 
 import asyncio
 import random
@@ -10,7 +12,15 @@ import pytest
 
 from extender.engine.placing.explain import Explanation
 from extender.engine.placing.plan import Decision
-from extender.kube.api import ADAPTERPOOLS, NAMESPACES, STATEFULSETS, VPODS, ApiError, Obj, PatchType
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    NAMESPACES,
+    STATEFULSETS,
+    VPODS,
+    ApiError,
+    Obj,
+    PatchType,
+)
 from extender.model import names
 from extender.model.bucket import WHOLE
 from extender.model.ledger import Share
@@ -144,7 +154,9 @@ async def test_a_write_that_keeps_failing_is_tried_at_growing_distances():
 @pytest.mark.parametrize(
     ("pool", "vpod", "reason"),
     [
-        pytest.param({}, {"poolRef": {"namespace": NS, "name": "other"}}, "PoolNotFound", id="no-pool"),
+        pytest.param(
+            {}, {"poolRef": {"namespace": NS, "name": "other"}}, "PoolNotFound", id="no-pool"
+        ),
         pytest.param({"statefulSet": "other"}, {}, "StatefulSetNotFound", id="no-statefulset"),
         pytest.param({}, {"slotsPerVReplica": 21}, "Unsatisfiable", id="too-heavy"),
         pytest.param(
@@ -180,7 +192,9 @@ async def test_the_event_of_a_deleted_pool_is_not_lost_in_one_for_another_reason
         await asyncio.sleep(5)
         await world.set_vreplicas("waits", 16)
         await asyncio.sleep(5)
-        assert {await world.condition(name) for name in ("waits", "placed")} == {("True", "AllPlaced")}
+        assert {await world.condition(name) for name in ("waits", "placed")} == {
+            ("True", "AllPlaced")
+        }
         before = {event["metadata"]["name"] for event in await world.events("FailedScheduling")}
         assert before
         await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
@@ -190,11 +204,14 @@ async def test_the_event_of_a_deleted_pool_is_not_lost_in_one_for_another_reason
             for event in await world.events("FailedScheduling")
             if event["metadata"]["name"] not in before
         }
-        lost = "stay where they are (PoolNotFound): AdapterPool knative-eventing/dispatcher does not exist"
+        lost = (
+            "stay where they are (PoolNotFound): AdapterPool knative-eventing/dispatcher does not "
+            "exist"
+        )
         assert told == {"waits": f"all 16 vreplicas {lost}", "placed": f"all 4 vreplicas {lost}"}
 
 
-async def test_a_vpod_whose_pool_is_deleted_is_told_within_a_second_and_placed_at_once_when_it_is_back():
+async def test_a_vpod_whose_pool_is_deleted_is_told_in_a_second_and_placed_when_it_is_back():
     world = await a_world(0, 1)
     await world.vpod("a", 4)
     await world.vpod("none", 0)
@@ -205,11 +222,15 @@ async def test_a_vpod_whose_pool_is_deleted_is_told_within_a_second_and_placed_a
         await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
         await asyncio.sleep(1)
         assert await world.condition() == ("False", "PoolNotFound")
-        assert await world.condition("none") == ("False", "PoolNotFound"), "also one that asks for nothing"
+        assert await world.condition("none") == ("False", "PoolNotFound"), (
+            "also one that asks for nothing"
+        )
         assert await world.published() == standing, "its pods run on, and nothing is lost"
         nothing = ("True", "AllReady", "no vreplicas are wanted")
         assert await available(world, "none") == nothing, "whoever asks for nothing misses nothing"
-        assert {event["note"].partition(":")[0] for event in await world.events("FailedScheduling")} == {
+        assert {
+            event["note"].partition(":")[0] for event in await world.events("FailedScheduling")
+        } == {
             "all 4 vreplicas stay where they are (PoolNotFound)",
             "nothing is placed (PoolNotFound)",
         }
@@ -354,7 +375,10 @@ async def test_what_others_publish_while_a_batch_is_written_is_decided_again():
     async with world.serving():
         await late.reached.wait()
         await until(lambda: _published_sum(world, 3))
-        others = [{"podName": "dispatcher-0", "vreplicas": 3}, {"podName": "dispatcher-9", "vreplicas": 1}]
+        others = [
+            {"podName": "dispatcher-0", "vreplicas": 3},
+            {"podName": "dispatcher-9", "vreplicas": 1},
+        ]
         await world.cluster.patch(
             VPODS,
             TENANT,
@@ -373,7 +397,7 @@ def _attempts(service: Service) -> int:
     return service.placer._batches
 
 
-# -- interrupted ------------------------------------------------------------------------------------------------------
+# -- interrupted -----------------------------------------------------------------------------------
 
 
 class NoScaling:
@@ -410,7 +434,9 @@ async def test_what_was_being_written_when_the_lease_was_lost_is_decided_when_we
 
 
 async def test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again():
-    """Seed 312000120: another leader had placed others there meanwhile, and one of them was trimmed for what nobody had placed."""
+    """Seed 312000120: another leader had placed others there meanwhile, and one of them was trimmed
+    for what nobody had placed.
+    """
     world = await a_world(0)
     await world.vpod("a", 3)
     await world.sync()
@@ -440,7 +466,9 @@ SCENE_WRITES = 14
 
 @pytest.mark.parametrize("writes", range(1, SCENE_WRITES))
 async def test_a_crash_after_any_write_moves_nothing(writes: int):
-    """grown: more are wanted; shrunk: fewer; new: not placed yet; gone: deleted, its ledger entries still there."""
+    """grown: more are wanted; shrunk: fewer; new: not placed yet; gone: deleted, its ledger entries
+    still there.
+    """
     world = await World.create()
     stands = {"tenant/grown": 2, "tenant/shrunk": 4, "tenant/still": 3, "tenant/gone": 1}
     for ordinal in range(3):
@@ -482,7 +510,9 @@ async def test_answers_lost_at_random_settle_with_nothing_lost_or_doubled(seed: 
     rng = random.Random(seed)
     for _ in range(25):
         what = rng.choice(["pods", "vpods/status"])
-        world.api.fail("patch", what, **{rng.choice(["before", "after"]): lost()}, times=rng.randint(0, 2))
+        world.api.fail(
+            "patch", what, **{rng.choice(["before", "after"]): lost()}, times=rng.randint(0, 2)
+        )
     async with world.serving():
         for index in range(10):
             await world.vpod(f"v{index}", rng.randint(0, 6))
@@ -525,10 +555,12 @@ async def test_tenants_text_stays_out_of_log_lines_and_events(caplog: pytest.Log
     for event in page:
         assert not set("\n\x1b\u202e") & set(event["note"])
     assert "all is lost" not in exposed
-    assert not [r for r in caplog.records if r.name.startswith("extender") and "\n" in r.getMessage()]
+    assert not [
+        r for r in caplog.records if r.name.startswith("extender") and "\n" in r.getMessage()
+    ]
 
 
-async def test_a_vpod_that_changes_its_pool_leaves_the_old_ones_ledgers_once_it_publishes_in_the_new_one():
+async def test_a_vpod_that_changes_its_pool_leaves_the_old_ledgers_once_it_publishes_in_the_new():
     world = await a_world(0)
     await world.cluster.create(
         STATEFULSETS, NS, {"metadata": {"name": "other"}, "spec": {"replicas": 1, **OTHER_TEMPLATE}}
@@ -608,7 +640,9 @@ async def test_more_pods_raise_the_target_of_a_vpod_that_has_all_it_asked_for():
 
 
 async def test_a_ledger_covers_what_a_status_may_say_while_that_is_in_doubt():
-    """A status arrives, its answer does not; then all shall be as the old status, which the watch still shows, says."""
+    """A status arrives, its answer does not; then all shall be as the old status, which the watch
+    still shows, says.
+    """
     world = await a_world(0)
     await world.pod(1, {"tenant/a": 1}, node="node-1")
     await world.vpod("a", 1, {1: 1})

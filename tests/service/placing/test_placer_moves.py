@@ -60,7 +60,10 @@ async def test_a_move_is_written_and_told_with_its_reason_in_event_condition_and
             "Compaction",
             note,
         )
-        assert 'vreplica_scheduler_moves_total{reason="Compaction"} 3.0' in service.metrics.render().decode()
+        assert (
+            'vreplica_scheduler_moves_total{reason="Compaction"} 3.0'
+            in service.metrics.render().decode()
+        )
 
 
 async def test_a_move_takes_no_more_than_is_there_and_fits():
@@ -93,7 +96,9 @@ async def test_a_move_whose_new_ledger_is_not_written_leaves_all_where_it_was():
         await settled(world, {0: 4})
         await world.pods(1)
         await asyncio.sleep(1)
-        world.api.fail("patch", "pods", name="dispatcher-1", before=ApiError(500, "InternalError", "no"))
+        world.api.fail(
+            "patch", "pods", name="dispatcher-1", before=ApiError(500, "InternalError", "no")
+        )
         assert await service.placer.move(POOL, [a_move(2)]) == []
         await asyncio.sleep(30)
         assert await world.published() == {0: 4}
@@ -116,7 +121,7 @@ async def test_a_move_whose_answer_is_lost_settles_with_nothing_lost_or_doubled(
         await world.check()
 
 
-# -- callers that keep their status ------------------------------------------------------------------------------------
+# -- callers that keep their status ----------------------------------------------------------------
 
 
 def of_caller(vreplicas: int, placements: dict[int, int] | None = None) -> VPod:
@@ -138,7 +143,9 @@ async def test_a_callers_vpod_is_in_the_ledgers_before_it_is_answered():
         assert dict(decision.target) == {"dispatcher-0": 2, "dispatcher-1": 1}
         assert [await world.ledger(o) for o in (0, 1)] == [{CALLERS: 2}, {CALLERS: 1}]
         await asyncio.sleep(120)
-        assert [await world.ledger(o) for o in (0, 1)] == [{CALLERS: 2}, {CALLERS: 1}], "nobody takes it back"
+        assert [await world.ledger(o) for o in (0, 1)] == [{CALLERS: 2}, {CALLERS: 1}], (
+            "nobody takes it back"
+        )
 
 
 async def test_what_has_no_room_is_left_and_the_pool_grows_for_it():

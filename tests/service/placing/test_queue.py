@@ -117,7 +117,13 @@ def happens(queue: VPodQueue, event: str) -> None:
 
 @pytest.mark.parametrize(
     ("event", "outcome"),
-    [("add", "done"), ("diverged", "done"), ("add", "park"), ("diverged", "park"), ("activate", "park")],
+    [
+        ("add", "done"),
+        ("diverged", "done"),
+        ("add", "park"),
+        ("diverged", "park"),
+        ("activate", "park"),
+    ],
 )
 async def test_what_happens_while_it_is_decided_is_not_missed(event, outcome):
     queue = a_queue()
@@ -130,7 +136,9 @@ async def test_what_happens_while_it_is_decided_is_not_missed(event, outcome):
     assert await pop(queue) == ["a"]
 
 
-@pytest.mark.parametrize(("event", "agrees"), [("activate", False), ("activate", True), ("diverged", True)])
+@pytest.mark.parametrize(
+    ("event", "agrees"), [("activate", False), ("activate", True), ("diverged", True)]
+)
 async def test_what_does_not_matter_to_what_is_placed_does_not_bring_it_back(event, agrees):
     queue = a_queue()
     queue.add("a")

@@ -1,4 +1,6 @@
-"""What clients send beyond bodies: heads, trailers, framing and requests ahead, over real sockets."""
+"""What clients send beyond bodies: heads, trailers, framing and requests ahead, over real
+sockets.
+"""
 
 import asyncio
 import time

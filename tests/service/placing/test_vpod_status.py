@@ -8,7 +8,12 @@ from extender.engine.state.availability import AVAILABLE, Availability, Availabl
 from extender.model.objects import Condition, VPod
 from extender.model.reasons import ConflictReason
 from extender.service.placing import vpod_status
-from extender.service.placing.vpod_status import ALL_PLACED, SCHEDULED, scheduled_condition, timestamp
+from extender.service.placing.vpod_status import (
+    ALL_PLACED,
+    SCHEDULED,
+    scheduled_condition,
+    timestamp,
+)
 from tests.support.builders import POOL, a_vpod
 
 T0, T1 = 1_000_000_000.0, 1_000_000_100.9
@@ -27,7 +32,9 @@ def status_patch(vpod, decision, placements, now, *, unserved: tuple[Unserved, .
 
 def published(patch, kind: str = SCHEDULED) -> Condition:
     raw = next(item for item in patch["status"]["conditions"] if item["type"] == kind)
-    return Condition(raw["type"], raw["status"], raw["reason"], raw["message"], raw["lastTransitionTime"])
+    return Condition(
+        raw["type"], raw["status"], raw["reason"], raw["message"], raw["lastTransitionTime"]
+    )
 
 
 AVAILABLE_SINCE_T0 = Condition(AVAILABLE, "True", "AllReady", "2 of 2", timestamp(T0))
@@ -35,7 +42,9 @@ AVAILABLE_SINCE_T0 = Condition(AVAILABLE, "True", "AllReady", "2 of 2", timestam
 
 def settled(**fields) -> VPod:
     """A vpod whose status says already that both of its vreplicas are on pod 0."""
-    condition = Condition(SCHEDULED, "True", ALL_PLACED, "all 2 vreplicas are placed", timestamp(T0))
+    condition = Condition(
+        SCHEDULED, "True", ALL_PLACED, "all 2 vreplicas are placed", timestamp(T0)
+    )
     fields = {
         "conditions": (condition, AVAILABLE_SINCE_T0),
         "ready_vreplicas": 2,
@@ -56,12 +65,17 @@ def test_times_are_whole_seconds_in_utc():
 
 def test_everything_placed():
     assert scheduled_condition(ALL, {"dispatcher-0": 1, "dispatcher-1": 1}) == Condition(
-        SCHEDULED, "True", ALL_PLACED, "all 2 vreplicas are placed: 1 on dispatcher-0, 1 on dispatcher-1"
+        SCHEDULED,
+        "True",
+        ALL_PLACED,
+        "all 2 vreplicas are placed: 1 on dispatcher-0, 1 on dispatcher-1",
     )
 
 
 def test_something_left_over():
-    condition = scheduled_condition(a_decision({"dispatcher-0": 2}, wanted=3, left=1), {"dispatcher-0": 2})
+    condition = scheduled_condition(
+        a_decision({"dispatcher-0": 2}, wanted=3, left=1), {"dispatcher-0": 2}
+    )
     assert (condition.status, condition.reason) == ("False", "InsufficientSlots")
     assert condition.message.startswith("1 of 3 vreplicas are not placed")
 
@@ -73,7 +87,9 @@ def test_something_decided_but_not_written():
 
 
 def test_the_patch_has_the_version_as_precondition():
-    patch = status_patch(a_vpod("a", 2, uid="u", resource_version="7", generation=4), ALL, ALL.target, T0)
+    patch = status_patch(
+        a_vpod("a", 2, uid="u", resource_version="7", generation=4), ALL, ALL.target, T0
+    )
     assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "7", "uid": "u"}
     assert patch["status"]["placements"] == [{"podName": "dispatcher-0", "vreplicas": 2}]
@@ -88,7 +104,10 @@ def test_what_is_published_already_is_not_written_again():
 
 def test_another_message_alone_is_not_worth_a_write():
     condition = Condition(SCHEDULED, "True", ALL_PLACED, "in other words", timestamp(T0))
-    assert status_patch(settled(conditions=(condition, AVAILABLE_SINCE_T0)), ALL, ALL.target, T1) is None
+    assert (
+        status_patch(settled(conditions=(condition, AVAILABLE_SINCE_T0)), ALL, ALL.target, T1)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,20 +128,29 @@ def test_a_condition_keeps_its_time_while_its_status_stays():
     patch = status_patch(settled(generation=5), ALL, ALL.target, T1)
     assert published(patch).last_transition_time == timestamp(T0)
     worse = a_decision({"dispatcher-0": 2}, wanted=9, left=7)
-    assert published(status_patch(settled(), worse, worse.target, T1)).last_transition_time == timestamp(T1)
+    assert published(
+        status_patch(settled(), worse, worse.target, T1)
+    ).last_transition_time == timestamp(T1)
 
 
 def test_other_conditions_stay():
     other = Condition("Audited", "True", "Fine", "by somebody", timestamp(T0))
     patch = status_patch(settled(conditions=(other,)), ALL, ALL.target, T1)
     assert patch is not None
-    assert [item["type"] for item in patch["status"]["conditions"]] == ["Audited", SCHEDULED, AVAILABLE]
+    assert [item["type"] for item in patch["status"]["conditions"]] == [
+        "Audited",
+        SCHEDULED,
+        AVAILABLE,
+    ]
 
 
 def test_messages_are_no_longer_than_the_api_allows():
     refused = tuple((f"reason {index}", 1) for index in range(500))
     explanation = Explanation(9, (), 9, ConflictReason.INSUFFICIENT_SLOTS, refused)
-    assert len(scheduled_condition(Decision("tenant/a", POOL, {}, 1, 9, explanation), {}).message) == 1024
+    assert (
+        len(scheduled_condition(Decision("tenant/a", POOL, {}, 1, 9, explanation), {}).message)
+        == 1024
+    )
 
 
 def test_a_vpod_on_many_pods_names_some_and_counts_the_others():

@@ -1,4 +1,6 @@
-"""A write that the API server forbids is told by name, wherever somebody may look for it, and made as soon as it may be."""
+"""A write that the API server forbids is told by name, wherever somebody may look for it, and made
+as soon as it may be.
+"""
 
 import logging
 
@@ -36,7 +38,8 @@ async def test_a_ledger_that_may_not_be_written_is_the_reason_and_not_a_lack_of_
         assert await world.ledger(0) == {"tenant/a": 3}
         events = await world.events("WriteRefused")
         regarding = {
-            (e["regarding"]["kind"], e["regarding"]["namespace"], e["regarding"]["name"]) for e in events
+            (e["regarding"]["kind"], e["regarding"]["namespace"], e["regarding"]["name"])
+            for e in events
         }
         assert regarding == {("Pod", NS, "dispatcher-0"), ("VPod", TENANT, "a")}
         for event in events:
@@ -46,13 +49,19 @@ async def test_a_ledger_that_may_not_be_written_is_the_reason_and_not_a_lack_of_
             assert "\n" not in event["note"]
         metrics = service.metrics.render().decode()
         assert 'vreplica_scheduler_refusals_total{reason="WriteRefused"} 3.0' in metrics
-    told = [r for r in caplog.records if r.levelno == logging.WARNING and "WriteRefused" in r.getMessage()]
+    told = [
+        r
+        for r in caplog.records
+        if r.levelno == logging.WARNING and "WriteRefused" in r.getMessage()
+    ]
     assert len(told) == 3
     assert fault.times == 0
     await world.check()
 
 
-async def test_a_status_that_may_not_be_written_is_told_on_its_vpod(caplog: pytest.LogCaptureFixture):
+async def test_a_status_that_may_not_be_written_is_told_on_its_vpod(
+    caplog: pytest.LogCaptureFixture,
+):
     caplog.set_level(logging.WARNING)
     world = await World.create()
     await world.pods(0)
@@ -69,5 +78,7 @@ async def test_a_status_that_may_not_be_written_is_told_on_its_vpod(caplog: pyte
 
 
 async def is_condition(world: World, status: str, reason: str) -> bool:
-    known = {c["type"]: (c["status"], c["reason"]) for c in (await world.status()).get("conditions", [])}
+    known = {
+        c["type"]: (c["status"], c["reason"]) for c in (await world.status()).get("conditions", [])
+    }
     return known.get("Scheduled") == (status, reason)

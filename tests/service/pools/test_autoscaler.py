@@ -1,4 +1,6 @@
-"""The pool grows as soon as it must, as far as it may, and shrinks to what it needs, never over anything placed."""
+"""The pool grows as soon as it must, as far as it may, and shrinks to what it needs, never over
+anything placed.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -138,7 +140,9 @@ async def test_somebody_elses_write_of_fewer_is_looked_at_again_and_corrected():
         pytest.param(TooManyRequests(429, "TooManyRequests", "later", retry_after_s=7), id="429"),
     ],
 )
-async def test_a_pool_that_cannot_be_scaled_now_is_tried_again_and_holds_up_no_other(error: ApiError):
+async def test_a_pool_that_cannot_be_scaled_now_is_tried_again_and_holds_up_no_other(
+    error: ApiError,
+):
     world = await World.create(replicas=0)
     spec = await world.cluster.get(STATEFULSETS, NS, "dispatcher")
     spec["metadata"] = {"name": "other"}
@@ -177,7 +181,7 @@ async def test_a_pool_without_its_statefulset_is_left_alone():
     assert scale_writes(world) == 0
 
 
-# -- down -----------------------------------------------------------------------------------------------------------
+# -- down ------------------------------------------------------------------------------------------
 
 PERIOD_S = 20
 
@@ -195,7 +199,9 @@ def state_of(service: Service) -> PoolState:
 
 @asynccontextmanager
 async def controller(world: World) -> AsyncIterator[None]:
-    """A stand-in for the StatefulSet controller and kube-scheduler: bound pods for all ordinals, and no others."""
+    """A stand-in for the StatefulSet controller and kube-scheduler: bound pods for all ordinals,
+    and no others.
+    """
 
     async def work() -> None:
         while True:
@@ -238,7 +244,9 @@ async def test_min_pods_is_where_shrinking_ends():
 
 
 async def test_ordinals_that_start_higher_shrink_from_the_top_too():
-    world = await World.create(replicas=0, scaleDownPeriodSeconds=PERIOD_S, rebalance={"dryRun": True})
+    world = await World.create(
+        replicas=0, scaleDownPeriodSeconds=PERIOD_S, rebalance={"dryRun": True}
+    )
     ordinals = {"spec": {"ordinals": {"start": 10}, "replicas": 3}}
     await world.cluster.patch(STATEFULSETS, NS, "dispatcher", ordinals, patch_type=PatchType.MERGE)
     await world.pods(10, 11, 12)
@@ -359,7 +367,7 @@ async def test_what_stands_above_is_moved_below_first_and_then_the_pods_go():
         await world.check()
 
 
-# -- races of a scale-down ------------------------------------------------------------------------------------------
+# -- races of a scale-down -------------------------------------------------------------------------
 
 
 async def test_what_is_placed_while_the_scale_is_read_stops_the_write():
@@ -377,7 +385,7 @@ async def test_what_is_placed_while_the_scale_is_read_stops_the_write():
         assert await world.published("a") == {1: 2}
 
 
-async def test_a_write_by_somebody_else_between_the_look_and_the_write_is_a_conflict_and_all_is_looked_at_again():
+async def test_a_write_between_the_look_and_our_write_is_a_conflict_and_all_is_looked_at_again():
     world = await a_pool(3)
     world.api.fail("update", "statefulsets/scale", then=lambda: set_replicas(world, 4))
     async with world.serving() as service:
@@ -404,7 +412,7 @@ async def test_a_scale_down_of_which_the_answer_is_lost_is_no_foreign_one_and_no
         assert service.autoscaler.foreign == {}
 
 
-# -- another writer -------------------------------------------------------------------------------------------------
+# -- another writer --------------------------------------------------------------------------------
 
 
 async def test_replicas_that_somebody_else_raised_are_told_and_stand_until_the_next_period():
@@ -486,12 +494,14 @@ async def test_our_own_writes_are_never_taken_for_somebody_elses():
         assert await world.replicas() == 0
 
 
-# -- errors ---------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 async def test_errors_are_tried_again_with_growing_delays_however_often_it_is_triggered():
     world = await World.create(replicas=0)
-    world.api.fail("update", "statefulsets/scale", before=ApiError(500, "InternalError", "etcd"), times=5)
+    world.api.fail(
+        "update", "statefulsets/scale", before=ApiError(500, "InternalError", "etcd"), times=5
+    )
     async with world.serving() as service:
         await world.vpod("a", 5)
         began = asyncio.get_running_loop().time()
@@ -528,7 +538,9 @@ async def test_a_pool_whose_scale_cannot_be_read_holds_up_no_other():
 
 
 async def test_room_that_a_profile_refuses_does_not_keep_pods_closed():
-    """Three zones, of which one is left without an open pod; a hard rule then refuses the room in the others."""
+    """Three zones, of which one is left without an open pod; a hard rule then refuses the room in
+    the others.
+    """
     world = await a_pool(3, profile="ha", rebalance={"dryRun": True})
     await world.vpod("b", 1, {2: 1})
     await world.edit_ledger(2, {"tenant/b": 1})
@@ -544,8 +556,10 @@ async def test_room_that_a_profile_refuses_does_not_keep_pods_closed():
 
 
 @pytest.mark.timeout(60)
-async def test_a_pool_that_had_to_grow_again_for_the_same_needs_is_made_smaller_more_and_more_seldom():
-    """Found by seed 59000483: all fits into two pods, but not spread as the profile wants it; three, two, three for ever."""
+async def test_a_pool_that_had_to_grow_again_for_the_same_needs_is_shrunk_more_and_more_seldom():
+    """Found by seed 59000483: all fits into two pods, but not spread as the profile wants it;
+    three, two, three for ever.
+    """
     rebalance = {"movesPerPeriod": 20, "cooldownSeconds": 0}
     world = await a_pool(3, slotsPerPod=7, profile="spread", minPodsPerVPod=3, rebalance=rebalance)
     await world.vpod("heavy", 2, slotsPerVReplica=3)
@@ -557,7 +571,9 @@ async def test_a_pool_that_had_to_grow_again_for_the_same_needs_is_made_smaller_
 
 
 async def test_a_pool_that_grows_again_by_and_by_is_taken_to_have_grown_again_once():
-    """Found by seed 70000527: nodes failed one after the other, and each pod that made up for them doubled the patience."""
+    """Found by seed 70000527: nodes failed one after the other, and each pod that made up for them
+    doubled the patience.
+    """
     world = await a_pool(3, rebalance={"movesPerPeriod": 20, "cooldownSeconds": 0})
     await world.vpod("a", 3, {0: 3})
     await world.edit_ledger(0, {"tenant/a": 3})

@@ -1,4 +1,6 @@
-"""VPods and pools say which of their vreplicas are served: in time, once a change, and not for a mere restart."""
+"""VPods and pools say which of their vreplicas are served: in time, once a change, and not for a
+mere restart.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +34,9 @@ async def set_ready(world: World, ordinal: int, *, ready: bool) -> None:
 
 async def set_node_ready(world: World, name: str, *, ready: bool) -> None:
     patch = {"status": {"conditions": [{"type": "Ready", "status": str(ready)}]}}
-    await world.cluster.patch(NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status")
+    await world.cluster.patch(
+        NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status"
+    )
 
 
 async def available(world: World, name: str = "a") -> tuple[object, ...]:
@@ -60,7 +64,9 @@ def status_writes(world: World) -> int:
 
 @asynccontextmanager
 async def a_world_at_work(vreplicas: int = 6, **pool_spec: Any) -> AsyncIterator[World]:
-    """Three pods that are Ready, and a vpod on them; all stays where it is unless ``pool_spec`` says otherwise."""
+    """Three pods that are Ready, and a vpod on them; all stays where it is unless ``pool_spec``
+    says otherwise.
+    """
     world = await World.create(**{"minPods": 3, "rescheduleAfterSeconds": None, **pool_spec})
     await world.pods(0, 1, 2)
     for ordinal in range(3):
@@ -151,7 +157,11 @@ async def test_another_leader_tells_nothing_twice():
 
 async def notes(world: World, kind: str, reason: str = "Unavailable") -> list[str]:
     page = await world.cluster.list_page(EVENTS)
-    found = [event for event in page.items if (event["reason"], event["regarding"]["kind"]) == (reason, kind)]
+    found = [
+        event
+        for event in page.items
+        if (event["reason"], event["regarding"]["kind"]) == (reason, kind)
+    ]
     return [event["note"] for event in found]
 
 
@@ -162,7 +172,11 @@ async def test_each_further_loss_is_told_of_vpod_and_pool():
             await asyncio.sleep(600)
         for kind in ("VPod", "AdapterPool"):
             served = [note.partition(" served")[0] for note in await notes(world, kind)]
-            assert served == ["4 of 6 vreplicas are", "2 of 6 vreplicas are", "0 of 6 vreplicas are"], kind
+            assert served == [
+                "4 of 6 vreplicas are",
+                "2 of 6 vreplicas are",
+                "0 of 6 vreplicas are",
+            ], kind
         assert await notes(world, "VPod", "Available") == []
 
 
@@ -175,7 +189,9 @@ async def test_a_reason_that_gets_worse_is_told_and_one_that_gets_better_is_not(
         await set_node_ready(world, "node-0", ready=True)
         await asyncio.sleep(60)
         for kind in ("VPod", "AdapterPool"):
-            assert ["node node-0" in note for note in await notes(world, kind)] == [False, True], kind
+            assert ["node node-0" in note for note in await notes(world, kind)] == [False, True], (
+                kind
+            )
 
 
 async def test_a_pod_that_restarts_beside_one_that_is_lost_is_told_nowhere():
@@ -236,8 +252,10 @@ async def test_a_pool_is_made_smaller_only_as_far_as_what_is_served_goes_on_bein
         assert await available(world) == (6, "True", "AllReady")
 
 
-async def test_a_pod_that_becomes_ready_while_the_first_status_is_being_written_is_told_in_seconds():
-    """The write says that nobody serves yet; when the pod was looked at, it published nothing that could be outdated."""
+async def test_a_pod_that_is_ready_while_the_first_status_is_being_written_is_told_in_seconds():
+    """The write says that nobody serves yet; when the pod was looked at, it published nothing that
+    could be outdated.
+    """
     world = await World.create()
     await world.pods(0)
     async with world.serving():
@@ -260,7 +278,9 @@ async def test_a_lost_zone_feeds_the_queue_in_portions():
     caches.pods.update(a_pod(0, {}, ready=True, resource_version="1"))
     fine = (Condition("Available", "True", "AllReady"),)
     for number in range(600):
-        vpod = a_vpod(f"v{number}", 1, {0: 1}, ready_vreplicas=1, conditions=fine, resource_version="1")
+        vpod = a_vpod(
+            f"v{number}", 1, {0: 1}, ready_vreplicas=1, conditions=fine, resource_version="1"
+        )
         caches.vpods.update(vpod)
     clock = asyncio.get_running_loop().time
     tracker = AvailabilityTracker(

@@ -49,7 +49,9 @@ class Recorder(EventRecorder):
 
 @dataclass
 class Bench:
-    """An evictor over caches that the test fills; the mover changes them as a committed move would."""
+    """An evictor over caches that the test fills; the mover changes them as a committed
+    move would.
+    """
 
     caches: Caches = field(default_factory=Caches)
     scaler: Scaler = field(default_factory=Scaler)
@@ -78,7 +80,9 @@ class Bench:
         done: list[Move] = []
         for key in dict.fromkeys(move.vpod for move in moves if move.vpod not in self.refuse):
             vpod = self.caches.state.pool(pool).vpods[key]
-            decision = relocate(self.caches.state.pool(pool), vpod, [m for m in moves if m.vpod == key])
+            decision = relocate(
+                self.caches.state.pool(pool), vpod, [m for m in moves if m.vpod == key]
+            )
             if decision is not None:
                 self.vpod(replace(vpod, placements=dict(decision.target)))
                 done += decision.moves
@@ -94,7 +98,12 @@ class Bench:
 
     def pool(self, **fields) -> None:
         self.version += 1
-        fields = {"scale_down_period_s": PERIOD_S, "slots": 20, "generation": self.version, **fields}
+        fields = {
+            "scale_down_period_s": PERIOD_S,
+            "slots": 20,
+            "generation": self.version,
+            **fields,
+        }
         self.caches.pools.update(a_pool(**fields))
 
     def fill(self, placements: dict[str, dict[int, int]], replicas: int = 3, **pool) -> "Bench":
@@ -164,7 +173,9 @@ async def test_the_budget_is_a_periods_however_often_the_pool_is_looked_at():
         for _ in range(25):
             await asyncio.sleep(10)
             bench.evictor.trigger(POOL)
-    assert sum(count for _, count in bench.moved()) == 6, "two before the first period ends, and two in each"
+    assert sum(count for _, count in bench.moved()) == 6, (
+        "two before the first period ends, and two in each"
+    )
 
 
 async def test_a_steady_stream_of_triggers_does_not_keep_a_period_from_ending():
@@ -229,7 +240,11 @@ class TestDryRun:
         assert bench.placed("a") == {2: 2}
         assert bench.scaler.triggered == []
         assert bench.recorder.events == [
-            ("WouldMove", "b", "1 vreplica would move from dispatcher-2 to dispatcher-0 (Compaction)"),
+            (
+                "WouldMove",
+                "b",
+                "1 vreplica would move from dispatcher-2 to dispatcher-0 (Compaction)",
+            ),
             (
                 "WouldMove",
                 "a",
@@ -267,7 +282,9 @@ class TestDryRun:
 
     async def test_an_object_of_a_foreign_kind_gets_no_event_of_ours(self):
         bench = Bench().fill({}, move_dry_run=True)
-        bench.vpod(a_vpod("a", 1, {2: 1}, source="consumergroup.internal.kafka.eventing.knative.dev"))
+        bench.vpod(
+            a_vpod("a", 1, {2: 1}, source="consumergroup.internal.kafka.eventing.knative.dev")
+        )
         await bench.evictor.rebalance(POOL)
         assert bench.recorder.events == []
 
@@ -278,12 +295,19 @@ class TestWhatGoesWrong:
         bench.pod(1, unschedulable=True)
         async with bench.running():
             await asyncio.sleep(5 * PERIOD_S - 1)
-        assert [moves[0].vpod for _, moves in bench.calls] == ["tenant/a", "tenant/b", "tenant/a", "tenant/b"]
+        assert [moves[0].vpod for _, moves in bench.calls] == [
+            "tenant/a",
+            "tenant/b",
+            "tenant/a",
+            "tenant/b",
+        ]
         assert bench.placed("b") == {0: 2, 1: 1}
         assert len(bench.scaler.triggered) == 2
 
     async def test_an_error_is_waited_out_and_spends_nothing(self):
-        bench = Bench(error=ApiError(500, "InternalError", "etcd")).fill({"a": {2: 1}}, moves_per_period=1)
+        bench = Bench(error=ApiError(500, "InternalError", "etcd")).fill(
+            {"a": {2: 1}}, moves_per_period=1
+        )
         async with bench.running():
             await asyncio.sleep(PERIOD_S + 1)
             bench.error = None
@@ -295,7 +319,9 @@ class TestWhatGoesWrong:
         other = a_pool(name="other", stateful_set="other", scale_down_period_s=PERIOD_S)
         bench.caches.stateful_sets.update(a_stateful_set(2, name="other"))
         bench.caches.pools.update(other)
-        pod = replace(a_pod(0, {}, resource_version="99"), name="other-0", pool=other.key, owner="other")
+        pod = replace(
+            a_pod(0, {}, resource_version="99"), name="other-0", pool=other.key, owner="other"
+        )
         bench.caches.pods.update(pod)
         bench.vpod(replace(a_vpod("o", 1, pool=other.key), placements={"other-1": 1}))
         bench.caches.state.pool(other.key).set_closed(0b10)
@@ -404,7 +430,9 @@ class TestPolicy:
         monkeypatch.setattr("extender.engine.rebalance.moves.better_place", disagree)
         async with bench.running():
             await asyncio.sleep(10 * PERIOD_S)
-            assert bench.moved() == [(100, 1), (200, 1)], "back on dispatcher-0 it would be where it was"
+            assert bench.moved() == [(100, 1), (200, 1)], (
+                "back on dispatcher-0 it would be where it was"
+            )
             bench.pod(0, unschedulable=True)
             bench.pod(0)
             await asyncio.sleep(2 * PERIOD_S)

@@ -1,4 +1,6 @@
-"""Pools led in buckets, on the elector and caches alone: no loops, an API in memory, virtual time."""
+"""Pools led in buckets, on the elector and caches alone: no loops, an API in memory,
+virtual time.
+"""
 
 import asyncio
 import random
@@ -78,7 +80,10 @@ def annotations(api: StoreApi, lease: str = NAME) -> dict[str, str]:
 
 
 def assert_led_once(processes: Sequence[Process], *, all_of_them: bool = False) -> None:
-    leaders = {pool: [p.leadership.identity for p in processes if p.leadership.leads(pool)] for pool in POOLS}
+    leaders = {
+        pool: [p.leadership.identity for p in processes if p.leadership.leads(pool)]
+        for pool in POOLS
+    }
     assert {pool: names for pool, names in leaders.items() if len(names) > 1} == {}
     running = {pool: sum(b.has(pool) for p in processes for b in p.running) for pool in POOLS}
     assert {pool: times for pool, times in running.items() if times > 1} == {}
@@ -122,7 +127,9 @@ async def test_while_a_bucket_changes_hands_the_others_are_led_on():
     for _ in range(600):
         await asyncio.sleep(0.1)
         now = asyncio.get_running_loop().time()
-        unled = [pool for pool in POOLS if not (one.leadership.leads(pool) or two.leadership.leads(pool))]
+        unled = [
+            pool for pool in POOLS if not (one.leadership.leads(pool) or two.leadership.leads(pool))
+        ]
         assert len({bucket_of(pool, 4) for pool in unled}) <= 1
         unled_since = {pool: unled_since.get(pool, now) for pool in unled}
         longest = max([longest, *(now - since for since in unled_since.values())])
@@ -225,10 +232,12 @@ async def test_while_another_number_of_buckets_is_rolled_out_no_pool_has_two_lea
 
 
 @pytest.mark.parametrize("phase", range(4))
-async def test_a_rollback_to_buckets_whose_leases_were_released_long_ago_gives_no_pool_two_leaders(
+async def test_a_rollback_to_buckets_with_leases_released_long_ago_gives_no_pool_two_leaders(
     phase: int,
 ):
-    """Found by review: 4, 3 and 4 again; the later Leases of four were free, and taken as soon as the first one said 4."""
+    """Found by review: 4, 3 and 4 again; the later Leases of four were free, and taken as soon as
+    the first one said 4.
+    """
     api = installed(4, 3)
     four = [Process(api, f"four{number}", 4) for number in range(2)]
     await asyncio.sleep(60)
@@ -256,7 +265,9 @@ def give(api: StoreApi, lease: str, to: str) -> None:
 
 
 @pytest.mark.parametrize("phase", range(4))
-async def test_who_counts_otherwise_waits_also_where_the_answer_to_its_first_write_was_lost(phase: int):
+async def test_who_counts_otherwise_waits_also_where_the_answer_to_its_first_write_was_lost(
+    phase: int,
+):
     """Found by review: at its next try it took its own number for the one before."""
     api = installed(4, 2)
     four = [Process(api, f"four{number}", 4) for number in range(3)]
@@ -349,7 +360,9 @@ async def test_who_ends_just_after_it_was_asked_for_a_bucket_releases_its_lease(
 class CutOffFromTheFirst(StoreApi):
     """Reads no more what the first bucket's Lease says."""
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         if name == NAME:
             raise OutcomeUnknown(0, "ConnectionFailed", "cut off")
         return await super().get(resource, namespace, name, subresource=subresource)
@@ -386,7 +399,9 @@ async def test_what_others_count_by_is_looked_at_when_it_acts_and_not_only_when_
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_under_random_outages_and_kills_no_pool_has_two_leaders_and_in_the_end_each_has_one(seed: int):
+async def test_under_random_outages_and_kills_no_pool_has_two_leaders_and_in_the_end_each_has_one(
+    seed: int,
+):
     rng = random.Random(seed)
     total = rng.choice((2, 3, 4))
     api = installed(total)

@@ -53,7 +53,9 @@ async def test_pods_that_the_watch_has_not_shown_yet_are_not_removed():
 
 
 async def test_a_pod_that_a_vpod_needs_which_came_while_the_scale_was_read_stays():
-    """By the sum of slots two pods are enough, but on neither of them is room for a vreplica as heavy as that."""
+    """By the sum of slots two pods are enough, but on neither of them is room for a vreplica as
+    heavy as that.
+    """
     world = await World.create(replicas=3, slots=5)
     for ordinal, name in enumerate(("a", "b")):
         await world.pod(ordinal, {f"tenant/{name}": 3}, node=f"node-{ordinal}", slots=5)
@@ -71,7 +73,7 @@ async def test_a_pod_that_a_vpod_needs_which_came_while_the_scale_was_read_stays
     assert (await world.replicas(), world.api.count("update", "statefulsets/scale")) == (3, 0)
 
 
-# -- a scale-down of which nobody knows whether it arrived (seed 13566111) ------------------------------------------------
+# -- a scale-down of which nobody knows whether it arrived (seed 13566111) -------------------------
 
 
 def closed(world: World) -> list[int]:
@@ -104,7 +106,7 @@ async def a_newer_version(world: World) -> None:
     await world.sync("statefulsets")
 
 
-async def test_what_an_unanswered_scale_down_may_still_remove_stays_closed_though_it_is_wanted_again():
+async def test_what_an_unanswered_scale_down_may_still_remove_stays_closed_though_wanted_again():
     world = await two_of_three_are_empty()
     scaler = a_scaler(world)
     await wanted_again_after_an_unanswered_scale_down(world, scaler)
@@ -190,7 +192,9 @@ async def test_a_new_leader_opens_them_at_once_where_the_stateful_set_has_change
 
 
 async def test_ordinals_that_have_moved_unseen_are_not_cut_by_the_number_of_before():
-    """Seed 153140008: as many replicas as before, from another start, and the pod that was cut held vreplicas."""
+    """Seed 153140008: as many replicas as before, from another start, and the pod that was cut held
+    vreplicas.
+    """
     world = await World.create(replicas=3)
     await world.pods(0, 1, 2)
     await world.vpod("a", 1)

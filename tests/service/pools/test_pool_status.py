@@ -17,7 +17,10 @@ async def status_of(world: World) -> Obj:
 
 
 async def conditions_of(world: World) -> dict[str, tuple[str, str]]:
-    return {c["type"]: (c["status"], c["reason"]) for c in (await status_of(world)).get("conditions", [])}
+    return {
+        c["type"]: (c["status"], c["reason"])
+        for c in (await status_of(world)).get("conditions", [])
+    }
 
 
 async def test_the_status_counts_pods_slots_and_vreplicas():
@@ -58,7 +61,11 @@ async def test_the_conditions_tell_a_missing_statefulset_and_its_coming():
         await asyncio.sleep(3)
         assert (await conditions_of(world))["Ready"] == ("False", "NoPodTakesVReplicas")
         adopt = [
-            {"op": "replace", "path": "/metadata/ownerReferences/0/uid", "value": made["metadata"]["uid"]}
+            {
+                "op": "replace",
+                "path": "/metadata/ownerReferences/0/uid",
+                "value": made["metadata"]["uid"],
+            }
         ]
         await world.cluster.patch(PODS, NS, "dispatcher-0", adopt, patch_type=PatchType.JSON)
         await asyncio.sleep(3)
@@ -169,13 +176,17 @@ async def test_what_another_leader_wrote_meanwhile_is_corrected_when_we_lead_aga
 async def test_a_status_that_could_not_be_written_is_written_later():
     world = await World.create()
     await world.pods(0)
-    world.api.fail("patch", "adapterpools/status", times=3, before=ApiError(500, "InternalError", "etcd"))
+    world.api.fail(
+        "patch", "adapterpools/status", times=3, before=ApiError(500, "InternalError", "etcd")
+    )
     async with world.serving():
         await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)
 
 
 async def foreign_condition(world: World, status: str, *, keep: bool = True) -> None:
-    """Another controller's condition; ``keep`` False: it knows nothing of others' and replaces the list."""
+    """Another controller's condition; ``keep`` False: it knows nothing of others' and replaces the
+    list.
+    """
     known = (await status_of(world)).get("conditions", []) if keep else []
     theirs = {
         "type": "CostReviewed",

@@ -1,4 +1,6 @@
-"""What no event puts right: pods that slipped past us, ledgers that cannot be read, claims that leaked."""
+"""What no event puts right: pods that slipped past us, ledgers that cannot be read, claims that
+leaked.
+"""
 
 import asyncio
 
@@ -42,7 +44,9 @@ async def test_a_pod_that_slipped_past_the_webhook_gets_its_annotations_and_is_t
     await world.check()
 
 
-@pytest.mark.parametrize("text", ["not json", "[]", '{"tenant/a":"many"}', "[" * 5000, '{"tenant/a":-1}'])
+@pytest.mark.parametrize(
+    "text", ["not json", "[]", '{"tenant/a":"many"}', "[" * 5000, '{"tenant/a":-1}']
+)
 async def test_a_ledger_that_cannot_be_read_is_written_again_from_what_is_published(text: str):
     world = await World.create()
     await world.pod(0, {"tenant/a": 3}, node="node-0")
@@ -111,7 +115,10 @@ async def test_a_pod_of_no_pool_is_left_alone():
     world = await World.create()
     pod = {
         "metadata": {"name": "stranger-0", "labels": {names.POOL_LABEL: "unknown"}},
-        "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "registry.example/x:1"}]},
+        "spec": {
+            "nodeName": "node-0",
+            "containers": [{"name": "c", "image": "registry.example/x:1"}],
+        },
     }
     await world.cluster.create(PODS, NS, pod)
     async with world.serving():
@@ -120,7 +127,9 @@ async def test_a_pod_of_no_pool_is_left_alone():
 
 
 async def test_a_pod_whose_slots_annotation_is_not_what_it_requests_is_repaired_too():
-    """Seen in the simulation: slotsPerPod shrank, the bind wrote it over the stamp, and nothing was repaired any more."""
+    """Seen in the simulation: slotsPerPod shrank, the bind wrote it over the stamp, and nothing was
+    repaired any more.
+    """
     world = await World.create()
     requested = {"requests": {names.SLOTS_RESOURCE: "20"}, "limits": {names.SLOTS_RESOURCE: "20"}}
     container = {"name": "adapter", "image": "registry.example/adapter:1", "resources": requested}
@@ -134,7 +143,9 @@ async def notes(world: World, reason: str) -> list[str]:
     return [event["note"] for event in await world.events(reason)]
 
 
-@pytest.mark.parametrize("key", [names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION])
+@pytest.mark.parametrize(
+    "key", [names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION]
+)
 async def test_each_value_of_a_drain_mark_that_is_no_bool_is_told_once(key: str):
     world = await World.create(nodes=3)
     await world.pods(0)
@@ -150,7 +161,8 @@ async def test_each_value_of_a_drain_mark_that_is_no_bool_is_told_once(key: str)
             for value in ("yes", "on", "")
         ]
         series = [
-            event.get("series", {}).get("count", 1) for event in await world.events("AnnotationUnreadable")
+            event.get("series", {}).get("count", 1)
+            for event in await world.events("AnnotationUnreadable")
         ]
         assert series == [2, 1, 1], "it was put right in between, and wrong again"
 
@@ -176,6 +188,7 @@ async def test_a_drain_mark_that_is_no_bool_is_told_once_and_drains_nothing():
         (event,) = await world.events("AnnotationUnreadable")
         assert (event["type"], event["regarding"]["name"]) == ("Warning", "dispatcher-0")
         assert event["note"] == (
-            "annotation vreplica.dev/unschedulable is 'yes', which is no bool: the pod is not drained"
+            "annotation vreplica.dev/unschedulable is 'yes', which is no bool: the pod is not "
+            "drained"
         )
         assert await world.published() == before

@@ -21,9 +21,16 @@ def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
     clock = asyncio.get_running_loop().time
     queues = VPodQueues(clock)
     queues.begin(WHOLE)
-    foreign = UnexpectedWrites(world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics)
+    foreign = UnexpectedWrites(
+        world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics
+    )
     reconciler = Reconciler(
-        lambda _: world.api, world.caches, queues, foreign=foreign, metrics=world.metrics, clock=clock
+        lambda _: world.api,
+        world.caches,
+        queues,
+        foreign=foreign,
+        metrics=world.metrics,
+        clock=clock,
     )
     return reconciler, queues
 
@@ -46,15 +53,21 @@ async def test_a_ledger_and_a_status_that_differ_are_decided_again():
 async def test_a_condition_that_the_placements_do_not_bear_out_is_decided_again(
     placed: int, says: str, again: bool
 ):
-    """Found by seed 56000553: a leader whose Lease was deleted wrote over what the next one had written."""
+    """Found by seed 56000553: a leader whose Lease was deleted wrote over what the next one had
+    written.
+    """
     world = await World.create(maxPods=1)
     await world.pod(0, {"tenant/a": placed}, node="node-0")
     await world.vpod("a", 2, {0: placed})
     condition = {"type": "Scheduled", "status": says, "reason": "Any", "message": ""}
     condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    (available,) = [item for item in (await world.status("a"))["conditions"] if item["type"] == "Available"]
+    (available,) = [
+        item for item in (await world.status("a"))["conditions"] if item["type"] == "Available"
+    ]
     patch = {"status": {"conditions": [condition, available]}}
-    await world.cluster.patch(VPODS, TENANT, "a", patch, patch_type=PatchType.MERGE, subresource="status")
+    await world.cluster.patch(
+        VPODS, TENANT, "a", patch, patch_type=PatchType.MERGE, subresource="status"
+    )
     await world.sync()
     reconciler, queues = a_reconciler(world)
     pool = world.caches.state.pool(POOL)
@@ -75,7 +88,9 @@ async def test_a_ledger_that_cannot_be_read_is_written_again_with_what_is_publis
 
 
 async def test_a_pod_that_another_has_put_right_while_our_repair_failed_is_told_at_once():
-    """Seen on the real control plane: the placer was faster, and the event came with the next period, a minute later."""
+    """Seen on the real control plane: the placer was faster, and the event came with the next
+    period, a minute later.
+    """
     world = await World.create()
     await world.pod(0, node="node-0", slots=None)
     await world.sync()

@@ -138,7 +138,7 @@ async def test_the_setting_counts_from_when_it_is_made_and_takes_back_when_it_is
     assert bench.activated == [(200, "dispatcher-1"), (201, "")]
 
 
-async def test_pods_of_a_node_whose_clock_is_ten_minutes_behind_are_not_given_up_before_their_time():
+async def test_pods_of_a_node_whose_clock_is_ten_minutes_behind_are_not_given_up_early():
     bench = Bench()
     async with bench.running():
         await asyncio.sleep(5)

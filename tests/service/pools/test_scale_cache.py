@@ -106,7 +106,9 @@ async def test_reset_forgets_everything():
     ("version", "reads_after"),
     [pytest.param("same", 1, id="as known"), pytest.param("other", 2, id="another version")],
 )
-async def test_what_the_watch_shows_ends_an_entry_of_another_version(version: str, reads_after: int):
+async def test_what_the_watch_shows_ends_an_entry_of_another_version(
+    version: str, reads_after: int
+):
     world, cache = await a_world()
     scale = await cache.get_scale(NS, NAME)
     seen = scale.resource_version if version == "same" else "1"

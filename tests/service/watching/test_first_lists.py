@@ -1,4 +1,6 @@
-"""Lists taken in slices end in the state that the same objects give one by one, and handlers are told each difference."""
+"""Lists taken in slices end in the state that the same objects give one by one, and handlers are
+told each difference.
+"""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -22,7 +24,14 @@ from tests.support.worlds import Naive, World
 VERSION = "1000"
 
 clusters = st.lists(
-    st.one_of(worlds.pods(), worlds.vpods(), worlds.pods(), worlds.nodes, worlds.pools, worlds.stateful_sets),
+    st.one_of(
+        worlds.pods(),
+        worlds.vpods(),
+        worlds.pods(),
+        worlds.nodes,
+        worlds.pools,
+        worlds.stateful_sets,
+    ),
     max_size=25,
 )
 
@@ -61,7 +70,9 @@ def lists_into(caches: Caches, world: World, rng: random.Random) -> dict[str, It
 def interleave(lists: dict[str, Iterator[None]], rng: random.Random) -> None:
     """To the end of all, vpods after pods as the informers have it."""
     while lists:
-        kind = rng.choice([kind for kind in sorted(lists) if kind != "vpods" or "pods" not in lists])
+        kind = rng.choice(
+            [kind for kind in sorted(lists) if kind != "vpods" or "pods" not in lists]
+        )
         if next(lists[kind], "end") == "end":
             del lists[kind]
 
@@ -82,7 +93,9 @@ def test_first_lists_in_slices_give_the_state_of_the_same_objects_one_by_one(obj
 
 @settings(max_examples=150, deadline=None)
 @given(clusters, clusters, st.randoms(use_true_random=False), st.booleans())
-def test_a_list_over_another_tells_every_difference_and_forgets_what_is_gone(before, after, rng, at_once):
+def test_a_list_over_another_tells_every_difference_and_forgets_what_is_gone(
+    before, after, rng, at_once
+):
     caches = Caches()
     told: dict[tuple[type, str], object] = {}
 
@@ -103,7 +116,9 @@ def test_a_list_over_another_tells_every_difference_and_forgets_what_is_gone(bef
             pass
     interleave(lists, rng)
     is_as(caches, world)
-    there: dict[tuple[type, str], object] = {(AdapterPod, key): pod for key, pod in world.pods.items()}
+    there: dict[tuple[type, str], object] = {
+        (AdapterPod, key): pod for key, pod in world.pods.items()
+    }
     there.update({(VPod, key): vpod for key, vpod in world.vpods.items()})
     assert {key: obj for key, obj in told.items() if obj is not None} == there
 

@@ -15,7 +15,9 @@ from tests.support.service import World
 
 
 @pytest.mark.looptime
-async def test_each_few_seconds_a_line_says_of_each_kind_how_far_it_is(caplog: pytest.LogCaptureFixture):
+async def test_each_few_seconds_a_line_says_of_each_kind_how_far_it_is(
+    caplog: pytest.LogCaptureFixture,
+):
     world = await World.create()
     for name in "abcde":
         await world.vpod(name, 1)
@@ -46,7 +48,9 @@ async def test_each_few_seconds_a_line_says_of_each_kind_how_far_it_is(caplog: p
     watching.cancel()
     await asyncio.wait({watching})
     told = [
-        record.message for record in caplog.records if record.name == "extender.service.watching.first_lists"
+        record.message
+        for record in caplog.records
+        if record.name == "extender.service.watching.first_lists"
     ]
     assert len(told) == 3
     assert "synced 2 of ~5 vpods" in told[0]

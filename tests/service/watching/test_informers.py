@@ -38,7 +38,11 @@ async def test_all_kinds_are_mirrored():
     await world.vpod("a", 3)
     async with informing(world) as informers:
         await informers.wait_synced()
-        assert (len(world.caches.pods), len(world.caches.vpods), len(world.caches.nodes)) == (2, 1, 3)
+        assert (len(world.caches.pods), len(world.caches.vpods), len(world.caches.nodes)) == (
+            2,
+            1,
+            3,
+        )
         assert (len(world.caches.pools), len(world.caches.stateful_sets)) == (1, 1)
         await world.vpod("b", 1)
         await world.remove_pod(0)

@@ -54,7 +54,9 @@ async def test_progress_tells_how_many_objects_are_there():
 
 
 async def test_a_cluster_without_our_kinds_says_what_to_install():
-    with pytest.raises(NotReadable, match=r"does not serve adapterpools.*Our kinds are not installed"):
+    with pytest.raises(
+        NotReadable, match=r"does not serve adapterpools.*Our kinds are not installed"
+    ):
         async with watched(Cluster(now=wall, rng=random.Random(1))):
             pass
 
@@ -63,13 +65,19 @@ async def test_a_cluster_without_our_kinds_says_what_to_install():
     ("error", "message"),
     [
         pytest.param(
-            Forbidden(403, "Forbidden", "no"), "nodes may not be listed: no. This user", id="no right"
+            Forbidden(403, "Forbidden", "no"),
+            "nodes may not be listed: no. This user",
+            id="no right",
         ),
         pytest.param(
-            OutcomeUnknown(0, "Timeout", "no route"), "did not answer for nodes: no route", id="no answer"
+            OutcomeUnknown(0, "Timeout", "no route"),
+            "did not answer for nodes: no route",
+            id="no answer",
         ),
         pytest.param(
-            NotFound(404, "NotFound", "what"), "the cluster does not serve nodes", id="another server"
+            NotFound(404, "NotFound", "what"),
+            "the cluster does not serve nodes",
+            id="another server",
         ),
     ],
 )

@@ -31,7 +31,9 @@ KEY = f"{NS}/dispatcher-0"
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["it is gone", "it was created anew"])
-async def test_pods_are_listed_where_a_read_shows_for_two_seconds_what_the_watch_does_not(gone: bool):
+async def test_pods_are_listed_where_a_read_shows_for_two_seconds_what_the_watch_does_not(
+    gone: bool,
+):
     clock = Clock()
     behind, _, listed = await a_silent_watch(clock)
     anew = None if gone else a_pod(0, uid="anew")
@@ -55,7 +57,9 @@ async def test_a_pod_that_the_watch_has_told_of_lists_nothing_however_often_it_i
 
 @pytest.mark.looptime
 async def test_a_committer_whose_writes_are_refused_since_a_pod_came_back_has_the_pods_listed():
-    """Seed 320000291: for 78 s each write was refused and each read answered, and the pod looked lost."""
+    """Seed 320000291: for 78 s each write was refused and each read answered, and the pod looked
+    lost.
+    """
     world = await a_world(0)
     await world.vpod("a", 3)
     await world.sync()

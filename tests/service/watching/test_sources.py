@@ -1,4 +1,6 @@
-"""Objects of foreign kinds as vpods: whose they are, how they are placed, and that none is taken for gone unseen."""
+"""Objects of foreign kinds as vpods: whose they are, how they are placed, and that none is taken
+for gone unseen.
+"""
 
 import asyncio
 from pathlib import Path
@@ -6,7 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.kube.api import ADAPTERPOOLS, CRDS, NAMESPACES, ApiError, Forbidden, Obj, PatchType, Resource
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    CRDS,
+    NAMESPACES,
+    ApiError,
+    Forbidden,
+    Obj,
+    PatchType,
+    Resource,
+)
 from extender.model.decode import pod_from
 from extender.model.ledger import Share
 from tests.support.builders import NS, POOL
@@ -15,7 +26,9 @@ from tests.support.service import TENANT, World, schedule, until
 pytestmark = pytest.mark.looptime
 
 KNATIVE = Path(__file__).parents[2] / "contract" / "knative"
-GROUPS = Resource("internal.kafka.eventing.knative.dev", "v1alpha1", "consumergroups", "ConsumerGroup")
+GROUPS = Resource(
+    "internal.kafka.eventing.knative.dev", "v1alpha1", "consumergroups", "ConsumerGroup"
+)
 KAFKA = Resource("sources.knative.dev", "v1beta1", "kafkasources", "KafkaSource")
 GROUP_KEY = "consumergroup.internal.kafka.eventing.knative.dev"
 KEY = f"{TENANT}/g@{GROUP_KEY}"
@@ -37,7 +50,12 @@ async def a_world(*, defined: bool = True, **pool_spec) -> World:
 async def group(world: World, name: str = "g", replicas: int | None = 3, **more) -> None:
     spec: Obj = {"template": {}} | ({} if replicas is None else {"replicas": replicas})
     metadata = {"name": name, **more.pop("metadata", {})}
-    obj = {"apiVersion": GROUPS.api_version, "kind": GROUPS.kind, "metadata": metadata, "spec": spec}
+    obj = {
+        "apiVersion": GROUPS.api_version,
+        "kind": GROUPS.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
     await world.cluster.create(GROUPS, more.pop("namespace", TENANT), obj)
     if more:
         await set_status(world, name, **more)
@@ -78,7 +96,9 @@ async def condition(world: World, kind: str, pool: str = "dispatcher") -> tuple[
     return "", "", ""
 
 
-async def condition_is(world: World, kind: str, status: str, reason: str, pool: str = "dispatcher") -> str:
+async def condition_is(
+    world: World, kind: str, status: str, reason: str, pool: str = "dispatcher"
+) -> str:
     async def look() -> bool:
         return (await condition(world, kind, pool))[:2] == (status, reason)
 
@@ -151,7 +171,9 @@ async def test_a_kafka_source_has_its_count_written_and_its_limit_respected():
     }
     await world.cluster.create(KAFKA, TENANT, obj)
     limit = {"status": {"maxAllowedVReplicas": 5}}
-    await world.cluster.patch(KAFKA, TENANT, "k", limit, patch_type=PatchType.MERGE, subresource="status")
+    await world.cluster.patch(
+        KAFKA, TENANT, "k", limit, patch_type=PatchType.MERGE, subresource="status"
+    )
     async with world.serving():
 
         async def counted() -> bool:
@@ -172,7 +194,10 @@ async def test_a_kind_that_is_not_served_stops_nothing_and_is_watched_when_it_co
         message = await condition_is(world, "SourceUnavailable", "True", "NotServed")
         unavailable = f'vreplica_scheduler_source_unavailable{{source="{GROUP_KEY}"}}'
         assert f"{unavailable} 1.0" in service.metrics.render().decode()
-        assert "consumergroups are not served in internal.kafka.eventing.knative.dev/v1alpha1" in message
+        assert (
+            "consumergroups are not served in internal.kafka.eventing.knative.dev/v1alpha1"
+            in message
+        )
         await define(world)
         await group(world, replicas=3)
         await condition_is(world, "SourceUnavailable", "False", "AllWatched")
@@ -189,7 +214,9 @@ async def _published(world: World, wanted: dict[int, int]) -> bool:
 async def test_what_a_ledger_has_of_a_kind_that_cannot_be_listed_is_not_released():
     world = await a_world()
     await world.pod(0, {KEY: 3}, node="node-0")
-    world.api.fail("list", "consumergroups", times=10_000, before=Forbidden(403, "Forbidden", "no rights"))
+    world.api.fail(
+        "list", "consumergroups", times=10_000, before=Forbidden(403, "Forbidden", "no rights")
+    )
     async with world.serving():
         message = await condition_is(world, "SourceUnavailable", "True", "Forbidden")
         assert "no rights" in message
@@ -203,7 +230,7 @@ async def test_what_a_ledger_has_of_a_kind_that_cannot_be_listed_is_not_released
         await until(released, timeout_s=60)
 
 
-async def test_a_pod_that_comes_back_while_the_service_starts_waits_for_what_foreign_kinds_publish_on_it():
+async def test_a_pod_that_comes_back_at_the_start_waits_for_what_foreign_kinds_publish_on_it():
     world = await a_world()
     await group(world, replicas=3, placements=[{"podName": "dispatcher-0", "vreplicas": 3}])
     await world.pod(0)
@@ -230,7 +257,9 @@ async def test_when_the_list_comes_late_a_group_keeps_where_it_is():
         await asyncio.sleep(100)
         assert (await world.ledger(1), await world.ledger(0)) == ({KEY: 3}, {})
         assert await placed(world) == 3
-    assert not [call for call in world.api.writes() if call.what.startswith(("pods", "consumergroups"))]
+    assert not [
+        call for call in world.api.writes() if call.what.startswith(("pods", "consumergroups"))
+    ]
 
 
 async def test_an_object_that_becomes_unreadable_keeps_what_is_known_of_it():
@@ -283,7 +312,7 @@ async def another_pool(world: World, name: str, **spec) -> None:
     await world.cluster.create(ADAPTERPOOLS, NS, obj)
 
 
-async def test_of_two_pools_the_first_by_key_gets_an_object_and_keeps_it_once_it_is_placed_and_the_other_is_told():
+async def test_of_two_pools_the_first_by_key_gets_and_keeps_an_object_and_the_other_is_told():
     world = await a_world()
     await another_pool(world, "later", sources=[PRESET])
     await world.pods(0)
@@ -294,7 +323,9 @@ async def test_of_two_pools_the_first_by_key_gets_an_object_and_keeps_it_once_it
         assert message == f"1 objects of {GROUP_KEY} belong to {POOL}"
         assert (await condition(world, "SourceConflict"))[:2] == ("False", "NoConflict")
         await another_pool(world, "a-first", sources=[PRESET])
-        message = await condition_is(world, "SourceConflict", "True", "TakenByAnotherPool", "a-first")
+        message = await condition_is(
+            world, "SourceConflict", "True", "TakenByAnotherPool", "a-first"
+        )
         assert message == f"1 objects of {GROUP_KEY} belong to {POOL}"
         await placed_is(world, 3)
         await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
@@ -329,7 +360,9 @@ async def test_a_pool_that_comes_first_later_does_not_say_in_which_version_a_kin
     async with world.serving():
         await placed_is(world, 3)
         await another_pool(world, "a-first", sources=[{**place, "paths": paths}])
-        message = await condition_is(world, "SourceConflict", "True", "TakenByAnotherPool", "a-first")
+        message = await condition_is(
+            world, "SourceConflict", "True", "TakenByAnotherPool", "a-first"
+        )
         assert f"is read in version v1alpha1, as {POOL} says" in message
         await want(world, 5)
         await placed_is(world, 5)
@@ -369,7 +402,7 @@ async def test_only_objects_with_the_labels_and_namespaces_that_a_pool_selects_a
         assert [vpod.name for vpod in service.caches.vpods.list()] == ["g"]
 
 
-async def test_an_object_whose_labels_no_pool_selects_any_more_keeps_its_place_until_it_wants_none():
+async def test_an_object_whose_labels_no_pool_selects_now_keeps_its_place_until_it_wants_none():
     world = await a_world(sources=[{**PRESET, "labelSelector": {"matchLabels": {"pool": "here"}}}])
     await world.pods(0)
     await group(world, replicas=3, metadata={"labels": {"pool": "here"}})
@@ -392,7 +425,12 @@ async def _ledger_is(world: World, wanted: dict[str, int]) -> bool:
 
 
 async def test_two_entries_for_one_kind_read_and_write_their_own_objects():
-    place = {"group": GROUPS.group, "version": "v1alpha1", "resource": GROUPS.plural, "kind": GROUPS.kind}
+    place = {
+        "group": GROUPS.group,
+        "version": "v1alpha1",
+        "resource": GROUPS.plural,
+        "kind": GROUPS.kind,
+    }
     first = {"vreplicas": "spec.replicas", "placements": "status.placements"}
     second = {"vreplicas": "spec.n", "placements": "status.where", "podName": "pod", "count": "n"}
     world = await a_world(
@@ -471,7 +509,12 @@ async def test_paths_that_change_are_read_from_the_next_list_on():
     await define(world)
     await world.pods(0, 1)
     await group(world, replicas=2)
-    place = {"group": GROUPS.group, "version": "v1alpha1", "resource": GROUPS.plural, "kind": GROUPS.kind}
+    place = {
+        "group": GROUPS.group,
+        "version": "v1alpha1",
+        "resource": GROUPS.plural,
+        "kind": GROUPS.kind,
+    }
     paths = {"vreplicas": "spec.replicas", "placements": "status.placements"}
     await patch_pool(world, {"sources": [{**place, "paths": paths}]})
     async with world.serving():
@@ -483,7 +526,9 @@ async def test_paths_that_change_are_read_from_the_next_list_on():
         await patch_pool(world, {"sources": [{**place, "paths": paths}]})
         await placed_is(world, 5)
         await asyncio.sleep(30)
-        ledgers = [share for ordinal in (0, 1) for share in _shares(await world.pod_object(ordinal))]
+        ledgers = [
+            share for ordinal in (0, 1) for share in _shares(await world.pod_object(ordinal))
+        ]
         assert sum(share.vreplicas for share in ledgers) == 5
         assert {share.weight for share in ledgers} == {2}
 
@@ -510,7 +555,8 @@ async def test_a_version_that_ceases_to_be_served_is_probed_for_again():
     async with world.serving() as service:
         await placed_is(world, 3)
         await world.cluster.delete(CRDS, "", "consumergroups.internal.kafka.eventing.knative.dev")
-        world.cluster.compact()  # ends the watches, as an API server does with those of a kind that goes
+        # Ends the watches, as an API server does with those of a kind that goes.
+        world.cluster.compact()
         await condition_is(world, "SourceUnavailable", "True", "NotServed")
         await define(world)
         await group(world, "h", 2)
@@ -528,7 +574,9 @@ async def test_what_nobody_serves_of_a_foreign_kind_is_told_by_the_pool_and_neve
         await asyncio.sleep(5)
         pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
         counts = ("readyVReplicas", "unservedVReplicas", "unavailableVPods")
-        assert [pool["status"][name] for name in counts] == [0, 3, 1], "its pod has not been Ready yet"
+        assert [pool["status"][name] for name in counts] == [0, 3, 1], (
+            "its pod has not been Ready yet"
+        )
         assert (await condition(world, "Available"))[:2] == ("False", "PodNotReady")
         text = service.metrics.render().decode()
         assert f'pool_unserved_vreplicas{{pool="{POOL}"}} 3.0' in text

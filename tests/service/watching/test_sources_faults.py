@@ -1,4 +1,6 @@
-"""Foreign kinds while answers are lost, leaders change and watches lag: nothing lost, doubled or moved."""
+"""Foreign kinds while answers are lost, leaders change and watches lag: nothing lost, doubled or
+moved.
+"""
 
 import asyncio
 import random
@@ -44,7 +46,8 @@ async def held_of(world: World, name: str) -> int:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_answers_lost_at_random_settle_with_nothing_lost_or_doubled(seed: int):
-    # No kubelet makes these pods Ready, and a kind that cannot be listed takes longer than five minutes.
+    # No kubelet makes these pods Ready, and a kind that cannot be listed takes longer than five
+    # minutes.
     world = await a_world(maxPods=3, minPods=3, rescheduleAfterSeconds=None)
     await world.pods(0, 1, 2)
     rng = random.Random(seed)
@@ -52,7 +55,9 @@ async def test_answers_lost_at_random_settle_with_nothing_lost_or_doubled(seed: 
         verb, what = rng.choice(
             [("patch", "pods"), ("patch", "consumergroups/status"), ("list", "consumergroups")]
         )
-        world.api.fail(verb, what, **{rng.choice(["before", "after"]): lost()}, times=rng.randint(0, 2))
+        world.api.fail(
+            verb, what, **{rng.choice(["before", "after"]): lost()}, times=rng.randint(0, 2)
+        )
     wanted = {f"g{index}": rng.randint(0, 6) for index in range(8)}
     async with world.serving():
         for name, replicas in wanted.items():
@@ -161,7 +166,9 @@ async def test_a_status_that_its_own_controller_writes_all_the_time_is_published
     async def heartbeat() -> None:
         while True:
             obj = await world.cluster.get(GROUPS, TENANT, "g")
-            obj.setdefault("status", {})["conditions"] = [{"type": "Ready", "n": random.Random(1).random()}]
+            obj.setdefault("status", {})["conditions"] = [
+                {"type": "Ready", "n": random.Random(1).random()}
+            ]
             await world.cluster.update(GROUPS, TENANT, "g", obj, subresource="status")
             await asyncio.sleep(0.01)
 
@@ -187,7 +194,9 @@ async def test_what_only_ledgers_know_of_callers_keeps_its_pods_and_their_room()
         await world.set_vreplicas("v", 0)
         await asyncio.sleep(1200)
         assert await world.replicas() == 3
-        assert [await world.ledger(ordinal) for ordinal in range(3)] == [{"tenant/a@broker.x.dev": 6}] * 3
+        assert [await world.ledger(ordinal) for ordinal in range(3)] == [
+            {"tenant/a@broker.x.dev": 6}
+        ] * 3
 
 
 async def test_a_group_that_is_deleted_and_created_again_under_its_name_is_a_new_one():
@@ -220,7 +229,11 @@ async def test_a_pod_that_is_lost_comes_back_with_what_groups_publish_on_it():
         async def back() -> bool:
             pods = {p["metadata"]["name"]: p for p in (await world.cluster.list_page(PODS)).items}
             pod = pods.get("dispatcher-1")
-            return pod is not None and pod["metadata"]["uid"] != uid and bool(pod["spec"].get("nodeName"))
+            return (
+                pod is not None
+                and pod["metadata"]["uid"] != uid
+                and bool(pod["spec"].get("nodeName"))
+            )
 
         await until(back, timeout_s=30)
         assert await world.ledger(1) == before

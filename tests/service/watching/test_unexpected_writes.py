@@ -1,4 +1,6 @@
-"""A ledger that somebody else has written is noticed, told and put right; what we write ourselves never alarms anybody."""
+"""A ledger that somebody else has written is noticed, told and put right; what we write ourselves
+never alarms anybody.
+"""
 
 import asyncio
 import logging
@@ -35,10 +37,14 @@ def told(metrics: Metrics, kind: str) -> bool:
         pytest.param({"tenant/a": 1}, "tenant/a 3 -> 1", id="less than is published"),
         pytest.param({}, "tenant/a 3 -> 0", id="emptied"),
         pytest.param(
-            {"tenant/a": 3, "tenant/ghost": 9}, "tenant/ghost 0 -> 9", id="a vpod that does not exist"
+            {"tenant/a": 3, "tenant/ghost": 9},
+            "tenant/ghost 0 -> 9",
+            id="a vpod that does not exist",
         ),
         pytest.param(
-            {"tenant/a": 3, "tenant/ghost": 900}, "tenant/ghost 0 -> 900", id="more than the pod's slots"
+            {"tenant/a": 3, "tenant/ghost": 900},
+            "tenant/ghost 0 -> 900",
+            id="more than the pod's slots",
         ),
         pytest.param({"../\n\x1b[31m": 2}, r"../\n\x1b[31m 0 -> 2", id="a name with escapes"),
         pytest.param('{"tenant/a": 3}', "the same entries", id="another form of the same"),
@@ -55,7 +61,9 @@ async def test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right(
         await world.edit_ledger(0, forged)
 
         async def is_right() -> bool:
-            return (await world.pod_object(0))["metadata"]["annotations"][names.PLACEMENTS_ANNOTATION] in {
+            return (await world.pod_object(0))["metadata"]["annotations"][
+                names.PLACEMENTS_ANNOTATION
+            ] in {
                 '{"tenant/a":3}',
                 '{"tenant/a": 3}',
             }
@@ -113,7 +121,9 @@ async def test_slots_that_are_not_what_the_pod_requests_are_written_again(forged
 
 
 async def test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_annotation():
-    """Seed 313000117: the annotation was taken away, the pool's slotsPerPod had grown, and the pod was filled up to that."""
+    """Seed 313000117: the annotation was taken away, the pool's slotsPerPod had grown, and the pod
+    was filled up to that.
+    """
     world = await World.create(slots=20, replicas=1, maxPods=1)
     resources = {"requests": {names.SLOTS_RESOURCE: "3"}, "limits": {names.SLOTS_RESOURCE: "3"}}
     stamped = {"name": "adapter", "image": "i", "resources": resources}
@@ -140,7 +150,11 @@ async def test_slots_of_a_pool_that_was_resized_are_not_taken_for_forged():
     async with world.serving():
         for slots in (10, 30, 20):
             await world.cluster.patch(
-                ADAPTERPOOLS, NS, "dispatcher", {"spec": {"slotsPerPod": slots}}, patch_type=PatchType.MERGE
+                ADAPTERPOOLS,
+                NS,
+                "dispatcher",
+                {"spec": {"slotsPerPod": slots}},
+                patch_type=PatchType.MERGE,
             )
             await asyncio.sleep(65)
         assert not await world.events("SlotsMismatch")
@@ -150,14 +164,18 @@ async def test_slots_of_a_pool_that_was_resized_are_not_taken_for_forged():
     ("ledger", "says"),
     [
         pytest.param(
-            {"tenant/a": 3, "tenant/ghost": 9}, "9 of tenant/ghost, which does not exist", id="ghost"
+            {"tenant/a": 3, "tenant/ghost": 9},
+            "9 of tenant/ghost, which does not exist",
+            id="ghost",
         ),
         pytest.param({"tenant/a": 1}, "1 of tenant/a, which publishes 3", id="uncovered"),
         pytest.param({"tenant/a": 15}, "15 of tenant/a, which wants 3", id="inflated"),
         pytest.param({"tenant/a": 30}, "30 slots in a pod of 20", id="overcommitted"),
     ],
 )
-async def test_what_was_forged_while_nobody_led_is_told_by_the_next_leader(ledger: dict[str, int], says: str):
+async def test_what_was_forged_while_nobody_led_is_told_by_the_next_leader(
+    ledger: dict[str, int], says: str
+):
     world = await World.create()
     await world.pod(0, ledger, node="node-0")
     await world.vpod("a", 3, {0: 3})

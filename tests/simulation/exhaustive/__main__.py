@@ -1,7 +1,9 @@
-"""``python -m tests.simulation.exhaustive [--depth D] [--faults F] [--situation NAME] [--seconds S] [--jobs N]``.
+"""``python -m tests.simulation.exhaustive [--depth D] [--faults F] [--situation NAME] [--seconds S]
+[--jobs N]``.
 
-Every order of steps with at most D changes of priority, for each situation, once with watches up to date and once
-with late ones; exit 1 where something is wrong, else 2 where the time did not suffice for all. ``--replay N,N,...`` runs one order and prints it.
+Every order of steps with at most D changes of priority, for each situation, once with watches up to
+date and once with late ones; exit 1 where something is wrong, else 2 where the time did not suffice
+for all. ``--replay N,N,...`` runs one order and prints it.
 """
 
 import argparse
@@ -73,13 +75,21 @@ def replay(situation: str, bounds: Bounds, choices: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.exhaustive", description=__doc__)
-    parser.add_argument("--depth", type=int, default=2, metavar="D", help="changes of priority a run")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation.exhaustive", description=__doc__
+    )
+    parser.add_argument(
+        "--depth", type=int, default=2, metavar="D", help="changes of priority a run"
+    )
     parser.add_argument("--faults", type=int, default=0, metavar="F", help="lost answers a run")
     parser.add_argument("--situation", choices=sorted(SITUATIONS), action="append")
-    parser.add_argument("--seconds", type=float, default=3600.0, help="for each exploration, at most")
+    parser.add_argument(
+        "--seconds", type=float, default=3600.0, help="for each exploration, at most"
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
-    parser.add_argument("--late", action=argparse.BooleanOptionalAction, help="watches; both if not given")
+    parser.add_argument(
+        "--late", action=argparse.BooleanOptionalAction, help="watches; both if not given"
+    )
     parser.add_argument("--replay", metavar="N,N,...", help="one run of one situation, printed")
     options = parser.parse_args(arguments)
     both = (False, True) if options.late is None else (options.late,)
@@ -95,9 +105,16 @@ def main(arguments: list[str]) -> int:
     with multiprocessing.Pool(options.jobs) as pool:
         for job, found, seconds in pool.imap(run, jobs):
             report(job, found, seconds)
-            failed, runs, states = failed + len(found.failures), runs + found.runs, states + found.states
+            failed, runs, states = (
+                failed + len(found.failures),
+                runs + found.runs,
+                states + found.states,
+            )
             complete = complete and found.complete
-    say(f"{runs} runs, {states} states, {failed} failed{'' if complete else ', not all that there are'}")
+    say(
+        f"{runs} runs, {states} states, {failed} "
+        f"failed{'' if complete else ', not all that there are'}"
+    )
     return 1 if failed else 0 if complete else 2
 
 

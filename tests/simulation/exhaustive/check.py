@@ -1,4 +1,6 @@
-"""One run of a situation, checked: the invariants after each write, then everything settles, with nothing lost or moved."""
+"""One run of a situation, checked: the invariants after each write, then everything settles, with
+nothing lost or moved.
+"""
 
 import asyncio
 import os
@@ -39,7 +41,9 @@ WORLD: Final = "world"
 
 @dataclass(frozen=True)
 class Bounds:
-    """``late_events``: by default watches lag behind everything else; else they are up to date. ``faults``: how many at most."""
+    """``late_events``: by default watches lag behind everything else; else they are up to date.
+    ``faults``: how many at most.
+    """
 
     late_events: bool = False
     faults: int = 0
@@ -84,7 +88,8 @@ class Scene:
             self.parties[name] = party
             store.subscribers.append(party.changed)
         await asyncio.sleep(EXCUSES_OVER_S)
-        # Of one leader alone all is known; two have both just begun, and neither knows what the other has sent.
+        # Of one leader alone all is known; two have both just begun, and neither knows what the
+        # other has sent.
         since = asyncio.get_running_loop().time() if len(self.situation.leaders) > 1 else 0.0
         for party in self.parties.values():
             await party.close_the_past()
@@ -98,7 +103,7 @@ class Scene:
     def _count_fault(self) -> None:
         self.faults += 1
 
-    # -- exploring ----------------------------------------------------------------------------------------------------
+    # -- exploring ---------------------------------------------------------------------------------
 
     async def explore(self, loop: ExploredLoop, choices: Sequence[int], fork: Fork | None) -> Trail:
         """Run everything in the order that is chosen."""
@@ -113,7 +118,9 @@ class Scene:
             party.api.director = director
         for (name, what), operation in self.situation.work.items():
             party = self.parties[name]
-            party.start(f"{what} at {name}", lambda party, operation=operation: operation(self.world, party))  # type: ignore[misc]
+            party.start(
+                f"{what} at {name}", lambda party, operation=operation: operation(self.world, party)
+            )  # type: ignore[misc]
         context = copy_context()
         context.run(THREAD.set, WORLD)
         self._acts = [loop.create_task(self._act(director), context=context)]
@@ -125,8 +132,11 @@ class Scene:
 
     async def _act(self, director: Director) -> None:
         for what, act in self.situation.acts.items():
-            # What a replica does tells it something; whatever else happens it learns from its watches.
-            await director.step(next((name for name in self.parties if what.startswith(name)), ""), what)
+            # What a replica does tells it something; whatever else happens it learns from its
+            # watches.
+            await director.step(
+                next((name for name in self.parties if what.startswith(name)), ""), what
+            )
             await act(self.world, self.parties)
 
     def _events(self) -> Iterator[Step]:
@@ -149,7 +159,7 @@ class Scene:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- settling -----------------------------------------------------------------------------------------------------
+    # -- settling ----------------------------------------------------------------------------------
 
     async def settle(self) -> None:
         """One leader goes on, with everything that it would do by itself, until nothing differs."""
@@ -168,8 +178,13 @@ class Scene:
             if task.done() and not task.cancelled() and task.exception() is not None
         ]
         leader = self.parties[A].service
-        loops = [asyncio.create_task(leader.placer.run()), asyncio.create_task(leader.reconciler.run())]
-        loops += [asyncio.create_task(p.service.reconciler.run_expiry()) for p in self.parties.values()]
+        loops = [
+            asyncio.create_task(leader.placer.run()),
+            asyncio.create_task(leader.reconciler.run()),
+        ]
+        loops += [
+            asyncio.create_task(p.service.reconciler.run_expiry()) for p in self.parties.values()
+        ]
         for _ in range(ROUNDS_MAX):
             await self._schedule_pods()
             await asyncio.sleep(SETTLE_S)
@@ -188,7 +203,9 @@ class Scene:
 
     def found(self) -> list[str]:
         """What is wrong."""
-        moved = {reason for reason, count in self.checkers.moves.items() if count} - self.situation.moves
+        moved = {
+            reason for reason, count in self.checkers.moves.items() if count
+        } - self.situation.moves
         self.problems += self.checkers.violations
         self.problems += [f"moved for {sorted(moved)}"] if moved else []
         self.problems += self.checkers.differences()
@@ -201,7 +218,9 @@ class Scene:
 def play(
     name: str, bounds: Bounds, *, choices: Sequence[int] = (), fork: Fork | None = None
 ) -> tuple[Trail, list[str]]:
-    """One run of a situation, or with ``fork`` all of them: what was done, and what is wrong with it."""
+    """One run of a situation, or with ``fork`` all of them: what was done, and what is wrong with
+    it.
+    """
 
     async def main(loop: ExploredLoop) -> tuple[Trail, list[str]]:
         scene = Scene(SITUATIONS[name], bounds)
@@ -239,8 +258,12 @@ class Explored:
     failures: list[Failure]
 
 
-def explore(name: str, bounds: Bounds, *, depth: int, seconds: float, failures_max: int = 10) -> Explored:
-    """Every run of a situation with at most ``depth`` changes. Forks: for a process without other threads."""
+def explore(
+    name: str, bounds: Bounds, *, depth: int, seconds: float, failures_max: int = 10
+) -> Explored:
+    """Every run of a situation with at most ``depth`` changes. Forks: for a process without other
+    threads.
+    """
     known = Known()
     until = time.monotonic() + seconds
     with tempfile.TemporaryFile("ab+", buffering=0) as failures:

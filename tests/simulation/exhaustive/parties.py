@@ -44,7 +44,9 @@ UNDER_WAY: Final = "under way"
 
 
 class Fingerprints:
-    """What is stored, by what it says: versions are counted for each object, since no order of different objects matters."""
+    """What is stored, by what it says: versions are counted for each object, since no order of
+    different objects matters.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, tuple[str, str]], int] = {}
@@ -77,10 +79,14 @@ class Fingerprints:
 
 
 class Appointed(LeaderElector):
-    """Who leads, and since when, is said from outside (``is_leader``, ``leading_since``), and no lease is written."""
+    """Who leads, and since when, is said from outside (``is_leader``, ``leading_since``), and no
+    lease is written.
+    """
 
     def still_leading(self) -> bool:
-        """Also where another one leads at once: a lease that ran out, or was taken away, is noticed late."""
+        """Also where another one leads at once: a lease that ran out, or was taken away, is noticed
+        late.
+        """
         return self.is_leader
 
     def appoint(self, *, since: float) -> None:
@@ -116,13 +122,16 @@ class AppointedService(Service):
     def _leadership(
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
     ) -> Leadership:
-        return AppointedLeadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
+        return AppointedLeadership(
+            api, self.caches, config, identity=self.identity, now=now, rng=rng
+        )
 
 
 class SteppedApi:
     """``Api`` of one process: each call is two steps, of being served and of being answered.
 
-    The second may be lost, and the caller may give up before the first: the call is served later, and nobody hears of it.
+    The second may be lost, and the caller may give up before the first: the call is served later,
+    and nobody hears of it.
     """
 
     def __init__(self, cluster: Cluster, name: str, fingerprints: Fingerprints) -> None:
@@ -168,7 +177,9 @@ class SteppedApi:
             told = self._fingerprints.of(reply) if isinstance(reply, dict) else str(error)
             lose = f"the answer to {what} is lost" if self.may_lose() else ""
             ok = error.reason if error is not None else "ok"
-            if not await self.director.step(self.name, f"{what} is answered {ok}", told, or_else=lose):
+            if not await self.director.step(
+                self.name, f"{what} is answered {ok}", told, or_else=lose
+            ):
                 self.on_lost()
                 raise OutcomeUnknown(0, "Timeout", "the answer was lost")
         if error is not None:
@@ -200,7 +211,9 @@ def _what(verb: str, *args: Any, **more: Any) -> str:
 
 
 class Party:
-    """One replica: the shipped ``Service`` with the sinks of its reflectors, but without their tasks, loops and election."""
+    """One replica: the shipped ``Service`` with the sinks of its reflectors, but without their
+    tasks, loops and election.
+    """
 
     def __init__(self, cluster: Cluster, name: str, fingerprints: Fingerprints) -> None:
         self.name = name
@@ -219,7 +232,9 @@ class Party:
         # A consistent read of vpods, which it asks for before it binds after a relist.
         self._reflectors[VPODS.plural].relist = partial(self.list, VPODS)  # type: ignore[method-assign]
         self._lists: list[Hashable] = []
-        self._events: dict[str, deque[tuple[str, WatchEvent]]] = {kind.plural: deque() for kind in WATCHED}
+        self._events: dict[str, deque[tuple[str, WatchEvent]]] = {
+            kind.plural: deque() for kind in WATCHED
+        }
         self.operations: list[asyncio.Task[None]] = []
 
     @property
@@ -245,11 +260,13 @@ class Party:
             self._sinks[kind.plural].replace(page.items, page.resource_version)
 
     async def close_the_past(self) -> None:
-        """Know what all ordinals held: nothing that was sent before its first list is under way any more."""
+        """Know what all ordinals held: nothing that was sent before its first list is under way any
+        more.
+        """
         for pod in self.service.caches.pods.list():
             await self.service.verbs._pod_binder._knows_past(pod)
 
-    # -- watches ----------------------------------------------------------------------------------------------------
+    # -- watches -----------------------------------------------------------------------------------
 
     def changed(self, kind: tuple[str, str], change: Change) -> None:
         """A subscriber of the store."""
@@ -280,7 +297,9 @@ class Party:
             if waiting:
                 what, event = waiting[0]
                 told = self._fingerprints.of(event.object)
-                yield Step(f"{self.name} {plural}", self.name, what, partial(self._tell, plural), told)
+                yield Step(
+                    f"{self.name} {plural}", self.name, what, partial(self._tell, plural), told
+                )
 
     def _tell(self, plural: str) -> None:
         _, event = self._events[plural].popleft()
@@ -294,14 +313,16 @@ class Party:
         )
         return (*behind, tuple(self._lists))
 
-    # -- operations -------------------------------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
     def start(self, name: str, work: Callable[["Party"], Awaitable[object]]) -> None:
         """An operation, begun by a step of its own."""
         context = copy_context()
         context.run(THREAD.set, name)
         loop = asyncio.get_running_loop()
-        self.operations.append(loop.create_task(self._operate(name, work), name=name, context=context))
+        self.operations.append(
+            loop.create_task(self._operate(name, work), name=name, context=context)
+        )
 
     async def _operate(self, name: str, work: Callable[["Party"], Awaitable[object]]) -> None:
         if self.api.director is not None:

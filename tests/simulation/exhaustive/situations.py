@@ -1,4 +1,6 @@
-"""What two replicas are doing at once, over three pods and three vpods: who starts what, and what becomes of the cluster."""
+"""What two replicas are doing at once, over three pods and three vpods: who starts what, and what
+becomes of the cluster.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,11 +22,13 @@ Act = Callable[[World, Mapping[str, Party]], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Situation:
-    """``furnish`` makes the cluster, which both know; then everything in ``work`` and ``acts`` happens, in any order.
+    """``furnish`` makes the cluster, which both know; then everything in ``work`` and ``acts``
+    happens, in any order.
 
-    ``work``: (replica, what) -> an operation; ``acts``: what somebody else does, one after the other; by default before
-    everything else, or with ``acts_last`` after it. ``leaders``: who believes to lead. ``moves``: reasons for which something
-    may be moved. ``gives_up``: how calls begin of which one may be given up by its sender and be served later.
+    ``work``: (replica, what) -> an operation; ``acts``: what somebody else does, one after the
+    other; by default before everything else, or with ``acts_last`` after it. ``leaders``: who
+    believes to lead. ``moves``: reasons for which something may be moved. ``gives_up``: how calls
+    begin of which one may be given up by its sender and be served later.
     """
 
     furnish: Callable[[World], Awaitable[None]]
@@ -36,7 +40,7 @@ class Situation:
     acts_last: bool = False
 
 
-# -- operations --------------------------------------------------------------------------------------------------------
+# -- operations ------------------------------------------------------------------------------------
 
 
 def places(*vpods: str) -> Work:
@@ -49,7 +53,11 @@ def places(*vpods: str) -> Work:
 def moves(vpod: str, count: int, source: int, target: int) -> Work:
     async def work(_world: World, party: Party) -> None:
         move = Move(
-            f"{TENANT}/{vpod}", f"dispatcher-{source}", f"dispatcher-{target}", count, MoveReason.COMPACTION
+            f"{TENANT}/{vpod}",
+            f"dispatcher-{source}",
+            f"dispatcher-{target}",
+            count,
+            MoveReason.COMPACTION,
         )
         await party.service.placer.move(POOL, [move])
 
@@ -57,7 +65,9 @@ def moves(vpod: str, count: int, source: int, target: int) -> Work:
 
 
 def binds(ordinal: int, node: str = "node-2") -> Work:
-    """As kube-scheduler does: filter, then bind, with the pod as its informer knows it, bound or not."""
+    """As kube-scheduler does: filter, then bind, with the pod as its informer knows it, bound or
+    not.
+    """
 
     async def work(world: World, party: Party) -> None:
         pods = {pod["metadata"]["name"]: pod for pod in (await world.cluster.list_page(PODS)).items}
@@ -92,7 +102,9 @@ def places_by(name: str, *vpods: str) -> Act:
 
 
 def takes_over(name: str, former: str) -> Act:
-    """A replica leads instead of another, and catches up: what the other has sent may still be under way."""
+    """A replica leads instead of another, and catches up: what the other has sent may still be
+    under way.
+    """
 
     async def act(_world: World, parties: Mapping[str, Party]) -> None:
         parties[former].elector.depose()
@@ -107,7 +119,7 @@ def relists(name: str) -> Act:
     return lambda _world, parties: parties[name].list(PODS, VPODS)
 
 
-# -- clusters ----------------------------------------------------------------------------------------------------------
+# -- clusters --------------------------------------------------------------------------------------
 
 
 async def _vpods(world: World, **sizes: tuple[int, dict[int, int]]) -> None:
@@ -212,7 +224,10 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
     ),
     "two leaders move": Situation(
         _all_placed,
-        {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0), (B, "moves a from 2 to 1"): moves("a", 2, 2, 1)},
+        {
+            (A, "moves a from 2 to 0"): moves("a", 2, 2, 0),
+            (B, "moves a from 2 to 1"): moves("a", 2, 2, 1),
+        },
         leaders=BOTH,
         moves=frozenset({"Compaction"}),
     ),
@@ -227,7 +242,11 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
     "a next incarnation": Situation(
         _ledger_ahead,
         {(A, "places a"): places("a"), (B, "binds 2"): binds(2)},
-        {"pod 2 is deleted": deletes(2), "pod 2 is created": creates(2), "replica-B relists": relists(B)},
+        {
+            "pod 2 is deleted": deletes(2),
+            "pod 2 is created": creates(2),
+            "replica-B relists": relists(B),
+        },
         acts_last=True,
     ),
     "a next incarnation of which nobody was told": Situation(

@@ -90,24 +90,40 @@ def test_what_a_later_version_adds_to_a_line_is_ignored():
         pytest.param(
             {"at": 1.0, "seq": 1, "burn": {}}, "none of header, synced, gap, put", id="another kind"
         ),
-        pytest.param({"header": {}}, "header.format: must be vreplica-recording", id="another format"),
         pytest.param(
-            {"header": {"format": "vreplica-recording", "formatVersion": FORMAT_VERSION + 1, "at": 0}},
+            {"header": {}}, "header.format: must be vreplica-recording", id="another format"
+        ),
+        pytest.param(
+            {
+                "header": {
+                    "format": "vreplica-recording",
+                    "formatVersion": FORMAT_VERSION + 1,
+                    "at": 0,
+                }
+            },
             f"{FORMAT_VERSION + 1} is newer than {FORMAT_VERSION}",
             id="a newer format",
         ),
-        pytest.param({"at": "now", "seq": 1, "expire": {"now": 1}}, "at: must be seconds", id="no time"),
+        pytest.param(
+            {"at": "now", "seq": 1, "expire": {"now": 1}}, "at: must be seconds", id="no time"
+        ),
         pytest.param(
             {"at": 1e300, "seq": 1, "expire": {"now": 1}},
             "at: must be seconds, from 0 to",
             id="no end of time",
         ),
-        pytest.param({"at": 1, "seq": -1, "expire": {"now": 1}}, "seq: must be a count", id="below zero"),
         pytest.param(
-            {"at": 1, "seq": 1, "expire": {"now": True}}, "now: must be seconds", id="true is no number"
+            {"at": 1, "seq": -1, "expire": {"now": 1}}, "seq: must be a count", id="below zero"
         ),
         pytest.param(
-            {"at": 1, "seq": 1, "put": {"kind": "Secret"}}, "not a kind that is recorded", id="Secret"
+            {"at": 1, "seq": 1, "expire": {"now": True}},
+            "now: must be seconds",
+            id="true is no number",
+        ),
+        pytest.param(
+            {"at": 1, "seq": 1, "put": {"kind": "Secret"}},
+            "not a kind that is recorded",
+            id="Secret",
         ),
         pytest.param(
             {"at": 1, "seq": 1, "put": {"kind": "VPod", "metadata": {"name": "a"}}},
@@ -120,7 +136,9 @@ def test_what_a_later_version_adds_to_a_line_is_ignored():
             id="gone",
         ),
         pytest.param(
-            {"at": 1, "seq": 1, "gone": {"kind": "Pod"}}, "key: is required", id="gone without a name"
+            {"at": 1, "seq": 1, "gone": {"kind": "Pod"}},
+            "key: is required",
+            id="gone without a name",
         ),
         pytest.param(
             {"at": 1, "seq": 1, "close": {"pool": "p", "ordinals": [10**9]}},
@@ -131,7 +149,13 @@ def test_what_a_later_version_adds_to_a_line_is_ignored():
             {
                 "at": 1,
                 "seq": 1,
-                "reserve": {"pool": "p", "vpod": "v", "owner": "o", "shares": {"d": 3}, "expires": 1},
+                "reserve": {
+                    "pool": "p",
+                    "vpod": "v",
+                    "owner": "o",
+                    "shares": {"d": 3},
+                    "expires": 1,
+                },
             },
             "reserve.shares.d: must be",
             id="a share that is none",
@@ -154,7 +178,9 @@ def test_anything_else_is_refused_with_its_place(document: object, message: str)
     ("old", "new", "what"),
     [
         pytest.param(None, a_vpod(), Put(a_vpod()), id="new"),
-        pytest.param(a_vpod(vreplicas=1), a_vpod(vreplicas=2), Put(a_vpod(vreplicas=2)), id="changed"),
+        pytest.param(
+            a_vpod(vreplicas=1), a_vpod(vreplicas=2), Put(a_vpod(vreplicas=2)), id="changed"
+        ),
         pytest.param(a_vpod(), a_vpod(resource_version="7"), None, id="nothing that counts"),
         pytest.param(a_vpod(), None, Gone("VPod", "tenant/a"), id="gone"),
     ],

@@ -20,7 +20,10 @@ SOME_FIT = NodeFit(
     tolerations=(Toleration("dedicated", "Equal", "adapters", "NoSchedule"),),
     selector=(("disk", "ssd"),),
     terms=(
-        (NodeRequirement("size", "In", ("l", "xl")), NodeRequirement("metadata.name", "In", ("n",), True)),
+        (
+            NodeRequirement("size", "In", ("l", "xl")),
+            NodeRequirement("metadata.name", "In", ("n",), True),
+        ),
     ),
 )
 
@@ -40,7 +43,9 @@ OBJECTS = [
     pytest.param(a_node(zone=UNKNOWN_ZONE), id="node without a zone"),
     pytest.param(Namespace(name="tenant", labels=MappingProxyType({"team": "a"})), id="namespace"),
     pytest.param(a_stateful_set(3, 2), id="StatefulSet of which no template is known"),
-    pytest.param(a_stateful_set(3, fit=SOME_FIT, uid="u", deleting=True), id="StatefulSet for some nodes"),
+    pytest.param(
+        a_stateful_set(3, fit=SOME_FIT, uid="u", deleting=True), id="StatefulSet for some nodes"
+    ),
     pytest.param(a_stateful_set(3, fit=NodeFit()), id="StatefulSet for any node"),
     pytest.param(a_pool(), id="pool"),
     pytest.param(a_pool(reschedule_after_s=None), id="pool that never reschedules"),
@@ -67,10 +72,12 @@ OBJECTS = [
         id="pool with everything",
     ),
     pytest.param(
-        a_vpod("a", 3, {1: 2, 0: 0}, uid="u", generation=2, observed_generation=1, weight=2), id="vpod"
+        a_vpod("a", 3, {1: 2, 0: 0}, uid="u", generation=2, observed_generation=1, weight=2),
+        id="vpod",
     ),
     pytest.param(
-        a_vpod("a", 3, source="consumergroup.internal.kafka.eventing.knative.dev"), id="foreign vpod"
+        a_vpod("a", 3, source="consumergroup.internal.kafka.eventing.knative.dev"),
+        id="foreign vpod",
     ),
 ]
 
@@ -107,7 +114,9 @@ def test_of_a_bind_under_way_the_ledger_that_it_brings_is_recorded():
 
 
 def test_nothing_of_a_pod_is_recorded_that_no_decision_looks_at():
-    manifest, _ = manifest_of(a_pod(0, {"tenant/a": 1}, ready=True, ready_since="2026-01-01T00:00:00Z"))
+    manifest, _ = manifest_of(
+        a_pod(0, {"tenant/a": 1}, ready=True, ready_since="2026-01-01T00:00:00Z")
+    )
     assert set(manifest) == {"kind", "metadata", "spec", "status"}
     spec = manifest["spec"]
     assert isinstance(spec, dict)

@@ -1,4 +1,6 @@
-"""Whatever happens to a state, a recording of it, played again, comes to the same state and the same decisions."""
+"""Whatever happens to a state, a recording of it, played again, comes to the same state and the
+same decisions.
+"""
 
 from dataclasses import replace
 
@@ -34,7 +36,10 @@ ACTS = st.one_of(
         st.just("put"),
         st.builds(a_pool, st.integers(1, 8), profile=st.sampled_from(sorted(BUILT_IN_PROFILES))),
     ),
-    st.tuples(st.just("put"), st.builds(a_node, st.sampled_from(["node-0", "node-1"]), ready=st.booleans())),
+    st.tuples(
+        st.just("put"),
+        st.builds(a_node, st.sampled_from(["node-0", "node-1"]), ready=st.booleans()),
+    ),
     st.tuples(st.just("remove vpod"), vpod_names),
     st.tuples(st.just("remove pod"), ordinals),
     st.tuples(st.just("decide"), vpod_names),
@@ -56,7 +61,9 @@ def act(world: World, notebook: Notebook, what: str, detail) -> None:
         case "decide" | "write":
             vpod = world.state.pool(POOL).vpods.get(f"tenant/{detail}")
             if vpod is not None:
-                decision = place(world.state.pool(POOL), vpod, allowed=world.state.selects(POOL, vpod))
+                decision = place(
+                    world.state.pool(POOL), vpod, allowed=world.state.selects(POOL, vpod)
+                )
                 notebook.notes.decided(Cause.PLACE, decision)
                 world.decide(decision)
                 if what == "write":
@@ -91,7 +98,14 @@ def test_a_recording_brings_every_decision_back(world: World, before, after):
 
 
 def a_cluster(player: Player, *vpods_) -> Player:
-    objects = (a_node(), a_stateful_set(2), a_pool(5), a_pod(0, slots=5), a_pod(1, slots=5), *vpods_)
+    objects = (
+        a_node(),
+        a_stateful_set(2),
+        a_pool(5),
+        a_pod(0, slots=5),
+        a_pod(1, slots=5),
+        *vpods_,
+    )
     for obj in objects:
         player.play(Put(obj))
     return player
@@ -109,14 +123,21 @@ def test_in_a_cluster_without_us_what_is_published_counts_as_decided():
     was, made = player.play(Put(a_vpod("a", 4, {0: 4}))) or (None, None)
     assert isinstance(was, Decided)
     assert isinstance(made, Decided)
-    assert (was.target, made.target) == ({"dispatcher-0": 4}, {"dispatcher-0": 2, "dispatcher-1": 2})
-    assert player.state.pool(POOL).placed_of("tenant/a") == {"dispatcher-0": 4}, "what happened goes on"
+    assert (was.target, made.target) == (
+        {"dispatcher-0": 4},
+        {"dispatcher-0": 2, "dispatcher-1": 2},
+    )
+    assert player.state.pool(POOL).placed_of("tenant/a") == {"dispatcher-0": 4}, (
+        "what happened goes on"
+    )
 
 
 @pytest.mark.parametrize(
     "vpod",
     [
-        pytest.param(a_vpod("a", 4, {0: 4}, generation=3, observed_generation=2), id="for an older spec"),
+        pytest.param(
+            a_vpod("a", 4, {0: 4}, generation=3, observed_generation=2), id="for an older spec"
+        ),
         pytest.param(a_vpod("a", 4, {0: 4}, pool=f"{NS}/none"), id="in a pool that is not known"),
         pytest.param(a_vpod("a", 4, {0: 4}, uid="another"), id="of another vpod of that name"),
         pytest.param(a_vpod("a", 5), id="nothing new"),

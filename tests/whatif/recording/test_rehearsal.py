@@ -106,7 +106,9 @@ def test_a_pod_whose_node_is_gone_stands_on_another():
 
 def test_a_pod_whose_node_is_gone_stays_on_the_other_one():
     """Found by fuzzing: it went to and fro between two that were equally full."""
-    played = Played(a_pod(0, node="node-0"), a_pod(1, node="node-1"), a_vpod("a", 8), replicas=2).play()
+    played = Played(
+        a_pod(0, node="node-0"), a_pod(1, node="node-1"), a_vpod("a", 8), replicas=2
+    ).play()
     played.rehearsal.play(Gone("Node", "node-1"))
     seen = {played.play(10).pool.pods["dispatcher-1"].where[0] for _ in range(20)}
     assert seen == {"node-2"}
@@ -114,7 +116,9 @@ def test_a_pod_whose_node_is_gone_stays_on_the_other_one():
 
 def test_a_recording_with_more_pods_than_are_played_is_refused():
     """Found by fuzzing: 100,001 pods took minutes."""
-    refused = re.escape(f"StatefulSet {NS}/dispatcher: spec.replicas: 10001 pods are more than the 10000")
+    refused = re.escape(
+        f"StatefulSet {NS}/dispatcher: spec.replicas: 10001 pods are more than the 10000"
+    )
     with pytest.raises(InvalidObject, match=refused):
         Played(replicas=POOL_PODS_MAX + 1)
 

@@ -27,7 +27,9 @@ SNAPSHOT: list[Line] = [
 ]
 WANTS = Entry(101.0, 1, Put(a_vpod("a", 4)))
 DECIDES = Entry(
-    101.0, 2, Decided(Cause.PLACE, POOL, "tenant/a", 4, 1, {"dispatcher-0": 2, "dispatcher-1": 2}, 0)
+    101.0,
+    2,
+    Decided(Cause.PLACE, POOL, "tenant/a", 4, 1, {"dispatcher-0": 2, "dispatcher-1": 2}, 0),
 )
 PUBLISHES = Entry(102.0, 3, Put(a_vpod("a", 4, {0: 2, 1: 2})))
 MOVES = Entry(110.0, 4, Put(a_vpod("a", 4, {0: 4})))
@@ -58,7 +60,9 @@ def test_another_one_differs_and_says_in_what():
 
 
 def test_so_many_of_them_are_shown_and_all_are_counted():
-    report = replayed([*LINES, DECIDES._replace(at=110.0)], Changes(settings={"slotsPerPod": 1}), first=1)
+    report = replayed(
+        [*LINES, DECIDES._replace(at=110.0)], Changes(settings={"slotsPerPod": 1}), first=1
+    )
     assert (report["decisions"]["differing"], len(report["decisions"]["first"])) == (2, 1)
 
 
@@ -67,7 +71,10 @@ def test_what_happened_is_beside_what_would_have():
     assert outcome["recorded"]["movedVReplicas"] == 2, "seen in what was published"
     assert outcome["rehearsed"]["movedVReplicas"] == outcome["changed"]["movedVReplicas"] == 0
     assert outcome["rehearsed"]["zoneLossPercent"] == 50.0
-    assert (outcome["changed"]["zoneLossPercent"], outcome["changed"]["vpodsInOneZone"]) == (100.0, 1)
+    assert (outcome["changed"]["zoneLossPercent"], outcome["changed"]["vpodsInOneZone"]) == (
+        100.0,
+        1,
+    )
     # Two pods over ten seconds.
     assert outcome["recorded"]["podHours"] == 0.006 == round(2 * 10 / 3600, 3)
 

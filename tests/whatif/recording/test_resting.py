@@ -1,4 +1,6 @@
-"""Pools in which nothing goes on are not gone through again and again, and it comes to the same (``Rehearsal._rests``)."""
+"""Pools in which nothing goes on are not gone through again and again, and it comes to the same
+(``Rehearsal._rests``).
+"""
 
 import random
 
@@ -70,7 +72,12 @@ def one_of(rng: random.Random) -> What:
 def shown(rehearsal: Rehearsal) -> tuple[object, ...]:
     pool = rehearsal.state.pool(POOL)
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else None
-    return ({key: pool.placed_of(key) for key in sorted(pool.vpods)}, replicas, pool.closed, rehearsal.moved)
+    return (
+        {key: pool.placed_of(key) for key in sorted(pool.vpods)},
+        replicas,
+        pool.closed,
+        rehearsal.moved,
+    )
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -79,7 +86,9 @@ def test_what_rests_comes_to_the_same_as_what_does_not(seed: int):
     resting, restless = Resting(), Restless()
     now = 0.0
     for step in range(30):
-        for what in beginning(rng) if not step else [one_of(rng) for _ in range(rng.choice((1, 1, 3)))]:
+        for what in (
+            beginning(rng) if not step else [one_of(rng) for _ in range(rng.choice((1, 1, 3)))]
+        ):
             resting.play(what)
             restless.play(what)
         for _ in range(rng.choice((1, 3, 20, 60))):
@@ -104,11 +113,20 @@ def test_a_silent_hour_costs_a_few_periods():
 def test_what_was_moved_lately_is_looked_at_until_it_may_be_moved_again():
     rehearsal = Resting()
     spec = a_pool(5, scale_down_period_s=10, move_cooldown_s=200)
-    for obj in (a_node("node-0", "z0"), a_stateful_set(3), spec, a_pod(0), a_pod(2), a_vpod("a", 3, {2: 3})):
+    for obj in (
+        a_node("node-0", "z0"),
+        a_stateful_set(3),
+        spec,
+        a_pod(0),
+        a_pod(2),
+        a_vpod("a", 3, {2: 3}),
+    ):
         rehearsal.play(Put(obj))
     for second in range(21):
         rehearsal.tick(float(second))
-    assert rehearsal.state.pool(POOL).placed_of("tenant/a") == {"dispatcher-0": 3}, "it has moved once"
+    assert rehearsal.state.pool(POOL).placed_of("tenant/a") == {"dispatcher-0": 3}, (
+        "it has moved once"
+    )
     rehearsal.play(Gone("AdapterPool", f"{NS}/dispatcher"))
     rehearsal.play(Put(spec))
     for obj in (a_stateful_set(3), a_pod(1)):

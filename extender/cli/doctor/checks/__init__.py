@@ -1,4 +1,6 @@
-"""The checks, all of them, in the order in which they are told: what everything rests on comes first."""
+"""The checks, all of them, in the order in which they are told: what everything rests on comes
+first.
+"""
 
 from typing import Final
 

@@ -1,7 +1,8 @@
-"""What the checks look at: objects as the API server has them, and for each kind why it could not be read, if so.
+"""What the checks look at: objects as the API server has them, and for each kind why it could not
+be read, if so.
 
-A kind that may not be listed is not an empty one: ``Listed.problem`` says why, and every check that needs it answers
-``unknown`` in place of a guess.
+A kind that may not be listed is not an empty one: ``Listed.problem`` says why, and every check that
+needs it answers ``unknown`` in place of a guess.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,9 @@ CERTIFICATE_SECRET: Final = "vreplica-webhook-certificate"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Objects of one kind. ``problem``: why there are none to look at; ``truncated``: there are more than were read."""
+    """Objects of one kind. ``problem``: why there are none to look at; ``truncated``: there are
+    more than were read.
+    """
 
     items: tuple[Json, ...] = ()
     problem: str = ""
@@ -30,7 +33,10 @@ class Listed:
     def named(self, name: str, namespace: str = "") -> Json | None:
         """The object of that name; ``namespace`` "" for a kind without."""
         for item in self.items:
-            if text(item, "metadata", "name") == name and text(item, "metadata", "namespace") == namespace:
+            if (
+                text(item, "metadata", "name") == name
+                and text(item, "metadata", "namespace") == namespace
+            ):
                 return item
         return None
 
@@ -62,7 +68,9 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All facts of one examination. ``listed``: by plural. ``now_s``: epoch seconds of our own clock."""
+    """All facts of one examination. ``listed``: by plural. ``now_s``: epoch seconds of our own
+    clock.
+    """
 
     now_s: float
     server: str = ""

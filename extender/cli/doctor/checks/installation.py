@@ -1,4 +1,6 @@
-"""What has to be there: an API server that is new enough, our kinds, programs that run, somebody who leads."""
+"""What has to be there: an API server that is new enough, our kinds, programs that run, somebody
+who leads.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +15,9 @@ from extender.model.counted import counted, counted_are
 from extender.model.reading import Json, mapping, mappings, sequence, text, texts
 
 MINOR_MIN: Final = 30
-"""ValidatingAdmissionPolicy is on by default from 1.30 on; without it the ledgers are guarded by the webhook alone."""
+"""ValidatingAdmissionPolicy is on by default from 1.30 on; without it the ledgers are guarded by
+the webhook alone.
+"""
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
 LEASE_S: Final = 15
 KINDS_MAX: Final = 50
@@ -62,7 +66,8 @@ def _rights(facts: Facts) -> Outcome:
             Verdict.UNKNOWN,
             f"{counted(len(unread) + len(cut), 'kind')} could not be read whole",
             bounded(unread + cut),
-            "Checks that need them are unknown. Try as a user with the right to list them: `kubectl auth can-i list KIND -A`.",
+            "Checks that need them are unknown. Try as a user with the right to list them: "
+            "`kubectl auth can-i list KIND -A`.",
         )
     served = sum(one.problem != NOT_SERVED for one in facts.listed.values())
     return Outcome(Verdict.OK, f"all {counted(served, 'kind')} that are served could be read")
@@ -75,13 +80,17 @@ def _crds(facts: Facts) -> Outcome:
         if crd is None:
             notes.errors.append(f"{name} is not there")
             continue
-        conditions = {text(one, "type"): text(one, "status") for one in mappings(crd, "status", "conditions")}
+        conditions = {
+            text(one, "type"): text(one, "status") for one in mappings(crd, "status", "conditions")
+        }
         if conditions.get("Established") != "True":
             notes.errors.append(f"{name} is not Established")
         wanted = set(_properties(_schema(shipped)))
         found = set(_properties(_schema(crd)))
         if missing := sorted(wanted - found):
-            notes.errors.append(f"{name} does not know {', '.join(missing)[:200]}: it is an older one")
+            notes.errors.append(
+                f"{name} does not know {', '.join(missing)[:200]}: it is an older one"
+            )
         elif more := sorted(found - wanted):
             notes.warnings.append(
                 f"{name} also knows {', '.join(more)[:200]}: it is a newer one than this program"
@@ -99,7 +108,9 @@ def _schema(crd: Json) -> Json:
 
 
 def _properties(schema: Json, path: str = "", depth: int = 10) -> Iterator[str]:
-    """Paths of all fields that a structural schema names, but for those of the object's metadata."""
+    """Paths of all fields that a structural schema names, but for those of the object's
+    metadata.
+    """
     for name, inner in mapping(schema, "properties").items():
         if (
             not isinstance(inner, Mapping)
@@ -125,7 +136,8 @@ def _deployments(facts: Facts) -> Outcome:
             continue
         if deployment is None:
             notes.warnings.append(
-                f"{facts.namespace}/{name} is not there; all is well if it runs otherwise, as on a developer's machine"
+                f"{facts.namespace}/{name} is not there; all is well if it runs otherwise, as on a "
+                f"developer's machine"
             )
             continue
         ready, wanted = (
@@ -134,15 +146,20 @@ def _deployments(facts: Facts) -> Outcome:
         )
         seen.append(f"{name} {ready}/{wanted}")
         if not ready:
-            notes.errors.append(f"{facts.namespace}/{name}: none of {counted(wanted, 'replica')} is ready")
+            notes.errors.append(
+                f"{facts.namespace}/{name}: none of {counted(wanted, 'replica')} is ready"
+            )
         elif ready < wanted:
             notes.warnings.append(
                 f"{facts.namespace}/{name}: {ready} of {counted_are(wanted, 'replica')} ready"
             )
     return notes.outcome(
         f"ready: {', '.join(seen)}",
-        nothing="" if seen else f"no Deployments: they run otherwise ({', '.join(elsewhere.values())})",
-        fix=f"kubectl -n {facts.namespace} describe deployment NAME, and logs of its pods; --namespace where they run elsewhere.",
+        nothing=""
+        if seen
+        else f"no Deployments: they run otherwise ({', '.join(elsewhere.values())})",
+        fix=f"kubectl -n {facts.namespace} describe deployment NAME, and logs of its pods; "
+        f"--namespace where they run elsewhere.",
     )
 
 
@@ -150,11 +167,15 @@ def _is_kept_by_another(facts: Facts) -> bool:
     """Whether another process renews the webhook's certificate, as its Deployment says."""
     webhook = facts.of("deployments").named(WEBHOOK, facts.namespace)
     containers = mappings(mapping(webhook or {}, "spec", "template", "spec"), "containers")
-    return any("--upkeep=none" in (*texts(each, "command"), *texts(each, "args")) for each in containers)
+    return any(
+        "--upkeep=none" in (*texts(each, "command"), *texts(each, "args")) for each in containers
+    )
 
 
 def _running_elsewhere(facts: Facts) -> dict[str, str]:
-    """Program -> how it is known that it runs though it has no Deployment: as a process on somebody's machine, say."""
+    """Program -> how it is known that it runs though it has no Deployment: as a process on
+    somebody's machine, say.
+    """
     found = {}
     held = [_age_s(text(one, "spec", "renewTime"), facts.now_s) for one in _leases(facts)]
     if any(age_s is not None and abs(age_s) <= 2 * LEASE_S for age_s in held):
@@ -198,16 +219,20 @@ def _leader(facts: Facts) -> Outcome:
             notes.errors.append(f"{name} has no holder: nothing is placed, scaled or repaired")
         elif age_s is None or age_s > 2 * lasts_s:
             when = "never" if age_s is None else f"{age_s:.0f} s ago"
-            notes.errors.append(f"{name} is held by {holder[:100]}, renewed {when} (it lasts {lasts_s} s)")
+            notes.errors.append(
+                f"{name} is held by {holder[:100]}, renewed {when} (it lasts {lasts_s} s)"
+            )
         elif age_s < -lasts_s:
             notes.warnings.append(
-                f"{name} was renewed {-age_s:.0f} s in the future: our clock, or the leader's, is wrong"
+                f"{name} was renewed {-age_s:.0f} s in the future: our clock, or the leader's, is "
+                f"wrong"
             )
         else:
             holders.append(f"{holder[:100]} by {name}")
     return notes.outcome(
         f"leads: {', '.join(holders[:4])}",
-        fix="Look at the logs of the service; without one that runs nothing is placed. Pods can still be bound."
+        fix="Look at the logs of the service; without one that runs nothing is placed. Pods can "
+        "still be bound."
         if ours or deployed
         else f"--namespace where it runs elsewhere. {install_fix(facts, 'base/lease.yaml')}",
     )
@@ -232,7 +257,9 @@ def _policies(facts: Facts) -> Outcome:
         if facts.of("validatingadmissionpolicies").named(name) is None:
             notes.warnings.append(f"ValidatingAdmissionPolicy {name} is not there")
         elif name not in bound:
-            notes.warnings.append(f"ValidatingAdmissionPolicy {name} is bound by nothing that denies")
+            notes.warnings.append(
+                f"ValidatingAdmissionPolicy {name} is bound by nothing that denies"
+            )
     return notes.outcome(
         f"they deny: {', '.join(facts.policies_shipped)}",
         nothing="the embedded cluster evaluates no policies" if is_embedded else "",
@@ -242,7 +269,9 @@ def _policies(facts: Facts) -> Outcome:
 
 
 def _skew(facts: Facts) -> Outcome:
-    """A kube-scheduler must not be newer than the API server, and at most one minor version older."""
+    """A kube-scheduler must not be newer than the API server, and at most one minor version
+    older.
+    """
     notes = Notes()
     server = minor_of(text(facts.version or {}, "gitVersion"))
     found = []
@@ -258,20 +287,24 @@ def _skew(facts: Facts) -> Outcome:
             found.append(tag)
             if server is None:
                 notes.unknown.append(
-                    f"{key_of(deployment)} runs {image[:120]}, the API server's version is not known"
+                    f"{key_of(deployment)} runs {image[:120]}, the API server's version is not "
+                    f"known"
                 )
             elif minor > server:
                 notes.errors.append(
-                    f"{key_of(deployment)} runs {image[:120]}, newer than the API server (1.{server})"
+                    f"{key_of(deployment)} runs {image[:120]}, newer than the API server "
+                    f"(1.{server})"
                 )
             elif minor < server - 1:
                 notes.warnings.append(
-                    f"{key_of(deployment)} runs {image[:120]}, more than one version older than the API server (1.{server})"
+                    f"{key_of(deployment)} runs {image[:120]}, more than one version older than "
+                    f"the API server (1.{server})"
                 )
     return notes.outcome(
         f"kube-scheduler {', '.join(sorted(set(found)))} beside the extender",
         nothing="" if found else "no kube-scheduler beside the extender",
-        fix="Use the kube-scheduler of the API server's minor version: edit the image in the Deployment.",
+        fix="Use the kube-scheduler of the API server's minor version: edit the image in the "
+        "Deployment.",
     )
 
 
@@ -287,7 +320,10 @@ INSTALLATION: Final = (
     Check("deployments", "Do the service and the webhook run?", ("deployments",), _deployments),
     Check("leader", "Does somebody lead?", ("leases",), _leader),
     Check(
-        "version-skew", "Does the kube-scheduler beside us go with the API server?", ("deployments",), _skew
+        "version-skew",
+        "Does the kube-scheduler beside us go with the API server?",
+        ("deployments",),
+        _skew,
     ),
     Check(
         "admission-policies",

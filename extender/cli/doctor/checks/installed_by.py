@@ -1,7 +1,8 @@
 """How what is missing of an installation is put back: by the tool that has made the rest of it.
 
-Objects that kubectl has applied are none of a Helm release, and ``helm install`` then refuses to begin ("cannot be imported
-into the current release"): what is recommended follows what is there, and is Helm where nothing is.
+Objects that kubectl has applied are none of a Helm release, and ``helm install`` then refuses to
+begin ("cannot be imported into the current release"): what is recommended follows what is there,
+and is Helm where nothing is.
 """
 
 from collections.abc import Iterator
@@ -19,23 +20,37 @@ def install_fix(facts: Facts, manifest: str) -> str:
         if release and text(obj, "metadata", "labels", "app.kubernetes.io/managed-by") == "Helm":
             namespace = text(obj, "metadata", "annotations", "meta.helm.sh/release-namespace")
             return (
-                f"helm upgrade {release:.60} manifests/helm/vreplica-scheduler -n {namespace or facts.namespace:.60} "
+                f"helm upgrade {release:.60} manifests/helm/vreplica-scheduler -n "
+                f"{namespace or facts.namespace:.60} "
                 "--reset-then-reuse-values"
             )
     if any(text(obj, "kind") != "CustomResourceDefinition" for obj in ours):
         if facts.namespace != OWN_NAMESPACE and manifest != "crds":
             # The files of the base name its namespace in their rules, not only in metadata.
-            return f"Apply your kustomization of manifests/base again (namespace: {facts.namespace:.60})"
-        return f"kubectl apply {'-k' if manifest == 'crds' else '-f'} manifests/{manifest}, as the rest of the installation"
+            return (
+                f"Apply your kustomization of manifests/base again (namespace: "
+                f"{facts.namespace:.60})"
+            )
+        return (
+            f"kubectl apply {'-k' if manifest == 'crds' else '-f'} manifests/{manifest}, as the "
+            f"rest of the installation"
+        )
     return (
-        "Install the chart: helm install (docs/install.md); where CRDs are there by kubectl, with --take-ownership. "
+        "Install the chart: helm install (docs/install.md); where CRDs are there by kubectl, with "
+        "--take-ownership. "
         "Without Helm: kubectl apply -k manifests/base"
     )
 
 
 def _ours(facts: Facts) -> Iterator[Json]:
-    """Objects of an installation, with their kind: programs and registrations before CRDs, which outlive them."""
-    for plural in ("deployments", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+    """Objects of an installation, with their kind: programs and registrations before CRDs, which
+    outlive them.
+    """
+    for plural in (
+        "deployments",
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+    ):
         for obj in facts.of(plural).items:
             if text(mapping(obj, "metadata"), "name") in {SERVICE, WEBHOOK}:
                 yield {**obj, "kind": plural}

@@ -1,8 +1,10 @@
-"""Ledgers beside statuses (DESIGN 3): what is published is in a ledger (I2), and once writes settle both say the same (I3).
+"""Ledgers beside statuses (DESIGN 3): what is published is in a ledger (I2), and once writes settle
+both say the same (I3).
 
-Both are read at different moments, while the service writes. So they are read twice, and only what differs both times in
-the same way is told. Shares of foreign kinds and of callers (``ns/name@kind.group``) have their status elsewhere: they
-count as slots, and nothing is said of them here.
+Both are read at different moments, while the service writes. So they are read twice, and only what
+differs both times in the same way is told. Shares of foreign kinds and of callers
+(``ns/name@kind.group``) have their status elsewhere: they count as slots, and nothing is said of
+them here.
 """
 
 from collections.abc import Mapping
@@ -35,8 +37,12 @@ def _pods(listed: Listed) -> dict[str, AdapterPod]:
     return {pod.key: pod for raw in listed.items if not (pod := pod_from(raw)).finished}
 
 
-def drift_of(pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod]) -> tuple[set[str], set[str]]:
-    """What is published and in no ledger (I2 is broken), and what a ledger has that is not published (I3 is to come)."""
+def drift_of(
+    pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod]
+) -> tuple[set[str], set[str]]:
+    """What is published and in no ledger (I2 is broken), and what a ledger has that is not
+    published (I3 is to come).
+    """
     uncovered, leftover = set(), set()
     for vpod in vpods.values():
         namespace = vpod.pool.partition("/")[0]
@@ -48,7 +54,8 @@ def drift_of(pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod]) -> tuple
             has = share.vreplicas if share is not None else 0
             if has < published:
                 uncovered.add(
-                    f"VPod {vpod.key} publishes {published} on {name}, the ledger of {pod.key} has {has}"
+                    f"VPod {vpod.key} publishes {published} on {name}, the ledger of {pod.key} has "
+                    f"{has}"
                 )
     for pod in pods.values():
         for key, share in pod.ledger.items():
@@ -56,10 +63,16 @@ def drift_of(pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod]) -> tuple
                 continue
             owner = vpods.get(key)
             published = (
-                owner.placements.get(pod.name, 0) if owner is not None and owner.pool == pod.pool else 0
+                owner.placements.get(pod.name, 0)
+                if owner is not None and owner.pool == pod.pool
+                else 0
             )
             if published < share.vreplicas:
-                who = f"VPod {key} publishes {published}" if owner is not None else f"there is no VPod {key}"
+                who = (
+                    f"VPod {key} publishes {published}"
+                    if owner is not None
+                    else f"there is no VPod {key}"
+                )
                 leftover.add(f"the ledger of {pod.key} has {share.vreplicas} of {key}, {who}")
     return uncovered, leftover
 
@@ -81,9 +94,12 @@ def _drift(facts: Facts) -> Outcome:
     notes.warnings += sorted(leftover)
     return notes.outcome(
         f"ledgers and statuses of {counted(len(vpods), 'vpod')} say the same",
-        nothing="" if facts.of("pods").items or facts.of("vpods").items else "no vpods and no adapter pods",
+        nothing=""
+        if facts.of("pods").items or facts.of("vpods").items
+        else "no vpods and no adapter pods",
         bad=f"ledgers and statuses differ in {counted(len(uncovered) + len(leftover), 'place')}",
-        fix="The leader's reconciler repairs this each minute: look whether somebody leads, and at the metric repairs. "
+        fix="The leader's reconciler repairs this each minute: look whether somebody leads, and at "
+        "the metric repairs. "
         "What stays was written by hand, or by another program.",
     )
 
@@ -99,7 +115,9 @@ def _gone(facts: Facts) -> Outcome:
                 continue
             home = homes.of(vpod.pool)
             if home.unknown:
-                notes.unknown.append(f"VPod {vpod.key} publishes {published} on {name}: {home.unknown}")
+                notes.unknown.append(
+                    f"VPod {vpod.key} publishes {published} on {name}: {home.unknown}"
+                )
             elif not home.has(name):
                 why = home.missing or f"which {home.name} does not have"
                 notes.errors.append(f"VPod {vpod.key} publishes {published} on {name}, {why}")
@@ -107,20 +125,28 @@ def _gone(facts: Facts) -> Outcome:
     return notes.outcome(
         "every placement is on a pod that is there, or that its StatefulSet has",
         nothing="" if facts.of("vpods").items else "no vpods",
-        bad=f"{counted(len(notes.errors), 'placement')} on pods that are gone" if notes.errors else "",
+        bad=f"{counted(len(notes.errors), 'placement')} on pods that are gone"
+        if notes.errors
+        else "",
         fix=" ".join(fixes) or "See the checks rights and pools.",
     )
 
 
 _SCALED_DOWN: Final = (
-    "Somebody has scaled the StatefulSet down by hand: the leader places them anew as soon as there is room."
+    "Somebody has scaled the StatefulSet down by hand: the leader places them anew as soon as "
+    "there is room."
 )
-_MADE_AGAIN: Final = "Create what is missing again: its pods come back with what they held. Or delete the vpods, or have them name another pool."
+_MADE_AGAIN: Final = (
+    "Create what is missing again: its pods come back with what they held. Or delete the vpods, or "
+    "have them name another pool."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """The StatefulSet of a pool. ``missing``: what there is none of; ``unknown``: why nothing can be said of it."""
+    """The StatefulSet of a pool. ``missing``: what there is none of; ``unknown``: why nothing can
+    be said of it.
+    """
 
     name: str = ""
     ordinals: range = range(0)
@@ -130,7 +156,11 @@ class _Home:
     def has(self, pod_name: str) -> bool:
         """Whether it has a pod of that name, or will have."""
         ordinal = ordinal_of(pod_name)
-        return ordinal is not None and pod_name == f"{self.name}-{ordinal}" and ordinal in self.ordinals
+        return (
+            ordinal is not None
+            and pod_name == f"{self.name}-{ordinal}"
+            and ordinal in self.ordinals
+        )
 
 
 class _Homes:
@@ -161,7 +191,9 @@ class _Homes:
 
 
 LEDGERS: Final = (
-    Check("ledger-drift", "Do ledgers and statuses say the same (I2, I3)?", ("pods", "vpods"), _drift),
+    Check(
+        "ledger-drift", "Do ledgers and statuses say the same (I2, I3)?", ("pods", "vpods"), _drift
+    ),
     Check(
         "placements-gone",
         "Is anything placed on pods that are gone?",

@@ -1,4 +1,6 @@
-"""Adapter pods: whether a kube-scheduler looks after them, they have come by the webhook, and are not over their slots."""
+"""Adapter pods: whether a kube-scheduler looks after them, they have come by the webhook, and are
+not over their slots.
+"""
 
 from datetime import datetime
 from typing import Final
@@ -15,21 +17,31 @@ PENDING_S: Final = 30
 """How long an unbound pod may be without a word of any scheduler."""
 
 NO_PODS: Final = "no adapter pods"
-_NOBODY_LOOKS: Final = "Run a kube-scheduler with a profile of that schedulerName and our extender in it (vreplica config check FILE)."
+_NOBODY_LOOKS: Final = (
+    "Run a kube-scheduler with a profile of that schedulerName and our extender in it (vreplica "
+    "config check FILE)."
+)
 _STUCK: Final = (
-    "Delete the pod if slotsResource is off by now: it comes anew without the resource. Else the extender of your "
+    "Delete the pod if slotsResource is off by now: it comes anew without the resource. Else the "
+    "extender of your "
     "kube-scheduler needs managedResources (vreplica config check FILE)."
 )
 _MIXED: Final = (
-    "slotsResource was changed. Pods become alike as they come anew; restart the StatefulSets to have that now. "
+    "slotsResource was changed. Pods become alike as they come anew; restart the StatefulSets to "
+    "have that now. "
     "Without a change, replicas of the webhook have different configurations."
 )
-_REFUSED: Final = "A scheduler has looked, and its message says what the nodes lack: give it to them, or have the pod template ask for less."
+_REFUSED: Final = (
+    "A scheduler has looked, and its message says what the nodes lack: give it to them, or have "
+    "the pod template ask for less."
+)
 
 
 def _age_s(pod: Json, now_s: float) -> float:
     try:
-        return now_s - datetime.fromisoformat(text(pod, "metadata", "creationTimestamp")).timestamp()
+        return (
+            now_s - datetime.fromisoformat(text(pod, "metadata", "creationTimestamp")).timestamp()
+        )
     except ValueError:
         return 0.0
 
@@ -43,7 +55,9 @@ def is_pending(pod: Json) -> bool:
 
 
 def refusal_of(pod: Json) -> str:
-    """What a scheduler that has looked at a pending pod says stands in its way; "" where none has."""
+    """What a scheduler that has looked at a pending pod says stands in its way; "" where
+    none has.
+    """
     for condition in mappings(pod, "status", "conditions"):
         if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
             return text(condition, "message")[:200] or text(condition, "reason")[:200]
@@ -51,18 +65,25 @@ def refusal_of(pod: Json) -> str:
 
 
 def _scheduler(facts: Facts) -> Outcome:
-    """A scheduler that takes a pod and finds no node says so in the condition PodScheduled: without it, none has looked."""
+    """A scheduler that takes a pod and finds no node says so in the condition PodScheduled: without
+    it, none has looked.
+    """
     notes = Notes()
     pending = [pod for pod in facts.of("pods").items if is_pending(pod)]
     for pod in pending:
         condition = next(
-            (one for one in mappings(pod, "status", "conditions") if text(one, "type") == "PodScheduled"),
+            (
+                one
+                for one in mappings(pod, "status", "conditions")
+                if text(one, "type") == "PodScheduled"
+            ),
             None,
         )
         name = text(pod, "spec", "schedulerName")
         if condition is None and _age_s(pod, facts.now_s) > PENDING_S:
             notes.errors.append(
-                f"{key_of(pod)} waits {_age_s(pod, facts.now_s):.0f} s and no scheduler named {name[:100]!r} has looked at it"
+                f"{key_of(pod)} waits {_age_s(pod, facts.now_s):.0f} s and no scheduler named "
+                f"{name[:100]!r} has looked at it"
             )
         elif condition is not None and text(condition, "status") == "False":
             notes.warnings.append(f"{key_of(pod)} has no node: {refusal_of(pod)}")
@@ -87,30 +108,41 @@ def _stranded(facts: Facts) -> Outcome:
         if SLOTS_ANNOTATION not in mapping(pod, "metadata", "annotations"):
             state = "bound" if bound else "waiting"
             notes.errors.append(
-                f"{key_of(pod)} ({state}) has the label {POOL_LABEL} and no annotation {SLOTS_ANNOTATION}"
+                f"{key_of(pod)} ({state}) has the label {POOL_LABEL} and no annotation "
+                f"{SLOTS_ANNOTATION}"
             )
         elif bound and name not in SCHEDULER_NAMES:
             notes.warnings.append(f"{key_of(pod)} was bound by {name[:100]!r}")
     return notes.outcome(
         f"{counted(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
         nothing="" if facts.of("pods").items else NO_PODS,
-        bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook or our scheduler",
-        fix="The leader repairs bound ones within a minute. Check webhook-registration, then delete pods that stay so: "
+        bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook "
+        f"or our scheduler",
+        fix="The leader repairs bound ones within a minute. Check webhook-registration, then "
+        "delete pods that stay so: "
         "their StatefulSet makes them anew, and what they hold comes back.",
     )
 
 
 def _slots_resource(facts: Facts) -> Outcome:
-    """No node offers the resource: who requests it depends on a kube-scheduler that ignores it, and gets no node made."""
+    """No node offers the resource: who requests it depends on a kube-scheduler that ignores it, and
+    gets no node made.
+    """
     notes = Notes()
     stamped = [
-        pod for pod in facts.of("pods").items if SLOTS_ANNOTATION in mapping(pod, "metadata", "annotations")
+        pod
+        for pod in facts.of("pods").items
+        if SLOTS_ANNOTATION in mapping(pod, "metadata", "annotations")
     ]
     requesting = [pod for pod in stamped if slots_request_of(pod) is not None]
     stuck = [
-        pod for pod in requesting if is_pending(pod) and f"Insufficient {SLOTS_RESOURCE}" in refusal_of(pod)
+        pod
+        for pod in requesting
+        if is_pending(pod) and f"Insufficient {SLOTS_RESOURCE}" in refusal_of(pod)
     ]
-    notes.errors += [f"{key_of(pod)} waits for a node that offers {SLOTS_RESOURCE}" for pod in stuck]
+    notes.errors += [
+        f"{key_of(pod)} waits for a node that offers {SLOTS_RESOURCE}" for pod in stuck
+    ]
     if requesting and len(requesting) < len(stamped):
         notes.warnings.append(
             f"{len(requesting)} of {counted(len(stamped), 'adapter pod')} request {SLOTS_RESOURCE}"
@@ -118,7 +150,8 @@ def _slots_resource(facts: Facts) -> Outcome:
     fixes = [_STUCK] if stuck else []
     fixes += [_MIXED] if notes.warnings else []
     return notes.outcome(
-        f"{'all' if requesting else 'none'} of {counted(len(stamped), 'adapter pod')} request {SLOTS_RESOURCE}",
+        f"{'all' if requesting else 'none'} of {counted(len(stamped), 'adapter pod')} request "
+        f"{SLOTS_RESOURCE}",
         nothing="" if stamped else NO_PODS,
         bad="adapter pods request an extended resource that others do without",
         fix=" ".join(fixes),
@@ -132,14 +165,20 @@ def _overcommitted(facts: Facts) -> Outcome:
         if pod.ledger_error:
             notes.errors.append(f"{pod.key}: its ledger cannot be read: {pod.ledger_error[:200]}")
         elif (
-            pod.node and (has := slots.get(pod.pool)) is not None and (used := ledger_slots(pod.ledger)) > has
+            pod.node
+            and (has := slots.get(pod.pool)) is not None
+            and (used := ledger_slots(pod.ledger)) > has
         ):
-            notes.errors.append(f"{pod.key} carries {counted(used, 'slot')}, its pool gives it {has}")
+            notes.errors.append(
+                f"{pod.key} carries {counted(used, 'slot')}, its pool gives it {has}"
+            )
     return notes.outcome(
         "no ledger is over its pod's slots",
         nothing="" if facts.of("pods").items else NO_PODS,
-        bad=f"{counted(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be read",
-        fix="slotsPerPod was lowered, or a ledger was written by hand: the leader moves what is too much, if there is room.",
+        bad=f"{counted(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be "
+        f"read",
+        fix="slotsPerPod was lowered, or a ledger was written by hand: the leader moves what is "
+        "too much, if there is room.",
     )
 
 
@@ -166,10 +205,28 @@ def _draining(facts: Facts) -> Outcome:
 
 PODS: Final = (
     Check("kube-scheduler", "Does a scheduler look after adapter pods?", ("pods",), _scheduler),
-    Check("drain-marks", "Are pods that should be drained marked so that it is read?", ("pods",), _draining),
-    Check("stranded-pods", "Have adapter pods come by the webhook and our scheduler?", ("pods",), _stranded),
-    Check("slots-resource", "Do adapter pods agree about vreplica.dev/slots?", ("pods",), _slots_resource),
     Check(
-        "overcommit", "Does any pod carry more than its slots (I1)?", ("pods", "adapterpools"), _overcommitted
+        "drain-marks",
+        "Are pods that should be drained marked so that it is read?",
+        ("pods",),
+        _draining,
+    ),
+    Check(
+        "stranded-pods",
+        "Have adapter pods come by the webhook and our scheduler?",
+        ("pods",),
+        _stranded,
+    ),
+    Check(
+        "slots-resource",
+        "Do adapter pods agree about vreplica.dev/slots?",
+        ("pods",),
+        _slots_resource,
+    ),
+    Check(
+        "overcommit",
+        "Does any pod carry more than its slots (I1)?",
+        ("pods", "adapterpools"),
+        _overcommitted,
     ),
 )

@@ -30,7 +30,9 @@ def _stateful_sets(facts: Facts) -> Outcome:
     for pool in _read(facts, notes):
         stateful_set = sets.get(pool.stateful_set_key)
         if stateful_set is None:
-            notes.errors.append(f"AdapterPool {pool.key}: there is no StatefulSet {pool.stateful_set_key}")
+            notes.errors.append(
+                f"AdapterPool {pool.key}: there is no StatefulSet {pool.stateful_set_key}"
+            )
             continue
         if other := owners.get(pool.stateful_set_key):
             notes.errors.append(
@@ -41,12 +43,15 @@ def _stateful_sets(facts: Facts) -> Outcome:
         if label != pool.name:
             said = f"says {label[:100]!r}" if label else "is missing"
             notes.errors.append(
-                f"StatefulSet {pool.stateful_set_key}: label {POOL_LABEL} in its pod template {said}"
+                f"StatefulSet {pool.stateful_set_key}: label {POOL_LABEL} in its pod template "
+                f"{said}"
             )
     return notes.outcome(
         nothing=_none(facts),
-        good=f"{counted(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet whose pods opt in",
-        fix=f"Create the StatefulSet, or correct spec.statefulSet; its pod template needs the label {POOL_LABEL}: POOL.",
+        good=f"{counted(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet "
+        f"whose pods opt in",
+        fix=f"Create the StatefulSet, or correct spec.statefulSet; its pod template needs the "
+        f"label {POOL_LABEL}: POOL.",
     )
 
 
@@ -66,10 +71,14 @@ def _pool_labels(facts: Facts) -> Outcome:
         ref = mapping(raw, "spec", "poolRef")
         pool = f"{text(ref, 'namespace') or text(raw, 'metadata', 'namespace')}/{text(ref, 'name')}"
         if pool not in pools:
-            notes.errors.append(f"VPod {key_of(raw)} asks for AdapterPool {pool}, which is not there")
+            notes.errors.append(
+                f"VPod {key_of(raw)} asks for AdapterPool {pool}, which is not there"
+            )
     return notes.outcome(
         "every pod and vpod names a pool that is there",
-        nothing="" if facts.of("pods").items or facts.of("vpods").items else "no vpods and no adapter pods",
+        nothing=""
+        if facts.of("pods").items or facts.of("vpods").items
+        else "no vpods and no adapter pods",
         fix="Create the AdapterPool, or correct the name.",
     )
 
@@ -81,11 +90,14 @@ def _profiles(facts: Facts) -> Outcome:
             notes.unknown.append(
                 f"AdapterPool {pool.key} asks for {pool.profile[:100]!r}, which is not built in"
             )
-        notes.warnings += [f"AdapterPool {pool.key}: {problem[:200]}" for problem in pool.source_problems]
+        notes.warnings += [
+            f"AdapterPool {pool.key}: {problem[:200]}" for problem in pool.source_problems
+        ]
     return notes.outcome(
         "all pools use built-in profiles",
         nothing=_none(facts),
-        fix="Check that the service's configuration has the profile: it places by the default one otherwise.",
+        fix="Check that the service's configuration has the profile: it places by the default one "
+        "otherwise.",
     )
 
 
@@ -102,36 +114,47 @@ def _capacity(facts: Facts) -> Outcome:
         heavy = [vpod.key for vpod in vpods if vpod.weight > pool.slots_per_pod]
         if heavy:
             notes.errors.append(
-                f"AdapterPool {pool.key}: slotsPerVReplica of {', '.join(heavy[:3])} is over slotsPerPod {pool.slots_per_pod}"
+                f"AdapterPool {pool.key}: slotsPerVReplica of {', '.join(heavy[:3])} is over "
+                f"slotsPerPod {pool.slots_per_pod}"
             )
-            fixes["Raise slotsPerPod, or lower slotsPerVReplica: no pod of that pool can ever take one."] = (
-                None
-            )
+            fixes[
+                "Raise slotsPerPod, or lower slotsPerVReplica: no pod of that pool can ever take "
+                "one."
+            ] = None
         elif pool.max_pods is not None and replicas is not None and replicas >= pool.max_pods:
             notes.warnings.append(
-                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and it has its maxPods {pool.max_pods} already"
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and it has its "
+                f"maxPods {pool.max_pods} already"
             )
             fixes["Raise maxPods or slotsPerPod, or ask for less."] = None
         elif refused := _refused(facts, pool):
             notes.warnings.append(
-                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and {counted(len(refused), 'pod')} "
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and "
+                f"{counted(len(refused), 'pod')} "
                 f"of {replicas} without a node: {refused[0]}"
             )
             fixes[
-                "kube-scheduler's message says what the nodes lack: more of it, or less in the pod template."
+                "kube-scheduler's message says what the nodes lack: more of it, or less in the pod "
+                "template."
             ] = None
         else:
             notes.warnings.append(
                 f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} of {_vpods(vpods)} wait"
             )
-            fixes["`vreplica explain VPOD` says what each waits for, and what would place it."] = None
+            fixes["`vreplica explain VPOD` says what each waits for, and what would place it."] = (
+                None
+            )
     there = {key_of(raw) for raw in facts.of("adapterpools").items}
     if not facts.of("adapterpools").truncated:
         for key, vpods in sorted(waiting.items()):
             if key not in there:
                 what = counted(sum(map(_pending, vpods)), "vreplica")
-                notes.errors.append(f"AdapterPool {key} is not there, and {what} of {_vpods(vpods)} wait")
-                fixes["Create the AdapterPool, or correct spec.poolRef: see the check pool-names."] = None
+                notes.errors.append(
+                    f"AdapterPool {key} is not there, and {what} of {_vpods(vpods)} wait"
+                )
+                fixes[
+                    "Create the AdapterPool, or correct spec.poolRef: see the check pool-names."
+                ] = None
     return notes.outcome(
         "everything that is asked for is placed",
         fix=" ".join(fixes) or "Correct the AdapterPool.",
@@ -162,7 +185,8 @@ def _refused(facts: Facts, pool: AdapterPool) -> list[str]:
     return [
         refusal
         for pod in facts.of("pods").items
-        if f"{text(pod, 'metadata', 'namespace')}/{text(pod, 'metadata', 'labels', POOL_LABEL)}" == pool.key
+        if f"{text(pod, 'metadata', 'namespace')}/{text(pod, 'metadata', 'labels', POOL_LABEL)}"
+        == pool.key
         and is_pending(pod)
         and (refusal := refusal_of(pod))
     ]
@@ -186,7 +210,10 @@ def _replicas(facts: Facts, pool: AdapterPool) -> int | None:
 def _served(facts: Facts) -> Outcome:
     """vreplicas that are placed on pods that do not serve them: each pod with how many, and why."""
     notes, lost = Notes(), dict[tuple[str, str], int]()
-    pods, nodes = _pods_served(facts), {text(raw, "metadata", "name"): raw for raw in facts.of("nodes").items}
+    pods, nodes = (
+        _pods_served(facts),
+        {text(raw, "metadata", "name"): raw for raw in facts.of("nodes").items},
+    )
     cut = [plural for plural in ("pods", "nodes") if facts.of(plural).truncated]
     vpods = 0
     for raw in facts.of("vpods").items:
@@ -214,9 +241,12 @@ def _served(facts: Facts) -> Outcome:
         notes.unknown.append(f"not all {' and '.join(cut)} were read")
     return notes.outcome(
         "every vreplica that is placed is on a pod that is Ready",
-        bad=f"nobody serves {counted(total, 'vreplica')} of {counted(vpods, 'vpod')}" if lost else "",
+        bad=f"nobody serves {counted(total, 'vreplica')} of {counted(vpods, 'vpod')}"
+        if lost
+        else "",
         fix="Look at these pods and nodes. Where a node does not come back, delete it, or taint it "
-        "node.kubernetes.io/out-of-service; rescheduleAfterSeconds of a pool says when its vreplicas go elsewhere.",
+        "node.kubernetes.io/out-of-service; rescheduleAfterSeconds of a pool says when its "
+        "vreplicas go elsewhere.",
         nothing="" if facts.of("vpods").items else "no vpods",
     )
 
@@ -232,7 +262,9 @@ def _pods_served(facts: Facts) -> dict[str, AdapterPod]:
 
 
 def _may_be_cut_off(facts: Facts, pod: AdapterPod | None, nodes: Mapping[str, Json]) -> bool:
-    """Whether the pod, or the node under it, is among those that were not read: then it is not known who serves."""
+    """Whether the pod, or the node under it, is among those that were not read: then it is not
+    known who serves.
+    """
     if pod is None:
         return facts.of("pods").truncated
     return bool(pod.node) and pod.node not in nodes and facts.of("nodes").truncated

@@ -16,7 +16,9 @@ def _replica(facts: Facts) -> Outcome:
         notes.errors.append(replica.problem)
     else:
         if replica.ready.strip() != "ok":
-            notes.errors.append(f"{replica.url} is not ready: {' '.join(replica.ready.split())[:200]}")
+            notes.errors.append(
+                f"{replica.url} is not ready: {' '.join(replica.ready.split())[:200]}"
+            )
         configuration = mapping(replica.state, "configuration")
         if problem := text(configuration, "problem"):
             notes.errors.append(f"its configuration file is not used: {problem[:300]}")
@@ -25,7 +27,8 @@ def _replica(facts: Facts) -> Outcome:
         _compare_leaders(facts, notes)
     return notes.outcome(
         f"{replica.url} is ready; it sees {text(replica.state, 'leader')[:100] or 'nobody'} lead",
-        fix="Look at its log. For a pod: kubectl -n vreplica-system port-forward POD 10261, --server http://127.0.0.1:10261.",
+        fix="Look at its log. For a pod: kubectl -n vreplica-system port-forward POD 10261, "
+        "--server http://127.0.0.1:10261.",
     )
 
 
@@ -38,7 +41,8 @@ def _compare_leaders(facts: Facts, notes: Notes) -> None:
         holder = text(lease, "spec", "holderIdentity") if lease is not None else ""
         if holder and text(seen, "leader") and holder != text(seen, "leader"):
             notes.warnings.append(
-                f"it sees {text(seen, 'leader')[:100]} lead by {text(seen, 'lease')[:100]}, the Lease is held by {holder[:100]}"
+                f"it sees {text(seen, 'leader')[:100]} lead by {text(seen, 'lease')[:100]}, the "
+                f"Lease is held by {holder[:100]}"
             )
 
 

@@ -27,7 +27,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one check. ``summary``: one sentence. ``evidence``: what was seen, a line each. ``fix``: "" where all is well."""
+    """Of one check. ``summary``: one sentence. ``evidence``: what was seen, a line each. ``fix``:
+    "" where all is well.
+    """
 
     verdict: Verdict
     summary: str
@@ -37,7 +39,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check. ``needs``: kinds without which it is unknown, by plural. ``asks``: the question that it answers."""
+    """A check. ``needs``: kinds without which it is unknown, by plural. ``asks``: the question that
+    it answers.
+    """
 
     name: str
     asks: str
@@ -54,9 +58,11 @@ class Notes:
     unknown: list[str] = field(default_factory=list)
 
     def outcome(self, good: str, *, bad: str = "", fix: str = "", nothing: str = "") -> Outcome:
-        """``good``: the summary where nothing was noted; ``bad``: else, with the number of things before it.
+        """``good``: the summary where nothing was noted; ``bad``: else, with the number of things
+        before it.
 
-        ``nothing``: what there is none of, so that nothing could be noted; "" where there is something.
+        ``nothing``: what there is none of, so that nothing could be noted; "" where there is
+        something.
         """
         noted = [*self.errors, *self.warnings, *self.unknown]
         if not noted:

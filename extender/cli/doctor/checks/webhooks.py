@@ -1,4 +1,6 @@
-"""The webhook's registration: whether it is there, reaches us and is trusted, and whom it would hold up."""
+"""The webhook's registration: whether it is there, reaches us and is trusted, and whom it would
+hold up.
+"""
 
 import base64
 import binascii
@@ -30,11 +32,16 @@ from extender.model.reading import Json, labels_of, mapping, mappings, sequence,
 
 EXPIRY_WARN: Final = timedelta(days=14)
 """The webhook renews a month before the end: with less left, it does not."""
-_KINDS: Final = ((MUTATING, "mutatingwebhookconfigurations"), (VALIDATING, "validatingwebhookconfigurations"))
+_KINDS: Final = (
+    (MUTATING, "mutatingwebhookconfigurations"),
+    (VALIDATING, "validatingwebhookconfigurations"),
+)
 NONE_REGISTERED: Final = "no webhook of ours is registered"
 _REACH: Final = frozenset({"VS201", "VS202", "VS203"})
 _LEFT_OUT: Final = "VS211"
-"""What a selector demands beyond the pool's label: looked at here with the pools and namespaces that there are."""
+"""What a selector demands beyond the pool's label: looked at here with the pools and namespaces
+that there are.
+"""
 PLURALS: Final = tuple(plural for _, plural in _KINDS)
 
 
@@ -72,29 +79,45 @@ def _registration(facts: Facts) -> Outcome:
     if any(name.startswith(MUTATING) for name in names):
         _pools_reached(facts, notes)
     return notes.outcome(
-        f"registered: {', '.join(names)}", fix=install_fix(facts, "base/webhook-configurations.yaml")
+        f"registered: {', '.join(names)}",
+        fix=install_fix(facts, "base/webhook-configurations.yaml"),
     )
 
 
 def _pools_reached(facts: Facts, notes: Notes) -> None:
-    """Whether the pods of each pool's StatefulSet would be stamped, by their labels and their namespace's."""
-    hooks = [raw for _, obj, raw in our_webhooks(facts) if obj["kind"] == MUTATING and takes_new_pods(raw)]
+    """Whether the pods of each pool's StatefulSet would be stamped, by their labels and their
+    namespace's.
+    """
+    hooks = [
+        raw
+        for _, obj, raw in our_webhooks(facts)
+        if obj["kind"] == MUTATING and takes_new_pods(raw)
+    ]
     known = facts.of("namespaces")
     for pool in facts.of("adapterpools").items:
         namespace, name = text(pool, "metadata", "namespace"), text(pool, "metadata", "name")
         stateful_set = facts.of("statefulsets").named(text(pool, "spec", "statefulSet"), namespace)
         template = labels_of(mapping(stateful_set or {}, "spec", "template", "metadata", "labels"))
         found = known.named(namespace)
-        around = {NAMESPACE_LABEL: namespace, **labels_of(mapping(found or {}, "metadata", "labels"))}
+        around = {
+            NAMESPACE_LABEL: namespace,
+            **labels_of(mapping(found or {}, "metadata", "labels")),
+        }
         if not hooks or any(catches(raw, around, {**template, POOL_LABEL: name}) for raw in hooks):
             continue
-        line = f"pods of pool {key_of(pool)} are left out by objectSelector or namespaceSelector: they are not stamped"
+        line = (
+            f"pods of pool {key_of(pool)} are left out by objectSelector or namespaceSelector: "
+            f"they are not stamped"
+        )
         unseen = facts.of("statefulsets").problem if stateful_set is None else ""
         if unseen:
-            notes.unknown.append(f"{line}, unless labels of the pod template say otherwise: {unseen}")
+            notes.unknown.append(
+                f"{line}, unless labels of the pod template say otherwise: {unseen}"
+            )
         elif found is None and any(mapping(raw, "namespaceSelector") for raw in hooks):
             notes.unknown.append(
-                f"{line}, unless labels of the namespace say otherwise: {known.problem or 'it is not there'}"
+                f"{line}, unless labels of the namespace say otherwise: "
+                f"{known.problem or 'it is not there'}"
             )
         else:
             notes.errors.append(line)
@@ -135,15 +158,20 @@ def _certificate(facts: Facts) -> Outcome:
         ends = certificate.not_valid_after_utc
         until.append(ends)
         if not any(_signed_by(certificate, one) for one in authorities):
-            notes.errors.append(f"{where}: the certificate is signed by none of the caBundle's authorities")
+            notes.errors.append(
+                f"{where}: the certificate is signed by none of the caBundle's authorities"
+            )
         if ends <= now:
             notes.errors.append(f"{where}: the certificate ended {ends.isoformat()}")
         elif ends - now < EXPIRY_WARN:
-            notes.warnings.append(f"{where}: the certificate ends {ends.isoformat()} and was not renewed")
+            notes.warnings.append(
+                f"{where}: the certificate ends {ends.isoformat()} and was not renewed"
+            )
     return notes.outcome(
         f"trusted, until {min(until).date().isoformat()}" if until else "",
         nothing="" if until else NONE_REGISTERED,
-        fix="Look at the webhook's log: it renews certificates and writes caBundle itself, once a minute.",
+        fix="Look at the webhook's log: it renews certificates and writes caBundle itself, once a "
+        "minute.",
     )
 
 
@@ -201,7 +229,8 @@ def _endpoints(facts: Facts) -> Outcome:
     return notes.outcome(
         f"{counted(len(services), 'Service')} with ready endpoints",
         nothing="" if services else "no webhook of ours is called by a Service",
-        fix="kubectl get pods -l app.kubernetes.io/name=vreplica-webhook: it becomes ready once it has listed its caches.",
+        fix="kubectl get pods -l app.kubernetes.io/name=vreplica-webhook: it becomes ready once it "
+        "has listed its caches.",
     )
 
 
@@ -217,7 +246,9 @@ def _ready_addresses(facts: Facts, namespace: str, name: str) -> int:
 
 
 WEBHOOKS: Final = (
-    Check("webhook-registration", "Is the webhook called for adapter pods?", PLURALS, _registration),
+    Check(
+        "webhook-registration", "Is the webhook called for adapter pods?", PLURALS, _registration
+    ),
     Check(
         "webhook-selectors",
         "Would the webhook hold up kube-system, or its own namespace?",
@@ -231,6 +262,9 @@ WEBHOOKS: Final = (
         _certificate,
     ),
     Check(
-        "webhook-endpoints", "Does the webhook's Service lead anywhere?", (*PLURALS, "services"), _endpoints
+        "webhook-endpoints",
+        "Does the webhook's Service lead anywhere?",
+        (*PLURALS, "services"),
+        _endpoints,
     ),
 )

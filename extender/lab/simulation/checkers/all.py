@@ -6,12 +6,14 @@
     I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that the store knows of
     I5 bind is idempotent   ``binds.BindChecker``, on binds sent twice; and ``replica_state.state_problems``: no reservation is left
 
-and of what statuses say (``HonestyChecker``), callers publish (``CallerChecks``) and events tell (``TellingChecker``). ``Checkers`` tells them of the writes.
+and of what statuses say (``HonestyChecker``), callers publish (``CallerChecks``) and events tell
+(``TellingChecker``). ``Checkers`` tells them of the writes.
 
-They need no help from the engine but for ``state_problems``, which reads what replicas keep in memory, once all is at rest. They
-read annotations and statuses as JSON, know nothing of plans and caches, and learn causes by watching the store too
-(``Causes``): a pod annotated, an ordinal that is gone, a ledger that a person has edited. A cause excuses what it may excuse
-for ``EXCUSE_S``: a decision may be that old when it is written. What is excused must be put right in the end, which
+They need no help from the engine but for ``state_problems``, which reads what replicas keep in
+memory, once all is at rest. They read annotations and statuses as JSON, know nothing of plans and
+caches, and learn causes by watching the store too (``Causes``): a pod annotated, an ordinal that is
+gone, a ledger that a person has edited. A cause excuses what it may excuse for ``EXCUSE_S``: a
+decision may be that old when it is written. What is excused must be put right in the end, which
 ``settled.differences`` checks once the faults have stopped.
 """
 
@@ -46,7 +48,9 @@ WRITES_MAX: Final = 20_000
 
 
 class Checkers:
-    """Subscribe ``on_change`` to the store. ``violations`` collects what was found; ``moves`` counts by reason."""
+    """Subscribe ``on_change`` to the store. ``violations`` collects what was found; ``moves``
+    counts by reason.
+    """
 
     def __init__(
         self,
@@ -71,7 +75,13 @@ class Checkers:
         self._broken = Broken(self._excuses)
         uncovering = Uncovering(self._clock)
         known = Known(
-            self.stored, self._excuses, self._broken, uncovering, circumstances, trace, self._violated
+            self.stored,
+            self._excuses,
+            self._broken,
+            uncovering,
+            circumstances,
+            trace,
+            self._violated,
         )
         self._budgets = Budgets(self._clock, circumstances)
         self._overcommit = OvercommitChecker(known)
@@ -128,21 +138,25 @@ class Checkers:
             if by_service() and not self._two_lead():
                 self._scale_down.check(pool, removed)
 
-    # -- pods ------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
         old = self._read_before(before) if before is not None else None
         if old is not None and old.marked:
             self._excuses.note(f"marked {old.name}")
         if after is None:
-            self._pod_gone((before or {})["metadata"]["name"], was_bound=old is not None and bool(old.node))
+            self._pod_gone(
+                (before or {})["metadata"]["name"], was_bound=old is not None and bool(old.node)
+            )
             return
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
         self._last_read[pod.name] = after
         self._moves.pod_seen(pod)
         if pod != old:
             gone = ", deleting" if pod.deleting else ", marked" if pod.marked else ""
-            self._trace(f"    {pod.name} on {pod.node or 'no node'}, {pod.slots} slots, {pod.text}{gone}")
+            self._trace(
+                f"    {pod.name} on {pod.node or 'no node'}, {pod.slots} slots, {pod.text}{gone}"
+            )
         if not pod.node:
             return
         bound_now = old is None or not old.node
@@ -155,7 +169,9 @@ class Checkers:
             if before is not None:
                 self._overcommit.check_write(before, after)
             if rewritten:
-                self._overcommit.check_slots(pod, old.total if old is not None and not bound_now else 0)
+                self._overcommit.check_slots(
+                    pod, old.total if old is not None and not bound_now else 0
+                )
                 self._overcommit.check_bytes(pod, None if bound_now else old)
         self._coverage.check_pod(pod)
 
@@ -168,14 +184,20 @@ class Checkers:
             self.callers.pod_gone(name)
 
     def _read_before(self, before: Obj) -> Pod:
-        """As read when it was written, where that is the very object: a change follows on the one before."""
+        """As read when it was written, where that is the very object: a change follows on the one
+        before.
+        """
         name = before["metadata"]["name"]
         known = self.pods.get(name)
-        return known if known is not None and self._last_read.get(name) is before else read_pod(before)
+        return (
+            known if known is not None and self._last_read.get(name) is before else read_pod(before)
+        )
 
-    # -- vpods -----------------------------------------------------------------------------------------------------
+    # -- vpods -------------------------------------------------------------------------------------
 
-    def _vpod_changed(self, read: Callable[[Obj], VPod], before: Obj | None, after: Obj | None) -> None:
+    def _vpod_changed(
+        self, read: Callable[[Obj], VPod], before: Obj | None, after: Obj | None
+    ) -> None:
         old = read(before) if before is not None else None
         if after is None:
             if old is not None:

@@ -1,4 +1,6 @@
-"""``Broken``: what somebody else has made wrong, which is excused until it has been right once, and for a while after."""
+"""``Broken``: what somebody else has made wrong, which is excused until it has been right once, and
+for a while after.
+"""
 
 from collections.abc import Iterable
 
@@ -16,7 +18,7 @@ class Broken:
         self._weights: dict[str, list[tuple[float, int]]] = {}
         """Vpod -> (since when, slots of one vreplica)."""
 
-    # -- ledgers ------------------------------------------------------------------------------------------------
+    # -- ledgers -----------------------------------------------------------------------------------
 
     def break_ledgers(self, pod_names: Iterable[str]) -> None:
         """They may be wrong from now on."""
@@ -29,14 +31,16 @@ class Broken:
             self.excuse_ledger(pod_name)
 
     def excuse_ledger(self, pod_name: str, lasts_s: float | None = None) -> None:
-        """It is right, and may have been wrong in the eyes of who decides for so long; None: as long as any cause."""
+        """It is right, and may have been wrong in the eyes of who decides for so long; None: as
+        long as any cause.
+        """
         self._excuses.note(f"unrepaired {pod_name}", lasts_s)
 
     def was_ledger_wrong(self, pod_name: str) -> bool:
         """Whether it is wrong, or was lately."""
         return pod_name in self._ledgers or self._excuses.holds(f"unrepaired {pod_name}")
 
-    # -- statuses -----------------------------------------------------------------------------------------------
+    # -- statuses ----------------------------------------------------------------------------------
 
     def status_edited(self, vpod: VPod) -> None:
         """Somebody else has written it."""
@@ -55,13 +59,17 @@ class Broken:
         self._statuses.discard(vpod)
 
     def was_edited(self, vpod: str) -> bool:
-        """Whether somebody else has written its status, and it is not covered again, or was not lately."""
+        """Whether somebody else has written its status, and it is not covered again, or was not
+        lately.
+        """
         return vpod in self._statuses or self._excuses.holds(f"edited {vpod}")
 
-    # -- weights ------------------------------------------------------------------------------------------------
+    # -- weights -----------------------------------------------------------------------------------
 
     def weighed(self, old: VPod | None, new: VPod) -> None:
-        """A vpod as it is now: with another weight, ledgers that have it are wrong until they are written anew."""
+        """A vpod as it is now: with another weight, ledgers that have it are wrong until they are
+        written anew.
+        """
         if old is not None and old.weight == new.weight:
             return
         self._weights.setdefault(new.key, []).append((self._excuses.clock(), new.weight))

@@ -1,9 +1,11 @@
-"""What callers of ``/v1/schedule`` publish: covered (I2), moved for a reason only (I4), and answered honestly.
+"""What callers of ``/v1/schedule`` publish: covered (I2), moved for a reason only (I4), and
+answered honestly.
 
-A caller's vpod is among the stored ones, so whatever is checked of all vpods is checked of it. It is no object: no status tells
-its moves, so the causes of what leaves a pod are looked up without being told; and where a replica binds a pod whose last one it
-has not seen, what callers had there is in their own statuses only, until they ask again (docs/python-api.md). That
-alone excuses more than for VPods, unless it is the replica that has answered, and has led since.
+A caller's vpod is among the stored ones, so whatever is checked of all vpods is checked of it. It
+is no object: no status tells its moves, so the causes of what leaves a pod are looked up without
+being told; and where a replica binds a pod whose last one it has not seen, what callers had there
+is in their own statuses only, until they ask again (docs/python-api.md). That alone excuses more
+than for VPods, unless it is the replica that has answered, and has led since.
 """
 
 from dataclasses import replace
@@ -17,7 +19,9 @@ from extender.lab.simulation.world.facts import Pod, VPod
 ASKS_AGAIN_S: Final = 130.0
 """A caller comes back sooner than that, whatever its answer was."""
 REMEMBERED_S: Final = 19.0
-"""What the last pod of an ordinal held may be forgotten once the ordinal has been gone for so long, and a second."""
+"""What the last pod of an ordinal held may be forgotten once the ordinal has been gone for so long,
+and a second.
+"""
 
 
 class CallerChecks:
@@ -41,7 +45,7 @@ class CallerChecks:
         self._left_at: dict[str, float] = {}
         """Pod name -> when a pod was bound, when it was gone, and when its ordinal was."""
 
-    # -- what callers do ----------------------------------------------------------------------------------------
+    # -- what callers do ---------------------------------------------------------------------------
 
     def wished(self, old: VPod | None, new: VPod | None) -> None:
         """A caller comes, wants something else, or has begun to give all back."""
@@ -68,12 +72,19 @@ class CallerChecks:
             self._violated(f"I4: {by} {wrong}")
         for name, count in asked.placements.items():
             pod = self._stored.pods.get(name)
-            # It may go on publishing what it has asked with, and weighs that as it does now, until it asks again.
-            if pod is not None and pod.slots and pod.beside(new.key) + count * asked.weight > pod.slots:
+            # It may go on publishing what it has asked with, and weighs that as it does now, until
+            # it asks again.
+            if (
+                pod is not None
+                and pod.slots
+                and pod.beside(new.key) + count * asked.weight > pod.slots
+            ):
                 self._broken.excuse_ledger(name, ASKS_AGAIN_S)
         left = new.condition[0] != "True"
         if not left and new.total < asked.wanted:
-            self._violated(f"{by} told {new.key} that all {asked.wanted} are placed: {dict(new.placements)}")
+            self._violated(
+                f"{by} told {new.key} that all {asked.wanted} are placed: {dict(new.placements)}"
+            )
         for name, count in new.placements.items():
             pod = self._stored.pods.get(name)
             if pod is None or not pod.node or pod.count(new.key) >= count:
@@ -82,10 +93,11 @@ class CallerChecks:
                 self._uncovering.published(name, new.key)
             else:
                 self._violated(
-                    f"I2: {by} answered {new.key} {dict(new.placements)}, ledger of {name} has {pod.text}"
+                    f"I2: {by} answered {new.key} {dict(new.placements)}, ledger of {name} has "
+                    f"{pod.text}"
                 )
 
-    # -- what may be forgotten ----------------------------------------------------------------------------------
+    # -- what may be forgotten ---------------------------------------------------------------------
 
     def leader_changed(self) -> None:
         """Whoever leads now knows of no caller."""
@@ -100,7 +112,9 @@ class CallerChecks:
         self._gone_at[name] = self._clock()
 
     def bound(self, pod: Pod, actor: str) -> None:
-        """A replica has bound a pod: what of callers it may not know of, and so not have given it."""
+        """A replica has bound a pod: what of callers it may not know of, and so not have
+        given it.
+        """
         forgotten = self._may_have_forgotten(pod.name, actor)
         self._bound_at[pod.name] = self._clock()
         if not forgotten:
@@ -115,7 +129,9 @@ class CallerChecks:
     def _may_have_forgotten(self, name: str, actor: str) -> bool:
         gone_at = self._gone_at.get(name, -inf)
         has_left = self._left_at.get(name, -inf) > self._bound_at.get(name, -inf)
-        return self._listed_at(actor) >= gone_at or (has_left and self._clock() - gone_at >= REMEMBERED_S)
+        return self._listed_at(actor) >= gone_at or (
+            has_left and self._clock() - gone_at >= REMEMBERED_S
+        )
 
     def _knows(self, actor: str, key: str) -> bool:
         """Whether it has answered this caller last, and has led since."""

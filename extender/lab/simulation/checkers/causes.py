@@ -1,4 +1,5 @@
-"""Causes of what the service decides, learnt from the store: pools, StatefulSets, nodes, namespaces and Leases that change.
+"""Causes of what the service decides, learnt from the store: pools, StatefulSets, nodes, namespaces
+and Leases that change.
 
 What is noted here excuses for a while what was decided by it (``Excuses``); nothing is checked.
 """
@@ -16,9 +17,13 @@ from extender.model.names import ZONE_LABEL
 
 
 class Causes:
-    """Each method takes an object as it was and as it is; None where it was not there, or is gone."""
+    """Each method takes an object as it was and as it is; None where it was not there, or
+    is gone.
+    """
 
-    def __init__(self, known: Known, budgets: Budgets, presence: Presence, callers: CallerChecks) -> None:
+    def __init__(
+        self, known: Known, budgets: Budgets, presence: Presence, callers: CallerChecks
+    ) -> None:
         self._stored = known.stored
         self._excuses = known.excuses
         self._clock = known.excuses.clock
@@ -50,7 +55,8 @@ class Causes:
                 name for name in self._every_pod(pool) if self._needed(name) > pool.slots
             )
             if before is not None:
-                # Of pods that come later, too: a watch that was late replays what a pool was meanwhile.
+                # Of pods that come later, too: a watch that was late replays what a pool was
+                # meanwhile.
                 self._excuses.note(f"slots {pool.name}")
             pool.slots_seen.append((self._clock(), pool.slots))
         if before is None or after["spec"] != before["spec"]:
@@ -114,7 +120,9 @@ class Causes:
             self._trace(f"    {name} has labels {labels}")
 
     def lease_changed(self, before: Obj | None, after: Obj | None) -> bool:
-        """A Lease: whether another leads, or the same one anew, after which its moves count from the beginning."""
+        """A Lease: whether another leads, or the same one anew, after which its moves count from
+        the beginning.
+        """
         changed = _term(before) != _term(after)
         if changed:
             self._budgets.leader_changed()

@@ -17,7 +17,9 @@ class CoverageChecker:
         self._violated = known.violated
 
     def ledger_written(self, pod: Pod, *, by_service: bool, bound_now: bool) -> None:
-        """A ledger has changed, or its pod was bound: what of it may have been taken away rightly."""
+        """A ledger has changed, or its pod was bound: what of it may have been taken away
+        rightly.
+        """
         published = self._stored.published(pod.name)
         if self._two_lead():
             self._uncovering.all_of(pod.name)
@@ -30,15 +32,17 @@ class CoverageChecker:
             self._uncovering.bound(
                 pod, published, least, self._broken.heaviest_lately, self._broken.was_edited
             )
-        # What a pod's last incarnation was seen to hold comes back as it was, weights included; and who writes may see the slots
-        # of a moment ago.
+        # What a pod's last incarnation was seen to hold comes back as it was, weights included; and
+        # who writes may see the slots of a moment ago.
         by_what_was = (bound_now and self._stored.outweighed(pod)) or not self._fits(pod)
         if self._two_lead() or not by_service or by_what_was:
             self._broken.break_ledgers([pod.name])
 
     def check_pod(self, pod: Pod) -> None:
         """Its ledger covers all that is published there, or something excuses that it does not."""
-        uncovered = [key for key, count in self._stored.published(pod.name).items() if count > pod.count(key)]
+        uncovered = [
+            key for key, count in self._stored.published(pod.name).items() if count > pod.count(key)
+        ]
         self._uncovering.ledger(pod, uncovered)
         if not uncovered and self._fits(pod) and not self._stored.outweighed(pod):
             self._broken.ledger_is_right(pod.name)
@@ -58,7 +62,9 @@ class CoverageChecker:
         uncovered = [
             pod
             for name, count in vpod.placements.items()
-            if (pod := self._stored.pods.get(name)) is not None and pod.node and pod.count(vpod.key) < count
+            if (pod := self._stored.pods.get(name)) is not None
+            and pod.node
+            and pod.count(vpod.key) < count
         ]
         if not uncovered:
             self._broken.status_is_covered(vpod.key)
@@ -71,6 +77,7 @@ class CoverageChecker:
     def _both(self, pod: Pod, key: str) -> str:
         vpod = self._stored.vpods[key]
         return (
-            f"{ACTOR.get()} wrote; status of {key} (wants {vpod.wanted}) has {dict(vpod.placements)}, "
+            f"{ACTOR.get()} wrote; status of {key} (wants {vpod.wanted}) has "
+            f"{dict(vpod.placements)}, "
             f"ledger of {pod.name} on {pod.node} has {pod.text}"
         )

@@ -1,4 +1,6 @@
-"""``Excuses``: what may be the cause of a decision that is written now, for a while after it has ceased to be."""
+"""``Excuses``: what may be the cause of a decision that is written now, for a while after it has
+ceased to be.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +26,9 @@ class Circumstances:
     two_lead: Callable[[], bool] = lambda: False
     """Whether what the service writes may cross; I1 holds."""
     unsure: Callable[[], int] = lambda: 0
-    """How many writes so far have been done, or are on their way, without an answer to their writer."""
+    """How many writes so far have been done, or are on their way, without an answer to their
+    writer.
+    """
     listed_at: Callable[[str], float] = lambda _actor: -inf
     """The loop's time at which an actor last listed pods."""
     ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf

@@ -1,4 +1,6 @@
-"""What all checkers go by: what is stored, what excuses a difference, who writes; and whom they tell what they find."""
+"""What all checkers go by: what is stored, what excuses a difference, who writes; and whom they
+tell what they find.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

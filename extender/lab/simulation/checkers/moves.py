@@ -1,4 +1,6 @@
-"""I4: what leaves a pod has a reason that is told, and that the store knows of; compaction and policy keep to their limits."""
+"""I4: what leaves a pod has a reason that is told, and that the store knows of; compaction and
+policy keep to their limits.
+"""
 
 from collections.abc import Callable
 from math import inf
@@ -10,7 +12,15 @@ from extender.lab.simulation.checkers.budgets import WRITE_S, Budgets
 from extender.lab.simulation.checkers.evenness import is_better
 from extender.lab.simulation.checkers.known import Known
 from extender.lab.simulation.checkers.presence import ROUNDED_S, Presence
-from extender.lab.simulation.world.facts import TOLD_CHARS_MAX, Pod, Pool, Told, VPod, in_force, ordinal_of
+from extender.lab.simulation.world.facts import (
+    TOLD_CHARS_MAX,
+    Pod,
+    Pool,
+    Told,
+    VPod,
+    in_force,
+    ordinal_of,
+)
 from extender.lab.simulation.world.scale import pool_of, second_name
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
@@ -18,9 +28,12 @@ SPREADING: Final = frozenset({"spread", "ha", "pack"})
 UNASKED: Final = ("Compaction", "Policy")
 """Reasons of moves that nobody has ordered, and that can wait."""
 EXCUSED_S: Final = 12.0
-"""Seconds for which a pod that is not Ready any more may count as one that is: 10, and a second in which changes are gathered."""
+"""Seconds for which a pod that is not Ready any more may count as one that is: 10, and a second in
+which changes are gathered.
+"""
 OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
-"""Reasons for which a caller is answered to leave a pod; nobody else may move what a caller keeps."""
+"""Reasons for which a caller is answered to leave a pod; nobody else may move what a caller keeps.
+"""
 
 
 class MoveChecker:
@@ -31,7 +44,9 @@ class MoveChecker:
         self._late_s = known.circumstances.late_s
         self.presence = Presence(known.excuses.clock)
         self._nodes: dict[str, tuple[str, float]] = {}
-        """Pod name -> (the node where it stands or last stood, since when it has not been another one)."""
+        """Pod name -> (the node where it stands or last stood, since when it has not been another
+        one).
+        """
         self._seen: dict[str, tuple[str, float]] = {}
         """Pod name -> (UID of the last bound pod of that name, since when it is bound)."""
         self._stored = known.stored
@@ -43,11 +58,15 @@ class MoveChecker:
         self.made: dict[str, int] = {}
 
     def check(self, old: VPod, new: VPod, *, was_edited: bool) -> None:
-        """What leaves a pod is told with a reason that holds, or the vpod has fewer vreplicas to place."""
+        """What leaves a pod is told with a reason that holds, or the vpod has fewer vreplicas to
+        place.
+        """
         fewer = max(0, old.total - new.wanted)
-        # Two moves may be told in the same words within one second; a write is under way for so long at the most.
+        # Two moves may be told in the same words within one second; a write is under way for so
+        # long at the most.
         fresh = (
-            new.moved != old.moved or abs(epoch_s(new.moved[2], 0.0) - self._now_of(ACTOR.get())) <= WRITE_S
+            new.moved != old.moved
+            or abs(epoch_s(new.moved[2], 0.0) - self._now_of(ACTOR.get())) <= WRITE_S
         )
         told = new.told if fresh else []
         cut = fresh and len(new.moved[1]) >= TOLD_CHARS_MAX
@@ -58,7 +77,8 @@ class MoveChecker:
             if left <= 0:
                 continue
             if new.moved == old.moved:
-                # What is told was told before: what leaves now is first what is not wanted any more.
+                # What is told was told before: what leaves now is first what is not wanted any
+                # more.
                 by_fewer = min(left, fewer)
                 fewer, left = fewer - by_fewer, left - by_fewer
                 if not left:
@@ -71,14 +91,17 @@ class MoveChecker:
             fewer, left = fewer - by_fewer, left - by_fewer
             if left and not excused:
                 self._violated(
-                    f"I4: {ACTOR.get()} took {left} of {new.key} (wants {new.wanted}) off {name} and told no "
+                    f"I4: {ACTOR.get()} took {left} of {new.key} (wants {new.wanted}) off {name} "
+                    f"and told no "
                     f"reason: {dict(old.placements)} became {dict(new.placements)}, {new.moved}"
                 )
         if not excused and old.total == new.total:
             self._check_better(old, new, made)
         if new.moved == old.moved:
             return  # told before: what leaves now may be what is not wanted any more
-        for problem in self._budgets.problems(ACTOR.get(), self._stored.pool_of(new), old, new, made):
+        for problem in self._budgets.problems(
+            ACTOR.get(), self._stored.pool_of(new), old, new, made
+        ):
             self._violated(f"I4: {problem}")
 
     def _check_told(self, move: Told, vreplicas: int, vpod: VPod, *, was_edited: bool) -> None:
@@ -89,7 +112,9 @@ class MoveChecker:
         if self._gave_up_what_runs(move, vpod):
             self._violated(f"I4: {move} has {vpod.key} nowhere, and {move.from_pod} still runs")
         if move.reason in UNASKED and self._ends_service(move):
-            self._violated(f"I4: {move} has {vpod.key} served by nobody: {move.to_pod} was not Ready")
+            self._violated(
+                f"I4: {move} has {vpod.key} served by nobody: {move.to_pod} was not Ready"
+            )
 
     def _holds(self, move: Told, vpod: VPod, *, was_edited: bool) -> bool:
         """Whether a move's reason is true, or was when it may have been decided."""
@@ -101,7 +126,9 @@ class MoveChecker:
         moving = not pool.dry_run or holds(f"moving {pool.name}")
         by_reason: dict[str, bool] = {
             "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
-            "OrdinalGone": name not in pool.names or holds(f"gone {name}") or holds(f"pool {vpod.key}"),
+            "OrdinalGone": name not in pool.names
+            or holds(f"gone {name}")
+            or holds(f"pool {vpod.key}"),
             "Overcommit": (
                 self._broken.was_ledger_wrong(name)
                 or was_edited
@@ -115,13 +142,16 @@ class MoveChecker:
         return by_reason.get(move.reason, False)
 
     def check_untold(self, old: VPod, new: VPod, is_excused: Callable[[str], bool]) -> str:
-        """The same where nothing tells reasons: what leaves a pod has one, or fewer are wanted than ``old`` has.
+        """The same where nothing tells reasons: what leaves a pod has one, or fewer are wanted than
+        ``old`` has.
 
         ``is_excused``: the pods on which that is not asked. What is wrong, in words; "": nothing.
         """
         reasons = OF_CALLERS if old.by_caller else (*OF_CALLERS, "Policy")
         fewer = max(0, old.total - new.wanted)
-        gained = (name for name, count in new.placements.items() if count > old.placements.get(name, 0))
+        gained = (
+            name for name, count in new.placements.items() if count > old.placements.get(name, 0)
+        )
         to = max(gained, key=ordinal_of, default="")
         for name, count in old.placements.items():
             left = max(0, count - new.placements.get(name, 0))
@@ -129,7 +159,9 @@ class MoveChecker:
             fewer, left = fewer - by_fewer, left - by_fewer
             if not left or is_excused(name):
                 continue
-            if not any(self._holds(Told(1, name, to, why), new, was_edited=False) for why in reasons):
+            if not any(
+                self._holds(Told(1, name, to, why), new, was_edited=False) for why in reasons
+            ):
                 return (
                     f"took {left} of {new.key} (wants {new.wanted}) off {name} for no reason: "
                     f"{dict(old.placements)} became {dict(new.placements)}"
@@ -147,23 +179,29 @@ class MoveChecker:
             self._nodes[pod.name] = (pod.node, self._clock() if node else -inf)
 
     def _was_absent(self, name: str, pool: Pool) -> bool:
-        """Whether a pod was not Ready for as long as its pool waits, in the eyes of whoever may have decided it."""
+        """Whether a pod was not Ready for as long as its pool waits, in the eyes of whoever may
+        have decided it.
+        """
         since = self._clock() - self._late_s
         absent_s = self.presence.longest(name, since)
         limit_s = min(in_force(pool.limits_seen, since), default=0.0)
         return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s
 
     def _ends_service(self, move: Told) -> bool:
-        """Whether whoever decided the move saw, however late, that it goes from a pod that serves to one that does not."""
+        """Whether whoever decided the move saw, however late, that it goes from a pod that serves
+        to one that does not.
+        """
         since = self._clock() - self._late_s
         return self.presence.was_there(move.from_pod, since) and self.presence.is_down(
             move.to_pod, since - EXCUSED_S - ROUNDED_S
         )
 
     def _gave_up_what_runs(self, move: Told, vpod: VPod) -> bool:
-        """Whether vreplicas without another place have left a pod that has lost its ordinal and runs: they wait there, as with a drain.
+        """Whether vreplicas without another place have left a pod that has lost its ordinal and
+        runs: they wait there, as with a drain.
 
-        Whose ordinals they are is for one pool to say: where two name the StatefulSet, or the vpod has just come, nothing is asked.
+        Whose ordinals they are is for one pool to say: where two name the StatefulSet, or the vpod
+        has just come, nothing is asked.
         """
         pod = self._stored.pods.get(move.from_pod)
         if move.reason != "OrdinalGone" or move.to_pod or vpod.total >= vpod.wanted or pod is None:
@@ -171,22 +209,29 @@ class MoveChecker:
         two = second_name(pod.pool) in self._stored.pools
         came = pod.pool != vpod.pool or self._excuses.holds(f"pool {vpod.key}")
         return (
-            bool(pod.node) and not two and not came and self._seen[pod.name][1] < self._clock() - self._late_s
+            bool(pod.node)
+            and not two
+            and not came
+            and self._seen[pod.name][1] < self._clock() - self._late_s
         )
 
     def _check_better(self, old: VPod, new: VPod, made: list[Told]) -> None:
-        """Policy moves for something: as far as nothing else has changed, the vpod stands better than before."""
+        """Policy moves for something: as far as nothing else has changed, the vpod stands better
+        than before.
+        """
         pool = self._stored.pool_of(new)
         if not made or {move.reason for move in made} != {"Policy"}:
             return
         since = self._clock() - self._late_s
         if self._excuses.holds(f"profile {pool.name}") or any(
-            self._nodes.get(name, ("", inf))[1] > since for name in {*old.placements, *new.placements}
+            self._nodes.get(name, ("", inf))[1] > since
+            for name in {*old.placements, *new.placements}
         ):
             return  # it may have been decided for another profile, or when pods stood elsewhere
         if not is_better(pool.profile, made, (old.placements, new.placements), self._place_of):
             self._violated(
-                f"I4: {ACTOR.get()} moved {new.key} by policy {pool.profile}, which is no better for it: "
+                f"I4: {ACTOR.get()} moved {new.key} by policy {pool.profile}, which is no better "
+                f"for it: "
                 f"{dict(old.placements)} became {dict(new.placements)}"
             )
 

@@ -1,4 +1,6 @@
-"""I1: no ledger that the service writes has more slots than its pod, or more bytes than it may; none is written over another unseen."""
+"""I1: no ledger that the service writes has more slots than its pod, or more bytes than it may;
+none is written over another unseen.
+"""
 
 from extender.kube.api import Obj
 from extender.lab.faults import ACTOR
@@ -21,16 +23,21 @@ class OvercommitChecker:
             self._violated(f"I1: {ACTOR.get()}: {problem}")
 
     def check_bytes(self, pod: Pod, before: Pod | None) -> None:
-        """A ledger is no longer than it may be, and no namespace's part of it grows beyond its share.
+        """A ledger is no longer than it may be, and no namespace's part of it grows beyond its
+        share.
 
-        ``before``: None for one that comes with a bind. That has what stands there, by statuses as its writer knows them: of
-        vpods that are gone by now, too, where its watch is behind.
+        ``before``: None for one that comes with a bind. That has what stands there, by statuses as
+        its writer knows them: of vpods that are gone by now, too, where its watch is behind.
         """
         if len(pod.text or "") > LEDGER_BYTES_MAX:
             self._violated(f"I1: {ACTOR.get()} wrote {len(pod.text or '')} bytes on {pod.name}")
-        new = (pod.ledger or {}).keys() - ((before.ledger or {}) if before is not None else {}).keys()
+        new = (pod.ledger or {}).keys() - (
+            (before.ledger or {}) if before is not None else {}
+        ).keys()
         for namespace in sorted({key.partition("/")[0] for key in new}):
-            gone = {key for key in pod.ledger or () if before is None and key not in self._stored.vpods}
+            gone = {
+                key for key in pod.ledger or () if before is None and key not in self._stored.vpods
+            }
             if (size := pod.bytes_of(namespace, gone)) > LEDGER_BYTES_MAX // 2:
                 self._violated(f"I1: {ACTOR.get()} wrote {size} bytes of {namespace} on {pod.name}")
 
@@ -41,8 +48,11 @@ class OvercommitChecker:
         if pod.slots is not None:
             allowed = min(allowed, pod.slots)
         if pod.ledger is None:
-            self._violated(f"I1: {ACTOR.get()} wrote an unreadable ledger on {pod.name}: {pod.text!r}")
+            self._violated(
+                f"I1: {ACTOR.get()} wrote an unreadable ledger on {pod.name}: {pod.text!r}"
+            )
         elif pod.total > allowed and pod.total > before:
             self._violated(
-                f"I1: {ACTOR.get()} wrote {pod.total} slots on {pod.name}, which has {allowed}: {pod.text}"
+                f"I1: {ACTOR.get()} wrote {pod.total} slots on {pod.name}, which has {allowed}: "
+                f"{pod.text}"
             )

@@ -1,7 +1,8 @@
-"""Since when each pod has not been Ready on a Ready node, as the store says: what rescheduleAfterSeconds counts.
+"""Since when each pod has not been Ready on a Ready node, as the store says: what
+rescheduleAfterSeconds counts.
 
-For an ordinal's name, not for one pod: the next incarnation goes on with the absence of the last. A view that is late makes
-an absence longer or shorter than it was, by as much as it is late.
+For an ordinal's name, not for one pod: the next incarnation goes on with the absence of the last. A
+view that is late makes an absence longer or shorter than it was, by as much as it is late.
 """
 
 from collections.abc import Callable, Iterable
@@ -59,10 +60,14 @@ class Presence:
 
     def was_there(self, name: str, since: float) -> bool:
         """Whether it has been present all the time since then."""
-        return name in self._present and all(ended < since for _, ended in self._ended.get(name, ()))
+        return name in self._present and all(
+            ended < since for _, ended in self._ended.get(name, ())
+        )
 
     def longest(self, name: str, since: float) -> float:
-        """Seconds of its longest absence that was not over at ``since``; -1 if it was present all the time."""
+        """Seconds of its longest absence that was not over at ``since``; -1 if it was present all
+        the time.
+        """
         if name not in self._present and name not in self._absent_since:
             return inf  # it has never been there
         lasted = [ended - began for began, ended in self._ended.get(name, ()) if ended >= since]

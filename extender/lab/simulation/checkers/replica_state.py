@@ -1,11 +1,15 @@
-"""What a replica keeps in memory, once all is at rest: no reservation is left (I5), and its state is what rebuilding gives."""
+"""What a replica keeps in memory, once all is at rest: no reservation is left (I5), and its state
+is what rebuilding gives.
+"""
 
 from extender.engine.state.state import State
 from extender.lab.simulation.world.replica import Replica
 
 
 def state_problems(replica: Replica) -> list[str]:
-    """Reservations that nobody has dropped, and incremental state that differs from rebuilt state."""
+    """Reservations that nobody has dropped, and incremental state that differs from rebuilt
+    state.
+    """
     caches = replica.service.caches
     rebuilt = State(caches.state.profiles)
     for node in caches.nodes.list():
@@ -34,5 +38,7 @@ def state_problems(replica: Replica) -> list[str]:
         if claim.reserved is not None
     ]
     if not problems and caches.state.digest() != rebuilt.digest():
-        problems.append(f"{replica.name}: incremental {caches.state.digest()} is not {rebuilt.digest()}")
+        problems.append(
+            f"{replica.name}: incremental {caches.state.digest()} is not {rebuilt.digest()}"
+        )
     return problems

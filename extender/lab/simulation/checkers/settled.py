@@ -1,4 +1,6 @@
-"""What is not yet as it should be, once the faults have stopped: I1 to I3 without any excuse, and nothing stranded."""
+"""What is not yet as it should be, once the faults have stopped: I1 to I3 without any excuse, and
+nothing stranded.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +34,11 @@ class Stored:
 
     def published(self, pod_name: str) -> dict[str, int]:
         """Vpod -> vreplicas that its status has on this pod."""
-        return {key: count for key, vpod in self.vpods.items() if (count := vpod.placements.get(pod_name, 0))}
+        return {
+            key: count
+            for key, vpod in self.vpods.items()
+            if (count := vpod.placements.get(pod_name, 0))
+        }
 
     def outweighed(self, pod: Pod) -> list[str]:
         """Vpods whose vreplicas weigh something else in the pod's ledger than they do now."""
@@ -47,7 +53,9 @@ class Stored:
         return self.pools.get(vpod.pool, Pool(vpod.pool))
 
     def is_allowed(self, vpod: VPod) -> bool:
-        """Whether its pool is for its namespace. What is not allowed keeps what it has, and gets no more."""
+        """Whether its pool is for its namespace. What is not allowed keeps what it has, and gets no
+        more.
+        """
         labels = self.labels.get(vpod.namespace, {})
         return all(labels.get(key) == value for key, value in self.pool_of(vpod).selector.items())
 
@@ -60,10 +68,18 @@ class Stored:
         return found
 
     def idle(self) -> Iterator[str]:
-        """Pods that should have been removed long ago: the highest of a pool, that holds nothing and is not needed."""
+        """Pods that should have been removed long ago: the highest of a pool, that holds nothing
+        and is not needed.
+        """
         for pool in self.pools.values():
             top = self.pods.get(f"{pool.name}-{pool.ordinals.stop - 1}")
-            if top is None or top.total or not top.node or pool.profile == "ha" or self._waiting(pool):
+            if (
+                top is None
+                or top.total
+                or not top.node
+                or pool.profile == "ha"
+                or self._waiting(pool)
+            ):
                 continue
             expected = sum(
                 (pool.most(vpod) if self.is_allowed(vpod) else vpod.total) * vpod.weight
@@ -76,13 +92,16 @@ class Stored:
             room = sum(map(self._slots, useful))
             if not self._has_bytes(pool, len(useful)):
                 continue
-            # A marked pod is made up for by another, until somebody takes the mark away; so is one that was given up.
+            # A marked pod is made up for by another, until somebody takes the mark away; so is one
+            # that was given up.
             lost = self._slots(top) if self._must_go(pool, top.name) else 0
             if len(rest) >= pool.min_pods and room >= expected + lost:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
 
     def _has_bytes(self, pool: Pool, pods: int) -> bool:
-        """Whether the ledgers of so many pods have bytes for all vpods, were each on as many of them as it may be."""
+        """Whether the ledgers of so many pods have bytes for all vpods, were each on as many of
+        them as it may be.
+        """
         wanted: dict[str, int] = {}
         for vpod in self.vpods.values():
             if vpod.pool == pool.name:
@@ -92,10 +111,12 @@ class Stored:
         return all(mine <= TENANT_BYTES_MAX * pods for mine in wanted.values())
 
     def _waiting(self, pool: Pool) -> bool:
-        waiting = (v for v in self.vpods.values() if v.pool == pool.name and v.condition[0] != "True")
+        waiting = (
+            v for v in self.vpods.values() if v.pool == pool.name and v.condition[0] != "True"
+        )
         return any(self.is_allowed(vpod) for vpod in waiting)
 
-    # -- pods -----------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     def _pod_differences(self, pool: Pool) -> Iterator[str]:
         for name in sorted(pool.names):
@@ -104,7 +125,9 @@ class Stored:
                 yield f"pod {name} is missing, pending or being deleted"
 
     def _may_wait(self, pool: Pool, pod: Pod | None) -> bool:
-        """Whether no node has slots for a pod; under a hard zone rule, whether a zone has none, which may be its own."""
+        """Whether no node has slots for a pod; under a hard zone rule, whether a zone has none,
+        which may be its own.
+        """
         if pod is None or pod.node or pod.deleting:
             return False
         # It asks for what it was created with, whatever its pool says by now.
@@ -115,7 +138,9 @@ class Stored:
         return any(most < slots for most in self._most_left().values())
 
     def _a_node_has(self, slots: int) -> bool:
-        """Whether one more pod of so many slots would find a node; all nodes declare slots, or none."""
+        """Whether one more pod of so many slots would find a node; all nodes declare slots, or
+        none.
+        """
         left = self._most_left()
         return not left or max(left.values()) >= slots
 
@@ -141,7 +166,9 @@ class Stored:
         held = {key: count for key, (count, _) in pod.ledger.items()}
         if published != held:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, statuses publish {published}")
-        kept = {key for key in pod.ledger if key in self.vpods and not self.is_allowed(self.vpods[key])}
+        kept = {
+            key for key in pod.ledger if key in self.vpods and not self.is_allowed(self.vpods[key])
+        }
         if wrong := [
             key
             for key, (_, weight) in pod.ledger.items()
@@ -153,7 +180,9 @@ class Stored:
         return found
 
     def _kept_from_others(self, pod: Pod) -> int:
-        """Slots by which vpods that their pool is not for weigh more by now than they do in the ledger, for as long as they are not decided."""
+        """Slots by which vpods that their pool is not for weigh more by now than they do in the
+        ledger, for as long as they are not decided.
+        """
         return sum(
             count * max(0, vpod.weight - weight)
             for key, (count, weight) in (pod.ledger or {}).items()
@@ -163,14 +192,16 @@ class Stored:
     def _slots(self, pod: Pod) -> int:
         return min(pod.slots or 0, self.pools[pod.pool].slots) if pod.pool in self.pools else 0
 
-    # -- vpods ----------------------------------------------------------------------------------------------------
+    # -- vpods -------------------------------------------------------------------------------------
 
     def _status_differences(self, vpod: VPod) -> list[str]:
         found, pool = [], self.pool_of(vpod)
         if vpod.by_caller and vpod.observed != vpod.generation:
             return [f"{vpod.key} has not been answered"]
         if vpod.observed != vpod.generation or vpod.scheduled != vpod.total:
-            found.append(f"{vpod.key}: status is of generation {vpod.observed}, not {vpod.generation}")
+            found.append(
+                f"{vpod.key}: status is of generation {vpod.observed}, not {vpod.generation}"
+            )
         if gone := [name for name in vpod.placements if name not in pool.names]:
             found.append(f"I3: {vpod.key} is placed on {gone}, which the StatefulSet does not have")
         if not self.is_allowed(vpod):
@@ -178,53 +209,71 @@ class Stored:
         draining = [name for name in vpod.placements if self._must_go(pool, name)]
         placed = vpod.wanted <= vpod.total <= pool.most(vpod) and not draining
         may_be_short = vpod.total < pool.most(vpod)
-        told_otherwise = (vpod.condition[0] == "True") is not placed and not (placed and may_be_short)
+        told_otherwise = (vpod.condition[0] == "True") is not placed and not (
+            placed and may_be_short
+        )
         # Those are told what is left without a place, and not that some is to leave the one it has.
         if told_otherwise and not (vpod.is_silent and draining):
             # What stays on a pod being drained for want of room elsewhere counts as not scheduled.
             found.append(
-                f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}"
+                f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is "
+                f"{vpod.condition}"
             )
         if draining and self._has_room(vpod, leaving=draining):
-            found.append(f"I3: {vpod.key} is still on {draining}, to be emptied: {self._where_room(vpod)}")
+            found.append(
+                f"I3: {vpod.key} is still on {draining}, to be emptied: {self._where_room(vpod)}"
+            )
         if vpod.total > pool.most(vpod) or (vpod.total < vpod.wanted and self._has_room(vpod)):
             found.append(
-                f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: {self._where_room(vpod)}"
+                f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: "
+                f"{self._where_room(vpod)}"
             )
         return found
 
     def _served_differences(self, vpod: VPod) -> Iterator[str]:
-        """Of what it says is served: its pods are Ready, are not going, and stand on nodes that are Ready."""
+        """Of what it says is served: its pods are Ready, are not going, and stand on nodes that are
+        Ready.
+        """
         if vpod.is_silent:
             return
-        ready = sum(count for name, count in vpod.placements.items() if self._serves(self.pods.get(name)))
+        ready = sum(
+            count for name, count in vpod.placements.items() if self._serves(self.pods.get(name))
+        )
         told = vpod.available
         if told is None or told[0] != ready:
             yield f"{vpod.key}: {ready} of {vpod.total} are served, and its status says {told}"
-        elif (told[1] == "True" and not ready == vpod.total >= vpod.wanted) or (told[2] in _UNSERVED) is not (
-            ready < vpod.total
-        ):
+        elif (told[1] == "True" and not ready == vpod.total >= vpod.wanted) or (
+            told[2] in _UNSERVED
+        ) is not (ready < vpod.total):
             yield f"{vpod.key}: {ready} of {vpod.wanted} are served, and Available is {told[1:]}"
 
     def _serves(self, pod: Pod | None) -> bool:
         return pod is not None and pod.ready and not pod.deleting and pod.node in self.ready_nodes
 
     def _refusal_differences(self, vpod: VPod) -> list[str]:
-        """Of one that its pool is not for: no more than it wants, and what is missing is told with the reason."""
+        """Of one that its pool is not for: no more than it wants, and what is missing is told with
+        the reason.
+        """
         if vpod.total > self.pool_of(vpod).most(vpod):
             return [f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}"]
-        told = vpod.condition[0] == "False" and (vpod.foreign or vpod.condition[1] == "TenantNotAllowed")
+        told = vpod.condition[0] == "False" and (
+            vpod.foreign or vpod.condition[1] == "TenantNotAllowed"
+        )
         if (vpod.total < vpod.wanted) is not told:
             return [f"{vpod.key} is not allowed in {vpod.pool}, and Scheduled is {vpod.condition}"]
         return []
 
     def _must_go(self, pool: Pool, name: str) -> bool:
-        """Whether what is on a pod shall be elsewhere: it is marked, or has not been Ready for too long."""
+        """Whether what is on a pod shall be elsewhere: it is marked, or has not been Ready for too
+        long.
+        """
         pod = self.pods.get(name)
         return (pod is not None and pod.marked) or self._is_given_up(pool, pod)
 
     def _is_given_up(self, pool: Pool, pod: Pod | None) -> bool:
-        """Whether a pod is not there to be counted on: once all is at rest, it has not been for longer than its pool waits."""
+        """Whether a pod is not there to be counted on: once all is at rest, it has not been for
+        longer than its pool waits.
+        """
         return pool.reschedule_after_s is not None and not self._serves(pod)
 
     def _free(self, vpod: VPod) -> dict[str, int]:
@@ -247,14 +296,16 @@ class Stored:
         }
 
     def _has_room(self, vpod: VPod, leaving: Collection[str] = ()) -> bool:
-        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow; under a zone rule there.
+        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow;
+        under a zone rule there.
 
         ``leaving``: the pods whose vreplicas look for another place, for these.
         """
         pool = self.pool_of(vpod)
         if pool.profile == "ha":
             return self._has_room_in_zone(vpod, leaving)
-        # A pod that waits for a node will have room when it gets one; a pool does not grow beyond it meanwhile.
+        # A pod that waits for a node will have room when it gets one; a pool does not grow beyond
+        # it meanwhile.
         waits = any(self._may_wait(pool, self.pods.get(name)) for name in pool.names)
         may_grow = not waits and (pool.max_pods is None or len(pool.ordinals) < pool.max_pods)
         return bool(self._free(vpod)) or (
@@ -262,13 +313,15 @@ class Stored:
         )
 
     def _has_room_in_zone(self, vpod: VPod, leaving: Collection[str]) -> bool:
-        """Under the hard zone rule: whether a zone that holds the fewest of a vpod's vreplicas has a pod with room.
+        """Under the hard zone rule: whether a zone that holds the fewest of a vpod's vreplicas has
+        a pod with room.
 
-        No zone may hold over one more than the least loaded one. All zones with nodes count here, also those that no pod of the
-        pool could stand in: so the least of those that do count is not lower, and one more in a zone with the least of all is
-        allowed whichever they are. What is on pods that are gone, or wait, belongs to a zone that is not known here: then
-        nothing is said. Nor of pods that are still to come: in which zone is for kube-scheduler to say. What is ``leaving`` is
-        in no zone until it has another place.
+        No zone may hold over one more than the least loaded one. All zones with nodes count here,
+        also those that no pod of the pool could stand in: so the least of those that do count is
+        not lower, and one more in a zone with the least of all is allowed whichever they are. What
+        is on pods that are gone, or wait, belongs to a zone that is not known here: then nothing is
+        said. Nor of pods that are still to come: in which zone is for kube-scheduler to say. What
+        is ``leaving`` is in no zone until it has another place.
         """
         zones = dict.fromkeys(self.zone_of.values(), 0)
         for name, count in vpod.placements.items():

@@ -1,8 +1,10 @@
-"""What is decided is told: a vpod that was placed for the first time has an event, whatever becomes of events elsewhere.
+"""What is decided is told: a vpod that was placed for the first time has an event, whatever becomes
+of events elsewhere.
 
-Events are never in the way of what they tell of, and may be lost: with their process, by a write that fails. So one is asked for
-only where its writer has run all the time, and has seen no write of that vpod's status and no event into its namespace
-fail. Then neither a namespace whose events are refused nor a full queue of others is a reason not to write it.
+Events are never in the way of what they tell of, and may be lost: with their process, by a write
+that fails. So one is asked for only where its writer has run all the time, and has seen no write of
+that vpod's status and no event into its namespace fail. Then neither a namespace whose events are
+refused nor a full queue of others is a reason not to write it.
 """
 
 from collections import deque
@@ -33,7 +35,9 @@ class _Placed:
 
 
 class TellingChecker:
-    """Looks at statuses and events as they are written; ``look`` at what should have been told by now."""
+    """Looks at statuses and events as they are written; ``look`` at what should have been told by
+    now.
+    """
 
     def __init__(self, known: Known) -> None:
         self._clock = known.excuses.clock
@@ -49,7 +53,9 @@ class TellingChecker:
         """(Who, namespace) -> when it has last written an event there."""
 
     def leader_changed(self) -> None:
-        """Who has decided may have been stopped before it told anything, unless it has taken the Lease itself."""
+        """Who has decided may have been stopped before it told anything, unless it has taken the
+        Lease itself.
+        """
         self._taken_at[ACTOR.get()] = self._clock()
 
     def _lost_at(self, actor: str) -> float:
@@ -76,9 +82,12 @@ class TellingChecker:
         """Whether all has been told that should have been by now."""
         while self._due and self._due[0].at + TOLD_WITHIN_S < self._clock():
             placed = self._due.popleft()
-            if (placed.actor, placed.vpod.uid) not in self._told and not self._may_be_silent(placed):
+            if (placed.actor, placed.vpod.uid) not in self._told and not self._may_be_silent(
+                placed
+            ):
                 self._violated(
-                    f"events: {placed.actor} placed {placed.vpod.key} at {placed.at:.3f} s, and told nobody"
+                    f"events: {placed.actor} placed {placed.vpod.key} at {placed.at:.3f} s, and "
+                    f"told nobody"
                 )
 
     def _may_be_silent(self, placed: _Placed) -> bool:
@@ -89,7 +98,8 @@ class TellingChecker:
             now is None
             or (now.uid, now.pool) != (vpod.uid, vpod.pool)
             or self._circumstances.runs_since(actor) >= since
-            # Who has lost its Lease finds out with its next try, and stops between a status and its event.
+            # Who has lost its Lease finds out with its next try, and stops between a status and its
+            # event.
             or self._lost_at(actor) >= since - LEASE_S
             or failed_at(actor, "vpods", name) >= since
             or failed_at(actor, "events", vpod.namespace) >= since - TOLD_WITHIN_S

@@ -1,10 +1,12 @@
-"""Which published placements a ledger may fail to cover for a while (I2), and why: each by its pod and its vpod.
+"""Which published placements a ledger may fail to cover for a while (I2), and why: each by its pod
+and its vpod.
 
-Three things uncover what is published, and none is the service's fault: a person writes a ledger, or another scheduler binds
-a pod without one; two lead; and a pod that is bound anew carries what fits (I1) of what its last one held, which slotsPerPod
-or a weight has made too much since. Each excuses those vpods that it has taken something from, until the ledger covers them
-again and ``LATE_S`` after: a status that is under way then may have been made of what was there before. What nothing was
-taken from is excused by nothing.
+Three things uncover what is published, and none is the service's fault: a person writes a ledger,
+or another scheduler binds a pod without one; two lead; and a pod that is bound anew carries what
+fits (I1) of what its last one held, which slotsPerPod or a weight has made too much since. Each
+excuses those vpods that it has taken something from, until the ledger covers them again and
+``LATE_S`` after: a status that is under way then may have been made of what was there before. What
+nothing was taken from is excused by nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +16,9 @@ from typing import Final
 from extender.lab.simulation.world.facts import Pod
 
 LATE_S: Final = 15.0
-"""For so long after a ledger covers all again, a write may still come that was made of what it said."""
+"""For so long after a ledger covers all again, a write may still come that was made of what it
+said.
+"""
 EVERYTHING: Final = "*"
 
 Shares = Mapping[str, tuple[int, int]]
@@ -35,12 +39,16 @@ class Uncovering:
         return any(self._until.get((pod_name, key), -1.0) >= now for key in (vpod, EVERYTHING))
 
     def published(self, pod_name: str, vpod: str) -> None:
-        """A status says now what an excuse was waiting for: nobody can put that right but who writes the ledger next."""
+        """A status says now what an excuse was waiting for: nobody can put that right but who
+        writes the ledger next.
+        """
         if (pod_name, vpod) in self._until:
             self._until[pod_name, vpod] = inf
 
     def forgotten(self, pod_name: str, vpod: str) -> None:
-        """Who has bound a pod could not know that it had some of this vpod: only its caller can tell."""
+        """Who has bound a pod could not know that it had some of this vpod: only its caller can
+        tell.
+        """
         self._until[pod_name, vpod] = inf
 
     def held(self, pod_name: str) -> Shares:
@@ -48,7 +56,9 @@ class Uncovering:
         return self._held.get(pod_name, {})
 
     def ledger(self, pod: Pod, uncovered: Iterable[str]) -> None:
-        """What a bound pod has now, and what of its statuses it does not cover. The rest has its time."""
+        """What a bound pod has now, and what of its statuses it does not cover. The rest has its
+        time.
+        """
         if pod.ledger is not None:
             self._held[pod.name] = pod.ledger
         short = {*uncovered, EVERYTHING} if list(uncovered) else set()
@@ -57,7 +67,9 @@ class Uncovering:
                 self._until[name, key] = self._clock() + LATE_S
 
     def edited(self, pod: Pod, published: Mapping[str, int]) -> None:
-        """Not the service has written this ledger, or bound this pod. ``published``: vpod -> vreplicas there."""
+        """Not the service has written this ledger, or bound this pod. ``published``: vpod ->
+        vreplicas there.
+        """
         self._excuse(pod, published)
 
     def all_of(self, pod_name: str) -> None:
@@ -72,10 +84,12 @@ class Uncovering:
         weight: Callable[[str], int],
         is_forged: Callable[[str], bool] = lambda _key: False,
     ) -> None:
-        """The service has bound a pod of so many ``slots``, as its pod or its pool may have said lately.
+        """The service has bound a pod of so many ``slots``, as its pod or its pool may have said
+        lately.
 
-        What the last one held comes back (I2), as far as it fits (I1), and so does what a status claims that a person has
-        written (``is_forged``): nobody knows better. ``weight``: the heaviest that a vpod was lately.
+        What the last one held comes back (I2), as far as it fits (I1), and so does what a status
+        claims that a person has written (``is_forged``): nobody knows better. ``weight``: the
+        heaviest that a vpod was lately.
         """
         held = dict(self.held(pod.name))
         for key in filter(is_forged, published):
@@ -85,7 +99,9 @@ class Uncovering:
         if needed <= slots:
             return  # all fits, so all has to be there
         self._excuse(
-            pod, published, lambda key: pod.total + max(weight(key), held.get(key, (0, 0))[1]) > slots
+            pod,
+            published,
+            lambda key: pod.total + max(weight(key), held.get(key, (0, 0))[1]) > slots,
         )
 
     def _excuse(
@@ -94,6 +110,7 @@ class Uncovering:
         for key in {*published, *self.held(pod.name)}:
             had = max(published.get(key, 0), self.held(pod.name).get(key, (0, 1))[0])
             if had > pod.count(key) and may(key):
-                # What only its ledger had may be published by a status under way; what is published, until it is put right.
+                # What only its ledger had may be published by a status under way; what is
+                # published, until it is put right.
                 short = published.get(key, 0) > pod.count(key)
                 self._until[pod.name, key] = inf if short else self._clock() + LATE_S

@@ -1,4 +1,6 @@
-"""``Act``: one kind of event; ``Scene``: what acts have in common, dice and the way to the cluster."""
+"""``Act``: one kind of event; ``Scene``: what acts have in common, dice and the way to the
+cluster.
+"""
 
 import asyncio
 import random
@@ -13,7 +15,9 @@ from extender.lab.simulation.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """``do`` returns whether there was anything to do it to; ``weight`` is how often it comes beside the others."""
+    """``do`` returns whether there was anything to do it to; ``weight`` is how often it comes
+    beside the others.
+    """
 
     name: str
     weight: float
@@ -49,7 +53,9 @@ class Scene:
 
     def pod(self, among: Callable[[Obj], bool] = lambda _: True) -> Obj | None:
         """One of the pods that are not being deleted."""
-        return self.any(PODS, lambda pod: not pod["metadata"].get("deletionTimestamp") and among(pod))
+        return self.any(
+            PODS, lambda pod: not pod["metadata"].get("deletionTimestamp") and among(pod)
+        )
 
     def pool_name(self) -> str:
         """One of the pools."""
@@ -91,4 +97,6 @@ class Scene:
 
     async def annotate(self, pod: Obj, annotations: dict[str, Any]) -> None:
         """Change a pod's annotations; None removes one."""
-        await self.merge(PODS, NS, pod["metadata"]["name"], {"metadata": {"annotations": annotations}})
+        await self.merge(
+            PODS, NS, pod["metadata"]["name"], {"metadata": {"annotations": annotations}}
+        )

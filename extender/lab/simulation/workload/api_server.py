@@ -1,4 +1,6 @@
-"""What becomes of the API server itself: events that it refuses, and etcd restored from a backup."""
+"""What becomes of the API server itself: events that it refuses, and etcd restored from a
+backup.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +20,9 @@ DOWN_S: Final = 16.0
 """API servers are down for a restore for longer than a Lease, and any request, lasts."""
 UP_MAX_S: Final = 1.5
 VERSIONS_SEEN_MIN: Final = 20
-"""Of a history that goes back: more are not written before a replica reads its Lease, which would pass the version that it knows."""
+"""Of a history that goes back: more are not written before a replica reads its Lease, which would
+pass the version that it knows.
+"""
 
 
 class ApiServerActs:
@@ -33,7 +37,9 @@ class ApiServerActs:
         }
 
     async def _refuse_events(self) -> bool:
-        """By a namespace's quota or webhook, or for want of a role: nothing but these events is lost."""
+        """By a namespace's quota or webhook, or for want of a role: nothing but these events is
+        lost.
+        """
         rng, faults = self._scene.rng, self._scene.world.faults
         namespace = rng.choice(("", NS, *TENANTS, *TENANTS))
         lasts_s = rng.uniform(EVENTS_REFUSED_MAX_S / 10, EVENTS_REFUSED_MAX_S)
@@ -41,7 +47,9 @@ class ApiServerActs:
         return True
 
     async def _restore(self) -> bool:
-        """A backup is made, life goes on, all API servers are stopped, and come back with what the backup has."""
+        """A backup is made, life goes on, all API servers are stopped, and come back with what the
+        backup has.
+        """
         rng, world = self._scene.rng, self._scene.world
         backup, bump = world.cluster.snapshot(), rng.choice((0, BUMP))
         for _ in range(rng.randint(1, 6)):
@@ -76,10 +84,11 @@ class ApiServerActs:
 
 
 def _will_see(replica: Replica, backup: Snapshot, bump: int) -> bool:
-    """Whether its Lease tells a replica that etcd was restored. Any other is restarted with the API servers.
+    """Whether its Lease tells a replica that etcd was restored. Any other is restarted with the API
+    servers.
 
-    docs/reliability.md tells of those that nothing tells of it: they have seen no Lease that is newer than the backup, or versions
-    pass what they have seen before they look.
+    docs/reliability.md tells of those that nothing tells of it: they have seen no Lease that is
+    newer than the backup, or versions pass what they have seen before they look.
     """
     needed = backup.version + (0 if bump else VERSIONS_SEEN_MIN)
     runs = not (replica.rival or replica.paused or replica.api.crashed or replica.task.done())

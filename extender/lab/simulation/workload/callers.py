@@ -1,4 +1,6 @@
-"""What happens to callers of ``/v1/schedule``: they come, want more or fewer, crash, and give back what they have."""
+"""What happens to callers of ``/v1/schedule``: they come, want more or fewer, crash, and give back
+what they have.
+"""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""Many vpods with names as long as they may be: ledgers are full of bytes while slots are free, for that tenant and for others."""
+"""Many vpods with names as long as they may be: ledgers are full of bytes while slots are free, for
+that tenant and for others.
+"""
 
 from typing import Final
 

@@ -1,4 +1,6 @@
-"""What nobody should do by hand: scales, ordinals, ledgers and statuses edited, pods bound by another scheduler, a StatefulSet named twice."""
+"""What nobody should do by hand: scales, ordinals, ledgers and statuses edited, pods bound by
+another scheduler, a StatefulSet named twice.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -90,7 +92,9 @@ class Edits:
         return True
 
     async def _second_pool(self) -> bool:
-        """It comes, goes, or sees the first one go and come back; whoever has the StatefulSet, nothing is lost by it."""
+        """It comes, goes, or sees the first one go and come back; whoever has the StatefulSet,
+        nothing is lost by it.
+        """
         world, rng = self._scene.world, self._scene.rng
         pool = self._scene.pool_name()
         second, pools = second_name(pool), world.stored(ADAPTERPOOLS)
@@ -112,7 +116,9 @@ class Edits:
         return True
 
     async def _move_ordinals(self) -> bool:
-        """Pods outside of the new range are deleted, and end at once or slowly; what they hold waits there for room."""
+        """Pods outside of the new range are deleted, and end at once or slowly; what they hold
+        waits there for room.
+        """
         rng, world = self._scene.rng, self._scene.world
         pool = self._scene.pool_name()
         spec = world.stored(STATEFULSETS)[NS, pool]["spec"]

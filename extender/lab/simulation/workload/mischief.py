@@ -1,7 +1,8 @@
-"""Faults that are acts: processes killed, paused and confused, nodes and zones lost, Leases changed by hand.
+"""Faults that are acts: processes killed, paused and confused, nodes and zones lost, Leases changed
+by hand.
 
-Each is a kind of ``ACT_KINDS`` with a probability of its own; what else is edited by hand is ``edits``'s, and calls and watches
-fail by ``extender.lab.faults``.
+Each is a kind of ``ACT_KINDS`` with a probability of its own; what else is edited by hand is
+``edits``'s, and calls and watches fail by ``extender.lab.faults``.
 """
 
 import asyncio
@@ -34,7 +35,9 @@ class Mischief:
         self._scene = scene
         self._failed: set[str] = set()
         self._unready: dict[str, bool] = {}
-        """Names of pods whose readiness probes fail, and whether that ends by itself, or with the faults."""
+        """Names of pods whose readiness probes fail, and whether that ends by itself, or with the
+        faults.
+        """
         self._later: set[asyncio.Task[None]] = set()
         self.acts: dict[str, Callable[[], Awaitable[bool]]] = {
             "killReplica": self._kill_replica,
@@ -90,7 +93,7 @@ class Mischief:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    # -- processes ------------------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def _any_replica(self) -> Replica | None:
         replicas = self._scene.world.replicas
@@ -158,7 +161,9 @@ class Mischief:
 
     def _other(self, lease: str) -> str | None:
         """Identity of a replica that does not hold the Lease."""
-        names = [replica.service.identity for replica in self._scene.world.replicas if not replica.rival]
+        names = [
+            replica.service.identity for replica in self._scene.world.replicas if not replica.rival
+        ]
         others = [name for name in names if name != self._holder(lease)]
         return self._scene.rng.choice(others) if others else None
 
@@ -243,7 +248,7 @@ class Mischief:
         self._scene.world.cluster.compact()
         return True
 
-    # -- machines -------------------------------------------------------------------------------------------------
+    # -- machines ----------------------------------------------------------------------------------
 
     async def _fail_node(self) -> bool:
         node = self._scene.any(NODES)
@@ -273,7 +278,9 @@ class Mischief:
         if (node := self._scene.any(NODES)) is None:
             return False
         ahead_s, name = self._scene.world.embedded.clock_ahead_s, node["metadata"]["name"]
-        ahead_s[name] = ahead_s.get(name, 0.0) + self._scene.rng.choice((-3600.0, -600.0, -30.0, 30.0, 600.0))
+        ahead_s[name] = ahead_s.get(name, 0.0) + self._scene.rng.choice(
+            (-3600.0, -600.0, -30.0, 30.0, 600.0)
+        )
         return True
 
     async def _fail_probe(self) -> bool:
@@ -281,10 +288,14 @@ class Mischief:
         return self._unready_for(pod, self._scene.rng.uniform(1.0, PROBE_FAILS_MAX_S))
 
     async def _pod_not_ready(self) -> bool:
-        """For longer than any pool waits, or for as long as it is there: the calm at the end, too."""
+        """For longer than any pool waits, or for as long as it is there: the calm at the
+        end, too.
+        """
         rng, failed = self._scene.rng, self._failed
         pod = self._scene.pod(lambda pod: pod["spec"].get("nodeName", "") not in {"", *failed})
-        return self._unready_for(pod, rng.choice((None, rng.uniform(PROBE_FAILS_MAX_S, NOT_READY_MAX_S))))
+        return self._unready_for(
+            pod, rng.choice((None, rng.uniform(PROBE_FAILS_MAX_S, NOT_READY_MAX_S)))
+        )
 
     def _unready_for(self, pod: Obj | None, lasts_s: float | None) -> bool:
         """``lasts_s`` None: for as long as the pod is there."""
@@ -306,7 +317,9 @@ class Mischief:
         self._unready.clear()
 
     def _probe(self, name: str, *, ready: bool) -> None:
-        """Of the pod of that name, whichever it is by now; its node looks at it when it knows of it."""
+        """Of the pod of that name, whichever it is by now; its node looks at it when it knows of
+        it.
+        """
         if ready:
             self._unready.pop(name, None)
         with suppress(KeyError):

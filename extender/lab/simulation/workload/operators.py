@@ -1,4 +1,6 @@
-"""What operators do: pods deleted, nodes cordoned, pools configured anew, adapters drained and upgraded."""
+"""What operators do: pods deleted, nodes cordoned, pools configured anew, adapters drained and
+upgraded.
+"""
 
 from typing import Any
 
@@ -10,7 +12,9 @@ from extender.lab.simulation.world.scale import NS, SLOTS_FACTOR
 
 
 class Operators:
-    """``sometimes`` in every kind of run, ``among_pools`` where the run is about more than one pool with the defaults."""
+    """``sometimes`` in every kind of run, ``among_pools`` where the run is about more than one pool
+    with the defaults.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -72,7 +76,9 @@ class Operators:
         return await self._respec_pool(minPodsPerVPod=self._scene.rng.randint(0, 4))
 
     async def _change_reschedule(self) -> bool:
-        return await self._respec_pool(rescheduleAfterSeconds=self._scene.rng.choice((None, 0, 5, 30)))
+        return await self._respec_pool(
+            rescheduleAfterSeconds=self._scene.rng.choice((None, 0, 5, 30))
+        )
 
     async def _change_profile(self) -> bool:
         return await self._respec_pool(profile=self._scene.rng.choice(PROFILES))
@@ -98,7 +104,9 @@ class Operators:
         return True
 
     async def _upgrade(self) -> bool:
-        """A new version of the adapters: the StatefulSet replaces pod after pod, from the highest ordinal down."""
+        """A new version of the adapters: the StatefulSet replaces pod after pod, from the highest
+        ordinal down.
+        """
         self._versions += 1
         pool = self._scene.pool_name()
         stateful_set = await self._scene.world.cluster.get(STATEFULSETS, NS, pool)

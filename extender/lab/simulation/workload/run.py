@@ -1,9 +1,10 @@
-"""``Workload``: so many events, one after the other, most at once, some after a pause in which everything may settle.
+"""``Workload``: so many events, one after the other, most at once, some after a pause in which
+everything may settle.
 
-Swarm testing: a seed first draws which acts and which faults there are at all, and how often. A run with everything at
-once hides what a run with only two things shows. Each event has dice of its own, so any of them may be left out, and so
-may a kind of mischief: the event that would have been one is none then, and those that stay are what they were. That is
-how a failing run is made short.
+Swarm testing: a seed first draws which acts and which faults there are at all, and how often. A run
+with everything at once hides what a run with only two things shows. Each event has dice of its own,
+so any of them may be left out, and so may a kind of mischief: the event that would have been one is
+none then, and those that stay are what they were. That is how a failing run is made short.
 """
 
 import asyncio
@@ -39,8 +40,9 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
 class Workload:
     """Acts on a world until ``calm_down``.
 
-    ``counts`` says what it did how often; ``done`` lists the events that did something, ``tried`` is how many had their turn.
-    ``left_out``: kinds of mischief that do nothing where they would have come.
+    ``counts`` says what it did how often; ``done`` lists the events that did something, ``tried``
+    is how many had their turn. ``left_out``: kinds of mischief that do nothing where they would
+    have come.
     """
 
     def __init__(
@@ -77,7 +79,9 @@ class Workload:
                 self._acts += [act for act in acts.sometimes if rng.random() < 0.6]
 
     async def run(self, events: int) -> None:
-        """So many events that do something, or those of ``only``; at most twice as many are tried."""
+        """So many events that do something, or those of ``only``; at most twice as many are
+        tried.
+        """
         for number in range(2 * events):
             if len(self.done) >= events:
                 return
@@ -104,7 +108,11 @@ class Workload:
         rng = self._scene.rng
         for kind, rate in self._rates.items():
             if rng.random() < rate:
-                return (kind, _nothing) if kind in self._left_out else (kind, self._mischief.acts[kind])
+                return (
+                    (kind, _nothing)
+                    if kind in self._left_out
+                    else (kind, self._mischief.acts[kind])
+                )
         act = rng.choices(self._acts, [act.weight for act in self._acts])[0]
         return act.name, act.do
 

@@ -38,7 +38,9 @@ class Owners:
         return await self._scene.change(STREAMS, self._scene.any(STREAMS), patch)
 
     async def _resize(self) -> bool:
-        return await self._change({"spec": {"parallelism": self._scene.rng.choice((0, 1, 2, 4, 8, 12))}})
+        return await self._change(
+            {"spec": {"parallelism": self._scene.rng.choice((0, 1, 2, 4, 8, 12))}}
+        )
 
     async def _reweigh(self) -> bool:
         return await self._change({"spec": {"weight": self._scene.rng.randint(1, 4)}})
@@ -54,6 +56,8 @@ class Owners:
         scene, stream = self._scene, self._scene.any(STREAMS)
         if stream is None:
             return False
-        again = stream_object(stream["metadata"]["name"], scene.rng.randint(1, 8), 1, scene.pool_name())
+        again = stream_object(
+            stream["metadata"]["name"], scene.rng.randint(1, 8), 1, scene.pool_name()
+        )
         await scene.recreate(STREAMS, stream, again)
         return True

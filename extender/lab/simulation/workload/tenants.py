@@ -30,7 +30,10 @@ class Tenants:
     async def create(self) -> bool:
         """One more, unless there are many."""
         scene = self._scene
-        if sum(1 for _, name in scene.world.stored(VPODS) if not name.startswith(CROWD)) >= VPODS_MAX:
+        if (
+            sum(1 for _, name in scene.world.stored(VPODS) if not name.startswith(CROWD))
+            >= VPODS_MAX
+        ):
             return False
         self._vpods += 1
         weight = scene.rng.choice((1, 1, 1, 2, 3))
@@ -47,7 +50,9 @@ class Tenants:
         return await self._respec(vpod, {"vreplicas": self._scene.rng.choice((0, 1, 2, 4, 8, 12))})
 
     async def _reweigh(self) -> bool:
-        return await self._respec(self._scene.any(VPODS), {"slotsPerVReplica": self._scene.rng.randint(1, 4)})
+        return await self._respec(
+            self._scene.any(VPODS), {"slotsPerVReplica": self._scene.rng.randint(1, 4)}
+        )
 
     async def _delete(self) -> bool:
         return await self._scene.delete(VPODS)
@@ -56,7 +61,9 @@ class Tenants:
         scene, vpod = self._scene, self._scene.any(VPODS)
         if vpod is None:
             return False
-        again = vpod_object(vpod["metadata"]["name"], scene.rng.randint(1, 8), pool=scene.pool_name())
+        again = vpod_object(
+            vpod["metadata"]["name"], scene.rng.randint(1, 8), pool=scene.pool_name()
+        )
         await scene.recreate(VPODS, vpod, again)
         return True
 

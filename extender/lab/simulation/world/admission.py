@@ -17,7 +17,9 @@ from webhook.review import decode_review, encode_review
 
 
 class Admission:
-    """One process of the webhook. ``network`` delays every call; ``faults`` may make one slow, or lose it."""
+    """One process of the webhook. ``network`` delays every call; ``faults`` may make one slow, or
+    lose it.
+    """
 
     def __init__(self, network: Faults, faults: Faults) -> None:
         self._network = network

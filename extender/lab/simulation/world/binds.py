@@ -1,4 +1,6 @@
-"""I5: a bind that is repeated after it succeeded succeeds; and what nobody should ask the extender for is not granted."""
+"""I5: a bind that is repeated after it succeeded succeeds; and what nobody should ask the extender
+for is not granted.
+"""
 
 import orjson
 
@@ -9,7 +11,9 @@ from extender.model.reasons import ConflictReason
 
 
 class BindChecker:
-    """Looks at what the extender answers kube-scheduler, as ``FaultyTransport`` tells. ``problems`` collects what was found."""
+    """Looks at what the extender answers kube-scheduler, as ``FaultyTransport`` tells. ``problems``
+    collects what was found.
+    """
 
     def __init__(self, store: Store, problems: list[str]) -> None:
         self._store = store
@@ -31,10 +35,12 @@ class BindChecker:
             self._was_on[before.uid] = node
 
     def former_uid(self, namespace: str, name: str, node: str) -> str:
-        """Of the pod that had the name before, on another node; a bind of it is to be refused. "": none is known.
+        """Of the pod that had the name before, on another node; a bind of it is to be refused. "":
+        none is known.
 
-        A restored etcd may have brought that pod back: then it is the present one, and its bind is to be granted. It may
-        also have undone its binding: a replica that has not seen the restore still answers as to a repeated bind.
+        A restored etcd may have brought that pod back: then it is the present one, and its bind is
+        to be granted. It may also have undone its binding: a replica that has not seen the restore
+        still answers as to a repeated bind.
         """
         key = (namespace, name)
         uid, was_on = self._former.get(key, ("", ""))
@@ -52,10 +58,16 @@ class BindChecker:
         refused = errors[1].partition(":")[0] in set(ConflictReason)
         key = (args["PodNamespace"], args["PodName"])
         entry = self._store.collection("", "pods").entries.get(key)
-        if entry is None or entry.uid != args["PodUID"] or entry.obj["metadata"].get("deletionTimestamp"):
+        if (
+            entry is None
+            or entry.uid != args["PodUID"]
+            or entry.obj["metadata"].get("deletionTimestamp")
+        ):
             return
         if not errors[0] and refused:
-            self._problems.append(f"I5: bind of {key[1]} succeeded, and repeated was refused: {errors[1]}")
+            self._problems.append(
+                f"I5: bind of {key[1]} succeeded, and repeated was refused: {errors[1]}"
+            )
 
     def odd(self, what: str, answer: Answer) -> None:
         """The answer to what nobody should ask for."""

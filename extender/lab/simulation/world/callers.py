@@ -1,7 +1,9 @@
-"""Callers of ``POST /v1/schedule``: controllers that keep the placements of their objects themselves (docs/python-api.md).
+"""Callers of ``POST /v1/schedule``: controllers that keep the placements of their objects
+themselves (docs/python-api.md).
 
-Each has one made-up vpod. It asks whoever leads, publishes what it is answered, asks again when the answer says so or it
-resyncs, and sends what it publishes with every request. It asks one thing at a time. ``Callers`` are those of a world.
+Each has one made-up vpod. It asks whoever leads, publishes what it is answered, asks again when the
+answer says so or it resyncs, and sends what it publishes with every request. It asks one thing at a
+time. ``Callers`` are those of a world.
 """
 
 import asyncio
@@ -29,14 +31,18 @@ CALM_RESYNC_S: Final = 5.0
 
 
 class CallerWatcher(Protocol):
-    """Who looks at what callers publish. A caller's vpod is None before it comes, and once it publishes nothing any more."""
+    """Who looks at what callers publish. A caller's vpod is None before it comes, and once it
+    publishes nothing any more.
+    """
 
     def wished(self, old: VPod | None, new: VPod | None) -> None:
         """A caller comes, wants something else, or has begun to give all back."""
         ...
 
     def answered(self, asked: VPod, new: VPod, by: str) -> None:
-        """It publishes an answer of the replica ``by``. ``asked``: what it wanted and published when it asked."""
+        """It publishes an answer of the replica ``by``. ``asked``: what it wanted and published
+        when it asked.
+        """
         ...
 
 
@@ -73,7 +79,7 @@ class Caller:
         self._tell(None, vpod)
         self._start(0.0)
 
-    # -- what is done to it -----------------------------------------------------------------------------------------
+    # -- what is done to it ------------------------------------------------------------------------
 
     def wish(self, *, vreplicas: int | None = None, weight: int | None = None) -> None:
         """It wants something else from now on."""
@@ -97,7 +103,9 @@ class Caller:
         self.ask_soon()
 
     def crash(self, away_s: float) -> None:
-        """It dies, with whatever answer is on its way, and comes back with what it last published."""
+        """It dies, with whatever answer is on its way, and comes back with what it last
+        published.
+        """
         self._network.trace(f"{self.key} crashed for {away_s:.3f} s")
         self.stop()
         self._start(away_s)
@@ -119,7 +127,11 @@ class Caller:
             self._task = None
 
     def _tell(self, old: VPod | None, new: VPod | None) -> None:
-        wants = f"wants {new.wanted} of {new.weight} in {new.pool}" if new is not None else "gives all back"
+        wants = (
+            f"wants {new.wanted} of {new.weight} in {new.pool}"
+            if new is not None
+            else "gives all back"
+        )
         self._network.trace(f"    {self.key} {wants}")
         for watcher in self._network.watchers:
             watcher.wished(old, new)
@@ -132,7 +144,7 @@ class Caller:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._network.problems.append(f"{self.key} ended with {error!r}")
 
-    # -- what it does -----------------------------------------------------------------------------------------------
+    # -- what it does ------------------------------------------------------------------------------
 
     async def _run(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
@@ -182,7 +194,9 @@ class Caller:
     def _request(self, vpod: VPod | None) -> bytes:
         wanted: dict[str, object] = {"deleted": True}
         if vpod is not None:
-            placements = [{"podName": name, "vreplicas": count} for name, count in vpod.placements.items()]
+            placements = [
+                {"podName": name, "vreplicas": count} for name, count in vpod.placements.items()
+            ]
             wanted = {
                 "vreplicas": vpod.wanted,
                 "slotsPerVReplica": vpod.weight,
@@ -193,7 +207,9 @@ class Caller:
         return orjson.dumps({"vpod": {**named, **wanted}, "pool": pool})
 
     async def _ask(self, body: bytes) -> tuple[bytes, str] | None:
-        """The answer and who gave it; None where nobody did. Whoever does not lead says who does, and that one is asked."""
+        """The answer and who gave it; None where nobody did. Whoever does not lead says who does,
+        and that one is asked.
+        """
         for _ in range(ASKED_IN_A_ROW):
             replica = self._whom()
             if replica is None:
@@ -280,10 +296,14 @@ class Callers:
 
     def leaving(self) -> Iterator[str]:
         """Those that have not yet been told that all has been taken back."""
-        return (caller.key for caller in self._known.values() if caller.vpod is None and not caller.gone)
+        return (
+            caller.key for caller in self._known.values() if caller.vpod is None and not caller.gone
+        )
 
     def release_again(self, since: float) -> None:
-        """Those that have gone before another led, who may not know of it: that is for a person to do (docs/reliability.md)."""
+        """Those that have gone before another led, who may not know of it: that is for a person to
+        do (docs/reliability.md).
+        """
         for caller in self._known.values():
             if caller.gone and caller.gone_at <= since:
                 caller.release_again()

@@ -1,4 +1,6 @@
-"""What a seed draws before anything happens: how large the world is, its pools, and how often what fails."""
+"""What a seed draws before anything happens: how large the world is, its pools, and how often what
+fails.
+"""
 
 import random
 from collections.abc import Iterable
@@ -17,11 +19,15 @@ PART_SHARE: Final = 0.3
 """Of the seeds that have a part."""
 PART_LAST_SHARE: Final = 0.1
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
-"""Not ``knative``, which moves work whenever a pod restarts: it is Knative's way, and breaks I4 on purpose."""
+"""Not ``knative``, which moves work whenever a pod restarts: it is Knative's way, and breaks I4 on
+purpose.
+"""
 
 
 def drawn_faults(rng: random.Random) -> dict[str, float]:
-    """Rates by kind, but for ``DRAWN_LAST``. A seed has few of the kinds or many, each as frequent as it may be, or less."""
+    """Rates by kind, but for ``DRAWN_LAST``. A seed has few of the kinds or many, each as frequent
+    as it may be, or less.
+    """
     share = rng.choice((0.05, 0.15, 0.3, 0.6, 0.9))
     later = DRAWN_LAST.union(*OF_PARTS.values())
     return _drawn(rng, share, (kind for kind in ALL_KINDS if kind.name not in later))
@@ -40,7 +46,9 @@ def drawn_parts(rng: random.Random) -> frozenset[str]:
 def drawn_parts_last(seed: int) -> frozenset[str]:
     """What it has of ``PARTS_LAST``: of fewer seeds, as hundreds of vpods take their time."""
     return frozenset(
-        part for part in PARTS_LAST if random.Random(f"{seed}/parts/{part}").random() < PART_LAST_SHARE
+        part
+        for part in PARTS_LAST
+        if random.Random(f"{seed}/parts/{part}").random() < PART_LAST_SHARE
     )
 
 
@@ -80,7 +88,9 @@ def drawn_of_parts(rng: random.Random, parts: frozenset[str]) -> dict[str, float
 
 
 def _drawn(rng: random.Random, share: float, kinds: Iterable[FaultKind]) -> dict[str, float]:
-    return {kind.name: rng.uniform(0.0, kind.most) if rng.random() < share else 0.0 for kind in kinds}
+    return {
+        kind.name: rng.uniform(0.0, kind.most) if rng.random() < share else 0.0 for kind in kinds
+    }
 
 
 def drawn_delays(rng: random.Random) -> dict[str, float]:
@@ -104,7 +114,9 @@ def drawn_scale(rng: random.Random, *, plain: bool = False) -> Scale:
         return scale
     pools = rng.choice((1, 1, 2, 3))
     node_slots = rng.choice((None, None, None, scale.slots_per_pod * rng.randint(2, 4)))
-    return replace(scale, node_slots=node_slots, pools=tuple(_drawn_pool(rng) for _ in range(pools)))
+    return replace(
+        scale, node_slots=node_slots, pools=tuple(_drawn_pool(rng) for _ in range(pools))
+    )
 
 
 def _drawn_pool(rng: random.Random) -> Obj:

@@ -1,4 +1,6 @@
-"""What the checkers read off stored objects: annotations, specs and statuses as JSON, with no help from the engine."""
+"""What the checkers read off stored objects: annotations, specs and statuses as JSON, with no help
+from the engine.
+"""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +31,9 @@ _TOLD: Final = re.compile(r"(\d+) vreplicas? moved from (\S+?)(?: to (\S+?))? \(
 
 @dataclass(frozen=True)
 class Pod:
-    """An adapter pod as stored. ``ledger``: vpod -> (vreplicas, weight), None where the annotation is unreadable."""
+    """An adapter pod as stored. ``ledger``: vpod -> (vreplicas, weight), None where the annotation
+    is unreadable.
+    """
 
     name: str
     pool: str
@@ -42,7 +46,9 @@ class Pod:
     deleting: bool
     ready: bool = True
     requested: int = 0
-    """Slots that its containers request of their node; 0 where they request none, and it takes what it is stamped with."""
+    """Slots that its containers request of their node; 0 where they request none, and it takes what
+    it is stamped with.
+    """
 
     @property
     def total(self) -> int:
@@ -55,9 +61,13 @@ class Pod:
         return self.total - count * weight
 
     def bytes_of(self, namespace: str = "", without: Collection[str] = ()) -> int:
-        """The most that its ledger's entries can take, in bytes: of a namespace, or of all. ``without``: those of these vpods."""
+        """The most that its ledger's entries can take, in bytes: of a namespace, or of all.
+        ``without``: those of these vpods.
+        """
         prefix = f"{namespace}/" if namespace else ""
-        entries = (key for key in self.ledger or () if key.startswith(prefix) and key not in without)
+        entries = (
+            key for key in self.ledger or () if key.startswith(prefix) and key not in without
+        )
         return sum(len(key) + SHARE_BYTES_MAX for key in entries)
 
     def has_bytes_for(self, vpod: str) -> bool:
@@ -107,7 +117,9 @@ class VPod:
     condition: tuple[str, str]
     moved: tuple[str, str, str]
     available: tuple[int, str, str] | None = None
-    """readyVReplicas, and status and reason of its Available condition; None where it says nothing of that."""
+    """readyVReplicas, and status and reason of its Available condition; None where it says nothing
+    of that.
+    """
     by_caller: bool = False
     """Whether a caller of /v1/schedule keeps it, and it is no object."""
     foreign: bool = False
@@ -132,7 +144,8 @@ class VPod:
     def told(self) -> list[Told]:
         """The moves that its Moved condition tells."""
         return [
-            Told(int(count), name, to, reason) for count, name, to, reason in _TOLD.findall(self.moved[1])
+            Told(int(count), name, to, reason)
+            for count, name, to, reason in _TOLD.findall(self.moved[1])
         ]
 
 
@@ -187,7 +200,9 @@ class Pool:
 
 
 def in_force(seen: Sequence[tuple[float, T]], since: float) -> list[T]:
-    """What was in force at any time since then. ``seen``: (since when, what), in the order of time."""
+    """What was in force at any time since then. ``seen``: (since when, what), in the order
+    of time.
+    """
     earlier = [what for at, what in seen if at < since]
     return [what for at, what in seen if at >= since] + earlier[-1:]
 
@@ -226,7 +241,8 @@ def read_pod(obj: Obj) -> Pod:
 
 def _requested(obj: Obj) -> int:
     requests = (
-        (one.get("resources") or {}).get("requests") or {} for one in obj["spec"].get("containers") or ()
+        (one.get("resources") or {}).get("requests") or {}
+        for one in obj["spec"].get("containers") or ()
     )
     return sum(int(asked.get(SLOTS, 0)) for asked in requests)
 
@@ -234,7 +250,10 @@ def _requested(obj: Obj) -> int:
 def _read_ledger(text: str | None) -> dict[str, tuple[int, int]] | None:
     try:
         plain = orjson.loads(text or "{}")
-        return {key: (v, 1) if isinstance(v, int) else (int(v[0]), int(v[1])) for key, v in plain.items()}
+        return {
+            key: (v, 1) if isinstance(v, int) else (int(v[0]), int(v[1]))
+            for key, v in plain.items()
+        }
     except (ValueError, TypeError, AttributeError, IndexError):
         return None
 
@@ -262,5 +281,7 @@ def read_vpod(obj: Obj) -> VPod:
         available=(status.get("readyVReplicas", -1), available["status"], available["reason"])
         if available
         else None,
-        moved=(moved["reason"], moved["message"], moved["lastTransitionTime"]) if moved else ("", "", ""),
+        moved=(moved["reason"], moved["message"], moved["lastTransitionTime"])
+        if moved
+        else ("", "", ""),
     )

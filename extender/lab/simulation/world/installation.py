@@ -1,4 +1,6 @@
-"""What the API server of a simulated world has before any process of it starts, as an administrator would apply it."""
+"""What the API server of a simulated world has before any process of it starts, as an administrator
+would apply it.
+"""
 
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -43,7 +45,9 @@ async def _install_service(cluster: Cluster, scale: Scale) -> None:
         await cluster.create(CRDS, "", streams.definition())
     for namespace in (OWN_NAMESPACE, NS, *TENANTS):
         labels = scale.labels.get(namespace, {})
-        await cluster.create(NAMESPACES, "", {"metadata": {"name": namespace, "labels": dict(labels)}})
+        await cluster.create(
+            NAMESPACES, "", {"metadata": {"name": namespace, "labels": dict(labels)}}
+        )
     for lease in scale.lease_names:
         await install_lease(cluster, lease)
     hook = manifests("base/webhook-configurations.yaml")[0]

@@ -1,4 +1,5 @@
-"""The two kube-schedulers of a simulated world, ours and the cluster's own, and the way of ours to the extender.
+"""The two kube-schedulers of a simulated world, ours and the cluster's own, and the way of ours to
+the extender.
 
 That way is a Service of all ready replicas.
 """
@@ -25,14 +26,19 @@ def scheduler_config() -> SchedulerConfig:
 
 
 CLUSTERS_OWN: Final = SchedulerConfig(profiles=(ProfileConfig(),))
-"""Of the cluster's own kube-scheduler, which binds pods that slipped past the webhook and asks no extender."""
+"""Of the cluster's own kube-scheduler, which binds pods that slipped past the webhook and asks no
+extender.
+"""
 
 
 class ExtenderService:
     """A ``Transport``: a call goes to any ready replica."""
 
     def __init__(
-        self, replicas: Callable[[], Sequence[Replica]], rng: random.Random, trace: Callable[[str], None]
+        self,
+        replicas: Callable[[], Sequence[Replica]],
+        rng: random.Random,
+        trace: Callable[[str], None],
     ) -> None:
         self._replicas = replicas
         self._rng = rng

@@ -37,12 +37,17 @@ class Leadership:
     def lease_reapplied(self) -> None:
         """Somebody has deleted a Lease and applied it again.
 
-        Where its first holder has written nothing yet, one that starts just then takes it at once (docs/reliability.md).
+        Where its first holder has written nothing yet, one that starts just then takes it at once
+        (docs/reliability.md).
         """
-        self._reapplied_until = asyncio.get_running_loop().time() + LeaderElectionConfig().lease_duration_s
+        self._reapplied_until = (
+            asyncio.get_running_loop().time() + LeaderElectionConfig().lease_duration_s
+        )
 
     def two_lead(self) -> bool:
-        """Whether a rival is there, or may still have something under way: then I1 alone is promised."""
+        """Whether a rival is there, or may still have something under way: then I1 alone is
+        promised.
+        """
         now = asyncio.get_running_loop().time()
         if any(replica.rival for replica in self._replicas()):
             self._rivals_until = now + UNDER_WAY_S
@@ -61,7 +66,9 @@ class Leadership:
         return next((r for r in self.candidates() if r.service.leading()), None)
 
     def led_since(self) -> float:
-        """When a replica that leads now has begun to: the Lease tells of no term that begins where the same one had led before."""
+        """When a replica that leads now has begun to: the Lease tells of no term that begins where
+        the same one had led before.
+        """
         electors = (elector for r in self._alive() for elector in r.service.leadership.electors)
         since = (elector.leading_since for elector in electors)
         return max((at for at in since if at < inf), default=-inf)
@@ -69,4 +76,6 @@ class Leadership:
     def unled(self) -> list[str]:
         """Keys of pools that nobody leads, rivals aside."""
         ours = self.candidates()
-        return [key for key in self._pools if not any(r.service.leadership.leads(key) for r in ours)]
+        return [
+            key for key in self._pools if not any(r.service.leadership.leads(key) for r in ours)
+        ]

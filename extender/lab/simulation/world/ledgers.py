@@ -1,11 +1,15 @@
-"""Lost updates: whether who writes a ledger knew the one that it replaces, and has made the API server see to it.
+"""Lost updates: whether who writes a ledger knew the one that it replaces, and has made the API
+server see to it.
 
-``Overseen`` stands between a process and the API server, inside of what its faults fall on. It notes which ledgers the server has
-told the process of, and with each write what it asks to be compared. ``write_problems`` looks at that from within the
-store, in the very write (``REQUEST``). So I1 does not hang on two writers meeting by chance: a write that nothing compares is
-a violation by itself, and one that is compared still has to replace a ledger that its writer had been told of when it sent it.
+``Overseen`` stands between a process and the API server, inside of what its faults fall on. It
+notes which ledgers the server has told the process of, and with each write what it asks to be
+compared. ``write_problems`` looks at that from within the store, in the very write (``REQUEST``).
+So I1 does not hang on two writers meeting by chance: a write that nothing compares is a violation
+by itself, and one that is compared still has to replace a ledger that its writer had been told of
+when it sent it.
 
-What the server tells may be lost on its way, so a process may know less than is noted here: nothing is held against it wrongly.
+What the server tells may be lost on its way, so a process may know less than is noted here: nothing
+is held against it wrongly.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
@@ -38,7 +42,9 @@ LEDGER_PATH: Final = "/metadata/annotations/" + PLACEMENTS.replace("/", "~1")
 
 @dataclass
 class Told:
-    """Which ledgers of which pods the API server has told one process of. UID -> texts, the latest last; None: no ledger."""
+    """Which ledgers of which pods the API server has told one process of. UID -> texts, the latest
+    last; None: no ledger.
+    """
 
     texts: dict[str, list[str | None]] = field(default_factory=dict)
 
@@ -55,7 +61,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Request:
-    """One write of a pod. ``compares``: which of uid, version and ledger the server has to find as the sender names them."""
+    """One write of a pod. ``compares``: which of uid, version and ledger the server has to find as
+    the sender names them.
+    """
 
     compares: frozenset[str]
     told: Told
@@ -78,7 +86,9 @@ def ledger_text(pod: Obj) -> str | None:
 
 
 def write_problems(before: Obj, after: Obj) -> list[str]:
-    """What is wrong with how a ledger was just replaced, or a pod bound; nothing where the writer is not overseen."""
+    """What is wrong with how a ledger was just replaced, or a pod bound; nothing where the writer
+    is not overseen.
+    """
     request = REQUEST.get()
     bound_now = not before["spec"].get("nodeName") and bool(after["spec"].get("nodeName"))
     if request is None or (ledger_text(before) == ledger_text(after) and not bound_now):
@@ -89,26 +99,35 @@ def write_problems(before: Obj, after: Obj) -> list[str]:
     if not request.compares & {"uid", "version"}:
         found.append(f"ledger of {name} is written to whatever pod has the name")
     if bound_now and not request.compares >= {"uid", "version"}:
-        found.append(f"{name} is bound whatever has become of it: compares {sorted(request.compares)}")
+        found.append(
+            f"{name} is bound whatever has become of it: compares {sorted(request.compares)}"
+        )
     if not request.knows(after["metadata"]["uid"], ledger_text(before)):
         found.append(
-            f"ledger of {name} is replaced by who has not seen it: {ledger_text(before)} by {ledger_text(after)}"
+            f"ledger of {name} is replaced by who has not seen it: {ledger_text(before)} by "
+            f"{ledger_text(after)}"
         )
     return found
 
 
 def compared_by(patch: list[Obj] | Obj) -> frozenset[str]:
-    """What a patch asks to be compared. A merge patch, or a whole object, names its version and UID or does not."""
+    """What a patch asks to be compared. A merge patch, or a whole object, names its version and UID
+    or does not.
+    """
     if isinstance(patch, list):
         names = {VERSION_PATH: "version", UID_PATH: "uid", LEDGER_PATH: "ledger"}
-        return frozenset(names[op["path"]] for op in patch if op["op"] == "test" and op["path"] in names)
+        return frozenset(
+            names[op["path"]] for op in patch if op["op"] == "test" and op["path"] in names
+        )
     metadata = patch.get("metadata") or {}
     named = {"version": metadata.get("resourceVersion"), "uid": metadata.get("uid")}
     return frozenset(what for what, value in named.items() if value)
 
 
 class Overseen:
-    """``Api`` of one process, as near to the server as can be. What is sent is noted when it is sent, not when it arrives."""
+    """``Api`` of one process, as near to the server as can be. What is sent is noted when it is
+    sent, not when it arrives.
+    """
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -149,7 +168,11 @@ class Overseen:
     ) -> ListPage:
         """``Api.list_page``."""
         page = await self._api.list_page(
-            resource, options, limit=limit, continue_token=continue_token, resource_version=resource_version
+            resource,
+            options,
+            limit=limit,
+            continue_token=continue_token,
+            resource_version=resource_version,
         )
         if resource == PODS:
             self.note(page.items)
@@ -164,7 +187,9 @@ class Overseen:
         timeout_s: float = 300.0,
     ) -> AsyncIterator[WatchEvent]:
         """``Api.watch``."""
-        stream = self._api.watch(resource, options, resource_version=resource_version, timeout_s=timeout_s)
+        stream = self._api.watch(
+            resource, options, resource_version=resource_version, timeout_s=timeout_s
+        )
         try:
             async for event in stream:
                 if resource == PODS and "uid" in event.object["metadata"]:  # a bookmark has none
@@ -174,7 +199,9 @@ class Overseen:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
 
-    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+    async def get(
+        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Obj:
         """``Api.get``."""
         reply = await self._api.get(resource, namespace, name, subresource=subresource)
         return self._answered(resource, reply)
@@ -188,7 +215,11 @@ class Overseen:
     ) -> Coroutine[Any, Any, Obj]:
         """``Api.update``."""
         serve = partial(self._api.update, resource, namespace, name, obj, subresource=subresource)
-        return self._writing(compared_by(obj), partial(self._told_by, serve)) if resource == PODS else serve()
+        return (
+            self._writing(compared_by(obj), partial(self._told_by, serve))
+            if resource == PODS
+            else serve()
+        )
 
     def patch(
         self,
@@ -202,10 +233,18 @@ class Overseen:
     ) -> Coroutine[Any, Any, Obj]:
         """``Api.patch``."""
         serve = partial(
-            self._api.patch, resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
+            self._api.patch,
+            resource,
+            namespace,
+            name,
+            patch,
+            patch_type=patch_type,
+            subresource=subresource,
         )
         return (
-            self._writing(compared_by(patch), partial(self._told_by, serve)) if resource == PODS else serve()
+            self._writing(compared_by(patch), partial(self._told_by, serve))
+            if resource == PODS
+            else serve()
         )
 
     async def _told_by(self, serve: Callable[[], Coroutine[Any, Any, Obj]]) -> Obj:

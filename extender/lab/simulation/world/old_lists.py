@@ -32,7 +32,9 @@ class OldLists:
         """etcd has another history from now on."""
         self._versions.clear()
 
-    async def page(self, overseen: Overseen, resource: Resource, options: ListOptions) -> ListPage | None:
+    async def page(
+        self, overseen: Overseen, resource: Resource, options: ListOptions
+    ) -> ListPage | None:
         """A kind as it was some seconds ago, told to a process; None where that is not kept."""
         since = asyncio.get_running_loop().time() - self._rng.uniform(0.0, CACHE_AGE_MAX_S)
         version = next((version for at, version in reversed(self._versions) if at <= since), 0)

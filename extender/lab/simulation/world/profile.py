@@ -31,22 +31,38 @@ ACT_KINDS: Final = tuple(
             0.01,
             "the leader is told to end (SIGTERM): it releases its lease, and another leads at once",
         ),
-        ("killAtCall", 0.02, "a replica is killed in one of its next calls, before or after it is served"),
+        (
+            "killAtCall",
+            0.02,
+            "a replica is killed in one of its next calls, before or after it is served",
+        ),
         ("startReplica", 0.02, "one more replica is started"),
-        ("pauseReplica", 0.01, "a replica is stopped (SIGSTOP) for up to 40 s, longer than the lease lasts"),
+        (
+            "pauseReplica",
+            0.01,
+            "a replica is stopped (SIGSTOP) for up to 40 s, longer than the lease lasts",
+        ),
         (
             "stealLease",
             0.006,
             "the Lease is given to another replica by hand, while the leader leads",
         ),
-        ("leaseThereAndBack", 0.006, "the Lease is given to another replica, and back to the first"),
+        (
+            "leaseThereAndBack",
+            0.006,
+            "the Lease is given to another replica, and back to the first",
+        ),
         ("clockJump", 0.01, "a replica's wall clock jumps by up to an hour"),
         ("schedulerRestart", 0.006, "kube-scheduler is restarted: it forgets what it has assumed"),
         ("apiServerOutage", 0.003, "no replica reaches the API server for seconds"),
         ("historyCompacted", 0.01, "all watches get 410"),
         ("nodeFails", 0.01, "a node is lost with all pods on it"),
         ("zoneFails", 0.006, "all nodes of a zone are lost"),
-        ("nodesRecover", 0.03, "what nodeFails and zoneFails took comes back; alone it does nothing"),
+        (
+            "nodesRecover",
+            0.03,
+            "what nodeFails and zoneFails took comes back; alone it does nothing",
+        ),
         ("podForceDeleted", 0.03, "a pod is deleted at once: its name comes back with a new UID"),
         ("podsForceDeleted", 0.004, "all pods are deleted at once"),
         ("replicasEdited", 0.01, "somebody else scales the StatefulSet"),
@@ -57,7 +73,8 @@ ACT_KINDS: Final = tuple(
         (
             "rivalLeader",
             0.004,
-            "for up to 30 s a replica with a Lease of its own leads beside the leader: I1 holds, the rest once it has gone",
+            "for up to 30 s a replica with a Lease of its own leads beside the leader: I1 holds, "
+            "the rest once it has gone",
         ),
         ("leaseEmptied", 0.004, "a person takes the holder out of the Lease, while it leads"),
         (
@@ -65,32 +82,41 @@ ACT_KINDS: Final = tuple(
             0.004,
             "the Lease is deleted, and applied again as it is installed, while the leader leads",
         ),
-        ("nodeClockJump", 0.02, "a node's clock jumps by up to an hour: its kubelet writes such times"),
+        (
+            "nodeClockJump",
+            0.02,
+            "a node's clock jumps by up to an hour: its kubelet writes such times",
+        ),
         ("probeFails", 0.03, "a pod's readiness probe fails for up to 60 s"),
         (
             "secondPool",
             0.02,
-            "a second AdapterPool names a pool's StatefulSet, or goes again; or the first goes beside it, for up to 20 s",
+            "a second AdapterPool names a pool's StatefulSet, or goes again; or the first goes "
+            "beside it, for up to 20 s",
         ),
         (
             "eventsRefused",
             0.03,
-            "events of one namespace, or of all, are refused (403 or 500) for up to 60 s: those of others are written",
+            "events of one namespace, or of all, are refused (403 or 500) for up to 60 s: those of "
+            "others are written",
         ),
         (
             "ordinalsMoved",
             0.02,
-            "`spec.ordinals.start` of a StatefulSet changes, there or back; its pods take up to 20 s to end",
+            "`spec.ordinals.start` of a StatefulSet changes, there or back; its pods take up to 20 "
+            "s to end",
         ),
         (
             "podNotReady",
             0.03,
-            "a pod on a node that is fine is not Ready, for up to 300 s or until another has its name",
+            "a pod on a node that is fine is not Ready, for up to 300 s or until another has its "
+            "name",
         ),
         (
             "etcdRestored",
             0.01,
-            "etcd goes back to a backup seconds old, and versions with it or not: what was written since has never been",
+            "etcd goes back to a backup seconds old, and versions with it or not: what was written "
+            "since has never been",
         ),
     )
 )
@@ -99,11 +125,14 @@ PARTS: Final = {
     "sources": "objects of a foreign kind, whose status the service writes",
     "selectors": "pools for some namespaces only, whose labels change",
     "narrowing": "filter.narrowTo: few nodes pass filter",
-    "longNames": "vpods with names of 253 characters, by the hundreds: ledgers have no bytes left while slots are free",
+    "longNames": "vpods with names of 253 characters, by the hundreds: ledgers have no bytes left "
+    "while slots are free",
 }
 """What a world may have besides vpods, nodes and pools, by name."""
 PARTS_LAST: Final = ("longNames",)
-"""Parts that have come later: each has dice of its own, so that seeds without it are what they were."""
+"""Parts that have come later: each has dice of its own, so that seeds without it are what they
+were.
+"""
 OF_PARTS: Final = {
     "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),
 }
@@ -123,15 +152,22 @@ DRAWN_LAST: Final = frozenset(
         "etcdRestored",
     }
 )
-"""Kinds that have come later: drawn after all else, so that seeds from before are what they were."""
+"""Kinds that have come later: drawn after all else, so that seeds from before are what they were.
+"""
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}
 Others = Literal["drawn", "none", "all"]
-"""Each seed draws which kinds there are and how often (swarm testing); there are none; there are all."""
+"""Each seed draws which kinds there are and how often (swarm testing); there are none; there are
+all.
+"""
 ALL_SHARE: Final = 0.3
-"""Of a kind's highest probability, where there are all of them at once: with more nothing would ever be done."""
+"""Of a kind's highest probability, where there are all of them at once: with more nothing would
+ever be done.
+"""
 NOT_WITH_OTHERS: Final = frozenset({"rivalLeader"})
-"""Two leaders by configuration: while they are there only I1 is asked for, and nothing else would be looked at."""
+"""Two leaders by configuration: while they are there only I1 is asked for, and nothing else would
+be looked at.
+"""
 _DELAYS: Final = ("delayMeanS", "slowMaxS")
 _KEYS: Final = ("faults", "others", "pools", "buckets", "parts", *_DELAYS)
 
@@ -142,7 +178,8 @@ class ProfileError(VReplicaError):
 
 @dataclass(frozen=True, slots=True)
 class FaultProfile:
-    """``rates`` by kind and ``delays`` by name stand instead of what is drawn; ``others``: what becomes of the rest.
+    """``rates`` by kind and ``delays`` by name stand instead of what is drawn; ``others``: what
+    becomes of the rest.
 
     ``pools``: fields of spec that every pool begins with, whatever is drawn for it.
     """
@@ -169,8 +206,14 @@ class FaultProfile:
             others = dict(drawn)
         else:
             share = ALL_SHARE if self.others == "all" else 0.0
-            others = {kind.name: kind.most * share for kind in ALL_KINDS if kind.name not in NOT_WITH_OTHERS}
-        return {kind.name: self.rates.get(kind.name, others.get(kind.name, 0.0)) for kind in ALL_KINDS}
+            others = {
+                kind.name: kind.most * share
+                for kind in ALL_KINDS
+                if kind.name not in NOT_WITH_OTHERS
+            }
+        return {
+            kind.name: self.rates.get(kind.name, others.get(kind.name, 0.0)) for kind in ALL_KINDS
+        }
 
 
 DRAWN: Final = FaultProfile()
@@ -180,7 +223,8 @@ def profile_from(document: Any) -> FaultProfile:
     """A profile from its document. Raises ProfileError, which names the field."""
     if not isinstance(document, dict):
         raise ProfileError(
-            "a fault profile is a mapping with faults, others, pools, buckets, parts, delayMeanS and slowMaxS"
+            "a fault profile is a mapping with faults, others, pools, buckets, parts, delayMeanS "
+            "and slowMaxS"
         )
     for key in document:
         if key not in _KEYS:

@@ -1,4 +1,6 @@
-"""``Replica``: one process of the shipped service in a simulated world, which may be killed, paused, and wrong about the time."""
+"""``Replica``: one process of the shipped service in a simulated world, which may be killed,
+paused, and wrong about the time.
+"""
 
 import asyncio
 import random
@@ -24,7 +26,9 @@ T = TypeVar("T")
 
 
 class Replica:
-    """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL, ``pause`` SIGSTOP."""
+    """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL,
+    ``pause`` SIGSTOP.
+    """
 
     def __init__(
         self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, scale: Scale
@@ -42,7 +46,9 @@ class Replica:
             resource_namespace=OWN_NAMESPACE, resource_name=lease, buckets=scale.buckets
         )
         config = Config(leader_election=election, narrow_to=scale.narrow_to)
-        self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
+        self.service = self._context.run(
+            partial(Service, api, config, now=self.now, rng=rng, serve=False)
+        )
         self._schedule = self.service.schedule_verb()
         self.task = self._spawn(self.service.run())
         self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
@@ -57,7 +63,9 @@ class Replica:
 
     @property
     def ready(self) -> bool:
-        """Whether kube-proxy would send it anything: a paused process takes connections for a while."""
+        """Whether kube-proxy would send it anything: a paused process takes connections for a
+        while.
+        """
         return not self.api.crashed and not self.task.done() and not self.service.health.problems()
 
     def crash(self) -> None:
@@ -69,7 +77,8 @@ class Replica:
         """The newest version of each Lease that it has been told of; 0: of none."""
         electors = self.service.leadership.electors
         return [
-            int(elector.seen.record.get("metadata", {}).get("resourceVersion", 0)) for elector in electors
+            int(elector.seen.record.get("metadata", {}).get("resourceVersion", 0))
+            for elector in electors
         ]
 
     @property
@@ -95,7 +104,8 @@ class Replica:
             self._resumed_at_s = _loop().time()
 
     def _crashed(self) -> None:
-        self.resume()  # SIGKILL ends a stopped process, too, also one that comes with an answer on its way
+        # SIGKILL ends a stopped process, too, also one that comes with an answer on its way.
+        self.resume()
         self.task.cancel()
         for task in self.verbs:
             task.cancel()
@@ -115,11 +125,14 @@ class Replica:
                 raise TransportError(TIMED_OUT) from None
             return 504, b"not answered in time"
         except (Crashed, asyncio.CancelledError):
-            # Who asked may have been ended while it waited for a process that is stopped: it must not go on for our end.
+            # Who asked may have been ended while it waited for a process that is stopped: it must
+            # not go on for our end.
             if not self.api.crashed or _is_cancelled():
                 raise
             raise TransportError("EOF") from None
-        if self.api.crashed:  # whatever it would have said: a process that was killed has not answered
+        if (
+            self.api.crashed
+        ):  # whatever it would have said: a process that was killed has not answered
             raise TransportError("EOF")
         return 200, reply
 

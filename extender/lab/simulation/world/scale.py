@@ -1,4 +1,6 @@
-"""``Scale``: how large a simulated world is at its beginning; and the names of what is in every one."""
+"""``Scale``: how large a simulated world is at its beginning; and the names of what is in every
+one.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +36,9 @@ def pool_of(pod_name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the world is at its beginning. ``pools``: more of the spec of each pool, of which there are so many."""
+    """How large the world is at its beginning. ``pools``: more of the spec of each pool, of which
+    there are so many.
+    """
 
     nodes: int = 4
     slots_per_pod: int = 8

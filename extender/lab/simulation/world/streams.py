@@ -1,4 +1,5 @@
-"""Streams: a foreign kind, of which pools take their vpods (docs/sources.md), each those that have its name as a label.
+"""Streams: a foreign kind, of which pools take their vpods (docs/sources.md), each those that have
+its name as a label.
 
 The checkers read them here, as JSON; the service by the paths of ``source``.
 """
@@ -15,7 +16,12 @@ LABEL: Final = "example.dev/pool"
 def definition() -> Obj:
     """Its CustomResourceDefinition."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version: Obj = {"name": STREAMS.version, "served": True, "storage": True, "subresources": {"status": {}}}
+    version: Obj = {
+        "name": STREAMS.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+    }
     return {
         "metadata": {"name": f"{STREAMS.plural}.{STREAMS.group}"},
         "spec": {
@@ -60,7 +66,9 @@ def stream_object(name: str, parallelism: int, weight: int, pool: str) -> Obj:
 
 
 def read_stream(obj: Obj) -> VPod:
-    """A Stream as stored. It tells neither moves nor whether it is scheduled: that is as it is placed."""
+    """A Stream as stored. It tells neither moves nor whether it is scheduled: that is as it is
+    placed.
+    """
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
     placements: dict[str, int] = {}
     for item in status.get("assigned") or ():

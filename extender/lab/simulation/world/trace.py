@@ -5,7 +5,9 @@ import hashlib
 
 
 class Trace:
-    """One line for each thing that happened; the hash of all of them tells whether two runs were the same."""
+    """One line for each thing that happened; the hash of all of them tells whether two runs were
+    the same.
+    """
 
     def __init__(self, *, keep: bool = False) -> None:
         self._hash = hashlib.sha256()

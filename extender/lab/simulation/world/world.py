@@ -1,7 +1,9 @@
-"""The world of a simulated run: cluster, kube-scheduler, webhook and replicas of the shipped service, in virtual time.
+"""The world of a simulated run: cluster, kube-scheduler, webhook and replicas of the shipped
+service, in virtual time.
 
-Every process has an API of its own that faults fall on. Only the workload and the checkers see the cluster as it is.
-All that is random comes from ``random.Random(seed/what)``, so one part's dice do not disturb another's.
+Every process has an API of its own that faults fall on. Only the workload and the checkers see the
+cluster as it is. All that is random comes from ``random.Random(seed/what)``, so one part's dice do
+not disturb another's.
 """
 
 import asyncio
@@ -25,7 +27,11 @@ from extender.lab.simulation.world.admission import Admission
 from extender.lab.simulation.world.binds import BindChecker
 from extender.lab.simulation.world.callers import Callers, Network
 from extender.lab.simulation.world.installation import install
-from extender.lab.simulation.world.kube_scheduler import CLUSTERS_OWN, ExtenderService, scheduler_config
+from extender.lab.simulation.world.kube_scheduler import (
+    CLUSTERS_OWN,
+    ExtenderService,
+    scheduler_config,
+)
 from extender.lab.simulation.world.leadership import Leadership
 from extender.lab.simulation.world.ledgers import Overseen
 from extender.lab.simulation.world.old_lists import OldLists
@@ -44,7 +50,12 @@ class World:
     """Everything, between ``__aenter__`` and ``__aexit__``."""
 
     def __init__(
-        self, seed: int, scale: Scale | None = None, *, rates: FaultRates = CALM, keep_trace: bool = False
+        self,
+        seed: int,
+        scale: Scale | None = None,
+        *,
+        rates: FaultRates = CALM,
+        keep_trace: bool = False,
     ) -> None:
         self.seed = seed
         self.scale = scale or Scale()
@@ -64,9 +75,13 @@ class World:
         self._apis: dict[str, FaultyApi] = {}
         self._processes: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
-        """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
+        """What went wrong in the processes themselves: tasks that ended with an error, repeated
+        binds that differ.
+        """
         self.leadership = Leadership(lambda: self.replicas, self.scale.pool_names, self.problems)
-        self.callers = Callers(Network(self.leadership.candidates, self.faults, self.trace, self.problems))
+        self.callers = Callers(
+            Network(self.leadership.candidates, self.faults, self.trace, self.problems)
+        )
         self._started = 0
         self._outdated: set[str] = set()
         """Names of the replicas that ran when etcd was restored: each may end by it."""
@@ -82,7 +97,8 @@ class World:
         settings = ControllerSettings(
             pod_start_delay_s=lambda _: kubelet.uniform(0.1, 1.0),
             pod_stop_delay_s=lambda pod: (
-                kubelet.uniform(0.05, 0.5) + self.ends_slowly_s.get(pool_of(pod["metadata"]["name"]), 0.0)
+                kubelet.uniform(0.05, 0.5)
+                + self.ends_slowly_s.get(pool_of(pod["metadata"]["name"]), 0.0)
             ),
             controller_api=lambda api, component: FaultyApi(
                 api, self.calm, actor=component, record=self.trace
@@ -127,7 +143,9 @@ class World:
         self._start_scheduler("default-scheduler", CLUSTERS_OWN)
 
     def restart_scheduler(self) -> None:
-        """A new process of our kube-scheduler, which knows nothing of what the one before has assumed."""
+        """A new process of our kube-scheduler, which knows nothing of what the one before has
+        assumed.
+        """
         self._start_scheduler("kube-scheduler", scheduler_config())
 
     def _start_scheduler(self, name: str, config: SchedulerConfig) -> None:
@@ -141,7 +159,11 @@ class World:
             former_uid=self._binds.former_uid,
         )
         scheduler = Scheduler(
-            self.api(name, self.calm), config, now=wall_clock, rng=self.rng(name), transport=transport
+            self.api(name, self.calm),
+            config,
+            now=wall_clock,
+            rng=self.rng(name),
+            transport=transport,
         )
         self._schedulers[name] = self._run(scheduler.run(), name)
 
@@ -166,7 +188,7 @@ class World:
         if error is None or not is_crash(error):
             self.problems.append(f"{context.get('message')}: {error!r}")
 
-    # -- the service ----------------------------------------------------------------------------------------------
+    # -- the service -------------------------------------------------------------------------------
 
     def start_replica(self, *, lease: str = LEASE) -> Replica:
         """A new process of the service. ``lease``: the name of the one that it competes for."""
@@ -185,7 +207,9 @@ class World:
         return replica
 
     def _replica_ended(self, replica: Replica, task: "asyncio.Task[None]") -> None:
-        """One that ends because the history that it knows is gone is started again, as its kubelet does; once for each restore."""
+        """One that ends because the history that it knows is gone is started again, as its kubelet
+        does; once for each restore.
+        """
         error = None if task.cancelled() else task.exception()
         if error is None or not is_replaced(error) or replica.name not in self._outdated:
             self._ended(task)
@@ -202,10 +226,11 @@ class World:
         self.start_replica()
 
     def restore(self, backup: Snapshot, *, bump: int) -> None:
-        """Go back to a backup; all that reads the API server begins anew, but for replicas, which have to see it themselves.
+        """Go back to a backup; all that reads the API server begins anew, but for replicas, which
+        have to see it themselves.
 
-        Who looks at writes is told of all that is other than before as of a person's writes: so checkers excuse what goes with
-        those objects, and nothing else.
+        Who looks at writes is told of all that is other than before as of a person's writes: so
+        checkers excuse what goes with those objects, and nothing else.
         """
         store = self.cluster.server.store
         before = {kind: dict(collection.entries) for kind, collection in store.collections()}
@@ -233,7 +258,9 @@ class World:
         return self._clocks.get(actor, wall_clock)()
 
     def ledger_failed_at(self, actor: str, pod_name: str) -> float:
-        """The loop's time at which a write of this pod last failed for a process; -inf where none has."""
+        """The loop's time at which a write of this pod last failed for a process; -inf where none
+        has.
+        """
         return self.failed_at(actor, "pods", pod_name)
 
     def failed_at(self, actor: str, plural: str, name: str) -> float:
@@ -242,7 +269,9 @@ class World:
         return api.failed_at_s.get((plural, name), -inf) if api is not None else -inf
 
     def runs_since(self, actor: str) -> float:
-        """The loop's time since which a process has run without a break; inf where it does not run, or is told to end."""
+        """The loop's time since which a process has run without a break; inf where it does not run,
+        or is told to end.
+        """
         replica = next((one for one in self.replicas if one.name == actor), None)
         return replica.runs_since_s if replica is not None else inf
 
@@ -266,7 +295,9 @@ class World:
         """Forget replicas that have crashed by themselves."""
         self.replicas = [replica for replica in self.replicas if not replica.api.crashed]
 
-    async def until(self, holds: Callable[[], bool], what: str, timeout_s: float = SYNC_TIMEOUT_S) -> None:
+    async def until(
+        self, holds: Callable[[], bool], what: str, timeout_s: float = SYNC_TIMEOUT_S
+    ) -> None:
         """Wait until it holds; AssertionError if it takes too long."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
@@ -274,7 +305,7 @@ class World:
             assert loop.time() < end, f"not within {timeout_s} s: {what}"
             await asyncio.sleep(0.05)
 
-    # -- what is stored ----------------------------------------------------------------------------------------------
+    # -- what is stored ----------------------------------------------------------------------------
 
     def stored(self, resource: Resource) -> dict[tuple[str, str], Obj]:
         """All objects of a kind by namespace and name. They are the store's own: read only."""

@@ -1,8 +1,9 @@
-"""The files of the page: a closed set, in memory, under names of our own; what a URL says never becomes a path of a file.
+"""The files of the page: a closed set, in memory, under names of our own; what a URL says never
+becomes a path of a file.
 
-Each has a strong ETag of its content and is asked for again every time (``no-cache``), so that after an upgrade no page
-is half old. The policy lets the browser load from here and nowhere else, run no script but these files, and hand no text to
-what would read it as HTML (Trusted Types).
+Each has a strong ETag of its content and is asked for again every time (``no-cache``), so that
+after an upgrade no page is half old. The policy lets the browser load from here and nowhere else,
+run no script but these files, and hand no text to what would read it as HTML (Trusted Types).
 """
 
 import hashlib
@@ -21,8 +22,10 @@ TYPES: Final = {
 HEADERS: Final = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+        "'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "trusted-types 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

@@ -1,14 +1,16 @@
 """``Facts``: the records of one stream, kept up to date by looking, and what of them is news.
 
-Theory of operation. A stream tells what there is once, and from then on what is different. Nobody reports changes
-to it: reservations, ledgers, statuses, nodes come from many places, and a report that is forgotten somewhere would be a
-page that lies. Instead ``look`` compares all records with those told before. That is cheap enough, for the revision of a pool
-says whether anything can have changed at all, and that of a pod whether its record has (``records``): a pool with 1,000 pods and 2,000
-vpods takes a few milliseconds, however many listen. It is done in slices, between which the event loop serves others; what
-changes meanwhile moves the revision, so the next look finds it.
+Theory of operation. A stream tells what there is once, and from then on what is different. Nobody
+reports changes to it: reservations, ledgers, statuses, nodes come from many places, and a report
+that is forgotten somewhere would be a page that lies. Instead ``look`` compares all records with
+those told before. That is cheap enough, for the revision of a pool says whether anything can have
+changed at all, and that of a pod whether its record has (``records``): a pool with 1,000 pods and
+2,000 vpods takes a few milliseconds, however many listen. It is done in slices, between which the
+event loop serves others; what changes meanwhile moves the revision, so the next look finds it.
 
-Every section is a mapping of keys to records, and news are the records that are new or different, None for one that is gone:
-a JSON merge patch (RFC 7396) of one level, where a record is replaced as a whole.
+Every section is a mapping of keys to records, and news are the records that are new or different,
+None for one that is gone: a JSON merge patch (RFC 7396) of one level, where a record is replaced as
+a whole.
 """
 
 import asyncio
@@ -80,7 +82,9 @@ class Section:
 
 
 class Facts:
-    """Of one stream: the service and all pools in short, and ``pool`` (a key) in full; "" for none."""
+    """Of one stream: the service and all pools in short, and ``pool`` (a key) in full; ""
+    for none.
+    """
 
     def __init__(
         self, state: State, pool: str, *, history: History, service: Callable[[], Record], own: Own
@@ -91,7 +95,8 @@ class Facts:
         self._service = service
         self._own = own
         self._sections = {
-            name: Section() for name in ("service", "pools", "pods", "vpods", "nodes", "history", "notListed")
+            name: Section()
+            for name in ("service", "pools", "pods", "vpods", "nodes", "history", "notListed")
         }
         self._revision: tuple[object, ...] | None = None
         self._samples: object = None

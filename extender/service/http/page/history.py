@@ -1,8 +1,9 @@
-"""``History``: slots of each pool over the last hour, so that a page that is opened now shows how it came about.
+"""``History``: slots of each pool over the last hour, so that a page that is opened now shows how
+it came about.
 
-A sample each ``PERIOD_S`` of every pool, the last ``SAMPLES_MAX`` of them. A pool whose revision stands costs nothing but
-its copy; of more than ``POOLS_MAX`` pools the later ones by name are left out. It is in memory only: another replica has
-its own, and a restart begins anew.
+A sample each ``PERIOD_S`` of every pool, the last ``SAMPLES_MAX`` of them. A pool whose revision
+stands costs nothing but its copy; of more than ``POOLS_MAX`` pools the later ones by name are left
+out. It is in memory only: another replica has its own, and a restart begins anew.
 """
 
 import asyncio
@@ -21,9 +22,19 @@ PERIOD_S: Final = 10.0
 SAMPLES_MAX: Final = 360
 POOLS_MAX: Final = 1_000
 FIELDS: Final = (
-    "slots", "usedSlots", "freeSlots", "pendingVReplicas", "pods", "pendingSlots", "closedSlots", "unservedSlots", "unservedVReplicas",
-)  # fmt: skip
-"""Of ``pool_numbers``, and the slots that pending vreplicas would take and unserved ones do, in the order of a sample."""
+    "slots",
+    "usedSlots",
+    "freeSlots",
+    "pendingVReplicas",
+    "pods",
+    "pendingSlots",
+    "closedSlots",
+    "unservedSlots",
+    "unservedVReplicas",
+)
+"""Of ``pool_numbers``, and the slots that pending vreplicas would take and unserved ones do, in the
+order of a sample.
+"""
 
 
 @dataclass(slots=True)
@@ -54,7 +65,9 @@ class History:
             await asyncio.sleep(PERIOD_S)
 
     async def sample(self) -> None:
-        """Take one of each pool; probes and verbs are answered between pools, and nobody sees half a sample."""
+        """Take one of each pool; probes and verbs are answered between pools, and nobody sees half
+        a sample.
+        """
         taken: dict[str, tuple[_Samples, list[int]]] = {}
         for key in sorted(self._state.pools)[:POOLS_MAX]:
             if (pool := self._state.pools.get(key)) is not None:
@@ -81,7 +94,9 @@ class History:
         return samples, [numbers[name] for name in FIELDS]
 
     def of(self, pool: str) -> dict[str, list[int]]:
-        """Time (epoch seconds) -> a value for each of ``FIELDS``, the oldest first; empty for a pool that is not known."""
+        """Time (epoch seconds) -> a value for each of ``FIELDS``, the oldest first; empty for a
+        pool that is not known.
+        """
         made = self._made.get(pool)
         if made is None:
             made = self._made[pool] = self._make(pool)

@@ -11,13 +11,14 @@
               their pool)
     nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
 
-``placements`` of a pod: vpod key -> vreplicas; where one of them takes more than one slot, or not all is in the pod's ledger,
-``[vreplicas, slots, slots that are in the ledger]``. What is placed and not in the ledger is *reserved*: decided a moment
-ago, or published on an ordinal whose pod is to come back. A pod with ``used`` + ``free`` below ``slots`` holds the difference for what
-just leaves it.
+``placements`` of a pod: vpod key -> vreplicas; where one of them takes more than one slot, or not
+all is in the pod's ledger, ``[vreplicas, slots, slots that are in the ledger]``. What is placed and
+not in the ledger is *reserved*: decided a moment ago, or published on an ordinal whose pod is to
+come back. A pod with ``used`` + ``free`` below ``slots`` holds the difference for what just leaves
+it.
 
-A record is made anew where its *sign* is another than that of the record told before; vpods and nodes, which are replaced and never
-changed in place, are signs of their own.
+A record is made anew where its *sign* is another than that of the record told before; vpods and
+nodes, which are replaced and never changed in place, are signs of their own.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,9 @@ TEXT_CHARS_MAX: Final = 400
 
 
 def pod_sign(pod: PodClaims) -> tuple[PodClaims, int, str]:
-    """Changes whenever ``pod_record`` does. A status that says what the ledger does changes no revision, and who is unserved."""
+    """Changes whenever ``pod_record`` does. A status that says what the ledger does changes no
+    revision, and who is unserved.
+    """
     return (pod, pod.revision, _unserved(pod))
 
 
@@ -53,7 +56,9 @@ def pod_record(pool: PoolState, pod: PodClaims) -> Record:
         "unserved": _unserved(pod),
         "closed": pool.is_closed(pod),
         "placements": {
-            key: _placement(claim) for key, claim in sorted(pod.claims.items()) if claim.placed.vreplicas
+            key: _placement(claim)
+            for key, claim in sorted(pod.claims.items())
+            if claim.placed.vreplicas
         },
     }
 
@@ -103,7 +108,8 @@ def pending_slots(pool: PoolState) -> int:
     """Slots that the vreplicas without a place would take."""
     vpods = pool.vpods
     return sum(
-        (vpods[key].vreplicas - pool.placed_vreplicas(key)) * vpods[key].weight for key in pool.unplaced
+        (vpods[key].vreplicas - pool.placed_vreplicas(key)) * vpods[key].weight
+        for key in pool.unplaced
     )
 
 

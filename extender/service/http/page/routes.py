@@ -1,7 +1,9 @@
-"""``Page``: ``/ui`` with its files, and ``/v1/stream``; added to the extender's server, under the same rules of access.
+"""``Page``: ``/ui`` with its files, and ``/v1/stream``; added to the extender's server, under the
+same rules of access.
 
-A page of another site may open ours in as many windows as it likes, and each would hold one of the few streams. So who
-follows a link from there gets a door first: a page with nothing but a link to ours, which only a person follows.
+A page of another site may open ours in as many windows as it likes, and each would hold one of the
+few streams. So who follows a link from there gets a door first: a page with nothing but a link to
+ours, which only a person follows.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -50,7 +52,9 @@ class Page:
         self._problems = problems
         self.history = History(state, now)
         self.streams = Streams(self._facts)
-        metrics.gauge("page_streams", "Open streams of the page", "", lambda: {"": float(self.streams.open)})
+        metrics.gauge(
+            "page_streams", "Open streams of the page", "", lambda: {"": float(self.streams.open)}
+        )
         metrics.counter(
             "page_streams_ended",
             "Streams of the page that were refused or cut, by reason",
@@ -84,7 +88,11 @@ class Page:
 
     def _facts(self, pool: str) -> Facts:
         return Facts(
-            self._state, pool, history=self.history, service=self._describe_service, own=self._describe_leader
+            self._state,
+            pool,
+            history=self.history,
+            service=self._describe_service,
+            own=self._describe_leader,
         )
 
     def _describe_service(self) -> Mapping[str, object]:

@@ -1,4 +1,5 @@
-"""``GET /v1/stream?pool=NAMESPACE/NAME``: the state as server-sent events, all of it once and then what is different.
+"""``GET /v1/stream?pool=NAMESPACE/NAME``: the state as server-sent events, all of it once and then
+what is different.
 
 .. code-block:: text
 
@@ -6,15 +7,17 @@
     event: news         data: {section: {key: record, or null for one that is gone}}, at most two a second
     : a comment         each ``KEEPALIVE_S``, so that proxies keep the connection and a browser notices that we are gone
 
-Theory of operation. Streams of the same pool share a *feed*: what it looks at and encodes is done once, however many listen, and nothing
-is while nobody does. A feed looks each ``PERIOD_S``, less often where looking takes more than ``SHARE_OF_TIME``. All that has happened
-in between is one piece of news. A listener has a short queue of encoded events; a client that does not take them
-in time is cut, by its queue here or by its socket in ``kube.serving.listener``, and its browser begins again with a snapshot.
+Theory of operation. Streams of the same pool share a *feed*: what it looks at and encodes is done
+once, however many listen, and nothing is while nobody does. A feed looks each ``PERIOD_S``, less
+often where looking takes more than ``SHARE_OF_TIME``. All that has happened in between is one piece
+of news. A listener has a short queue of encoded events; a client that does not take them in time is
+cut, by its queue here or by its socket in ``kube.serving.listener``, and its browser begins again
+with a snapshot.
 
     State --look--> Facts --news, encoded once--> queue of each listener --> its socket
 
-Without ``pool`` only the service and the counts of all pools are told. Of another leader's pools, and in shadow mode, it is what this
-replica has seen; ``leads`` and ``shadow`` say so.
+Without ``pool`` only the service and the counts of all pools are told. Of another leader's pools,
+and in shadow mode, it is what this replica has seen; ``leads`` and ``shadow`` say so.
 """
 
 import asyncio
@@ -34,7 +37,8 @@ PERIOD_S: Final = 0.5
 SHARE_OF_TIME: Final = 0.05
 STREAMS_MAX: Final = 32
 QUEUE_ITEMS_MAX: Final = 16
-"""Events that a client has not taken yet: some eight seconds of a state that changes all the time."""
+"""Events that a client has not taken yet: some eight seconds of a state that changes all the time.
+"""
 KEEPALIVE_S: Final = 15.0
 LEFT_PERIOD_S: Final = 1.0
 """How often a stream looks whether its client is still there."""
@@ -53,7 +57,9 @@ _KEEPALIVE: Final = b":\n\n"
 
 
 class Listener:
-    """One stream's events that wait to be sent. ``abort`` is called, and ``cut`` is true, once there are too many."""
+    """One stream's events that wait to be sent. ``abort`` is called, and ``cut`` is true, once
+    there are too many.
+    """
 
     def __init__(self, abort: Callable[[], None] = lambda: None) -> None:
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(QUEUE_ITEMS_MAX)
@@ -90,7 +96,9 @@ class Feed:
         self._looked = False
 
     def join(self, listener: Listener) -> None:
-        """Tell a listener everything, now or as soon as it is known, and what is new from then on."""
+        """Tell a listener everything, now or as soon as it is known, and what is new from
+        then on.
+        """
         self.listeners[listener] = None
         if self._looked:
             listener.tell(self._everything())
@@ -132,7 +140,9 @@ class Feed:
 
 
 class Streams:
-    """All streams of one replica. ``facts``: of a pool's key; at most ``STREAMS_MAX`` streams at once."""
+    """All streams of one replica. ``facts``: of a pool's key; at most ``STREAMS_MAX`` streams at
+    once.
+    """
 
     def __init__(self, facts: Callable[[str], Facts]) -> None:
         self._facts = facts
@@ -180,7 +190,9 @@ class Streams:
             await response.write(f"retry: {RETRY_MS}\n\n".encode())
             while not (listener.cut or stopping.done() or _has_left(request)):
                 waited = {event, stopping}
-                await asyncio.wait(waited, timeout=LEFT_PERIOD_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    waited, timeout=LEFT_PERIOD_S, return_when=asyncio.FIRST_COMPLETED
+                )
                 if event.done():
                     await response.write(event.result())
                     event = asyncio.ensure_future(listener.next())
@@ -193,7 +205,9 @@ class Streams:
 
 
 def _has_left(request: web.Request) -> bool:
-    """aiohttp tells a handler only when it writes: who leaves while nothing happens would hold one of the few streams."""
+    """aiohttp tells a handler only when it writes: who leaves while nothing happens would hold one
+    of the few streams.
+    """
     return request.transport is None or request.transport.is_closing()
 
 

@@ -1,4 +1,6 @@
-"""What a stream is told: news are what has changed and nothing else, and looking again and again misses nothing."""
+"""What a stream is told: news are what has changed and nothing else, and looking again and again
+misses nothing.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -71,7 +73,12 @@ def test_the_first_look_tells_everything_of_the_pool():
     assert news["nodes"]["node-2"] == {"zone": "z2", "ready": True, "cordoned": True}
     pool = news["pools"][POOL]
     assert isinstance(pool, dict)
-    assert (pool["pods"], pool["usedSlots"], pool["pendingVReplicas"], pool["leads"]) == (3, 6, 3, True)
+    assert (pool["pods"], pool["usedSlots"], pool["pendingVReplicas"], pool["leads"]) == (
+        3,
+        6,
+        3,
+        True,
+    )
     assert news["notListed"] == {"pods": 0, "vpods": 0, "pools": 0}
 
 
@@ -172,7 +179,9 @@ def test_a_pool_that_goes_takes_all_with_it():
     assert [name for name in ("pools", "pods", "vpods", "nodes") if it.all()[name]] == []
 
 
-def test_of_too_many_pods_and_vpods_the_first_are_told_and_how_many_are_not(monkeypatch: pytest.MonkeyPatch):
+def test_of_too_many_pods_and_vpods_the_first_are_told_and_how_many_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(facts, "PODS_MAX", 2)
     monkeypatch.setattr(facts, "VPODS_MAX", 1)
     scene = three_zones().vpod("b", 1)
@@ -201,7 +210,9 @@ def test_others_are_served_while_a_large_pool_is_looked_at():
 @settings(max_examples=30)
 @given(world=worlds(), data=st.data())
 def test_what_was_told_change_by_change_is_what_there_is(world: World, data: st.DataObject):
-    """The news are merged as the page does; a look that missed a change would leave the two apart."""
+    """The news are merged as the page does; a look that missed a change would leave the two
+    apart.
+    """
     it = facts_of(world)
     known: dict[str, dict[str, object]] = {}
     for _ in range(6):
@@ -211,7 +222,9 @@ def test_what_was_told_change_by_change_is_what_there_is(world: World, data: st.
                     del known[section][key]
                 else:
                     known.setdefault(section, {})[key] = record
-        assert {name: records for name, records in known.items() if records} == look(facts_of(world))
+        assert {name: records for name, records in known.items() if records} == look(
+            facts_of(world)
+        )
         _change(world, data)
 
 
@@ -226,7 +239,11 @@ def _change(world: World, data: st.DataObject) -> None:
         case "reserve":
             share = Share(data.draw(st.integers(0, 3)), data.draw(st.integers(1, 2)))
             world.reserve(
-                "test", POOL, "tenant/a", {f"dispatcher-{data.draw(st.integers(0, 3))}": share}, 30.0
+                "test",
+                POOL,
+                "tenant/a",
+                {f"dispatcher-{data.draw(st.integers(0, 3))}": share},
+                30.0,
             )
         case "release":
             world.release("test", POOL, "tenant/a")
@@ -234,7 +251,8 @@ def _change(world: World, data: st.DataObject) -> None:
             world.close(POOL, data.draw(st.integers(0, 7)))
         case "abandon":
             world.abandon(
-                POOL, frozenset(data.draw(st.sets(st.sampled_from(["dispatcher-0", "dispatcher-1"]))))
+                POOL,
+                frozenset(data.draw(st.sets(st.sampled_from(["dispatcher-0", "dispatcher-1"])))),
             )
         case "node" if world.nodes:
             node = world.nodes[data.draw(st.sampled_from(sorted(world.nodes)))]

@@ -39,7 +39,7 @@ async def test_what_waits_is_counted_in_vreplicas_and_in_the_slots_that_they_wou
     assert await Hour(scene).samples() == {"1000": [20, 3, 17, 3, 1, 9, 0, 0, 0]}
 
 
-async def test_what_nobody_serves_is_counted_in_vreplicas_and_in_their_slots_and_a_lost_node_shows():
+async def test_what_nobody_serves_is_counted_in_vreplicas_and_in_slots_and_a_lost_node_shows():
     scene = Scene().pod(0, ready=True).vpod("heavy", 4, {0: 2}, weight=3).vpod("a", 1, {0: 1})
     hour = Hour(scene)
     assert (await hour.samples())["1000"][-2:] == [0, 0]
@@ -51,7 +51,11 @@ async def test_what_nobody_serves_is_counted_in_vreplicas_and_in_their_slots_and
 async def test_the_last_hour_is_kept_and_no_more():
     scene = Scene().pods(0)
     samples = await Hour(scene).samples(SAMPLES_MAX + 40)
-    assert (len(samples), min(map(int, samples)), max(map(int, samples))) == (360, 1_400, 1_000 + 399 * 10)
+    assert (len(samples), min(map(int, samples)), max(map(int, samples))) == (
+        360,
+        1_400,
+        1_000 + 399 * 10,
+    )
 
 
 async def test_a_pool_that_comes_later_begins_later_and_one_that_goes_is_forgotten():
@@ -67,7 +71,9 @@ async def test_a_pool_that_comes_later_begins_later_and_one_that_goes_is_forgott
     assert await hour.samples() == {}
 
 
-async def test_a_pool_in_which_nothing_happens_is_not_counted_again(monkeypatch: pytest.MonkeyPatch):
+async def test_a_pool_in_which_nothing_happens_is_not_counted_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
     counted: list[str] = []
     numbers = pool_status.pool_numbers
 

@@ -79,18 +79,26 @@ async def test_a_slash_too_much_leads_to_the_page_also_behind_a_proxy():
         pytest.param({"Sec-Fetch-Site": "same-origin"}, 200, id="our own page"),
         pytest.param({"Sec-Fetch-Site": "none"}, 200, id="typed by a person"),
         pytest.param(
-            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200, id="a link that was followed"
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+            200,
+            id="a link that was followed",
         ),
         pytest.param(
-            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403, id="another site's script"
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+            403,
+            id="another site's script",
         ),
         pytest.param(
-            {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, 403, id="another port's script"
+            {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"},
+            403,
+            id="another port's script",
         ),
         pytest.param({"Host": "localhost:8080"}, 200, id="localhost"),
         pytest.param({"Host": "[::1]:8080"}, 200, id="loopback in IPv6"),
         pytest.param(
-            {"Host": "evil.example:8080"}, 421, id="a name that somebody has made resolve to loopback"
+            {"Host": "evil.example:8080"},
+            421,
+            id="a name that somebody has made resolve to loopback",
         ),
     ],
 )
@@ -108,7 +116,9 @@ async def test_the_name_of_a_pool_is_bounded():
 def test_the_page_names_no_place_outside_and_has_no_script_or_style_of_its_own():
     for name, asset in load_assets().items():
         text = asset.content.decode()
-        outside = [link for link in re.findall(r"https?://[^\s\"')]+", text) if "www.w3.org" not in link]
+        outside = [
+            link for link in re.findall(r"https?://[^\s\"')]+", text) if "www.w3.org" not in link
+        ]
         assert outside == [], name
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text

@@ -1,4 +1,6 @@
-"""Server-sent events: everything once, then news, at most two a second, for few listeners, who take them or are cut."""
+"""Server-sent events: everything once, then news, at most two a second, for few listeners, who take
+them or are cut.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -155,7 +157,7 @@ def test_an_event_is_two_lines_whatever_is_in_it():
     }
 
 
-# -- over real sockets ----------------------------------------------------------------------------------------------
+# -- over real sockets -----------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -215,7 +217,9 @@ async def test_a_service_that_stops_ends_its_streams_at_once():
         reply = await context.__aenter__()
         await next_event(reply)
         began = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - began < 0.9  # what the listener waits for who goes on
+    assert (
+        asyncio.get_running_loop().time() - began < 0.9
+    )  # what the listener waits for who goes on
     assert (await reply.content.read()).strip() == b""
     await context.__aexit__(None, None, None)
 
