@@ -212,9 +212,8 @@ def test_an_error_is_told_with_its_fix(error, says):
 
 def test_every_usual_mistake_has_a_test():
     fixes = {usual.fix for usual in USUAL}
-    assert {
-        fix for fix in fixes for row in ROWS if describe_error(row.values[0]).endswith(fix)
-    } == fixes  # type: ignore[arg-type]
+    told = [describe_error(row.values[0]) for row in ROWS]  # type: ignore[arg-type]
+    assert {fix for fix in fixes if any(line.endswith(fix) for line in told)} == fixes
 
 
 def test_an_error_that_is_not_usual_stays_as_it_is():

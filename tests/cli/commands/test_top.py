@@ -128,14 +128,8 @@ def test_it_fits_the_terminal():
 
 def test_at_80_columns_names_and_numbers_are_whole_and_empty_columns_are_not_there():
     pool = "knative-eventing/dispatcher"
-    pods = [
-        {
-            **OVERVIEW["pods"][1],
-            "pool": pool,
-            "name": "kafka-broker-dispatcher-12",
-            "node": "n" * 60,
-        }
-    ]  # type: ignore[index]
+    named = {"pool": pool, "name": "kafka-broker-dispatcher-12", "node": "n" * 60}
+    pods = [{**OVERVIEW["pods"][1], **named}]  # type: ignore[index]
     waiting = [{**OVERVIEW["waiting"][0], "pool": pool, "vpod": "team-a/orders-of-yesterday"}]  # type: ignore[index]
     pools = [{**OVERVIEW["pools"][0], "profile": "default", "closedPods": 0, "drainingPods": 0}]  # type: ignore[index]
     lines = shown(

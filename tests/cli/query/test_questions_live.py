@@ -313,7 +313,6 @@ async def test_how_far_the_reading_is_is_told(monkeypatch):
     monkeypatch.setattr("extender.cli.query.live.PAGE_OBJECTS", 2)
     nodes = [{"metadata": {"name": f"n{index}"}} for index in range(5)]
     told: list[str] = []
-    await read_cluster(
-        Kinds(**{**CORE, "nodes": nodes}, adapterpools=[a_pool_with()]), "plan", told.append
-    )  # type: ignore[arg-type]
+    api = Kinds(**{**CORE, "nodes": nodes}, adapterpools=[a_pool_with()])
+    await read_cluster(api, "plan", told.append)  # type: ignore[arg-type]
     assert told == ["reading the cluster: 2 nodes", "reading the cluster: 4 nodes", "thinking"]

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Hashable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import orjson
@@ -117,10 +118,7 @@ class Scene:
         for party in self.parties.values():
             party.api.director = director
         for (name, what), operation in self.situation.work.items():
-            party = self.parties[name]
-            party.start(
-                f"{what} at {name}", lambda party, operation=operation: operation(self.world, party)
-            )  # type: ignore[misc]
+            self.parties[name].start(f"{what} at {name}", partial(operation, self.world))
         context = copy_context()
         context.run(THREAD.set, WORLD)
         self._acts = [loop.create_task(self._act(director), context=context)]
