@@ -43,6 +43,10 @@ COMPLETE: Final = "__complete"
 """Asked by the shells' completion and by kubectl's; no command for people."""
 REFERENCE: Final = "__reference"
 """Prints docs/cli.md."""
+NO_LAB: Final = (
+    "this installation has no embedded cluster: the container image leaves it out. Install the "
+    "Python package vreplica-scheduler to use `run`, `cluster` and `simulate`"
+)
 PLUGIN_COMPLETION: Final = "kubectl_complete-vreplica"
 
 
@@ -60,9 +64,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return _to_the_end(command, options)
-    except VReplicaError as error:
-        print(f"{prog}: {describe_error(error)}", file=sys.stderr)
-        return ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -70,16 +71,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         # ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return BROKEN_PIPE
-    except OSError as error:
-        # A port that is taken, a certificate that does not load, an API server out of reach; a
-        # file, by its name.
-        plain = (
-            f"{error.filename}: {error.strerror}"
-            if error.filename and error.strerror
-            else describe_error(error)
-        )
-        print(f"{prog}: {plain}", file=sys.stderr)
+    except (VReplicaError, OSError, ModuleNotFoundError) as error:
+        print(f"{prog}: {_line_of(error)}", file=sys.stderr)
         return ERROR
+
+
+def _line_of(error: Exception) -> str:
+    """One line about an error that ends a command. Raises it again where it is a bug of ours."""
+    match error:
+        case ModuleNotFoundError():
+            if (error.name or "").split(".")[:2] != ["extender", "lab"]:
+                raise error
+            return NO_LAB
+        case OSError(filename=name, strerror=why) if name and why:
+            # A certificate that does not load, or another file, by its name.
+            return f"{name}: {why}"
+    # A port that is taken, an API server out of reach.
+    return describe_error(error)
 
 
 def _to_the_end(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from extender import __version__
+from extender.cli.main import NO_LAB
+from extender.cli.terminal.exit_status import ERROR
 from tests.e2e.containerfile import Build, StepFailed, instructions
 from tests.supply.locks import canonical
 
@@ -67,8 +69,20 @@ def works(programs: Path, folder: Path) -> None:
         run(programs / "vreplica", "plan", "--autoscale", "-o", "json", *files, folder=folder)
     )
     assert planned
-    told = json.loads(run(programs / "vreplica", "run", "--once", "-o", "json", folder=folder))
-    assert told
+
+
+def runs_the_embedded_cluster(programs: Path, folder: Path) -> None:
+    assert json.loads(run(programs / "vreplica", "run", "--once", "-o", "json", folder=folder))
+
+
+def has_no_embedded_cluster(programs: Path, packages: Path) -> None:
+    assert not (packages / "extender" / "lab").exists()
+    for words in (["run", "--once"], ["cluster"], ["simulate", "--faults"]):
+        done = subprocess.run(
+            [str(programs / "vreplica"), *words], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (ERROR, "")
+        assert done.stderr == f"vreplica: {NO_LAB}\n"
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +149,7 @@ def test_it_works_in_an_empty_environment(kind: str, distributions: Path, tmp_pa
     options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation")
     run(programs / "python", "-m", "pip", "install", *options, archive, folder=tmp_path)
     works(programs, tmp_path)
+    runs_the_embedded_cluster(programs, tmp_path)
 
 
 def test_the_wheel_has_the_manifests_and_the_chart_and_nothing_of_the_tests(distributions: Path):
@@ -197,6 +212,7 @@ def test_the_images_steps_make_an_environment_that_works(
     made = build.stages["build"].root / "opt" / "vreplica" / "bin"
     works(made, tmp_path)
     packages = only(programs.parent / "lib", "python*/site-packages")
+    has_no_embedded_cluster(made, packages)
     assert bool(list(packages.glob("extender/engine/placing/*.so"))) is compiled
     assert (packages / "opentelemetry").exists() is extra
     assert {"pip", "hatchling", "mypy", "setuptools"}.isdisjoint(
