@@ -8,15 +8,14 @@
     annotation .../slots         the pool's slotsPerPod, only with a known pool
     annotation .../placements    "{}": the bind writes what counts. None on a pod that is created on a node: the service
                                  sees such a pod as one that another scheduler has bound, and gives it its ledger
-    resource vreplica.dev/slots  taken away: no node offers it, and nothing but a kube-scheduler that is told to ignore
-                                 it would ever place the pod. Where the extender is asked about pods with that resource
-                                 only (``Stamp.slots_resource``): request = limit = slots, first container; "0" without
-                                 a known pool
+    resource vreplica.dev/slots  "0" on the first container with ``Stamp.slots_resource``, else
+                                 taken away
 
 A kube-scheduler of our own asks the extender about every pod that names it. One that others share
 is told by ``managedResources`` to ask about pods with the resource, and it looks at the resource's
-name only. There a pod whose pool is unknown gets it with quantity "0": without it kube-scheduler
-would place the pod without asking us, and nobody would ever say PoolNotFound.
+name only. So the quantity is 0: to kube-scheduler, to its queueing hints and to node autoscalers
+the pod asks for nothing that a node has to offer. Slots are counted by the annotation. Where every
+node declares slots, kube-scheduler can count them, too (``Stamp.slots_counted``).
 
 Nothing of a tenant's is in the answer: whoever reaches the port may make up a review and read it.
 
@@ -45,8 +44,11 @@ class Stamp:
     scheduler_name: str = names.SCHEDULER_NAME
     """Profile of the kube-scheduler that calls it."""
     slots_resource: bool = False
-    """Request ``vreplica.dev/slots``, for a kube-scheduler that manages it (``managedResources``).
+    """Mark them with ``vreplica.dev/slots``, for a kube-scheduler that manages it
+    (``managedResources``).
     """
+    slots_counted: bool = False
+    """Marked pods request their slots, and not 0: kube-scheduler counts what nodes declare."""
 
 
 DEFAULT_STAMP: Final = Stamp()
@@ -122,7 +124,7 @@ def mutate(pod: Json, pool: AdapterPool | None, how: Stamp = DEFAULT_STAMP) -> M
         ops=(
             *_scheduler_ops(pod, how.scheduler_name),
             *_annotation_ops(pod, annotations),
-            *_resource_ops(pod, (slots or "0") if how.slots_resource else None),
+            *_resource_ops(pod, _request(slots, how)),
         ),
         warnings=tuple(warnings),
     )
@@ -157,26 +159,31 @@ def _annotation_ops(pod: Json, wanted: Mapping[str, str | None]) -> list[PatchOp
     return ops
 
 
-def _resource_ops(pod: Json, slots: str | None) -> list[PatchOp]:
-    """The resource on the first container and on no other, None: on none. The extender reads their
-    sum as the pod's slots.
-    """
+def _request(slots: str | None, how: Stamp) -> str | None:
+    """How many slots a pod is to request; None: it is not to name them."""
+    if not how.slots_resource:
+        return None
+    return slots if how.slots_counted and slots is not None else "0"
+
+
+def _resource_ops(pod: Json, request: str | None) -> list[PatchOp]:
+    """So much of the resource on the first container and none on any other, None: on none."""
     ops: list[PatchOp] = []
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(sequence(pod, "spec", kind)):
             if not isinstance(container, Mapping):
                 continue
             path = f"/spec/{kind}/{index}/resources"
-            if slots is not None and kind == "containers" and index == 0:
-                ops += _set_resource_ops(container, path, slots)
+            if request is not None and kind == "containers" and index == 0:
+                ops += _request_ops(container, path, request)
             else:
                 ops += _remove_resource_ops(container, path)
     return ops
 
 
-def _set_resource_ops(container: Json, path: str, slots: str) -> list[PatchOp]:
+def _request_ops(container: Json, path: str, request: str) -> list[PatchOp]:
     resources = container.get("resources")
-    amount = {names.SLOTS_RESOURCE: slots}
+    amount = {names.SLOTS_RESOURCE: request}
     if not isinstance(resources, Mapping):
         return [_add(path, {"limits": amount, "requests": amount})]
     ops: list[PatchOp] = []
@@ -184,8 +191,8 @@ def _set_resource_ops(container: Json, path: str, slots: str) -> list[PatchOp]:
         present = resources.get(part)
         if not isinstance(present, Mapping):
             ops.append(_add(f"{path}/{part}", amount))
-        elif quantity(present.get(names.SLOTS_RESOURCE)) != int(slots):
-            ops.append(_add(f"{path}/{part}/{_escaped(names.SLOTS_RESOURCE)}", slots))
+        elif quantity(present.get(names.SLOTS_RESOURCE)) != int(request):
+            ops.append(_add(f"{path}/{part}/{_escaped(names.SLOTS_RESOURCE)}", request))
     return ops
 
 

@@ -160,11 +160,15 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--slots-resource",
         action="store_true",
-        help="have adapter pods request vreplica.dev/slots, as slotsResource of the configuration "
-        "does: for a kube-scheduler that "
-        # fmt: skip.
-        "others share, which has it in managedResources. Node autoscalers make no node for such "
-        "pods",
+        help="mark adapter pods with 0 of vreplica.dev/slots, as slotsResource of the "
+        "configuration does: for a kube-scheduler that others share, which has it in "
+        "managedResources",
+    )
+    add(
+        "--slots-counted",
+        action="store_true",
+        help="have marked pods request all of their slots: for a kube-scheduler that counts them "
+        "(ignoredByScheduler: false) on nodes that all declare vreplica.dev/slots",
     )
     add(
         "--shutdown-delay-seconds",
@@ -219,7 +223,9 @@ def settings_from(options: argparse.Namespace) -> Settings:
             profiles=DEFAULT_PROFILES | {str(one.get("name")) for one in config.profiles},
         ),
         stamp=Stamp(
-            options.scheduler_name, slots_resource=options.slots_resource or config.slots_resource
+            options.scheduler_name,
+            slots_resource=options.slots_resource or config.slots_resource,
+            slots_counted=options.slots_counted,
         ),
         shutdown_delay_s=max(0.0, options.shutdown_delay_seconds),
         log_level=config.log_level.upper() or options.log_level,

@@ -16,7 +16,7 @@ meaning and reload.
     logging: {level: "", format: ""}
     mode: active                  # shadow: decide beside another scheduler, write nothing, report the differences
     schedulerNames: [default-scheduler, vreplica-scheduler]    # only pods of these schedulers are bound here
-    slotsResource: false          # true: adapter pods request vreplica.dev/slots, for managedResources of a shared kube-scheduler
+    slotsResource: false          # true: adapter pods are marked with vreplica.dev/slots, for managedResources of a shared kube-scheduler
     profiles: []                  # beside the built-in ones; each is read by core.policy, see docs/profiles.md
 
 A new setting is one line here. Its ``reload`` is ``LIVE`` only where ``Service.reconfigure`` takes
@@ -311,9 +311,8 @@ class Config:
     slots_resource: bool = _of(
         False,
         "slotsResource",
-        "The webhook has adapter pods request vreplica.dev/slots: for a kube-scheduler that others "
-        "share, which has it in "
-        "managedResources. Node autoscalers make no node for such pods.",
+        "The webhook marks adapter pods with 0 of vreplica.dev/slots: for a kube-scheduler that "
+        "others share, which has it in managedResources.",
     )
     """Whether the extender is asked about pods with that resource only, not about all that name the
     scheduler.

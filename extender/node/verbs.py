@@ -69,7 +69,7 @@ def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
         return ConflictReason.STATEFULSET_TAKEN
     if pool.stateful_set is None or not pod.is_controlled_by(pool.stateful_set):
         return ConflictReason.STATEFULSET_NOT_FOUND
-    if pod.slots is not None and pod.slots_request is not None and pod.slots != pod.slots_request:
+    if pod.slots is not None and pod.slots_request and pod.slots != pod.slots_request:
         return ConflictReason.SLOTS_MISMATCH
     return None
 
@@ -97,7 +97,7 @@ def node_problem(
 
 
 def _declared(state: State, pod: AdapterPod) -> int:
-    # A pod stamped before its pool was known requests 0: it will get its pool's slots all the same.
+    # Who requests 0 is only marked for kube-scheduler: the annotation says how many they are.
     return pod.slots_request or slots_of(state, pod)
 
 

@@ -148,7 +148,6 @@ def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
             owner_uid=stateful_set.uid,
             ordinal=ordinal,
             slots=spec.slots_per_pod,
-            slots_request=spec.slots_per_pod,
             # A mark on a pod goes with the pod.
             unschedulable=False,
         )

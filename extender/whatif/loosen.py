@@ -247,7 +247,7 @@ def resize(trial: Trial, pool: PoolState, spec: AdapterPool) -> bool:
         pod = member.pod
         if pod is None or pod.slots in {None, spec.slots_per_pod}:
             continue
-        request = None if pod.slots_request is None else spec.slots_per_pod
+        request = spec.slots_per_pod if pod.slots_request else pod.slots_request
         new = replace(pod, slots=spec.slots_per_pod, slots_request=request)
         trial.exchange(pod, new)
         if member.node is not None and node_problem(trial.state, new, member.node) is not None:

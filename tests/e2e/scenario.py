@@ -79,8 +79,8 @@ class Setup:
     extender_url: str = ""
     """What kube-scheduler calls instead of the service itself."""
     slots_resource: bool = False
-    """Pods request vreplica.dev/slots and the extender manages it, as for a kube-scheduler that
-    others share; always with ``legacy``.
+    """Pods are marked with vreplica.dev/slots and the extender manages it, as for a kube-scheduler
+    that others share; always with ``legacy``.
     """
     slots_counted: bool = False
     """``ignoredByScheduler: false``: kube-scheduler counts vreplica.dev/slots too, for clusters
@@ -330,6 +330,8 @@ class System:
         ]
         if self._slots_resource:
             kept.append("--slots-resource")
+        if self.setup.slots_counted:
+            kept.append("--slots-counted")
         if self.setup.legacy:
             kept.append("--scheduler-name=default-scheduler")
         self.webhook = self.backend.processes.start(

@@ -21,6 +21,7 @@ POOL = pool_from(a_pool_object())
 
 
 MANAGED = Stamp(slots_resource=True)
+COUNTED = Stamp(slots_resource=True, slots_counted=True)
 
 
 def stamped(
@@ -40,13 +41,22 @@ def test_an_adapter_pod_is_sent_to_our_scheduler_with_slots_and_an_empty_ledger(
     assert (read.slots, read.slots_request, read.ledger) == (20, None, {})
 
 
-def test_for_a_scheduler_that_others_share_it_requests_the_resource():
+def test_for_a_scheduler_that_others_share_it_requests_0_of_the_resource():
+    """kube-scheduler and node autoscalers look for what a pod requests more than 0 of."""
     pod = stamped(a_pod(), how=MANAGED)
     assert pod["spec"]["containers"][0]["resources"] == {
-        "limits": {SLOTS: "20"},
-        "requests": {SLOTS: "20"},
+        "limits": {SLOTS: "0"},
+        "requests": {SLOTS: "0"},
     }
-    assert (pod_from(pod).slots, pod_from(pod).slots_request) == (20, 20)
+    assert (pod_from(pod).slots, pod_from(pod).slots_request) == (20, 0)
+
+
+def test_where_kube_scheduler_counts_slots_a_pod_requests_as_many_as_it_has():
+    pod = stamped(a_pod(), how=COUNTED)
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {SLOTS: "20"}
+    assert pod_from(pod).slots_request == 20
+    unknown = stamped(a_pod(), None, how=COUNTED)
+    assert unknown["spec"]["containers"][0]["resources"]["requests"] == {SLOTS: "0"}
 
 
 def test_a_template_copied_from_a_stamped_pod_loses_the_resource_that_no_node_offers():
@@ -97,7 +107,7 @@ def test_the_default_scheduler_can_be_the_one_that_calls_us():
 def test_missing_parents_are_made_and_other_resources_stay(container):
     pod = stamped(a_pod(containers=[{"name": "c", **container}]), how=MANAGED)
     resources = pod["spec"]["containers"][0]["resources"]
-    assert resources["limits"][SLOTS] == resources["requests"][SLOTS] == "20"
+    assert resources["limits"][SLOTS] == resources["requests"][SLOTS] == "0"
     if "cpu" in ((container.get("resources") or {}).get("requests") or {}):
         assert resources["requests"]["cpu"] == "1"
 
@@ -112,7 +122,7 @@ def test_the_resource_is_on_the_first_container_and_on_no_other():
     pod = stamped(a_pod(containers=[{"name": "c"}, also()], initContainers=[also()]), how=MANAGED)
     assert pod["spec"]["containers"][1]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
     assert pod["spec"]["initContainers"][0]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
-    assert pod_from(pod).slots_request == 20
+    assert pod_from(pod).slots_request == 0
 
 
 def test_what_a_client_wrote_into_our_annotations_is_overwritten_and_theirs_stay():
@@ -131,17 +141,17 @@ def test_without_a_known_pool_the_pod_still_comes_to_us_with_no_slots_and_a_warn
     after = patched(pod, mutation.ops)
     assert after["spec"]["schedulerName"] == "vreplica-scheduler"
     assert after["metadata"]["annotations"] == {PLACEMENTS: "{}"}
-    # "0" and not absent: kube-scheduler asks the extender only about pods that name the resource.
     assert after["spec"]["containers"][0]["resources"]["requests"] == {SLOTS: "0"}
     assert "'dispatcher' is not known" in mutation.warnings[0]
 
 
-def test_a_canonical_quantity_of_the_api_server_is_as_good():
-    pod = stamped(a_pod(), pool_from(a_pool_object(slots=2000)), how=MANAGED)
+@pytest.mark.parametrize(("how", "written"), [(MANAGED, "0k"), (MANAGED, 0), (COUNTED, "2k")])
+def test_a_canonical_quantity_of_the_api_server_is_as_good(how, written):
+    pool = pool_from(a_pool_object(slots=2000))
+    pod = stamped(a_pod(), pool, how=how)
     for part in ("limits", "requests"):
-        pod["spec"]["containers"][0]["resources"][part][SLOTS] = "2k"
-    assert mutate(pod, pool_from(a_pool_object(slots=2000)), how=MANAGED).ops == ()
-    assert pod_from(pod).slots_request == 2000
+        pod["spec"]["containers"][0]["resources"][part][SLOTS] = written
+    assert mutate(pod, pool, how=how).ops == ()
 
 
 RESOURCES = st.none() | st.fixed_dictionaries(
@@ -165,7 +175,7 @@ PODS = st.builds(
 )
 
 
-@given(PODS, st.sampled_from([None, POOL]), st.sampled_from([Stamp(), MANAGED]))
+@given(PODS, st.sampled_from([None, POOL]), st.sampled_from([Stamp(), MANAGED, COUNTED]))
 def test_a_second_run_on_the_result_changes_nothing(pod, pool, how):
     once = stamped(pod, pool, how)
     assert mutate(once, pool, how).ops == ()

@@ -117,9 +117,10 @@ _ALL: Final = (
     Code(
         "VS105",
         _W,
-        "kube-scheduler looks for the resource on nodes, and finds room only on those that declare "
-        "it.",
-        "Set ignoredByScheduler: true, unless every node declares vreplica.dev/slots.",
+        "kube-scheduler counts the resource: pods that request more than 0 of it find room only on "
+        "nodes that declare it.",
+        "Set ignoredByScheduler: true, unless every node declares vreplica.dev/slots and the "
+        "webhook runs with --slots-counted.",
     ),
     Code(
         "VS106",
@@ -244,9 +245,9 @@ _ALL: Final = (
     ),
     Code(
         "VS125",
-        _E,
-        "Adapter pods request a resource that no node offers and that nothing ignores: they wait "
-        "for ever.",
+        _W,
+        "Adapter pods are marked for a kube-scheduler that asks about marked pods only; this one "
+        "asks about every pod that names it.",
         "Set slotsResource: false; or managedResources, where others share the kube-scheduler.",
     ),
     # Webhook registrations.

@@ -214,54 +214,43 @@ _CLAIMS: Final = frozenset({EventResource.PERSISTENT_VOLUME_CLAIM})
 _CLASSES: Final = frozenset({EventResource.STORAGE_CLASS})
 _ADDED_OR_CHANGED: Final = Action.ADD | Action.UPDATE
 _Registration = tuple[frozenset[EventResource], Action, Hint]
-# Plugins that watch added nodes but not taints are asked on a taint's change as well: the node may
-# have been added tainted.
-_TAINT_CHANGED: Final[_Registration] = (_NODES, Action.UPDATE_NODE_TAINT, _always)
 
 REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
     "NodeUnschedulable": (
         (_NODES, Action.ADD | Action.UPDATE_NODE_TAINT, _uncordoned),
         (_PODS, Action.UPDATE_POD_TOLERATION, _itself),
     ),
-    "NodeName": ((_NODES, Action.ADD, _always), _TAINT_CHANGED),
+    "NodeName": ((_NODES, Action.ADD, _always),),
     "TaintToleration": (
         (_NODES, Action.ADD | Action.UPDATE_NODE_TAINT, _taints_now_tolerated),
         (_PODS, Action.UPDATE_POD_TOLERATION, _itself),
     ),
-    "NodeAffinity": (
-        (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _affinity_now_met),
-        _TAINT_CHANGED,
-    ),
+    "NodeAffinity": ((_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _affinity_now_met),),
     "NodePorts": (
         (_PODS, Action.DELETE, _held_ports),
         (_NODES, Action.ADD, _always),
-        _TAINT_CHANGED,
     ),
     "NodeResourcesFit": (
         (_PODS, Action.DELETE, _held_room),
         (_PODS, Action.UPDATE_POD_SCALE_DOWN, _runs),
         (_NODES, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, _node_big_enough),
-        _TAINT_CHANGED,
     ),
     "VolumeRestrictions": (
         (_PODS, Action.DELETE, _same_claim_freed),
         (_CLAIMS, Action.ADD, _its_claim),
         (_NODES, Action.ADD, _always),
-        _TAINT_CHANGED,
     ),
     "VolumeBinding": (
         (_CLASSES, _ADDED_OR_CHANGED, _class_reaches_further),
         (_CLAIMS, _ADDED_OR_CHANGED, _its_claim),
         (_VOLUMES, _ADDED_OR_CHANGED, _always),
         (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _always),
-        _TAINT_CHANGED,
     ),
     "VolumeZone": (
         (_CLASSES, Action.ADD, _class_waits),
         (_CLAIMS, _ADDED_OR_CHANGED, _its_claim),
         (_VOLUMES, _ADDED_OR_CHANGED, _volume_moved),
         (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _always),
-        _TAINT_CHANGED,
     ),
     "PodTopologySpread": (
         (
@@ -278,7 +267,6 @@ REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
     "InterPodAffinity": (
         (_PODS, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL, _runs),
         (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _always),
-        _TAINT_CHANGED,
     ),
     SCHEDULING_GATES: ((_PODS, Action.UPDATE_POD_GATES_ELIMINATED, _itself),),
     # It only holds back pods whose victims are still being deleted; the others that refused them

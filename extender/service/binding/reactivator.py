@@ -5,13 +5,8 @@ A pod that filter refuses everywhere waits in kube-scheduler for a cluster event
 (seen on 1.36 and 1.37). kube-scheduler does not watch our pools and ledgers, but it does watch the
 pod: a patch of its ``vreplica.dev/retry`` annotation puts it back into the active queue within
 milliseconds. So every replica remembers what it refused, looks again when something has changed,
-and patches when one of the very nodes that it refused would pass now.
-
-Pods that request ``vreplica.dev/slots`` (``slotsResource``) need this for more than what we refuse.
-No node offers the resource, and from 1.37 on NodeResourcesFit, which is told to ignore it in
-filter, counts it when a node comes or grows: such a pod is then not looked at again. So the pool's
-leader patches those that wait for room, when a node comes, grows, loses a taint, or is uncordoned.
-A refusal that shows up to 30 s later may have been decided before: that pod is patched, too, once.
+and patches when one of the very nodes that it refused would pass now. What kube-scheduler's own
+plugins have refused is theirs to look at again: such a patch does not move it.
 
 What a replica has refused is in its memory alone. Who takes a pool over knows nothing of it, so it
 patches once each pod of the pool that waits: a needless look of kube-scheduler's costs less than
@@ -44,15 +39,6 @@ SETTLE_S: Final = 0.2
 PERIOD_S: Final = 30.0
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 60.0
-ROOM_BACKOFF_MAX_S: Final = 10.0
-"""Nodes of an autoscaler come one after another; kube-scheduler's own backoff goes no further
-either.
-"""
-ROOM_REMEMBERED_S: Final = 30.0
-"""A refusal that shows within this time of a node's coming may have been decided before: an attempt
-takes its calls of extenders (5 s each, by ``httpTimeout``), the write of the pod's condition, and
-the way of our watch.
-"""
 
 
 class _Refusal(NamedTuple):
@@ -81,16 +67,8 @@ class Reactivator:
         self._patches = 0
         self._patched: dict[str, tuple[int, float]] = {}
         """Pod UID -> (patches that did not help, loop time of the next one at the earliest)."""
-        self._room_came = True
-        """Since pods that wait were looked for last; at the start nobody knows."""
-        self._room_came_at = 0.0
-        """The loop's time at which that was seen."""
-        self._taken_up: set[str] = set()
-        """UIDs of the pods that have been found waiting since then."""
-        self._more_wait = False
-        """Whether there were more of them than ``_waiting`` may hold."""
-        self._waiting: dict[str, str] = {}
-        """UID -> key of pods that a node may have room for by now."""
+        self._taken_over: dict[str, str] = {}
+        """UID -> key of pods that the leader before may have refused."""
         self._led: set[str] = set()
         """Pools that this replica led when it looked last."""
         self._wake = asyncio.Event()
@@ -114,7 +92,7 @@ class Reactivator:
         """Filter has let the pod pass."""
         self._refused.pop(pod_uid, None)
         self._patched.pop(pod_uid, None)
-        self._waiting.pop(pod_uid, None)
+        self._taken_over.pop(pod_uid, None)
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         if old is None or new is None or old.generation != new.generation:
@@ -126,14 +104,12 @@ class Reactivator:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         """Of a node only these matter here; its heartbeats come all the time."""
-        if new is not None and (
+        if (
             old is None
+            or new is None
             or (old.allocatable, old.taints, old.takes_work)
             != (new.allocatable, new.taints, new.takes_work)
         ):
-            self._room_came = True
-            self._wake.set()
-        elif new is None:
             self._wake.set()
 
     def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
@@ -144,9 +120,7 @@ class Reactivator:
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is not None and (new is None or new.node or new.uid != old.uid):
             self.forget(old.uid)
-            self._taken_up.discard(old.uid)
-        moved = new is None or (old is not None and old.node != new.node)
-        if moved or _is_refused_now(old, new):
+        if new is None or (old is not None and old.node != new.node):
             self._wake.set()
 
     async def run(self) -> None:
@@ -157,9 +131,9 @@ class Reactivator:
             looked_at = loop.time()
             for uid, refusal in list(self._refused.items()):
                 await self._look_at(uid, refusal)
-            self._find_waiting()
-            for uid, key in list(self._waiting.items()):
-                await self._look_for_room(uid, key)
+            self._take_over()
+            for uid, key in list(self._taken_over.items()):
+                await self._look_at_taken_over(uid, key)
             try:
                 async with asyncio.timeout(self._until_next_s(looked_at)):
                     await self._wake.wait()
@@ -172,46 +146,36 @@ class Reactivator:
         ``looked_at`` have had their look.
         """
         now = asyncio.get_running_loop().time()
-        again = self._refused.keys() | self._waiting.keys()
+        again = self._refused.keys() | self._taken_over.keys()
         times = [self._patched[uid][1] for uid in again if uid in self._patched]
         return min(
             [PERIOD_S, *(max(due - now, TIMER_RESOLUTION_S) for due in times if due > looked_at)]
         )
 
-    def _find_waiting(self) -> None:
-        """Pods that kube-scheduler says it has no node for, and that it may not look at again."""
+    def _take_over(self) -> None:
+        """Find the pods that wait in pools that this replica has begun to lead."""
         led = {pool.key for pool in self._caches.pools.list() if self._leads(pool.key)}
         taken_over, self._led = led - self._led, led
-        now = asyncio.get_running_loop().time()
-        if self._room_came:
-            self._room_came, self._room_came_at = False, now
-            self._taken_up.clear()
-        lately = self._more_wait or now - self._room_came_at <= ROOM_REMEMBERED_S
-        if not lately and not taken_over:
+        if not taken_over:
             return
-        self._more_wait = False
         for pod in self._caches.pods.list():
-            if len(self._waiting) >= REFUSED_PODS_MAX:
-                self._more_wait = lately
+            if len(self._taken_over) >= REFUSED_PODS_MAX:
                 return
-            if not pod.refusal or pod.deleting:
-                continue
-            by_predecessor = (
+            if (
                 pod.pool in taken_over
+                and pod.refusal
+                and not pod.deleting
                 and pod.uid not in self._refused
                 and pod.uid not in self._patched
-            )
-            for_room = lately and pod.slots_request is not None and pod.uid not in self._taken_up
-            if by_predecessor or for_room:
-                self._waiting[pod.uid] = pod.key
-                self._taken_up.add(pod.uid)
+            ):
+                self._taken_over[pod.uid] = pod.key
 
-    def _count_patch(self, uid: str, most_s: float) -> None:
+    def _count_patch(self, uid: str) -> None:
         """The next patch, should this one not help, comes only later."""
         self._refused.pop(uid, None)
-        self._waiting.pop(uid, None)
+        self._taken_over.pop(uid, None)
         count, _ = self._patched.pop(uid, (0, 0.0))
-        wait = min(BACKOFF_INITIAL_S * 2 ** min(count, 10), most_s)
+        wait = min(BACKOFF_INITIAL_S * 2 ** min(count, 10), BACKOFF_MAX_S)
         self._patched[uid] = (count + 1, asyncio.get_running_loop().time() + wait)
         while len(self._patched) > REFUSED_PODS_MAX:
             del self._patched[next(iter(self._patched))]
@@ -230,23 +194,21 @@ class Reactivator:
         if pod is None or self._too_soon(uid):
             return
         if filter_known_nodes(state, pod, Candidates.of(refusal.nodes)).passed:
-            await self._patch(pod, BACKOFF_MAX_S)
+            await self._patch(pod)
 
-    async def _look_for_room(self, uid: str, key: str) -> None:
+    async def _look_at_taken_over(self, uid: str, key: str) -> None:
         pod = self._caches.pods.get(key)
         if pod is None or pod.uid != uid or pod.node or pod.deleting:
-            self._waiting.pop(uid, None)
+            self._taken_over.pop(uid, None)
         elif self._leads(pod.pool) and not self._too_soon(uid):
-            await self._patch(pod, ROOM_BACKOFF_MAX_S)
+            await self._patch(pod)
 
     def _too_soon(self, uid: str) -> bool:
         _, not_before = self._patched.get(uid, (0, 0.0))
         return asyncio.get_running_loop().time() < not_before
 
-    async def _patch(self, pod: AdapterPod, most_s: float) -> None:
-        """Have kube-scheduler look at the pod. ``most_s``: how far apart such patches of one pod
-        come at most.
-        """
+    async def _patch(self, pod: AdapterPod) -> None:
+        """Have kube-scheduler look at the pod."""
         uid = pod.uid
         self._patches += 1
         patch = {
@@ -262,13 +224,5 @@ class Reactivator:
         except ApiError as error:
             log.info("pod %s was not re-activated: %s", pod.key, error, extra={"pod": pod.key})
         else:
-            self._count_patch(uid, most_s)
+            self._count_patch(uid)
             self._metrics.repairs.labels("PodReactivated").inc()
-
-
-def _is_refused_now(old: AdapterPod | None, new: AdapterPod | None) -> bool:
-    """Whether kube-scheduler's refusal of a pod that may wait for room shows for the first time."""
-    shown_before = old is not None and bool(old.refusal)
-    return (
-        new is not None and bool(new.refusal) and new.slots_request is not None and not shown_before
-    )

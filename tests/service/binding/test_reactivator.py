@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, NODES, PODS, ApiError, Binding, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, NODES, PODS, ApiError, Binding, PatchType
 from extender.model import names
 from extender.model.decode import pod_from
-from extender.service.binding import reactivator as reactivator_module
-from extender.service.binding.reactivator import REFUSED_PODS_MAX, ROOM_REMEMBERED_S, Reactivator
+from extender.service.binding.reactivator import REFUSED_PODS_MAX, Reactivator
 from tests.support.builders import NS, a_pod
 from tests.support.service import World, schedule, until
 
@@ -192,125 +191,31 @@ async def test_a_pod_that_was_replaced_before_the_watch_showed_it_is_forgotten()
     await asyncio.wait({running})
 
 
-REQUESTED = {"requests": {names.SLOTS_RESOURCE: "20"}, "limits": {names.SLOTS_RESOURCE: "20"}}
-ADAPTER: Obj = {"name": "adapter", "image": "registry.example/adapter:1"}
-
-
-async def a_pod_without_room(world: World, *, resource: bool = True, ordinal: int = 0) -> None:
+async def a_pod_without_room(world: World) -> None:
     """kube-scheduler has found no node for it, and our filter was not even asked."""
-    await world.pod(
-        ordinal, containers=[{**ADAPTER, "resources": REQUESTED} if resource else ADAPTER]
-    )
-    await no_room(world, ordinal=ordinal)
-
-
-async def no_room(
-    world: World, message: str = "0/3 nodes are available: 3 Insufficient cpu.", *, ordinal: int = 0
-) -> None:
     condition = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
-        "message": message,
+        "message": "0/3 nodes are available: 3 Insufficient cpu.",
     }
+    await world.pod(0)
     await world.cluster.patch(
         PODS,
         NS,
-        f"dispatcher-{ordinal}",
+        "dispatcher-0",
         {"status": {"conditions": [condition]}},
         patch_type=PatchType.MERGE,
         subresource="status",
     )
 
 
-async def patched(world: World, name: str, patch: Obj, subresource: str = "") -> None:
-    await world.cluster.patch(
-        NODES, "", name, patch, patch_type=PatchType.MERGE, subresource=subresource
-    )
-
-
-async def a_node_comes(world: World) -> None:
-    await world.node("node-9")
-
-
-async def a_node_grows(world: World) -> None:
-    await patched(world, "node-1", {"status": {"allocatable": {"cpu": "64"}}}, "status")
-
-
-async def a_taint_goes(world: World) -> None:
-    await patched(world, "node-0", {"spec": {"taints": None}})
-
-
-async def a_node_is_uncordoned(world: World) -> None:
-    await patched(world, "node-2", {"spec": {"unschedulable": None}})
-
-
-@pytest.mark.parametrize("change", [a_node_comes, a_node_grows, a_taint_goes, a_node_is_uncordoned])
-async def test_a_pod_that_requests_the_resource_and_waits_for_room_is_patched_when(change):
+async def test_a_pod_that_kube_schedulers_own_plugins_refuse_is_not_patched():
     world = await World.create()
-    await patched(
-        world,
-        "node-0",
-        {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}},
-    )
-    await patched(world, "node-2", {"spec": {"unschedulable": True}})
     async with world.serving():
         await asyncio.sleep(60)
         await a_pod_without_room(world)
-        await asyncio.sleep(60)
-        assert not await retried(world)(), "nothing has changed"
-        await touch(world, "node-1", 1)
-        await asyncio.sleep(60)
-        assert not await retried(world)(), "a heartbeat is no room"
-        await change(world)
-        await until(retried(world), timeout_s=1)
-
-
-@pytest.mark.parametrize("later_s", [0.0, 0.5, 2.0, 15.0])
-async def test_a_refusal_that_shows_after_a_node_has_come_is_patched_once(later_s: float):
-    """kube-scheduler may have decided it before, and looks at such a pod no more (1.37)."""
-    world = await World.create()
-    async with world.serving():
-        await asyncio.sleep(60)
-        await world.pod(0, containers=[{**ADAPTER, "resources": REQUESTED}])
-        await a_node_comes(world)
-        await asyncio.sleep(later_s)
-        await no_room(world)
-        await until(retried(world), timeout_s=1)
-        await no_room(world, "0/4 nodes are available: 4 Insufficient cpu.")
-        await asyncio.sleep(280)
-        assert world.api.count("patch", "pods", "dispatcher-0") == 1
-
-
-async def test_a_refusal_long_after_the_last_node_has_come_is_kube_schedulers_own_business():
-    world = await World.create()
-    async with world.serving():
-        await asyncio.sleep(60)
-        await a_node_comes(world)
-        await asyncio.sleep(ROOM_REMEMBERED_S + 1)
-        await a_pod_without_room(world)
-        await asyncio.sleep(280)
-        assert not await retried(world)()
-
-
-async def test_more_pods_wait_for_room_than_are_remembered_at_once_and_all_are_patched(monkeypatch):
-    monkeypatch.setattr(reactivator_module, "REFUSED_PODS_MAX", 2)
-    world = await World.create(replicas=5)
-    async with world.serving():
-        for ordinal in range(5):
-            await a_pod_without_room(world, ordinal=ordinal)
-        await asyncio.sleep(60)
-        before = world.api.count("patch", "pods")
-        await a_node_comes(world)
-        await asyncio.sleep(120)
-        assert world.api.count("patch", "pods") - before == 5
-
-
-async def test_a_pod_without_the_resource_is_kube_schedulers_own_business():
-    world = await World.create()
-    async with world.serving():
-        await a_pod_without_room(world, resource=False)
-        await a_node_comes(world)
+        await world.node("node-9")
         await asyncio.sleep(60)
         assert not await retried(world)()
 
@@ -319,34 +224,6 @@ async def test_a_replica_that_takes_a_pool_over_patches_once_what_may_have_been_
     """It was killed before it could patch; kube-scheduler would look at the pod five
     minutes later.
     """
-    world = await World.create()
-    await a_pod_without_room(world, resource=False)
-    await world.sync()
-    leads = False
-    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: leads)
-    running = asyncio.create_task(reactivator.run())
-    await asyncio.sleep(70)
-    assert not await retried(world)()
-    leads = True
-    await until(retried(world), timeout_s=40)
-    await asyncio.sleep(600)
-    assert world.api.count("patch", "pods", "dispatcher-0") == 1
-    running.cancel()
-    await asyncio.wait({running})
-
-
-async def test_nodes_that_come_one_after_another_patch_a_pod_every_ten_seconds_at_most():
-    world = await World.create()
-    async with world.serving():
-        await a_pod_without_room(world)
-        before = world.api.count("patch", "pods")
-        for index in range(120):
-            await world.node(f"new-{index}")
-            await asyncio.sleep(1)
-        assert 12 <= world.api.count("patch", "pods") - before <= 16
-
-
-async def test_only_the_leader_of_the_pool_patches_pods_that_wait_for_room():
     world = await World.create()
     await a_pod_without_room(world)
     await world.sync()
@@ -357,5 +234,7 @@ async def test_only_the_leader_of_the_pool_patches_pods_that_wait_for_room():
     assert not await retried(world)()
     leads = True
     await until(retried(world), timeout_s=40)
+    await asyncio.sleep(600)
+    assert world.api.count("patch", "pods", "dispatcher-0") == 1
     running.cancel()
     await asyncio.wait({running})

@@ -561,7 +561,8 @@ async def test_a_pool_that_had_to_grow_again_for_the_same_needs_is_shrunk_more_a
     three, two, three for ever.
     """
     rebalance = {"movesPerPeriod": 20, "cooldownSeconds": 0}
-    world = await a_pool(3, slotsPerPod=7, profile="spread", minPodsPerVPod=3, rebalance=rebalance)
+    spec = {"minPodsPerVPod": 3, "rebalance": rebalance, "rescheduleAfterSeconds": None}
+    world = await a_pool(3, slotsPerPod=7, profile="spread", **spec)
     await world.vpod("heavy", 2, slotsPerVReplica=3)
     await world.vpod("light", 4)
     async with world.serving(), controller(world):

@@ -22,9 +22,8 @@ _NOBODY_LOOKS: Final = (
     "config check FILE)."
 )
 _STUCK: Final = (
-    "Delete the pod if slotsResource is off by now: it comes anew without the resource. Else the "
-    "extender of your "
-    "kube-scheduler needs managedResources (vreplica config check FILE)."
+    "Delete the pod if an earlier webhook has stamped it: it comes anew and requests 0. Else the "
+    "extender of your kube-scheduler needs managedResources (vreplica config check FILE)."
 )
 _MIXED: Final = (
     "slotsResource was changed. Pods become alike as they come anew; restart the StatefulSets to "
@@ -125,8 +124,8 @@ def _stranded(facts: Facts) -> Outcome:
 
 
 def _slots_resource(facts: Facts) -> Outcome:
-    """No node offers the resource: who requests it depends on a kube-scheduler that ignores it, and
-    gets no node made.
+    """No node offers the resource: who requests more than 0 of it depends on a kube-scheduler that
+    ignores it, and gets no node made.
     """
     notes = Notes()
     stamped = [
