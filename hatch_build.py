@@ -1,8 +1,10 @@
 """The core's hot modules compiled to C extensions by mypyc: the same source, about twice as fast,
 for whoever has a C compiler.
 
-    VREPLICA_COMPILE=1 pip wheel .      a wheel for this platform; without it nothing is compiled, and the wheel is pure
-    python hatch_build.py DIR           compile the packages in DIR, in place (``make compiled`` copies them there first)
+    VREPLICA_COMPILE=1 pip wheel .      a wheel for this platform; without it nothing is compiled,
+                                        and the wheel is pure
+    python hatch_build.py DIR           compile the packages in DIR, in place (``make compiled``
+                                        copies them there first)
 
 Theory of operation. What is compiled is a choice of modules that decide, and nothing that waits or
 writes. Their ``.py`` files stay beside the extensions, which Python prefers: a module that is not

@@ -5,7 +5,8 @@ A controller that keeps the placements of its objects in their own statuses call
 each object that changes, publishes what it gets, and calls again where the answer says so, as with
 Knative's ``Scheduler.Schedule``::
 
-    async with HttpScheduler(["http://127.0.0.1:10261"], pool="knative-eventing/dispatcher") as scheduler:
+    urls, pool = ["http://127.0.0.1:10261"], "knative-eventing/dispatcher"
+    async with HttpScheduler(urls, pool=pool) as scheduler:
         try:
             placements = await scheduler.schedule(vpod)
         except InsufficientSlots as error:

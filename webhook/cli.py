@@ -1,7 +1,9 @@
 """``vreplica-webhook``: reads the settings, wires the parts together, and stops them in order.
 
-    reflectors --> caches --> server  <-- TLS context <-- certificates <-- Secret, directory, or files of somebody else's
-                                                               `--> upkeep --> caBundle in both webhook configurations
+    reflectors --> caches --> server  <-- TLS context <-- certificates <-- Secret, directory, or
+                                                           |               files of somebody else's
+                                                           `--> upkeep --> caBundle in both webhook
+                                                                           configurations
 
 The server listens as soon as there is a certificate; caches fill meanwhile (``/readyz`` says when).
 Certificates and registration are looked after once a minute: rotation, a Secret that another

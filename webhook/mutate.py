@@ -2,12 +2,13 @@
 
     label vreplica.dev/pool?  --no-->  nothing at all
         | yes
-    spec.schedulerName           ours, where it is empty or the default one; may be configured to be the default one,
-                                 for a cluster whose own kube-scheduler calls the extender (a Policy file can do
-                                 nothing else)
+    spec.schedulerName           ours, where it is empty or the default one; may be configured to be
+                                 the default one, for a cluster whose own kube-scheduler calls the
+                                 extender (a Policy file can do nothing else)
     annotation .../slots         the pool's slotsPerPod, only with a known pool
-    annotation .../placements    "{}": the bind writes what counts. None on a pod that is created on a node: the service
-                                 sees such a pod as one that another scheduler has bound, and gives it its ledger
+    annotation .../placements    "{}": the bind writes what counts. None on a pod that is created on
+                                 a node: the service sees such a pod as one that another scheduler
+                                 has bound, and gives it its ledger
     resource vreplica.dev/slots  "0" on the first container with ``Stamp.slots_resource``, else
                                  taken away
 

@@ -26,15 +26,18 @@ such as a key that is lost.
 there is none. "can sign": its certificate and key are there and valid. "usable": a client that
 trusts ca.crt would take it.
 
-    row  serving certificate      current           next                     step
-    1    unusable                 can sign          -                        SIGN     by the current one
-    2    unusable                 cannot sign       can sign                 PROMOTE  even if unpublished: nothing else is left
-    3    unusable                 cannot sign       cannot sign              RESTART  an authority that nobody has read of yet
-    4    usable                   -                 absent                   PREPARE  a next one
-    5    usable                   cannot or ends    published                PROMOTE
-    6    usable                   can, for long     has waited for long      PREPARE  a fresh next one
-    7    usable, ends             can sign          -                        SIGN     by the current one
-    8    usable                   -                 -                        TIDY     authorities that nobody needs any more, junk
+    row  serving certificate  current         next                 step
+    1    unusable             can sign        -                    SIGN     by the current one
+    2    unusable             cannot sign     can sign             PROMOTE  even if unpublished:
+                                                                            nothing else is left
+    3    unusable             cannot sign     cannot sign          RESTART  an authority that nobody
+                                                                            has read of yet
+    4    usable               -               absent               PREPARE  a next one
+    5    usable               cannot or ends  published            PROMOTE
+    6    usable               can, for long   has waited for long  PREPARE  a fresh next one
+    7    usable, ends         can sign        -                    SIGN     by the current one
+    8    usable               -               -                    TIDY     authorities that nobody
+                                                                            needs any more, junk
 
 Rows 2 and 3 are for damage. From 4 on nothing is in a hurry, and at every step each certificate
 that any replica may still serve has its authority in ca.crt. Two clocks matter: certificates are

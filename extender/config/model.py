@@ -6,18 +6,22 @@ meaning and reload.
 
     apiVersion: config.vreplica.dev/v1alpha1
     kind: VReplicaSchedulerConfiguration
-    server: {host: 127.0.0.1, port: 10261, deadlineSeconds: 4, shutdownDelaySeconds: 0, healthPort: 0,
-             healthHost: 127.0.0.1, insecure: false, allowedHosts: [],
+    server: {host: 127.0.0.1, port: 10261, deadlineSeconds: 4, shutdownDelaySeconds: 0,
+             healthPort: 0, healthHost: 127.0.0.1, insecure: false, allowedHosts: [],
              tls: {certFile: "", keyFile: "", clientCAFile: "", allowedClients: []}}
-    leaderElection: {leaderElect: true, resourceNamespace: vreplica-system, resourceName: vreplica-scheduler,
-                     leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2, buckets: 1}
+    leaderElection: {leaderElect: true, resourceNamespace: vreplica-system,
+                     resourceName: vreplica-scheduler, leaseDurationSeconds: 15,
+                     renewDeadlineSeconds: 10, retryPeriodSeconds: 2, buckets: 1}
     clientConnection: {kubeconfig: "", context: "", qps: 1000, burst: 2000}
     filter: {narrowTo: 0}
     logging: {level: "", format: ""}
-    mode: active                  # shadow: decide beside another scheduler, write nothing, report the differences
-    schedulerNames: [default-scheduler, vreplica-scheduler]    # only pods of these schedulers are bound here
-    slotsResource: false          # true: adapter pods are marked with vreplica.dev/slots, for managedResources of a shared kube-scheduler
-    profiles: []                  # beside the built-in ones; each is read by core.policy, see docs/profiles.md
+    mode: active                  # shadow: decide beside another scheduler, write nothing, report
+                                  # the differences
+    schedulerNames: [default-scheduler, vreplica-scheduler]    # only their pods are bound here
+    slotsResource: false          # true: adapter pods are marked with vreplica.dev/slots,
+                                  # for managedResources of a shared kube-scheduler
+    profiles: []                  # beside the built-in ones; extender.engine.policy reads each,
+                                  # see docs/profiles.md
 
 A new setting is one line here. Its ``reload`` is ``LIVE`` only where ``Service.reconfigure`` takes
 it and no decision that stands would be made otherwise: profiles, for example, decide what stays

@@ -24,7 +24,8 @@ is not told again of the room.
     second             patched with series {count: 2, lastObservedTime}
     third and later    counted in memory
     every 30 min       each series is patched, which also renews its life on the server
-    6 min quiet        the last count is patched, and the entry forgotten (a single one is just forgotten)
+    6 min quiet        the last count is patched, and the entry forgotten (a single one is just
+                       forgotten)
 
 Another difference: client-go's key has the regarded object's resourceVersion in it, so that an
 object which changes with each attempt, as a VPod whose status we write, never aggregates; ours

@@ -4,7 +4,8 @@ of its own.
 .. code-block:: text
 
     put --> lane of that name --> ready --take--> busy --done--> ready, or forgotten when empty
-                                    ^               '--failed--> waits until its time, then one item is tried
+                                    ^               '--failed--> waits until its time, then one
+                                    |                              | item is tried
                                     '------------------------------'
 
 Of a lane one item is served at a time, so its order stays. The item that failed goes behind the

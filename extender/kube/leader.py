@@ -5,9 +5,11 @@
 
     COMPETE --(lease free, expired or ours: CAS write)--> LEAD --(renewed every 2 s)--> LEAD
        ^                                                   |
-       '---- lead() cancelled and over <-- LOST <----------'  another holder, or not renewed for 10 s
+       '---- lead() cancelled and over <-- LOST <----------'  another holder, or not renewed for
+                                                              10 s
     cancelled while leading: lead() cancelled and over --> RELEASE (holder "", 1 s) --> end
-    given to who has asked for it: the same, and the Lease is kept for that one for some seconds --> COMPETE
+    given to who has asked for it: the same, and the Lease is kept for that one for some seconds
+                                                                                    --> COMPETE
 
 **No two machines' clocks are compared.** Another's lease is expired when *we* have seen its record
 unchanged for as long as that record says, on our monotonic clock; the times in the record are for

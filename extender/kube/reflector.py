@@ -2,9 +2,9 @@
 
 .. code-block:: text
 
-    LIST --(replace)--> WATCH --(ended, idle, broken)--> back off --> WATCH from the last version seen
-      ^                   |
-      '--- 410 Expired, request_relist(), or WATCH_FAILURES_MAX watches in a row that brought nothing
+    LIST -(replace)-> WATCH -(ended, idle, broken)-> back off -> WATCH from the last version seen
+      ^                 |
+      '- 410 Expired, request_relist(), or WATCH_FAILURES_MAX watches in a row that brought nothing
 
 **The first list is a consistent read.** client-go lists with resourceVersion "0", which any API
 server may answer from a cache that is minutes old: after a failover we could then see pods without

@@ -6,16 +6,19 @@ about to write.
 
 .. code-block:: text
 
-    holder           and                                                      it is
-    us               by a write of ours                                       ours
-    us               by somebody else's                                       another's until it has stood still for as long as it says
-    another          changed a moment ago                                     another's
-    another          has stood still for as long as it says                   to be taken
-    nobody           given up for somebody else, for ``KEPT_S``               kept
-    nobody           released, or as installed and nobody can have led        free
-    nobody           else                                                     another's until it has stood still, or until ours runs out
-    no Lease         by what was ours, and lasts                              to be made anew at once
-    no Lease         else                                                     to be made once any would have run out
+    holder    and                                                 it is
+    us        by a write of ours                                  ours
+    us        by somebody else's                                  another's until it has stood
+                                                                  still for as long as it says
+    another   changed a moment ago                                another's
+    another   has stood still for as long as it says              to be taken
+    nobody    given up for somebody else, for ``KEPT_S``          kept
+    nobody    released, or as installed and nobody can have led   free
+    nobody    else                                                another's until it has stood
+                                                                  still, or until ours runs out
+    no Lease  by what was ours, and lasts                         to be made anew at once
+    no Lease  else                                                to be made once any would have
+                                                                  run out
 
 Time is our monotonic clock's, since *we* have seen the record change; the times in the record are
 for people.

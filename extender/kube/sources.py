@@ -3,7 +3,7 @@ not.
 
 .. code-block:: text
 
-    PROBE each version in turn --(served)--> WATCH by a Reflector --(the kind is no longer served)--> PROBE
+    PROBE each version in turn --(served)--> WATCH by a Reflector --(no longer served)--> PROBE
       ^          |                             |
       '- back off -'  none served, forbidden   '-- other errors: the reflector waits them out itself
 

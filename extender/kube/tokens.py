@@ -6,7 +6,8 @@ with different rights in one pod therefore get theirs from a third, whose accoun
 tokens of those two and do nothing else:
 
     the pod's account ──► TokenRequest ──► DIR/token, of an hour, renewed after half of it
-                                           DIR/ca.crt, DIR/namespace: as the kubelet would put them there
+                                           DIR/ca.crt, DIR/namespace: as the kubelet would put
+                                           them there
 
 Each DIR is memory that one container mounts. Nothing is stored in the cluster, and who reads a
 token has it for an hour at the most. A file is replaced as a whole, and clients read it anew within

@@ -3,7 +3,10 @@
 
 ::
 
-    ConsumerGroup, KafkaSource, ...  --to_vpod-->  VPod  --decision-->  status_of  --merge patch-->  their status
+    ConsumerGroup, KafkaSource, ...  --to_vpod-->  VPod  --decision-->  status_of
+                                                                            | merge patch
+                                                                            v
+                                                                        their status
 
 Everything between the two ends knows vpods only. A status is written in the object's own shape, and
 only the fields that are ours: the list of placements, and the count of placed vreplicas where the

@@ -5,8 +5,9 @@ The other one is Knative's scheduler, or another vreplica-scheduler; its answers
 publish. Whenever the placements of a vpod change, our own decision is made from the state as it was
 right before, and compared::
 
-    watch --vpod--> queue --after SETTLE_S--> decide on the state before --> compare with what is published
-    watch --pod, node, pool, ...--> state             '--> metric, log line, /state.json "shadow"
+    watch --vpod--> queue --after SETTLE_S--> decide on the state before
+    watch --pod, node, pool, ...--> state       '--> compare with what is published
+                                                       '--> metric, log line, /state.json "shadow"
 
 What each outcome means is in ``extender.whatif.comparison``. ``Waiting`` is told once of a change
 of what is wanted that the other has not answered for ``WAITING_AFTER_S``, where we would have done

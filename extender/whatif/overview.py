@@ -3,8 +3,9 @@ looked at. Pure.
 
 .. code-block:: text
 
-    pools[]     name, found (whether the AdapterPool exists), profile, pods, schedulablePods, slots, usedSlots, freeSlots, closedSlots, pendingVReplicas,
-                unservedVReplicas, vpods, closedPods, drainingPods, overcommittedPods
+    pools[]     name, found (whether the AdapterPool exists), profile, pods, schedulablePods, slots,
+                usedSlots, freeSlots, closedSlots, pendingVReplicas, unservedVReplicas, vpods,
+                closedPods, drainingPods, overcommittedPods
     pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state
     waiting[]   vpod, pool, vreplicas, pending, since (RFC 3339, "" if not known), reason, message
 

@@ -2,8 +2,10 @@
 
 .. code-block:: text
 
-    {"pool": "ns/name", "drain": ["pod/x", "node/y", "zone/z"], "fail": ["node/w"], "set": {"slotsPerPod": 22}, "profile": "ha",
-     "addVPods": [{"namespace": "t", "name": "a", "vreplicas": 8, "slotsPerVReplica": 1}], "autoscale": true, "compact": false}
+    {"pool": "ns/name", "drain": ["pod/x", "node/y", "zone/z"], "fail": ["node/w"],
+     "set": {"slotsPerPod": 22}, "profile": "ha",
+     "addVPods": [{"namespace": "t", "name": "a", "vreplicas": 8, "slotsPerVReplica": 1}],
+     "autoscale": true, "compact": false}
 
 Every field may be left out, ``pool`` where there is one pool only or all are meant. Strict: what is
 not known is an error that says what is.

@@ -5,7 +5,10 @@
     watch ----add, update, delete, replace----> AssumeCache (after a write)
     reply of a successful write ----written---> AssumeCache
                                                    | is the store of
-    decision, before its write ----assume-----> PassiveAssumeCache (before a write) ----on_change(old, new)----> state
+    decision, before its write ----assume-----> PassiveAssumeCache (before a write)
+                                                   | on_change(old, new)
+                                                   v
+                                                 state
 
 The *effective* object is what ``get``, ``list`` and handlers give: the assumed one while it was
 made from the version that is stored, else the newest that the API server has said, be it by the

@@ -4,7 +4,8 @@ r"""Knative's scheduler and descheduler ConfigMaps (up to 1.16), as they are -> 
 
     data:
       predicates: |+
-        [{"Name": "PodFitsResources"}, {"Name": "NoMaxResourceCount", "Args": "{\"NumPartitions\": 100}"}]
+        [{"Name": "PodFitsResources"},
+         {"Name": "NoMaxResourceCount", "Args": "{\"NumPartitions\": 100}"}]
       priorities: |+
         [{"Name": "AvailabilityZonePriority", "Weight": 10, "Args": "{\"MaxSkew\": 2}"}]
 

@@ -7,13 +7,13 @@
     filters:
       - {name: ZoneSpread, args: {MaxSkew: 1}}         # hard
     scores:
-      - {name: NodeSpread, weight: 10}                 # weight 1 where it is left out, 0 switches
-        it off
+      - {name: NodeSpread, weight: 10}                 # 1 where it is left out, 0 switches it off
       - {name: LowestOrdinalPriority}
     deschedulers:
       - {name: ZoneSpread, weight: 10}
     descheduleFilters: []
-    rules: {keepOnUnavailable: true}                   # where to differ from Knative; all true where left out
+    rules: {keepOnUnavailable: true}                   # where to differ from Knative; all true
+                                                       # where left out
 
 ``args`` may be an object, or a text that holds one as JSON, as Knative has it. Anything unknown is
 an error.

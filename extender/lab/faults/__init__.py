@@ -4,12 +4,13 @@
 kube-scheduler and an extender::
 
     request --delay--> refused (409, 422, 429, 500, 503)  nothing happened
-                       reset on its way                   nothing happened, the caller learns OutcomeUnknown
-                       given up by the caller             it happens later,  the caller learns OutcomeUnknown
-                       served --> answer lost             it happened,       the caller learns OutcomeUnknown
+                       reset on its way                   nothing happened, raises OutcomeUnknown
+                       given up by the caller             it happens later, raises OutcomeUnknown
+                       served --> answer lost             it happened,      raises OutcomeUnknown
                                   answer --delay-->       it happened, and is known to have
     list    --> from an old cache
-    watch   --lag--> events late, doubled, cut off, ended by 410, held back while bookmarks come, or silence
+    watch   --lag--> events late, doubled, cut off, ended by 410, held back while bookmarks come,
+                     or silence
 
 ``rates`` names every kind with its unit. Rates may be replaced at any time; ``CALM`` ends all
 faults but leaves a small delay, so that things still overlap.

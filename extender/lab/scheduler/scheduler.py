@@ -1,12 +1,18 @@
 """The embedded kube-scheduler: 1.37's loop against the ``Api`` Protocol.
 
-```
-queue.pop -> snapshot -> filter, extenders, score (scheduling_algorithm)
-   |            fits nowhere: preemption, condition PodScheduled=False, FailedScheduling event, back to the queue
-   +- fits: assume in the cache, then next pod; meanwhile bind in a task of its own (extender's verb, or a Binding)
-                  bound: Scheduled event; the pod's own watch event ends the assumption (else it expires after 30 s)
-                  refused: forget, tell the queue that room came free, back to the queue with backoff
-``` One decision at a time, many binds at once. Nothing here reads a clock but the event loop's
+::
+
+    queue.pop -> snapshot -> filter, extenders, score (scheduling_algorithm)
+       |            fits nowhere: preemption, condition PodScheduled=False, FailedScheduling event,
+       |                          back to the queue
+       +- fits: assume in the cache, then next pod; meanwhile bind in a task of its own (extender's
+                verb, or a Binding)
+                    bound:   Scheduled event; the pod's own watch event ends the assumption (else
+                             it expires after 30 s)
+                    refused: forget, tell the queue that room came free, back to the queue with
+                             backoff
+
+One decision at a time, many binds at once. Nothing here reads a clock but the event loop's
 (``loop.time``) and the injected ``now`` (epoch seconds), so a virtual-time loop drives all of it.
 
 That a refused pod is filtered a second time at once is no rule of its own: the first refusal

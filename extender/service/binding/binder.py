@@ -3,8 +3,10 @@ pattern).
 
 ::
 
-    filter   -> find    what will the pod carry, on which nodes may it go         (no side effect but the decision cache)
-    bind     -> assume  re-validate on the state as it is now, reserve, put the pod on the node in the assume cache
+    filter   -> find    what will the pod carry, on which nodes may it go
+                        (no side effect but the decision cache)
+    bind     -> assume  re-validate on the state as it is now, reserve, put the pod on the node in
+                        the assume cache
                 bind    one Binding: node and ledger in the same API write; confirmed by the watch
                 revert  undo assume, exactly, where bind did not happen
 

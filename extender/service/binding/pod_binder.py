@@ -2,10 +2,12 @@
 
 ::
 
-    request --> known? (cache, else read) --> there already? (I5) --> past known? (I2) --> assume --> Binding
-                  ^            |                                                                        |
-                  |            '-- no adapter pod --> Binding, and no more                              |
-                  '---- read again, up to ATTEMPTS_MAX times, where only the pod's version was stale <---'
+    request --> known? (cache, else read) --> there already? (I5) --> past known? (I2)
+                  ^            |                                           |
+                  |            |                                           '--> assume --> Binding
+                  |            '-- no adapter pod --> Binding, and no more                    |
+                  '--- read again, up to ATTEMPTS_MAX times, where only the pod's version ----'
+                       was stale
 
 A kube-scheduler of our own asks about every pod that names it. A pod without the pool's label is
 bound as kube-scheduler's DefaultBinder would: a Binding with the pod's UID, without annotations,

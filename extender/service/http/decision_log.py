@@ -8,9 +8,10 @@ kept, comes what is there after that number. It ends ``IDLE_S`` after the last q
 
 .. code-block:: text
 
-    OFF --GET /v1/decisions--> ON: ring --GET ?since=N&journal=J--> lines after N, and {"synced": {"seq": M}}
-     ^                          |           '-- 410: N has fallen out of the ring, or J is not this one: ask anew
-     '--- IDLE_S without any ---'
+    OFF --GET /v1/decisions--> ON: ring --GET ?since=N&journal=J--> lines after N, and
+     ^                          |           |                       {"synced": {"seq": M}}
+     |                          |           '-- 410: N has fallen out of the ring, or J is not
+     '--- IDLE_S without any ---'                    this one: ask anew
 
 ``wait``: seconds to wait for something new. Several may record at once. A replica that does not
 lead decides nothing: its log has objects alone, and its header says who leads.

@@ -3,11 +3,14 @@ tools.
 
 .. code-block:: text
 
-    pools[]            name, found, profile, replicas, missingPods (ordinals without a pod), lastOrdinal, closedOrdinals,
-                       the counts of AdapterPool.status, expectedVReplicas, unschedulable {reason: pods}
-      podList[]        name, node, zone, slots, usedSlots, freeSlots, schedulable, why (it is not), placements {vpod: vreplicas}
-      vpodList[]       name, vreplicas, slotsPerVReplica, published and placed {pod: vreplicas}, pending, reserved,
-                       podSpread, nodeSpread, zoneSpread (on schedulable pods), elsewhere, explanation [sentence]
+    pools[]            name, found, profile, replicas, missingPods (ordinals without a pod),
+                       lastOrdinal, closedOrdinals, the counts of AdapterPool.status,
+                       expectedVReplicas, unschedulable {reason: pods}
+      podList[]        name, node, zone, slots, usedSlots, freeSlots, schedulable,
+                       why (it is not), placements {vpod: vreplicas}
+      vpodList[]       name, vreplicas, slotsPerVReplica, published and placed {pod: vreplicas},
+                       pending, reserved, podSpread, nodeSpread, zoneSpread (on schedulable pods),
+                       elsewhere, explanation [sentence]
     nodes[]            name, zone, takesWork, slots
 
 Counts are vreplicas, slots or pods as their names say; ``slots`` of a node is null where it

@@ -3,8 +3,10 @@ the work, never before it.
 
 .. code-block:: text
 
-    GET  /v1/explain?vpod=NAMESPACE/NAME   (?pod=NAMESPACE/NAME)   where it is and why, what would place the rest of it
-    POST /v1/plan {"pool": "ns/name", "drain": ["node/y"], ...}    what would be if; see ``whatif.request``
+    GET  /v1/explain?vpod=NAMESPACE/NAME   (?pod=NAMESPACE/NAME)   where it is and why, what would
+                                                                   place the rest of it
+    POST /v1/plan {"pool": "ns/name", "drain": ["node/y"], ...}    what would be if; see
+                                                                   ``whatif.request``
 
 The event loop copies references of the pool (a ``Snapshot``, some milliseconds for the largest that
 is allowed); all else runs in a thread, on a state of its own. One question at a time: a few wait,

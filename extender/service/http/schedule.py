@@ -3,7 +3,8 @@
 
 .. code-block:: text
 
-    {"vpod": {"namespace": "t", "name": "a", "kind": "Broker", "group": "x.dev", "vreplicas": 8, "slotsPerVReplica": 1,
+    {"vpod": {"namespace": "t", "name": "a", "kind": "Broker", "group": "x.dev",
+              "vreplicas": 8, "slotsPerVReplica": 1,
               "placements": [{"podName": "dispatcher-0", "vreplicas": 3}]},
      "pool": {"namespace": "knative-eventing", "name": "dispatcher"}}
     -> {"placements": [{"podName": "dispatcher-0", "vreplicas": 8}], "left": 0}

@@ -6,7 +6,8 @@ declares their kind.
     pools, namespaces --declare, select--> ForeignSources --start, stop--> KindWatch (one a kind)
                                                |                               | raw objects
                                                v                               v
-                      VPodAssumeCache <-- ForeignKind: translated, given to the pool that they belong to
+                      VPodAssumeCache <-- ForeignKind: translated, given to the pool that they
+                                                       belong to
 
 Whose an object is depends on pools and namespaces too, so each object is kept translated and is
 given away again when they change. A kind is watched once, however many pools declare it; the first

@@ -2,18 +2,21 @@
 
 ::
 
-    {"header": {"format": "vreplica-recording", "formatVersion": 1, ...}}     a snapshot begins: what is known is forgotten
-    {"at": 1.5, "seq": 7, "put": {"kind": "Pod", ...}}                        an object came or changed
+    {"header": {"format": "vreplica-recording", "formatVersion": 1, ...}}  a snapshot begins: what
+                                                                           is known is forgotten
+    {"at": 1.5, "seq": 7, "put": {"kind": "Pod", ...}}                     an object came or changed
     {"at": 1.5, "seq": 8, "gone": {"kind": "Pod", "key": "ns/name"}}
     {"at": 1.5, "seq": 9, "decision": {"cause": "place", "vpod": ..., "target": {"pod-0": 3}, ...}}
-    {"at": 1.5, "seq": 10, "reserve": {"pool", "vpod", "owner", "shares": {"pod-0": 3}, "expires": 31.5}}
+    {"at": 1.5, "seq": 10, "reserve": {"pool", "vpod", "owner", "shares": {"pod-0": 3},
+                                       "expires": 31.5}}
     {"at": 1.5, "seq": 11, "release": {"pool", "vpod", "owner"}}
     {"at": 1.5, "seq": 12, "expire": {"now": 31.6}}
     {"at": 1.5, "seq": 13, "forget": {"pods": ["ns/pod-3"]}}
     {"at": 1.5, "seq": 14, "close": {"pool", "ordinals": [7, 8]}}
     {"at": 1.5, "seq": 15, "abandon": {"pool", "pods": ["pod-3"]}}
-    {"synced": {"seq": 6}}                                                    the snapshot is whole
-    {"gap": {"why": "..."}}                                                   what follows does not go on from here
+    {"synced": {"seq": 6}}                                                 the snapshot is whole
+    {"gap": {"why": "..."}}                                                what follows does not go
+                                                                           on from here
 
 ``at`` is wall-clock time in epoch seconds, ``seq`` the place in the journal, ever higher: changes
 that no decision looks at have their number, and no line. Unknown keys of a line are ignored, an

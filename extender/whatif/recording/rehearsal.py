@@ -12,7 +12,8 @@ pool. So it is compared with the same model of what was recorded, not with what 
 
     entries of one second --> vpods that changed or wait, pods that leave --> place --> publish
                                  ^-- more pods, closed ones opened <-- plan_scale <--'
-    each scaleDownPeriodSeconds of a pool: close what is not needed, plan_moves --> relocate, remove what is empty
+    each scaleDownPeriodSeconds of a pool: close what is not needed, plan_moves --> relocate,
+                                           remove what is empty
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,10 +1,14 @@
 """Checkers of the invariants, on what the API server stores, after every write.
 
-    I1 never overcommitted  ``OvercommitChecker``, on every ledger that the service writes; none is lost either
+    I1 never overcommitted  ``OvercommitChecker``, on every ledger that the service writes; none is
+                            lost either
     I2 covered              ``CoverageChecker``, on every write of a pod or a status
-    I3 nothing lost         ``settled.Stored.differences``, once the faults have stopped; ``ScaleDownChecker`` until then
-    I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that the store knows of
-    I5 bind is idempotent   ``binds.BindChecker``, on binds sent twice; and ``replica_state.state_problems``: no reservation is left
+    I3 nothing lost         ``settled.Stored.differences``, once the faults have stopped;
+                            ``ScaleDownChecker`` until then
+    I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that
+                            the store knows of
+    I5 bind is idempotent   ``binds.BindChecker``, on binds sent twice; and
+                            ``replica_state.state_problems``: no reservation is left
 
 and of what statuses say (``HonestyChecker``), callers publish (``CallerChecks``) and events tell
 (``TellingChecker``). ``Checkers`` tells them of the writes.

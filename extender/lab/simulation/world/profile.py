@@ -2,13 +2,14 @@
 
 Without a profile a seed draws them (``draws``). A profile is a YAML document with any of these::
 
-    faults: {watchDropped: 0.02, killReplica: 0.01}   # rates of these kinds, probabilities
-    others: drawn                                     # or none, or all: what becomes of the kinds not named
-    delayMeanS: 0.01                                  # seconds, one way through the network
-    slowMaxS: 6                                       # seconds, what is slow takes up to
-    pools: {profile: spread}                          # fields of spec that every pool begins with
-    buckets: 3                                        # in how many the replicas lead the pools; a quarter counts otherwise
-    parts: [callers, sources]                         # which of PARTS are in the world; without it as others
+    faults: {watchDropped: 0.02, killReplica: 0.01}  # rates of these kinds, probabilities
+    others: drawn                 # or none, or all: what becomes of the kinds not named
+    delayMeanS: 0.01              # seconds, one way through the network
+    slowMaxS: 6                   # seconds, what is slow takes up to
+    pools: {profile: spread}      # fields of spec that every pool begins with
+    buckets: 3                    # in how many the replicas lead the pools; a quarter counts
+                                  # otherwise
+    parts: [callers, sources]     # which of PARTS are in the world; without it as others
 
 ``vreplica simulate --faults`` lists every kind.
 """

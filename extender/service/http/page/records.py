@@ -3,12 +3,14 @@
 .. code-block:: text
 
     service   identity, leading, shadow, problems [why it is not ready], profiles [names]
-    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, pendingSlots, unservedSlots,
-              overcommittedPods, problem (why it is not Ready), leader, leads (whether this replica does)
-    pods      by name: node, zone, slots, used, free (slots), why (it takes no new work), unserved (why nobody serves what
-              is published there, "" where somebody does), closed, placements
-    vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas), waits (why, where some wait, or all wait for
-              their pool)
+    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status,
+              pendingSlots, unservedSlots, overcommittedPods, problem (why it is not Ready),
+              leader, leads (whether this replica does)
+    pods      by name: node, zone, slots, used, free (slots), why (it takes no new work),
+              unserved (why nobody serves what is published there, "" where somebody does),
+              closed, placements
+    vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas),
+              waits (why, where some wait, or all wait for their pool)
     nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
 
 ``placements`` of a pod: vpod key -> vreplicas; where one of them takes more than one slot, or not

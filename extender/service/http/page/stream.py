@@ -4,8 +4,10 @@ what is different.
 .. code-block:: text
 
     event: snapshot     data: {section: {key: record}}     as in ``records``
-    event: news         data: {section: {key: record, or null for one that is gone}}, at most two a second
-    : a comment         each ``KEEPALIVE_S``, so that proxies keep the connection and a browser notices that we are gone
+    event: news         data: {section: {key: record, or null for one that is gone}}, at most two
+                        a second
+    : a comment         each ``KEEPALIVE_S``, so that proxies keep the connection and a browser
+                        notices that we are gone
 
 Theory of operation. Streams of the same pool share a *feed*: what it looks at and encodes is done
 once, however many listen, and nothing is while nobody does. A feed looks each ``PERIOD_S``, less
