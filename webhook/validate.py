@@ -340,7 +340,8 @@ def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:
         findings.warnings.append(
             f"AdapterPool {new.pool} (spec.poolRef) does not exist: nothing is placed until it does"
             if view.synced
-            else f"AdapterPool {new.pool} (spec.poolRef) could not be checked: the webhook has just started"
+            else f"AdapterPool {new.pool} (spec.poolRef) could not be checked: the webhook has "
+            "just started"
         )
         return
     joins = old is None or old.pool != new.pool

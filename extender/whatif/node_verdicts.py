@@ -97,6 +97,7 @@ class NodeVerdicts:
 
 def _text(reason: ConflictReason) -> str:
     return {
-        ConflictReason.ZONE_SKEW_EXCEEDED: "its vpods would have too many of their vreplicas in that zone",
+        ConflictReason.ZONE_SKEW_EXCEEDED: "its vpods would have too many of their vreplicas in "
+        "that zone",
         ConflictReason.NODE_SLOTS_EXCEEDED: "the node has no vreplica.dev/slots left",
     }.get(reason, str(reason))

@@ -32,11 +32,14 @@ NODES_LISTED_MAX: Final = 1_000
 VPODS_LISTED_MAX: Final = 1_000
 
 PROBLEMS: Final[Mapping[ConflictReason, str]] = {
-    ConflictReason.POOL_NOT_FOUND: "AdapterPool {pool}, which its label vreplica.dev/pool names, does not exist",
-    ConflictReason.STATEFULSET_NOT_FOUND: "it is not controlled by the StatefulSet of AdapterPool {pool}, or that does not exist",
-    ConflictReason.STATEFULSET_TAKEN: "AdapterPool {pool} names a StatefulSet that another AdapterPool has",
-    ConflictReason.SLOTS_MISMATCH: "its annotation vreplica.dev/slots and what it requests of that resource differ: "
-    "delete it, and the webhook stamps the next one anew",
+    ConflictReason.POOL_NOT_FOUND: "AdapterPool {pool}, which its label vreplica.dev/pool names, "
+    "does not exist",
+    ConflictReason.STATEFULSET_NOT_FOUND: "it is not controlled by the StatefulSet of "
+    "AdapterPool {pool}, or that does not exist",
+    ConflictReason.STATEFULSET_TAKEN: "AdapterPool {pool} names a StatefulSet that another "
+    "AdapterPool has",
+    ConflictReason.SLOTS_MISMATCH: "its annotation vreplica.dev/slots and what it requests of that "
+    "resource differ: delete it, and the webhook stamps the next one anew",
 }
 
 

@@ -20,13 +20,18 @@ _vreplica() {
     if [[ $typed == "=" || ${COMP_WORDS[COMP_CWORD-1]} == "=" ]]; then
         for index in "${!COMPREPLY[@]}"; do COMPREPLY[index]=${COMPREPLY[index]#*=}; done
     fi
-    if [[ $directive == ":0" ]]; then compopt -o default 2>/dev/null; else compopt +o default 2>/dev/null; fi
+    if [[ $directive == ":0" ]]; then
+        compopt -o default 2>/dev/null
+    else
+        compopt +o default 2>/dev/null
+    fi
 }
 complete -o default -F _vreplica vreplica kubectl-vreplica
 """
 
 _ZSH: Final = r"""#compdef vreplica kubectl-vreplica
-# zsh completion of vreplica:  source <(vreplica completion zsh), or as _vreplica in a folder of $fpath
+# zsh completion of vreplica:  source <(vreplica completion zsh), or as _vreplica in a folder of
+# $fpath
 _vreplica() {
     local -a lines found
     local line directive
@@ -42,7 +47,11 @@ _vreplica() {
     (( $#found )) && _describe vreplica found
     if [[ $directive == ":0" ]]; then _files; fi
 }
-if [[ $funcstack[1] == _vreplica ]]; then _vreplica "$@"; else compdef _vreplica vreplica kubectl-vreplica; fi
+if [[ $funcstack[1] == _vreplica ]]; then
+    _vreplica "$@"
+else
+    compdef _vreplica vreplica kubectl-vreplica
+fi
 """
 
 _FISH: Final = r"""# fish completion of vreplica:  vreplica completion fish | source
@@ -63,7 +72,8 @@ end
 """
 
 _KUBECTL: Final = """#!/bin/sh
-# Completion of `kubectl vreplica`: put this as an executable kubectl_complete-vreplica into a folder of $PATH.
+# Completion of `kubectl vreplica`: put this as an executable kubectl_complete-vreplica into a
+# folder of $PATH.
 exec kubectl-vreplica __complete "$@"
 """
 

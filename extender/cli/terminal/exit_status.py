@@ -18,7 +18,8 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 MEANINGS: Final[Mapping[int, str]] = {
-    OK: "It did what it was asked. SIGTERM and Ctrl-C end `serve`, `run`, `cluster`, `top` and `record` so, too.",
+    OK: "It did what it was asked. SIGTERM and Ctrl-C end `serve`, `run`, `cluster`, `top` and "
+    "`record` so, too.",
     ERROR: "It could not; one line on standard error says why.",
     USAGE: "The command line is wrong.",
     INTERRUPTED: "Ctrl-C, in all other commands.",

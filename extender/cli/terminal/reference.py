@@ -13,10 +13,12 @@ _HEAD: Final = """# The command line
 
 Generated from the commands themselves by `vreplica __reference`; a test compares.
 
-`vreplica` is also installed as `kubectl-vreplica`, so `kubectl vreplica COMMAND` is the same. Results go to standard output;
-what is told meanwhile, progress and errors go to standard error. `-o json` and `-o yaml` have the same data under the same
-names. Commands that read a cluster find it as kubectl does: `--kubeconfig` and `--context` mean the same. `--namespace` is that of the
-names that a command takes: the vpod's or pod's in `explain`, the new vpods' in `plan`, the installation's in `doctor`.
+`vreplica` is also installed as `kubectl-vreplica`, so `kubectl vreplica COMMAND` is the same.
+Results go to standard output; what is told meanwhile, progress and errors go to standard error.
+`-o json` and `-o yaml` have the same data under the same names. Commands that read a cluster find
+it as kubectl does: `--kubeconfig` and `--context` mean the same. `--namespace` is that of the names
+that a command takes: the vpod's or pod's in `explain`, the new vpods' in `plan`, the installation's
+in `doctor`.
 """
 
 _COMPLETION: Final = """## Completion
@@ -26,10 +28,12 @@ _COMPLETION: Final = """## Completion
 $ source <(vreplica completion bash)                  # in ~/.bashrc
 $ source <(vreplica completion zsh)                   # in ~/.zshrc
 $ vreplica completion fish | source                   # in ~/.config/fish/config.fish
-$ vreplica completion kubectl > ~/.local/bin/kubectl_complete-vreplica && chmod +x ~/.local/bin/kubectl_complete-vreplica
+$ vreplica completion kubectl > ~/.local/bin/kubectl_complete-vreplica
+$ chmod +x ~/.local/bin/kubectl_complete-vreplica
 ```
 
-The last is for `kubectl vreplica`: kubectl's own completion asks that program, if it is in a folder of `$PATH`.
+The last two are for `kubectl vreplica`: kubectl's own completion asks that program, if it is in a
+folder of `$PATH`.
 """
 
 

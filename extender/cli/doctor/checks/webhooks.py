@@ -194,12 +194,8 @@ def _shown(facts: Facts, raw: Json) -> tuple[bytes, str]:
         return b"", f"Secret {namespace}/{name}: {secrets.problem}"
     secret = secrets.named(name, namespace)
     pem = _decoded(text(secret, "data", "tls.crt")) if secret is not None else b""
-    return (
-        pem,
-        ""
-        if pem
-        else f"Secret {namespace}/{name} {'has no tls.crt' if secret is not None else 'is not there'}",
-    )
+    missing = "has no tls.crt" if secret is not None else "is not there"
+    return pem, "" if pem else f"Secret {namespace}/{name} {missing}"
 
 
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
