@@ -1,9 +1,13 @@
 """What is generated from the chart, as file contents: nothing here writes.
 
-    chart, values of the base ------> manifests/base/*.yaml, manifests/kube-scheduler/{config,kubeconfig}.yaml
-    chart, values of a component ---> what differs from its ground: manifests/components/NAME/{resources,patches}.yaml
-    manifests/crds/*.yaml ----------> the chart's files/crds/*.yaml: the other way round, they are written by hand
-    the configuration's schema -----> ``config`` of the chart's values.schema.json; the rest of that is written by hand, too
+    chart, values of the base ------> manifests/base/*.yaml,
+                                      manifests/kube-scheduler/{config,kubeconfig}.yaml
+    chart, values of a component ---> what differs from its ground:
+                                      manifests/components/NAME/{resources,patches}.yaml
+    manifests/crds/*.yaml ----------> the chart's files/crds/*.yaml: the other way round, they are
+                                      written by hand
+    the configuration's schema -----> ``config`` of the chart's values.schema.json; the rest of that
+                                      is written by hand, too
 
 Theory of operation. A ConfigMap of the chart becomes files and a ``configMapGenerator`` in
 kustomize, which names it by its content, so that pods are replaced when it changes. A component
@@ -118,22 +122,25 @@ COMPONENTS: Final = (
         name="https",
         values=EXISTING,
         text="""\
-For a kube-scheduler that runs elsewhere, with ../../kube-scheduler/config-https.yaml: the extender listens beyond
-loopback, over TLS, for clients on its list only; the kube-scheduler beside it is left out. In a kustomization of yours:
+For a kube-scheduler that runs elsewhere, with ../../kube-scheduler/config-https.yaml: the extender
+listens beyond loopback, over TLS, for clients on its list only; the kube-scheduler beside it is
+left out. In a kustomization of yours:
   resources: [manifests/base]
   components: [manifests/components/https]
-It wants a Secret of yours (by hand, or by ../cert-manager and ../cert-manager-https); a renewed one is used without a restart:
+It wants a Secret of yours (by hand, or by ../cert-manager and ../cert-manager-https); a renewed one
+is used without a restart:
   kubectl -n vreplica-system create secret generic vreplica-extender-tls \\
     --from-file=tls.crt --from-file=tls.key --from-file=client-ca.crt
-tls.crt: for vreplica-scheduler.vreplica-system.svc. client-ca.crt: the CA of kube-scheduler's client certificate, best
-one for this purpose alone.""",
+tls.crt: for vreplica-scheduler.vreplica-system.svc. client-ca.crt: the CA of kube-scheduler's
+client certificate, best one for this purpose alone.""",
     ),
     Component(
         name="kube-scheduler",
         values=OWN,
         text="""\
-The second kube-scheduler in a Deployment of its own, which calls the extender over TLS. Besides the Secret that ../https tells of it
-wants one with kube-scheduler's client certificate, common name vreplica-kube-scheduler, and the extender's authority:
+The second kube-scheduler in a Deployment of its own, which calls the extender over TLS. Besides the
+Secret that ../https tells of it wants one with kube-scheduler's client certificate, common name
+vreplica-kube-scheduler, and the extender's authority:
   kubectl -n vreplica-system create secret generic vreplica-kube-scheduler-tls \\
     --from-file=ca.crt --from-file=tls.crt --from-file=tls.key""",
     ),
@@ -149,28 +156,29 @@ wants one with kube-scheduler's client certificate, common name vreplica-kube-sc
         ground=("https", "cert-manager"),
         ground_values=EXISTING,
         text="""\
-With ../cert-manager and one of ../https and ../kube-scheduler, which stand before it: the certificates of the extender and of
-kube-scheduler, too.""",
+With ../cert-manager and one of ../https and ../kube-scheduler, which stand before it: the
+certificates of the extender and of kube-scheduler, too.""",
     ),
     Component(
         name="knative",
         values={"sources": {"knative": True}},
         text="""\
-For pools with the sources knative-consumergroup or knative-kafkasource: the rights to Knative's kinds. In a
-kustomization of yours:   components: [manifests/components/knative]""",
+For pools with the sources knative-consumergroup or knative-kafkasource: the rights to Knative's
+kinds. In a kustomization of yours:   components: [manifests/components/knative]""",
     ),
     Component(
         name="buckets",
         values={"config": {"leaderElection": {"buckets": BUCKETS}}},
         configuration=False,
         text=f"""\
-For many busy pools: replicas of the service share them, in four buckets with a Lease each. In a kustomization of yours:
+For many busy pools: replicas of the service share them, in four buckets with a Lease each. In a
+kustomization of yours:
   resources: [manifests/base]
   components: [manifests/components/buckets]
 and in the service's configuration (service-config.yaml):
   leaderElection: {{..., buckets: {BUCKETS}}}
-Another number: as many Leases, named as below, in both files (or the chart, which makes them). docs/scaling-out.md says what a
-good number is.""",
+Another number: as many Leases, named as below, in both files (or the chart, which makes them).
+docs/scaling-out.md says what a good number is.""",
     ),
 )
 
@@ -245,8 +253,8 @@ def _by_kind(obj: Mapping[str, Any]) -> tuple[int, str]:
 def _base_kustomization() -> str:
     resources = "".join(f"  - {name}\n" for name in ("../crds", "../kube-scheduler", *BASE_FILES))
     return f"""{_NOTE}\
-# The default installation: the extender and a second kube-scheduler in one pod, and the webhook. Nothing of the
-# cluster's own kube-scheduler is touched.   kubectl apply -k manifests/base
+# The default installation: the extender and a second kube-scheduler in one pod, and the webhook.
+# Nothing of the cluster's own kube-scheduler is touched.   kubectl apply -k manifests/base
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources:
