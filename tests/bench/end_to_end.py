@@ -3,12 +3,14 @@ service as shipped.
 
 Theory of operation. Each story has its yardstick from the same run:
 
-    placing      from the first vpod created to the last status committed | status patches alone, as large, as many at once
-    backlog      vpods that are there when a leader comes: from the first | the same
-                 status committed to the last
-    failover     from SIGKILL to the leader to the first placement        | the Lease, which nobody can take before it ends
-    zone return  from deleting all pods of a zone to all of them bound    | the pods that were bound when the pool was new
-                 again, with what they held
+    placing      from the first vpod created to the last status | status patches alone, as large,
+                 committed                                      | as many at once
+    backlog      vpods that are there when a leader comes: from | the same
+                 the first status committed to the last         |
+    failover     from SIGKILL to the leader to the first        | the Lease, which nobody can take
+                 placement                                      | before it ends
+    zone return  from deleting all pods of a zone to all of     | the pods that were bound when the
+                 them bound again, with what they held          | pool was new
 
 Placing has the vpods' creation in it, which is a write each, on the same two cores; backlog has
 none. ``patches`` are the service's own writes meanwhile, of ledgers and statuses, by its metrics.

@@ -7,7 +7,8 @@ bound yet: it comes back, and vpods publish placements on it, so filter, priorit
 all their work with it. Pods and nodes have the shape of those that a real kube-scheduler sent
 (``tests/contract/recordings``), managedFields included where an API server would send them.
 
-    vpod v, its vreplica j -> ordinal (8 v + j) mod ordinals -> node (ordinal mod nodes) -> zone (node mod 3)
+    vpod v, its vreplica j -> ordinal (8 v + j) mod ordinals -> node (ordinal mod nodes)
+                           -> zone (node mod 3)
 """
 
 import functools

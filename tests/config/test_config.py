@@ -33,10 +33,12 @@ def test_every_field_is_read():
     document = yaml.safe_load(f"""
         apiVersion: {CONFIG_API_VERSION}
         kind: {CONFIG_KIND}
-        server: {{host: 0.0.0.0, port: 1, deadlineSeconds: 2.5, shutdownDelaySeconds: 7, healthPort: 2, healthHost: 0.0.0.0,
-                  insecure: true, tls: {{certFile: c, keyFile: k, clientCAFile: ca, allowedClients: [a, b]}}}}
+        server: {{host: 0.0.0.0, port: 1, deadlineSeconds: 2.5, shutdownDelaySeconds: 7,
+                  healthPort: 2, healthHost: 0.0.0.0, insecure: true,
+                  tls: {{certFile: c, keyFile: k, clientCAFile: ca, allowedClients: [a, b]}}}}
         leaderElection: {{leaderElect: false, resourceNamespace: n, resourceName: r,
-                          leaseDurationSeconds: 30, renewDeadlineSeconds: 20, retryPeriodSeconds: 4}}
+                          leaseDurationSeconds: 30, renewDeadlineSeconds: 20,
+                          retryPeriodSeconds: 4}}
         clientConnection: {{kubeconfig: f, context: x, qps: 1.5, burst: 3}}
         mode: shadow
         profiles: [{{name: nightly}}]

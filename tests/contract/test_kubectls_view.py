@@ -85,7 +85,9 @@ def test_a_row_of_get_vpods_tells_whether_all_is_well():
       status:
         scheduledVReplicas: 5
         readyVReplicas: 3
-        conditions: [{type: Moved, status: "True"}, {type: Scheduled, status: "False", reason: InsufficientSlots}]
+        conditions:
+          - {type: Moved, status: "True"}
+          - {type: Scheduled, status: "False", reason: InsufficientSlots}
     """)
     shown = {
         column["name"]: json_path(vpod, column["jsonPath"])
@@ -114,7 +116,9 @@ def test_a_row_of_get_adapterpools_tells_whether_all_is_served_beside_whether_it
         closedSlots: 20
         pendingVReplicas: 0
         unservedVReplicas: 14
-        conditions: [{type: Ready, status: "True"}, {type: Available, status: "False", reason: NodeLost}]
+        conditions:
+          - {type: Ready, status: "True"}
+          - {type: Available, status: "False", reason: NodeLost}
     """)
     shown = {
         column["name"]: json_path(pool, column["jsonPath"])

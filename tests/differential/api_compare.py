@@ -18,10 +18,12 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{
 _TIME: Final = re.compile(r"(?!2020-)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _GENERATED: Final = re.compile(r"\b(g\d+-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _STATED_VERSION: Final = re.compile(
-    r"(ResourceVersion in (?:precondition: |object meta: |record \(|the precondition \()|resource version: )(\d+)"
+    r"(ResourceVersion in (?:precondition: |object meta: |record \(|the precondition \()"
+    r"|resource version: )(\d+)"
 )
 _PROBLEM: Final = re.compile(
-    r"(\w[\w./\[\]-]*): (Invalid value|Required value|Forbidden|Duplicate value|Unsupported value|Too long|Too many)"
+    r"(\w[\w./\[\]-]*): "
+    r"(Invalid value|Required value|Forbidden|Duplicate value|Unsupported value|Too long|Too many)"
 )
 _KNOWN: Final = (
     "cannot be handled",

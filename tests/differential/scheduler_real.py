@@ -52,7 +52,10 @@ SCORED: Final = "-scored"
 """Suffix of the pods that the extender lets pass."""
 WAIT_S: Final = 20.0
 POLL_S: Final = 0.003
-_ADMISSION_OFF: Final = "TaintNodesByCondition,DefaultTolerationSeconds,StorageObjectInUseProtection,DefaultStorageClass"
+_ADMISSION_OFF: Final = (
+    "TaintNodesByCondition,DefaultTolerationSeconds,StorageObjectInUseProtection,"
+    "DefaultStorageClass"
+)
 _COLLECTIONS: Final = (
     "/api/v1/nodes",
     *(

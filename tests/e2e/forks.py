@@ -5,8 +5,11 @@ Theory of operation. A scenario starts three of our programs, and of what that c
 the same imports again, a second or two of processor time each. So one child, run as a program,
 imports them once and forks for every start::
 
-    suite --{"program", "arguments", "log", "environment"}--> forks.py --fork--> session of its own, log file, main(), exit
-    suite <--------{"pid"}, later {"pid", "code"}-------------'  (it is the parent, so it sees how they end)
+    suite --{"program", "arguments", "log", "environment"}--> forks.py --fork--> session of its own,
+                                                                |                log file, main(),
+                                                                |                exit
+    suite <--------{"pid"}, later {"pid", "code"}---------------'  (it is the parent, so it sees
+                                                                   how they end)
 
 The forks run the entry points of the installed scripts, with nothing imported meanwhile that was
 started: no event loop, no thread, no open file. ``Fork`` has of ``subprocess.Popen`` what

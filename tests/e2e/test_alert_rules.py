@@ -22,6 +22,7 @@ from tests.monitoring.dashboards import DASHBOARDS
 from tests.monitoring.files import ALERTS, alerts
 
 S, W = "vreplica_scheduler", "vreplica_webhook"
+EXPIRY = "certificate_expiry_timestamp_seconds"
 UP = {f'{S}_build_info{{instance="a"}}': "1x150"}
 WEBHOOK_UP = {f'{W}_caches_synced{{instance="w"}}': "1x150"}
 LED = {f'{S}_leader_election_master_status{{instance="a", name="vreplica-scheduler"}}': "1x150"}
@@ -160,20 +161,18 @@ ROWS = [
     ),
     Row(
         "VReplicaCertificateExpires",
-        {f'{S}_certificate_expiry_timestamp_seconds{{certificate="serving"}}': f"{13 * DAY}x150"},
+        {f'{S}_{EXPIRY}{{certificate="serving"}}': f"{13 * DAY}x150"},
         {"certificate": "serving"},
     ),
     Row(
         "VReplicaCertificateExpires",
-        {
-            f'{S}_client_certificate_expiry_timestamp_seconds{{client="kube-scheduler"}}': f"{13 * DAY}x150"
-        },
+        {f'{S}_client_{EXPIRY}{{client="kube-scheduler"}}': f"{13 * DAY}x150"},
         {"client": "kube-scheduler"},
         "the client's",
     ),
     Row(
         "VReplicaCertificateExpires",
-        {f'{S}_certificate_expiry_timestamp_seconds{{certificate="serving"}}': f"{30 * DAY}x150"},
+        {f'{S}_{EXPIRY}{{certificate="serving"}}': f"{30 * DAY}x150"},
         None,
         "in a month",
     ),
@@ -318,21 +317,19 @@ ROWS = [
     ),
     Row(
         "VReplicaWebhookCertificateExpires",
-        {f'{W}_certificate_expiry_timestamp_seconds{{certificate="serving"}}': f"{13 * DAY}x150"},
+        {f'{W}_{EXPIRY}{{certificate="serving"}}': f"{13 * DAY}x150"},
     ),
     Row(
         "VReplicaWebhookCertificateExpires",
-        {
-            f'{W}_certificate_expiry_timestamp_seconds{{certificate="authority"}}': f"{149 * DAY}x150"
-        },
+        {f'{W}_{EXPIRY}{{certificate="authority"}}': f"{149 * DAY}x150"},
         {},
         "the authority",
     ),
     Row(
         "VReplicaWebhookCertificateExpires",
         {
-            f'{W}_certificate_expiry_timestamp_seconds{{certificate="serving"}}': f"{30 * DAY}x150",
-            f'{W}_certificate_expiry_timestamp_seconds{{certificate="authority"}}': f"{180 * DAY}x150",
+            f'{W}_{EXPIRY}{{certificate="serving"}}': f"{30 * DAY}x150",
+            f'{W}_{EXPIRY}{{certificate="authority"}}': f"{180 * DAY}x150",
         },
         None,
         "as when all renews",

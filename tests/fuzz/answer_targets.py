@@ -269,7 +269,8 @@ class OverviewRequestTarget(AnswersTarget):
 
     def told(self, answer: Answer, data: bytes) -> str:
         """See AnswersTarget."""
-        return f"{len(_object(answer, 'at', 'identity', 'leader', 'leading', 'counters', 'pools')['pools'])}"
+        state = _object(answer, "at", "identity", "leader", "leading", "counters", "pools")
+        return f"{len(state['pools'])}"
 
 
 class DecisionsQueryTarget(AnswersTarget):

@@ -41,7 +41,9 @@ VERBS = Dashboard(
                     unit="percentunit",
                     queries=(
                         Query(
-                            f'sum by (extension_point) (rate({S}_framework_extension_point_duration_seconds_count{{status="Error"}}[{RATE}]))'
+                            f"sum by (extension_point) "
+                            f"(rate({S}_framework_extension_point_duration_seconds_count"
+                            f'{{status="Error"}}[{RATE}]))'
                             f" / sum by (extension_point) "
                             f"(rate({S}_framework_extension_point_duration_seconds_count[{RATE}]))",
                             "{{extension_point}}",

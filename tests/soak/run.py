@@ -1,6 +1,7 @@
 """One soak: rounds of trouble and of calm, what is measured after each, and the verdict.
 
-    round: churn + faults for ROUND_S --> calm --> settled (I3) --> history checked (I1, I2, I4) --> reservations gone --> sample
+    round: churn + faults for ROUND_S --> calm --> settled (I3) --> history checked (I1, I2, I4)
+           --> reservations gone --> sample
 
 Whatever does not settle, is a breach, or ends a program ends the soak as a failure; what grows
 fails it at the end (``measure.py``).

@@ -87,7 +87,8 @@ def _base() -> dict[str, Any]:
         "version": tag,
         "scope": "required",
         "hashes": [{"alg": "SHA-256", "content": digest}],
-        "purl": f"pkg:oci/{path.rpartition('/')[2]}@sha256%3A{digest}?repository_url={path}&tag={tag}",
+        "purl": f"pkg:oci/{path.rpartition('/')[2]}@sha256%3A{digest}"
+        f"?repository_url={path}&tag={tag}",
     }
 
 

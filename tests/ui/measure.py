@@ -35,7 +35,8 @@ async def read(host, port, path):
         pass
 async def main():
     at = urllib.parse.urlsplit(sys.argv[1])
-    await asyncio.gather(*(read(at.hostname, at.port, f"{at.path}?{at.query}") for _ in range(int(sys.argv[2]))))
+    path, streams = f"{at.path}?{at.query}", int(sys.argv[2])
+    await asyncio.gather(*(read(at.hostname, at.port, path) for _ in range(streams)))
 asyncio.run(main())
 """
 
@@ -128,12 +129,22 @@ async def _longest_hold(cluster: Cluster) -> float:
 
 RECORD: Final = """() => {
   window.longs = []; window.frames = []; let last = 0;
-  new PerformanceObserver(list => longs.push(...list.getEntries().map(it => Math.round(it.duration)))).observe({entryTypes: ["longtask"]});
-  requestAnimationFrame(function frame(now) { if (last) frames.push(now - last); last = now; requestAnimationFrame(frame); });
+  new PerformanceObserver(
+    list => longs.push(...list.getEntries().map(it => Math.round(it.duration)))
+  ).observe({entryTypes: ["longtask"]});
+  requestAnimationFrame(function frame(now) {
+    if (last) frames.push(now - last);
+    last = now;
+    requestAnimationFrame(frame);
+  });
 }"""
 REPORT: Final = """() => {
-  const sorted = frames.splice(0).sort((a, b) => a - b), at = share => Math.round(sorted[Math.floor((sorted.length - 1) * share)]);
-  return {frames: sorted.length, median_ms: at(.5), p99_ms: at(.99), longest_ms: at(1), long_tasks_ms: longs.splice(0)};
+  const sorted = frames.splice(0).sort((a, b) => a - b);
+  const at = share => Math.round(sorted[Math.floor((sorted.length - 1) * share)]);
+  return {
+    frames: sorted.length, median_ms: at(.5), p99_ms: at(.99), longest_ms: at(1),
+    long_tasks_ms: longs.splice(0),
+  };
 }"""
 
 

@@ -138,7 +138,8 @@ async def test_what_is_to_be_typed_to_drain_something_is_not_cut():
       const style = getComputedStyle(field);
       const pen = document.createElement("canvas").getContext("2d");
       pen.font = style.font;
-      return pen.measureText(field.placeholder).width <= field.clientWidth - 2 * parseFloat(style.paddingLeft);
+      const room = field.clientWidth - 2 * parseFloat(style.paddingLeft);
+      return pen.measureText(field.placeholder).width <= room;
     }"""
     async with served(a_page(small().state)) as url, browsing(url) as it:
         await it.until_pods(6)

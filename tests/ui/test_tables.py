@@ -116,7 +116,8 @@ async def test_on_a_phone_a_row_is_one_line_and_its_name_stays_while_the_table_i
             """() => [...document.querySelectorAll("#table .scroll")].slice(0, 2).map((table) => {
               table.scrollTo(table.scrollWidth, 0);
               const at = (it) => table.querySelector(it).getBoundingClientRect();
-              const heights = [...table.querySelectorAll("tbody tr")].map((it) => it.getBoundingClientRect().height);
+              const heights = [...table.querySelectorAll("tbody tr")]
+                .map((it) => it.getBoundingClientRect().height);
               const shift = at("tbody th").left - table.getBoundingClientRect().left;
               return [Math.max(...heights), shift, at("thead th:last-child").right];
             })"""
@@ -143,7 +144,8 @@ async def test_five_thousand_pods_are_sorted_at_once():
         await it.tab.wait_for_function("document.querySelectorAll('.pod').length === 5000")
         took = await it.tab.evaluate(
             """() => {
-              const button = [...document.querySelectorAll("#table button.sort")].find((it) => it.textContent.startsWith("Used"));
+              const button = [...document.querySelectorAll("#table button.sort")]
+                .find((it) => it.textContent.startsWith("Used"));
               const begin = performance.now();
               button.click();
               return performance.now() - begin;

@@ -400,7 +400,8 @@ SHIPPED = sorted(
     if path.suffix in {".yaml", ".json"}
     and path.name != "patches.yaml"  # parts of objects, for kustomize
     and re.search(
-        r'^kind: (VReplicaSchedulerConfiguration|KubeScheduler\w+|\w+WebhookConfiguration)$|"kind": "Policy"',
+        r"^kind: (VReplicaSchedulerConfiguration|KubeScheduler\w+|\w+WebhookConfiguration)$"
+        r'|"kind": "Policy"',
         path.read_text(),
         re.MULTILINE,
     )
