@@ -24,7 +24,8 @@ _SUFFIXES: Final[Mapping[str, Fraction]] = MappingProxyType(
     }
 )
 _QUANTITY: Final = re.compile(
-    r"(?P<number>\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[A-Za-z]{0,2}))"
+    r"(?P<number>\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[A-Za-z]{0,2}))"
 )
 
 

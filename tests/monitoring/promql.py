@@ -48,7 +48,8 @@ WORDS: Final = frozenset(
 )
 _TOKEN: Final = re.compile(
     r"""(?P<text>"(?:[^"\\]|\\.)*")|(?P<range>\[[^\]]*\])|(?P<name>[a-zA-Z_:$][a-zA-Z0-9_:]*)"""
-    r"""|(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)|(?P<sign>=~|!~|!=|==|>=|<=|[-+*/%^(){},=<>])|(?P<space>\s+)""",
+    r"|(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)|(?P<sign>=~|!~|!=|==|>=|<=|[-+*/%^(){},=<>])"
+    r"|(?P<space>\s+)",
     re.VERBOSE,
 )
 

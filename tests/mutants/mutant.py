@@ -60,7 +60,8 @@ class Mutant:
 
 
 _TOKEN: Final = re.compile(
-    r'''[rbf]*(?:"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|\#[^\n]*|\w+|[^\w\s]''',
+    r'''[rbf]*(?:"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')'''
+    r"|\#[^\n]*|\w+|[^\w\s]",
     re.DOTALL,
 )
 """Also of a part of a statement: brackets need not be closed, as the tokenizer of the standard
