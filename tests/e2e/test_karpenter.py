@@ -68,7 +68,7 @@ async def test_a_pod_that_is_marked_for_a_shared_kube_scheduler_gets_its_node_to
         namespace = await system.pool(cpu=POD_CPU, minPods=1)
 
         async def made() -> str:
-            names = [node["metadata"]["name"] for node in await made_nodes(backend)]
+            names = [str(node["metadata"]["name"]) for node in await made_nodes(backend)]
             if len(names) != 1:
                 raise NotYet(f"nodes: {names}")
             return names[0]
