@@ -10,12 +10,16 @@ between the question and the last byte is a freeze of the process, or a connecti
 be had.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from functools import partial
+from typing import Any, TypeVar
 
-from extender.kube.api import Api, ApiError, Binding, Obj, PatchType, Preconditions, Resource
+from extender.kube.api import Api, ApiError
 from extender.kube.fence import fenced_by
-from extender.kube.read_only import ReadOnlyApi
+from extender.kube.forwarding import WRITE_VERBS, ApiCall, ForwardingApi
+
+T = TypeVar("T")
 
 
 class NotLeading(ApiError):
@@ -27,7 +31,7 @@ class NotLeading(ApiError):
         super().__init__(409, "NotLeading", "not written: this replica no longer leads")
 
 
-class FencedApi(ReadOnlyApi):
+class FencedApi(ForwardingApi):
     """Reads go to ``api``, and writes while ``leading()``; else they raise NotLeading."""
 
     def __init__(self, api: Api, *, leading: Callable[[], bool]) -> None:
@@ -38,57 +42,9 @@ class FencedApi(ReadOnlyApi):
         if not self._leading():
             raise NotLeading
 
-    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
-        """See Api. Raises NotLeading."""
-        with fenced_by(self._check):
-            return await self._api.create(resource, namespace, obj)
-
-    async def update(
-        self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
-    ) -> Obj:
-        """See Api. Raises NotLeading."""
-        with fenced_by(self._check):
-            return await self._api.update(resource, namespace, name, obj, subresource=subresource)
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: list[Obj] | Obj,
-        *,
-        patch_type: PatchType,
-        subresource: str = "",
-    ) -> Obj:
-        """See Api. Raises NotLeading."""
-        with fenced_by(self._check):
-            return await self._api.patch(
-                resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
-            )
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        *,
-        preconditions: Preconditions | None = None,
-        grace_period_s: int | None = None,
-    ) -> None:
-        """See Api. Raises NotLeading."""
-        with fenced_by(self._check):
-            await self._api.delete(
-                resource,
-                namespace,
-                name,
-                preconditions=preconditions,
-                grace_period_s=grace_period_s,
-            )
-
-    async def bind(self, binding: Binding) -> None:
-        """See Api. Raises NotLeading."""
-        with fenced_by(self._check):
-            await self._api.bind(binding)
+    async def _forward(self, call: ApiCall, send: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        with fenced_by(self._check) if call.verb in WRITE_VERBS else nullcontext():
+            return await send()
 
 
 PoolApi = Callable[[str], Api]

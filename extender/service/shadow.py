@@ -47,7 +47,8 @@ from extender.engine.placing.explain import Explanation
 from extender.engine.placing.plan import place
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
-from extender.kube.read_only import WRITE_VERBS, ReadOnlyApi
+from extender.kube.forwarding import WRITE_VERBS
+from extender.kube.read_only import ReadOnlyApi
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod, VPod
 from extender.service.http.describe import listed_sentences

@@ -25,7 +25,7 @@ from extender.service.app import Service
 from extender.service.reloading import Watched
 from extender.telemetry.one_line import OneLineFormatter
 from tests.kube.apiserver import kubeconfig
-from tests.support.service import World, schedule, until, wall
+from tests.support.service import FaultApi, World, schedule, until, wall
 
 
 async def holder(world: World) -> str:
@@ -163,7 +163,7 @@ async def test_a_replica_without_the_lease_serves_but_writes_nothing():
     async with world.serving(elect=True, seed=1) as leader:
         await until(lambda: _is_true(leader.leading()))
         other = World()
-        other.cluster, other.api.cluster = world.cluster, world.cluster
+        other.cluster, other.api = world.cluster, FaultApi(world.cluster)
         async with other.serving(elect=True, seed=2):
             await world.vpod("a", 3)
             await world.pod(1, None, slots=None, node="node-1")

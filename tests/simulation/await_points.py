@@ -169,7 +169,6 @@ LAST_EVENTS: Final = (
 READ_BACK: Final = (
     "what is there is read after a lost answer: only the simulation's faults reach it"
 )
-NO_LOOP: Final = "no loop of the leader creates, deletes or binds anything through it"
 BEHIND: Final = (
     "a replica whose watch is behind, or has a gap: only the simulation's faults reach it"
 )
@@ -235,9 +234,6 @@ UNREACHED: Final = {
     ("ordinal_history_reader.py", "await asyncio.wait({self._closing}"): BEHIND,
     ("ordinal_history_reader.py", "await self._list_vpods()"): BEHIND,
     ("unexpected_writes.py", "await asyncio.sleep(0)"): SLICES,
-    ("fenced.py", "await self._api.create("): NO_LOOP,
-    ("fenced.py", "await self._api.delete("): NO_LOOP,
-    ("fenced.py", "await self._api.bind("): NO_LOOP,
     (
         "sources.py",
         "await asyncio.sleep(self._backoff.next_s(",

@@ -8,12 +8,12 @@ time, and stops it again: ``World.serving``.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 import yaml
@@ -31,7 +31,6 @@ from extender.kube.api import (
     PODS,
     STATEFULSETS,
     VPODS,
-    Binding,
     ListOptions,
     Obj,
     OutcomeUnknown,
@@ -39,6 +38,7 @@ from extender.kube.api import (
     Resource,
 )
 from extender.kube.events import EventRecorder
+from extender.kube.forwarding import ApiCall, ForwardingApi
 from extender.kube.sink import Sink
 from extender.lab.apiserver.cluster import Cluster
 from extender.model import decode, names
@@ -108,12 +108,13 @@ def lost(verb: str = "") -> OutcomeUnknown:
     return OutcomeUnknown(0, "Timeout", f"no answer {verb}".strip())
 
 
-class FaultApi:
+class FaultApi(ForwardingApi):
     """An ``Api`` before the cluster's: counts all calls, and breaks those that a ``Fault``
     names.
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self.cluster = cluster
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
@@ -144,7 +145,8 @@ class FaultApi:
             if c.verb not in _READ_VERBS and c.what not in {"leases", "events"}
         ]
 
-    async def _call(self, call: Call, serve: Callable[[], Awaitable[T]]) -> T:
+    async def _forward(self, api_call: ApiCall, send: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        call = Call(api_call.verb, api_call.collection, api_call.name)
         if self.dead:
             await asyncio.Event().wait()
         self.calls.append(call)
@@ -160,72 +162,15 @@ class FaultApi:
                 await fault.then()
             if fault.before is not None:
                 raise fault.before
-        reply = await serve()
+        reply = await send()
         self.served(call)
         if fault is not None and fault.after is not None:
             raise fault.after
         return reply
 
-    async def list_page(self, resource: Resource, options: ListOptions = EVERYWHERE, **more):
-        return await self._call(
-            Call("list", resource.plural), lambda: self.cluster.list_page(resource, options, **more)
-        )
-
     def watch(self, resource: Resource, options: ListOptions = EVERYWHERE, **more):
         self.calls.append(Call("watch", resource.plural))
         return self.cluster.watch(resource, options, **more)
-
-    async def get(
-        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
-    ) -> Obj:
-        return await self._call(
-            Call("get", _what(resource, subresource), name),
-            lambda: self.cluster.get(resource, namespace, name, subresource=subresource),
-        )
-
-    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
-        return await self._call(
-            Call("create", resource.plural, obj["metadata"].get("name", "")),
-            lambda: self.cluster.create(resource, namespace, obj),
-        )
-
-    async def update(
-        self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
-    ) -> Obj:
-        return await self._call(
-            Call("update", _what(resource, subresource), name),
-            lambda: self.cluster.update(resource, namespace, name, obj, subresource=subresource),
-        )
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: list[Obj] | Obj,
-        *,
-        patch_type: PatchType,
-        subresource: str = "",
-    ) -> Obj:
-        return await self._call(
-            Call("patch", _what(resource, subresource), name),
-            lambda: self.cluster.patch(
-                resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
-            ),
-        )
-
-    async def delete(self, resource: Resource, namespace: str, name: str, **more) -> None:
-        await self._call(
-            Call("delete", resource.plural, name),
-            lambda: self.cluster.delete(resource, namespace, name, **more),
-        )
-
-    async def bind(self, binding: Binding) -> None:
-        await self._call(Call("bind", "pods", binding.name), lambda: self.cluster.bind(binding))
-
-
-def _what(resource: Resource, subresource: str) -> str:
-    return f"{resource.plural}/{subresource}" if subresource else resource.plural
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from extender.kube.api import (
     EVENTS,
     EVERYWHERE,
+    LEASES,
     Api,
     ApiError,
     Binding,
@@ -20,12 +21,11 @@ from extender.kube.api import (
     ListPage,
     Obj,
     OutcomeUnknown,
-    PatchType,
-    Preconditions,
     Resource,
     WatchEvent,
     WatchEventType,
 )
+from extender.kube.forwarding import ApiCall, ForwardingApi
 from extender.lab.faults.dice import HELD_MAX_S, Faults
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Crashed(BaseException):
     """The process is dead: nothing that it still does reaches the outside."""
 
 
-class FaultyApi:
+class FaultyApi(ForwardingApi):
     """``Api`` as one process sees it. ``actor`` names the process; ``record`` gets one line a call
     for the trace.
     """
@@ -59,7 +59,7 @@ class FaultyApi:
         record: Callable[[str], None] = lambda _line: None,
         old_lists: OldLists | None = None,
     ) -> None:
-        self._api = api
+        super().__init__(api)
         self._old_lists = old_lists
         self._listed: set[str] = set()
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -299,83 +299,25 @@ class FaultyApi:
             await asyncio.sleep(self._faults.seconds())
         return self._faults.hits("bookmarks_only")
 
-    async def get(
-        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
-    ) -> Obj:
-        """``Api.get``."""
-        served = self._api.get(resource, namespace, name, subresource=subresource)
-        return await self._call(_what("get", resource, name, subresource), served, write=False)
-
-    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
-        """``Api.create``."""
-        served = self._api.create(resource, namespace, obj)
-        with self._failures_noted(resource, namespace, ""):
+    async def _forward(self, call: ApiCall, send: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        with self._failures_noted(call):
             return await self._call(
-                f"create {resource.plural}", served, events_in=_events_in(resource, namespace)
-            )
-
-    async def update(
-        self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
-    ) -> Obj:
-        """``Api.update``."""
-        served = self._api.update(resource, namespace, name, obj, subresource=subresource)
-        what = _what("update", resource, name, subresource)
-        return await self._call(what, served, lost=_lost(resource, subresource, "reply_lost"))
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: list[Obj] | Obj,
-        *,
-        patch_type: PatchType,
-        subresource: str = "",
-    ) -> Obj:
-        """``Api.patch``."""
-        served = self._api.patch(
-            resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
-        )
-        what, lost = (
-            _what("patch", resource, name, subresource),
-            _lost(resource, subresource, "patch_reply_lost"),
-        )
-        with self._failures_noted(resource, namespace, name):
-            return await self._call(
-                what, served, lost=lost, events_in=_events_in(resource, namespace)
+                _what(call),
+                send(),
+                write=call.verb != "get",
+                lost=_lost(call),
+                events_in=call.namespace if call.resource == EVENTS else None,
             )
 
     @contextmanager
-    def _failures_noted(self, resource: Resource, namespace: str, name: str) -> Iterator[None]:
+    def _failures_noted(self, call: ApiCall) -> Iterator[None]:
         try:
             yield
         except (ApiError, asyncio.CancelledError):  # refused, or given up by who waited
-            about = namespace if resource == EVENTS else name
-            self.failed_at_s[resource.plural, about] = asyncio.get_running_loop().time()
+            if call.verb == "patch" or call.resource == EVENTS:
+                about = call.namespace if call.resource == EVENTS else call.name
+                self.failed_at_s[call.resource.plural, about] = asyncio.get_running_loop().time()
             raise
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        *,
-        preconditions: Preconditions | None = None,
-        grace_period_s: int | None = None,
-    ) -> None:
-        """``Api.delete``."""
-        served = self._api.delete(
-            resource, namespace, name, preconditions=preconditions, grace_period_s=grace_period_s
-        )
-        await self._call(_what("delete", resource, name, ""), served)
-
-    async def bind(self, binding: Binding) -> None:
-        """``Api.bind``."""
-        await self._call(
-            f"bind {binding.name} to {binding.node}",
-            self._api.bind(binding),
-            lost="bind_reply_lost",
-        )
 
 
 def _bookmark(resource: Resource, reached: str) -> WatchEvent:
@@ -385,17 +327,20 @@ def _bookmark(resource: Resource, reached: str) -> WatchEvent:
     return WatchEvent(WatchEventType.BOOKMARK, held)
 
 
-def _what(verb: str, resource: Resource, name: str, subresource: str) -> str:
-    return f"{verb} {resource.plural}/{name}" + (f"/{subresource}" if subresource else "")
+def _what(call: ApiCall) -> str:
+    if isinstance(call.body, Binding):
+        return f"bind {call.name} to {call.body.node}"
+    if call.verb == "create":
+        return f"create {call.resource.plural}"
+    subresource = f"/{call.subresource}" if call.subresource else ""
+    return f"{call.verb} {call.resource.plural}/{call.name}{subresource}"
 
 
-def _events_in(resource: Resource, namespace: str) -> str | None:
-    """The namespace of an event that is written, None of anything else."""
-    return namespace if resource == EVENTS else None
-
-
-def _lost(resource: Resource, subresource: str, otherwise: str) -> str:
-    """How losing the answer to such a write is called."""
-    if resource.plural == "leases":
-        return "lease_reply_lost"
-    return {"status": "status_reply_lost", "scale": "scale_reply_lost"}.get(subresource, otherwise)
+def _lost(call: ApiCall) -> str:
+    """How losing the answer to such a call is called."""
+    if call.verb in {"update", "patch"}:
+        if call.resource == LEASES:
+            return "lease_reply_lost"
+        if call.subresource:
+            return {"status": "status_reply_lost", "scale": "scale_reply_lost"}[call.subresource]
+    return {"patch": "patch_reply_lost", "bind": "bind_reply_lost"}.get(call.verb, "reply_lost")

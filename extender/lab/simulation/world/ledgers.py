@@ -15,7 +15,6 @@ is held against it wrongly.
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from extender.kube.api import (
@@ -26,11 +25,10 @@ from extender.kube.api import (
     ListOptions,
     ListPage,
     Obj,
-    PatchType,
-    Preconditions,
     Resource,
     WatchEvent,
 )
+from extender.kube.forwarding import ApiCall, ForwardingApi
 from extender.lab.simulation.world.facts import PLACEMENTS
 
 T = TypeVar("T")
@@ -110,27 +108,29 @@ def write_problems(before: Obj, after: Obj) -> list[str]:
     return found
 
 
-def compared_by(patch: list[Obj] | Obj) -> frozenset[str]:
-    """What a patch asks to be compared. A merge patch, or a whole object, names its version and UID
-    or does not.
+def compared_by(body: list[Obj] | Obj | Binding) -> frozenset[str]:
+    """What a write asks to be compared. A binding, a merge patch, or a whole object, names version
+    and UID or does not.
     """
-    if isinstance(patch, list):
+    if isinstance(body, list):
         names = {VERSION_PATH: "version", UID_PATH: "uid", LEDGER_PATH: "ledger"}
         return frozenset(
-            names[op["path"]] for op in patch if op["op"] == "test" and op["path"] in names
+            names[op["path"]] for op in body if op["op"] == "test" and op["path"] in names
         )
-    metadata = patch.get("metadata") or {}
+    if isinstance(body, Binding):
+        body = {"metadata": {"resourceVersion": body.resource_version, "uid": body.uid}}
+    metadata = body.get("metadata") or {}
     named = {"version": metadata.get("resourceVersion"), "uid": metadata.get("uid")}
     return frozenset(what for what, value in named.items() if value)
 
 
-class Overseen:
+class Overseen(ForwardingApi):
     """``Api`` of one process, as near to the server as can be. What is sent is noted when it is
     sent, not when it arrives.
     """
 
     def __init__(self, api: Api) -> None:
-        self._api = api
+        super().__init__(api)
         self.told = Told()
 
     def note(self, pods: Iterable[Obj]) -> None:
@@ -138,45 +138,30 @@ class Overseen:
         for pod in pods:
             self.told.note(pod)
 
-    def _writing(
-        self, compares: frozenset[str], serve: Callable[[], Coroutine[Any, Any, T]]
+    def _forward(
+        self, call: ApiCall, send: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
-        request = Request(compares, self.told, self.told.until_now())
+        if call.resource != PODS or call.verb in {"create", "delete"}:
+            return send()
+        if call.body is None:
+            return self._told_by(send, None)
+        return self._told_by(
+            send, Request(compared_by(call.body), self.told, self.told.until_now())
+        )
 
-        async def overseen() -> T:
-            token = REQUEST.set(request)
-            try:
-                return await serve()
-            finally:
-                REQUEST.reset(token)
-
-        return overseen()
-
-    def _answered(self, resource: Resource, reply: Obj) -> Obj:
-        if resource == PODS:
+    async def _told_by(
+        self, send: Callable[[], Coroutine[Any, Any, T]], request: Request | None
+    ) -> T:
+        token = REQUEST.set(request)
+        try:
+            reply = await send()
+        finally:
+            REQUEST.reset(token)
+        if isinstance(reply, ListPage):
+            self.note(reply.items)
+        elif isinstance(reply, dict):
             self.told.note(reply)
         return reply
-
-    async def list_page(
-        self,
-        resource: Resource,
-        options: ListOptions = EVERYWHERE,
-        *,
-        limit: int = 500,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> ListPage:
-        """``Api.list_page``."""
-        page = await self._api.list_page(
-            resource,
-            options,
-            limit=limit,
-            continue_token=continue_token,
-            resource_version=resource_version,
-        )
-        if resource == PODS:
-            self.note(page.items)
-        return page
 
     async def watch(
         self,
@@ -198,75 +183,3 @@ class Overseen:
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
-
-    async def get(
-        self, resource: Resource, namespace: str, name: str, *, subresource: str = ""
-    ) -> Obj:
-        """``Api.get``."""
-        reply = await self._api.get(resource, namespace, name, subresource=subresource)
-        return self._answered(resource, reply)
-
-    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
-        """``Api.create``."""
-        return await self._api.create(resource, namespace, obj)
-
-    def update(
-        self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
-    ) -> Coroutine[Any, Any, Obj]:
-        """``Api.update``."""
-        serve = partial(self._api.update, resource, namespace, name, obj, subresource=subresource)
-        return (
-            self._writing(compared_by(obj), partial(self._told_by, serve))
-            if resource == PODS
-            else serve()
-        )
-
-    def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: list[Obj] | Obj,
-        *,
-        patch_type: PatchType,
-        subresource: str = "",
-    ) -> Coroutine[Any, Any, Obj]:
-        """``Api.patch``."""
-        serve = partial(
-            self._api.patch,
-            resource,
-            namespace,
-            name,
-            patch,
-            patch_type=patch_type,
-            subresource=subresource,
-        )
-        return (
-            self._writing(compared_by(patch), partial(self._told_by, serve))
-            if resource == PODS
-            else serve()
-        )
-
-    async def _told_by(self, serve: Callable[[], Coroutine[Any, Any, Obj]]) -> Obj:
-        return self._answered(PODS, await serve())
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        *,
-        preconditions: Preconditions | None = None,
-        grace_period_s: int | None = None,
-    ) -> None:
-        """``Api.delete``."""
-        await self._api.delete(
-            resource, namespace, name, preconditions=preconditions, grace_period_s=grace_period_s
-        )
-
-    def bind(self, binding: Binding) -> Coroutine[Any, Any, None]:
-        """``Api.bind``."""
-        named = {"uid": binding.uid, "version": binding.resource_version}
-        return self._writing(
-            frozenset(what for what in named if named[what]), partial(self._api.bind, binding)
-        )
