@@ -44,7 +44,6 @@ import unicodedata
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final
 
 from extender.kube.api import (
@@ -63,6 +62,7 @@ from extender.kube.lanes import Lane, Lanes
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.event_reasons import EVENTS as EVENT_KINDS, HAPPENED, EventReason
 from extender.model.names import COMPONENT
+from extender.model.timestamps import micro_time
 
 NOTE_BYTES_MAX: Final = 1024
 WORD_CHARS_MAX: Final = 128
@@ -387,7 +387,7 @@ class EventRecorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": entry.name, "namespace": namespace},
-            "eventTime": _micro_time(entry.first_s),
+            "eventTime": micro_time(entry.first_s),
             "type": kind.type.value,
             "reason": key.reason.value,
             "action": kind.action,
@@ -439,9 +439,4 @@ def _word(text: str) -> str:
 
 
 def _series(entry: _Entry) -> Obj:
-    return {"count": entry.count, "lastObservedTime": _micro_time(entry.last_s)}
-
-
-def _micro_time(epoch_s: float) -> str:
-    """metav1.MicroTime of an epoch time."""
-    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='microseconds')[:-6]}Z"
+    return {"count": entry.count, "lastObservedTime": micro_time(entry.last_s)}

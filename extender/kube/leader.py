@@ -61,7 +61,6 @@ from extender.kube.lease import (
     buckets_said,
     held_spec,
     is_new,
-    micro_time,
     released_spec,
 )
 from extender.kube.seen_lease import Candidacy, SeenLease
@@ -69,6 +68,7 @@ from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.decode import mapping, text
 from extender.model.errors import VReplicaError
 from extender.model.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
+from extender.model.timestamps import micro_time
 
 ACQUIRE_JITTER_FACTOR: Final = 0.2
 """A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the

@@ -9,7 +9,6 @@ it mean.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from extender.kube.api import Obj
@@ -89,11 +88,6 @@ def released_spec(stamp: str) -> Obj:
         "renewTime": stamp,
         "acquireTime": stamp,
     }
-
-
-def micro_time(epoch_s: float) -> str:
-    """metav1.MicroTime of an epoch time."""
-    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def asked_by(lease: Obj) -> str:

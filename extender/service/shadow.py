@@ -51,8 +51,8 @@ from extender.kube.forwarding import WRITE_VERBS
 from extender.kube.read_only import ReadOnlyApi
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod, VPod
+from extender.model.timestamps import timestamp
 from extender.service.http.describe import listed_sentences
-from extender.service.placing.vpod_status import timestamp
 from extender.service.watching.caches import Caches
 from extender.telemetry.exposition import Label
 from extender.telemetry.metrics import Metrics

@@ -18,10 +18,10 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from extender.model.timestamps import timestamp
 from extender.telemetry.one_line import OneLineFormatter, one_line
 from extender.telemetry.tracing import trace_id
 
@@ -44,7 +44,7 @@ class JsonFormatter(OneLineFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """The whole record."""
         line: dict[str, str] = {
-            "ts": _rfc3339(record.created),
+            "ts": timestamp(record.created, "milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "msg": one_line(record.getMessage()),
@@ -128,7 +128,3 @@ def _ours() -> list[logging.Handler]:
     return [
         one for one in logging.getLogger().handlers if isinstance(one.formatter, OneLineFormatter)
     ]
-
-
-def _rfc3339(epoch_s: float) -> str:
-    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='milliseconds')[:-6]}Z"

@@ -8,7 +8,7 @@ import pytest
 
 from extender.kube.api import ADAPTERPOOLS, PODS, NotFound, Obj, PatchType
 from extender.model import names
-from extender.service.placing.vpod_status import timestamp
+from extender.model.timestamps import timestamp
 from tests.support.builders import NS, POOL
 from tests.support.service import World, until, wall
 

@@ -25,8 +25,8 @@ from extender.cli.top.view import View, rates_between
 from extender.config.model import LeaderElectionConfig
 from extender.kube.api import LEASES, ApiError
 from extender.model.reading import text
+from extender.model.timestamps import timestamp
 from extender.service.http.overview import Happenings, overview_of
-from extender.service.placing.vpod_status import timestamp
 from extender.service.watching.observer import watched
 
 ONCE_ROWS: Final = 60

@@ -9,7 +9,6 @@ and annotations can be written through their status endpoint).
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import lru_cache
 from random import Random
 from typing import Any, Final
@@ -18,22 +17,19 @@ from uuid import UUID
 from extender.kube.api import CRDS, NAMESPACES, NODES, PODS, STATEFULSETS, Obj
 from extender.lab.apiserver import schema
 from extender.lab.apiserver.registry import Kind
+from extender.model.timestamps import timestamp
 
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """k8s.io/apimachinery util/rand: no vowels, nothing that looks alike."""
 _GENERATED_SUFFIX_LENGTH: Final = 5
 _NAME_BASE_LENGTH_MAX: Final = 58
+_timestamp: Final = lru_cache(maxsize=64)(timestamp)
+"""All writes of a second say the same."""
 
 
 def rfc3339(epoch_s: float) -> str:
     """metav1.Time: whole seconds, UTC."""
-    return _rfc3339(math.floor(round(epoch_s, 6)))
-
-
-@lru_cache(maxsize=64)
-def _rfc3339(epoch_s: int) -> str:
-    """All writes of a second say the same."""
-    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='seconds')[:-6]}Z"
+    return _timestamp(math.floor(round(epoch_s, 6)))
 
 
 def new_uid(rng: Random) -> str:

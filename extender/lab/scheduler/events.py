@@ -11,11 +11,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from extender.kube.api import EVENTS, Api, ApiError, Obj, PatchType
 from extender.lab.scheduler.types import PodInfo
+from extender.model.timestamps import micro_time
 
 log = logging.getLogger(__name__)
 
@@ -138,13 +138,3 @@ def _reference(pod: PodInfo) -> Obj:
         "uid": pod.uid,
         "resourceVersion": pod.resource_version,
     }
-
-
-def micro_time(epoch_s: float) -> str:
-    """A metav1.MicroTime."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def whole_time(epoch_s: float) -> str:
-    """A metav1.Time."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

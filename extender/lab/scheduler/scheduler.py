@@ -37,7 +37,7 @@ from extender.lab.scheduler.algorithm import (
     extenders_binding,
 )
 from extender.lab.scheduler.cache import CacheError, SchedulerCache, Snapshot
-from extender.lab.scheduler.events import Event, EventRecorder, whole_time
+from extender.lab.scheduler.events import Event, EventRecorder
 from extender.lab.scheduler.extender_client import Extender, ExtenderError, build_extenders
 from extender.lab.scheduler.extender_transport import Transport
 from extender.lab.scheduler.framework import CycleState, Profile
@@ -53,6 +53,7 @@ from extender.lab.scheduler.priorities import default_profile
 from extender.lab.scheduler.queue import QueuedPod, SchedulingQueue
 from extender.lab.scheduler.queueing_hints import DEFAULT_PREEMPTION, SCHEDULING_GATES
 from extender.lab.scheduler.types import Code, PodInfo, Status
+from extender.model.timestamps import timestamp
 
 log = logging.getLogger(__name__)
 
@@ -378,7 +379,7 @@ class Scheduler:
         condition = {
             **condition,
             "lastProbeTime": None,
-            "lastTransitionTime": since or whole_time(self._now()),
+            "lastTransitionTime": since or timestamp(self._now()),
         }
         return [*(c for c in known if c.get("type") != condition["type"]), condition]
 

@@ -15,12 +15,12 @@ is a vpod's few last decisions, always, *after* the write.
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
 from extender.engine.placing.explain import Explanation, Step
 from extender.model.objects import VPod
+from extender.model.timestamps import timestamp
 from extender.whatif.explanation import Told
 
 VPODS_MAX: Final = 10_000
@@ -119,10 +119,10 @@ class DecisionHistory:
     def _told(self, entry: _Entry) -> Told:
         text = "; ".join(_sentences(entry.explanation))
         if entry.times > 1:
-            text += f" (said {entry.times} times, last at {rfc3339(entry.last_at)})"
+            text += f" (said {entry.times} times, last at {timestamp(entry.last_at)})"
         if entry.error:
             text += f" (not written: {entry.error[:500]})"
-        return Told(rfc3339(entry.at), self._identity, entry.why, text)
+        return Told(timestamp(entry.at), self._identity, entry.why, text)
 
 
 def _sentences(explanation: Explanation) -> Iterator[str]:
@@ -148,8 +148,3 @@ def _same(entry: _Entry, explanation: Explanation, generation: int, error: str) 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
     """Whether all stays where ``known`` has told how it came there, which is worth more."""
     return new.is_satisfied and known.is_satisfied and not new.steps and known.wanted == new.wanted
-
-
-def rfc3339(seconds: float) -> str:
-    """Epoch seconds as the API writes times."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

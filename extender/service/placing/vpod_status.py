@@ -3,7 +3,6 @@ Available and Moved.
 """
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
@@ -16,6 +15,7 @@ from extender.model.decode import vpod_from
 from extender.model.moves import moves_made
 from extender.model.objects import Condition, VPod
 from extender.model.reasons import ConflictReason
+from extender.model.timestamps import timestamp
 from extender.service.watching.status_write import StatusWrite
 
 SCHEDULED: Final = "Scheduled"
@@ -47,11 +47,6 @@ def vpod_status(
     """The ``StatusWriter`` of VPods."""
     patch = status_patch(vpod, decision, placements, availability, now)
     return None if patch is None else StatusWrite(VPODS, patch, vpod_from)
-
-
-def timestamp(now: float) -> str:
-    """RFC 3339 of epoch seconds, whole seconds, as metav1.Time."""
-    return f"{datetime.fromtimestamp(now, UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 
 def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Condition:

@@ -27,7 +27,7 @@ from extender.model.counted import counted, counted_are
 from extender.model.decode import Json, mapping, mappings, text
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPool, VPod
-from extender.service.placing.vpod_status import timestamp
+from extender.model.timestamps import timestamp
 from extender.service.watching.caches import Caches
 from extender.service.watching.status_write import PoolCondition
 

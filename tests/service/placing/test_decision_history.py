@@ -5,6 +5,7 @@ import pytest
 from extender.engine.placing.explain import Explanation, Reasoning, Step
 from extender.model.moves import MoveReason
 from extender.model.reasons import ConflictReason
+from extender.model.timestamps import timestamp
 from extender.service.placing import decision_history as memories
 from extender.service.placing.decision_history import (
     NEW,
@@ -12,7 +13,6 @@ from extender.service.placing.decision_history import (
     TOOK_OVER,
     WAITED,
     DecisionHistory,
-    rfc3339,
 )
 from tests.support.builders import a_vpod
 
@@ -129,4 +129,4 @@ def test_the_cause_as_far_as_it_can_be_told(memory, before, generation, now, why
 
 
 def test_times_are_as_the_api_writes_them():
-    assert rfc3339(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+    assert timestamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"

@@ -7,12 +7,12 @@ from extender.engine.placing.plan import Decision
 from extender.engine.state.availability import AVAILABLE, Availability, AvailableReason, Unserved
 from extender.model.objects import Condition, VPod
 from extender.model.reasons import ConflictReason
+from extender.model.timestamps import timestamp
 from extender.service.placing import vpod_status
 from extender.service.placing.vpod_status import (
     ALL_PLACED,
     SCHEDULED,
     scheduled_condition,
-    timestamp,
 )
 from tests.support.builders import POOL, a_vpod
 

@@ -13,9 +13,9 @@ from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import Condition, LabelSelector, VPod
+from extender.model.timestamps import timestamp
 from extender.service.placing.placer import Placer
 from extender.service.placing.vpod_events import VPodEvents
-from extender.service.placing.vpod_status import timestamp
 from extender.service.pools.evictor import Evictor
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics

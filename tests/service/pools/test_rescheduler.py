@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from extender.kube.events import EventRecorder
-from extender.service.placing.vpod_status import timestamp
+from extender.model.timestamps import timestamp
 from extender.service.pools.rescheduler import Rescheduler
 from extender.service.watching.caches import Caches
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
