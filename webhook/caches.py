@@ -21,9 +21,10 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.model.decode import mapping, namespace_from, pool_from, text, vpod_from
+from extender.model.decode import namespace_from, pool_from, vpod_from
 from extender.model.errors import InvalidObject
-from extender.model.objects import AdapterPool, Namespace, VPod, object_key
+from extender.model.objects import AdapterPool, Namespace, VPod
+from extender.model.reading import key_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class ObjectCache(Generic[T]):
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
         """Take a whole list: what is not in it is gone."""
-        listed = {_key_of(obj) for obj in objects}
+        listed = {key_of(obj) for obj in objects}
         for key in [key for key in self._objects if key not in listed]:
             del self._objects[key]
         for obj in objects:
@@ -76,7 +77,7 @@ class ObjectCache(Generic[T]):
             case WatchEventType.ADDED | WatchEventType.MODIFIED:
                 self._take(event.object)
             case WatchEventType.DELETED:
-                self._objects.pop(_key_of(event.object), None)
+                self._objects.pop(key_of(event.object), None)
             case WatchEventType.BOOKMARK:
                 pass
 
@@ -88,11 +89,6 @@ class ObjectCache(Generic[T]):
             _log.warning("keeping the last good form, if any, of an unreadable object: %s", error)
             return
         self._objects[decoded.key] = decoded
-
-
-def _key_of(obj: Obj) -> str:
-    metadata = mapping(obj, "metadata")
-    return object_key(text(metadata, "namespace"), text(metadata, "name"))
 
 
 class WebhookCaches:

@@ -17,7 +17,7 @@ import orjson
 
 from extender.model.decode import Json, mapping
 from extender.model.errors import VReplicaError
-from extender.model.reading import structure_problem
+from extender.model.reading import decode_json
 from extender.model.safe_repr import safe_repr
 
 REVIEW_API_VERSION: Final = "admission.k8s.io/v1"
@@ -89,12 +89,10 @@ def denied(message: str, *, code: int = 403, warnings: Sequence[str] = ()) -> Ve
 
 def decode_review(body: bytes) -> AdmissionRequest:
     """Read a review. Raises ReviewError, saying which field is wrong and what was expected."""
-    if problem := structure_problem(body):
-        raise ReviewError(f"the body is no object of the API: {problem}")
     try:
-        review = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ReviewError(f"the body is not JSON: {error}") from error
+        review = decode_json(body)
+    except ValueError as error:
+        raise ReviewError(f"the body {error}") from error
     if not isinstance(review, dict):
         raise ReviewError(f"the body is not a JSON object but {_type(review)}")
     _refuse_depth(review)

@@ -33,7 +33,7 @@ from extender.kube.serving.bodies import (
     BodyTooSlow,
 )
 from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
-from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk
+from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk, ask_again
 from extender.telemetry.exposition import CONTENT_TYPE
 from extender.telemetry.logs import AtMost
 from extender.telemetry.tracing import TRACEPARENT, span
@@ -222,7 +222,7 @@ class WebhookServer:
         try:
             body = await self._metrics_page.get(None)
         except TooManyAsk as error:
-            return web.Response(status=503, text=f"{error}\n", headers={"Retry-After": "1"})
+            return ask_again(str(error))
         answer = web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
         return await self._sending.send(http, answer)
 

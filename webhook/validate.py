@@ -50,6 +50,7 @@ from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.ledger import decode_ledger, ledger_slots
 from extender.model.objects import AdapterPool, Namespace, VPod, object_key
 from extender.model.safe_repr import safe_repr
+from webhook.mutate import pool_name_of
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)
@@ -151,7 +152,7 @@ def _updated_pod_problem(old: Json, new: Json) -> str:
         )
     # A pod that joins a pool brings its ledger along: that is a way to write one without touching
     # the annotation.
-    if _pool_label(old) != _pool_label(new) and any(key in after for key in GUARDED_ANNOTATIONS):
+    if pool_name_of(old) != pool_name_of(new) and any(key in after for key in GUARDED_ANNOTATIONS):
         return (
             f"label {names.POOL_LABEL} cannot be changed on a pod that carries "
             f"{' or '.join(GUARDED_ANNOTATIONS)}; "
@@ -161,7 +162,7 @@ def _updated_pod_problem(old: Json, new: Json) -> str:
 
 
 def _created_pod_problem(request: AdmissionRequest, pod: Json, view: View) -> str:
-    label = _pool_label(pod)
+    label = pool_name_of(pod)
     if label is None:
         return ""
     pool_key = object_key(request.namespace or text(pod, "metadata", "namespace"), label)
@@ -217,11 +218,6 @@ def _created_ledger_problem(
             f"does not exist; {fix}"
         )
     return ""
-
-
-def _pool_label(pod: Json) -> str | None:
-    labels = mapping(pod, "metadata", "labels")
-    return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
 
 
 def _scale(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:

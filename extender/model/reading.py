@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeGuard
 
+import orjson
+
 from extender.model.errors import InvalidObject
-from extender.model.objects import LabelSelector, SelectorRequirement, placement_order
+from extender.model.objects import LabelSelector, SelectorRequirement, object_key, placement_order
 from extender.model.safe_repr import safe_repr
 
 Json = Mapping[str, object]
@@ -34,6 +36,18 @@ TEXT_CHARS_MAX: Final = 253
 """Of a value that is read as a text and is none: no label is longer."""
 
 
+def decode_json(body: bytes) -> object:
+    """The JSON of a request. Raises ValueError, which says what the body is or has: it may be no
+    JSON, or be so much structure that it is not decoded.
+    """
+    if problem := structure_problem(body):
+        raise ValueError(problem)
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+
+
 def structure_problem(text: bytes) -> str:
     """Why JSON is not to be decoded, "" if it may be: an object of a few bytes takes 200 once it is
     decoded.
@@ -50,9 +64,9 @@ def structure_problem(text: bytes) -> str:
         containers += text.count(b"{", start, end) + text.count(b"[", start, end)
         separators += text.count(b",", start, end)
         if containers > containers_max:
-            return f"it has over {containers_max} objects and lists in {len(text)} bytes"
+            return f"has over {containers_max} objects and lists in {len(text)} bytes"
         if separators > separators_max:
-            return f"it has over {separators_max} values in {len(text)} bytes"
+            return f"has over {separators_max} values in {len(text)} bytes"
     return ""
 
 
@@ -126,6 +140,12 @@ def texts(obj: Json, *path: str) -> tuple[str, ...]:
 def labels_of(raw: Json) -> Mapping[str, str]:
     """Labels: the entries whose value is a string."""
     return MappingProxyType({key: value for key, value in raw.items() if isinstance(value, str)})
+
+
+def key_of(obj: Json) -> str:
+    """``namespace/name`` of an object, or its name."""
+    metadata = mapping(obj, "metadata")
+    return object_key(text(metadata, "namespace"), text(metadata, "name"))
 
 
 def selector_from(raw: Json) -> LabelSelector:

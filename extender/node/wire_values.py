@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
-import orjson
-
 from extender.model.errors import WireError
-from extender.model.reading import structure_problem
+from extender.model.reading import decode_json
 
 _SUBDOMAIN: Final = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
@@ -27,12 +25,10 @@ a second look.
 
 def document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]:
     """The known keys of a body that is to be a ``what``. Raises WireError."""
-    if too_much := structure_problem(body):
-        raise WireError(f"body: expected the JSON of {what}, and {too_much}")
     try:
-        raw: object = orjson.loads(body)
-    except orjson.JSONDecodeError as problem:
-        raise WireError(f"body: expected the JSON of {what}: {problem}") from problem
+        raw = decode_json(body)
+    except ValueError as problem:
+        raise WireError(f"body: expected the JSON of {what}, and it {problem}") from problem
     if not isinstance(raw, dict):
         raise WireError(f"body: expected an object ({what}), found {kind_of(raw)}")
     _refuse_doubled(body, [key for key in raw if key.lower() in {known.lower() for known in keys}])

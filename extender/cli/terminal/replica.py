@@ -13,6 +13,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from extender.cli.terminal.output import plain
 from extender.cli.terminal.replica_address import ReplicaAccess
 from extender.model.errors import InvalidObject, VReplicaError
 
@@ -215,7 +216,7 @@ def _one_line(content: bytes) -> str:
     terminal.
     """
     text = " ".join(content.decode(errors="replace").split())[:TEXT_CHARS_MAX]
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return plain(text)
 
 
 def _json(content: bytes) -> Any:

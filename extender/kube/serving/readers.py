@@ -54,6 +54,12 @@ async def in_steps(steps: Generator[None, None, Result]) -> Result:
         await asyncio.sleep(0)
 
 
+def ask_again(text: str, retry_after_s: int = RETRY_AFTER_S) -> web.Response:
+    """503: ``text`` says why not now, the header when to come back."""
+    headers = {"Retry-After": str(retry_after_s)}
+    return web.Response(status=503, text=text + "\n", headers=headers)
+
+
 class TooManyAsk(VReplicaError):
     """So many wait for their answers that this question is refused (503): it may be asked again in
     a moment.
@@ -144,11 +150,7 @@ class Sending:
         if not isinstance(body, bytes) or len(body) <= PIECE_BYTES or request.method == "HEAD":
             return answer
         if not self._make_room(0 if id(body) in self._bodies else len(body)):
-            return web.Response(
-                status=503,
-                text="too many read at once; try again\n",
-                headers={"Retry-After": str(RETRY_AFTER_S)},
-            )
+            return ask_again("too many read at once; try again")
         reader = self._begin(request, body)
         response = web.StreamResponse(status=answer.status, headers=answer.headers)
         response.content_length = len(body)

@@ -30,6 +30,7 @@ from aiohttp import web
 from extender import __version__
 from extender.engine.placing.plan import Decision
 from extender.engine.state.state import State
+from extender.kube.serving.readers import ask_again
 from extender.model.moves import Move
 from extender.service.http.recording_buffer import Lost, RecordingBuffer, as_lines
 from extender.whatif.recording.entries import Cause, Header, Synced
@@ -96,10 +97,9 @@ class DecisionLog:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if problem := self._refusal():
-            return web.Response(status=503, text=problem + "\n", headers={"Retry-After": "1"})
+            return ask_again(problem)
         if self._readers >= READERS_MAX:
-            text = f"{READERS_MAX} are recording already\n"
-            return web.Response(status=503, text=text, headers={"Retry-After": "5"})
+            return ask_again(f"{READERS_MAX} are recording already", 5)
         self._readers += 1
         try:
             if "since" not in request.query:

@@ -15,8 +15,9 @@ import orjson
 from aiohttp import web
 
 from extender.engine.state.state import State
+from extender.kube.serving.readers import ask_again
 from extender.model.objects import AdapterPod, VPod
-from extender.service.placing.vpod_status import timestamp
+from extender.model.timestamps import timestamp
 from extender.service.watching.caches import Caches
 from extender.whatif.overview import Overview
 from extender.whatif.recording.measures import left_behind
@@ -86,7 +87,7 @@ class OverviewAnswer:
 
     async def _answer(self, _request: web.Request) -> web.Response:
         if problem := self._refusal():
-            return web.Response(status=503, text=problem + "\n", headers={"Retry-After": "1"})
+            return ask_again(problem)
         clock = asyncio.get_running_loop().time
         async with self._lock:
             if clock() - self._made_at >= FRESH_S:

@@ -38,7 +38,7 @@ from extender.kube.serving.bodies import (
 )
 from extender.kube.serving.listener import body_of
 from extender.model.errors import InvalidObject, VReplicaError
-from extender.model.reading import structure_problem
+from extender.model.reading import decode_json
 from extender.model.safe_repr import safe_repr
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.watching.caches import Caches
@@ -207,12 +207,10 @@ class Questions:
 
     async def plan(self, body: bytes) -> bytes:
         """What would be if. Raises Refused, InvalidObject, UnknownObject, SnapshotTooLarge."""
-        if problem := structure_problem(body):
-            raise Refused(400, f"the body is no question: {problem}")
         try:
-            document = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise Refused(400, f"the body is not JSON: {error}") from error
+            document = decode_json(body)
+        except ValueError as error:
+            raise Refused(400, f"the body {error}") from error
         if not isinstance(document, dict):
             raise Refused(400, "the body must be an object")
         return await self._in_turn(lambda: self._planning(document))

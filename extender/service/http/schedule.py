@@ -33,7 +33,7 @@ from extender.engine.placing.plan import Decision
 from extender.model.errors import InvalidObject, WireError
 from extender.model.names import GROUP
 from extender.model.objects import VPod, object_key
-from extender.model.reading import Json, count, placements_from, structure_problem
+from extender.model.reading import Json, count, decode_json, placements_from
 from extender.model.safe_repr import safe_repr
 from extender.service.binding.verbs import SUCCESS, UNSCHEDULABLE
 from extender.service.placing.placer import NotCommitted
@@ -182,12 +182,10 @@ def vpod_of_request(body: bytes) -> VPod:
     """The vpod that a request is about. Raises WireError, naming the field."""
     if len(body) > BODY_BYTES_MAX:
         raise WireError(f"the body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}", 413)
-    if problem := structure_problem(body):
-        raise WireError(f"the body is no request: {problem}")
     try:
-        root = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise WireError(f"the body is not JSON: {error}") from error
+        root = decode_json(body)
+    except ValueError as error:
+        raise WireError(f"the body {error}") from error
     try:
         return _vpod(root)
     except InvalidObject as error:

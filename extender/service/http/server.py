@@ -30,10 +30,10 @@ from extender.config.model import LOOPBACK, ServerConfig
 from extender.kube.serving.browsers import Sites, only_own_site
 from extender.kube.serving.listener import CUT_REASONS, Listener, body_of, host_port
 from extender.kube.serving.readers import (
-    RETRY_AFTER_S,
     Sending,
     SharedAnswers,
     TooManyAsk,
+    ask_again,
     in_steps,
 )
 from extender.kube.serving.tls import ServingCertificate
@@ -323,7 +323,7 @@ class ExtenderServer:
         try:
             body = await self._metrics_page.get(None)
         except TooManyAsk as error:
-            return _ask_again(error)
+            return ask_again(str(error))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _rendered_metrics(self, _: None) -> bytes:
@@ -333,7 +333,7 @@ class ExtenderServer:
         try:
             body = await self._state.get(StateQuery.of(request.query))
         except TooManyAsk as error:
-            return _ask_again(error)
+            return ask_again(str(error))
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
         return web.Response(body=body, content_type="application/json")
@@ -420,7 +420,3 @@ def _text(
     if close or not request.content.is_eof():  # the rest of the body is not wanted
         response.force_close()
     return response
-
-
-def _ask_again(error: TooManyAsk) -> web.Response:
-    return web.Response(status=503, text=f"{error}\n", headers=_retry_after(RETRY_AFTER_S))

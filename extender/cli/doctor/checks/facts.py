@@ -7,6 +7,7 @@ needs it answers ``unknown`` in place of a guess.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
@@ -97,7 +98,9 @@ class Facts:
         return self.listed.get(plural, NOT_READ)
 
 
-def key_of(obj: Json) -> str:
-    """``namespace/name``, or the name."""
-    namespace, name = text(obj, "metadata", "namespace"), text(obj, "metadata", "name")
-    return f"{namespace}/{name}" if namespace else name
+def age_s(stamp: str, now_s: float) -> float | None:
+    """Seconds since an RFC 3339 time; None for what is none."""
+    try:
+        return now_s - datetime.fromisoformat(stamp).timestamp()
+    except ValueError:
+        return None

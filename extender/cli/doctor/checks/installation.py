@@ -4,15 +4,14 @@ who leads.
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Final
 
-from extender.cli.doctor.checks.facts import NOT_SERVED, SERVICE, UPKEEP, WEBHOOK, Facts, key_of
+from extender.cli.doctor.checks.facts import NOT_SERVED, SERVICE, UPKEEP, WEBHOOK, Facts, age_s
 from extender.cli.doctor.checks.installed_by import install_fix
 from extender.cli.doctor.checks.verdict import Check, Notes, Outcome, Verdict, bounded
 from extender.cli.doctor.checks.webhooks import our_webhooks
 from extender.model.counted import counted, counted_are
-from extender.model.reading import Json, mapping, mappings, sequence, text, texts
+from extender.model.reading import Json, key_of, mapping, mappings, sequence, text, texts
 
 MINOR_MIN: Final = 30
 """ValidatingAdmissionPolicy is on by default from 1.30 on; without it the ledgers are guarded by
@@ -177,7 +176,7 @@ def _running_elsewhere(facts: Facts) -> dict[str, str]:
     somebody's machine, say.
     """
     found = {}
-    held = [_age_s(text(one, "spec", "renewTime"), facts.now_s) for one in _leases(facts)]
+    held = [age_s(text(one, "spec", "renewTime"), facts.now_s) for one in _leases(facts)]
     if any(age_s is not None and abs(age_s) <= 2 * LEASE_S for age_s in held):
         found[SERVICE] = "somebody leads"
     if any(text(raw, "clientConfig", "url") for _, _, raw in our_webhooks(facts)):
@@ -213,18 +212,18 @@ def _leader(facts: Facts) -> Outcome:
     holders = []
     for lease in ours:
         spec, name = mapping(lease, "spec"), key_of(lease)
-        holder, age_s = text(spec, "holderIdentity"), _age_s(text(spec, "renewTime"), facts.now_s)
+        holder, ago_s = text(spec, "holderIdentity"), age_s(text(spec, "renewTime"), facts.now_s)
         lasts_s = _number(lease, "spec", "leaseDurationSeconds", default=LEASE_S)
         if not holder:
             notes.errors.append(f"{name} has no holder: nothing is placed, scaled or repaired")
-        elif age_s is None or age_s > 2 * lasts_s:
-            when = "never" if age_s is None else f"{age_s:.0f} s ago"
+        elif ago_s is None or ago_s > 2 * lasts_s:
+            when = "never" if ago_s is None else f"{ago_s:.0f} s ago"
             notes.errors.append(
                 f"{name} is held by {holder[:100]}, renewed {when} (it lasts {lasts_s} s)"
             )
-        elif age_s < -lasts_s:
+        elif ago_s < -lasts_s:
             notes.warnings.append(
-                f"{name} was renewed {-age_s:.0f} s in the future: our clock, or the leader's, is "
+                f"{name} was renewed {-ago_s:.0f} s in the future: our clock, or the leader's, is "
                 f"wrong"
             )
         else:
@@ -236,13 +235,6 @@ def _leader(facts: Facts) -> Outcome:
         if ours or deployed
         else f"--namespace where it runs elsewhere. {install_fix(facts, 'base/lease.yaml')}",
     )
-
-
-def _age_s(stamp: str, now_s: float) -> float | None:
-    try:
-        return now_s - datetime.fromisoformat(stamp).timestamp()
-    except ValueError:
-        return None
 
 
 def _policies(facts: Facts) -> Outcome:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from extender.cli.doctor.checks.facts import Facts, Listed, key_of
+from extender.cli.doctor.checks.facts import Facts, Listed
 from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
 from extender.model.counted import counted
 from extender.model.decode import pod_from, stateful_set_from, vpod_from
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPod, VPod, object_key, ordinal_of
-from extender.model.reading import text
+from extender.model.reading import key_of, text
 
 
 def _vpods(listed: Listed, problems: list[str] | None = None) -> dict[str, VPod]:

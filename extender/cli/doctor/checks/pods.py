@@ -2,16 +2,15 @@
 not over their slots.
 """
 
-from datetime import datetime
 from typing import Final
 
-from extender.cli.doctor.checks.facts import Facts, key_of
+from extender.cli.doctor.checks.facts import Facts, age_s
 from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
 from extender.model.counted import counted
 from extender.model.decode import pod_from, slots_request_of
 from extender.model.ledger import ledger_slots
 from extender.model.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION, SLOTS_RESOURCE
-from extender.model.reading import Json, mapping, mappings, text
+from extender.model.reading import Json, key_of, mapping, mappings, text
 
 PENDING_S: Final = 30
 """How long an unbound pod may be without a word of any scheduler."""
@@ -34,15 +33,6 @@ _REFUSED: Final = (
     "A scheduler has looked, and its message says what the nodes lack: give it to them, or have "
     "the pod template ask for less."
 )
-
-
-def _age_s(pod: Json, now_s: float) -> float:
-    try:
-        return (
-            now_s - datetime.fromisoformat(text(pod, "metadata", "creationTimestamp")).timestamp()
-        )
-    except ValueError:
-        return 0.0
 
 
 def is_pending(pod: Json) -> bool:
@@ -79,9 +69,10 @@ def _scheduler(facts: Facts) -> Outcome:
             None,
         )
         name = text(pod, "spec", "schedulerName")
-        if condition is None and _age_s(pod, facts.now_s) > PENDING_S:
+        waits_s = age_s(text(pod, "metadata", "creationTimestamp"), facts.now_s) or 0.0
+        if condition is None and waits_s > PENDING_S:
             notes.errors.append(
-                f"{key_of(pod)} waits {_age_s(pod, facts.now_s):.0f} s and no scheduler named "
+                f"{key_of(pod)} waits {waits_s:.0f} s and no scheduler named "
                 f"{name[:100]!r} has looked at it"
             )
         elif condition is not None and text(condition, "status") == "False":

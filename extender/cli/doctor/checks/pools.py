@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from extender.cli.doctor.checks.facts import Facts, key_of
+from extender.cli.doctor.checks.facts import Facts
 from extender.cli.doctor.checks.pods import is_pending, refusal_of
 from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
@@ -13,7 +13,7 @@ from extender.model.decode import node_from, pod_from, pool_from, vpod_from
 from extender.model.errors import InvalidObject
 from extender.model.names import POOL_LABEL
 from extender.model.objects import AdapterPod, AdapterPool, VPod, placement_order
-from extender.model.reading import Json, mapping, text
+from extender.model.reading import Json, key_of, mapping, text
 
 
 def _read(facts: Facts, notes: Notes) -> Iterator[AdapterPool]:

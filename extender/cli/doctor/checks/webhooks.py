@@ -11,7 +11,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from extender.cli.doctor.checks.facts import Facts, key_of
+from extender.cli.doctor.checks.facts import Facts
 from extender.cli.doctor.checks.installed_by import install_fix
 from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
 from extender.cli.lint.codes import Finding
@@ -28,7 +28,7 @@ from extender.cli.lint.webhook_file import (
 from extender.config.document import Document
 from extender.model.counted import counted
 from extender.model.names import POOL_LABEL
-from extender.model.reading import Json, labels_of, mapping, mappings, sequence, text
+from extender.model.reading import Json, key_of, labels_of, mapping, mappings, sequence, text
 
 EXPIRY_WARN: Final = timedelta(days=14)
 """The webhook renews a month before the end: with less left, it does not."""

@@ -31,6 +31,7 @@ from typing import Final
 import orjson
 from aiohttp import web
 
+from extender.kube.serving.readers import ask_again
 from extender.service.http.page.facts import Facts, News
 
 log: Final = logging.getLogger(__name__)
@@ -158,10 +159,8 @@ class Streams:
         """Stream until the client leaves, is cut, or ``stop``."""
         if self.open >= STREAMS_MAX or self._stopping.is_set():
             self.ended["too many"] += not self._stopping.is_set()
-            return web.Response(
-                status=503,
-                text=f"{self.open} pages are open already; close one, or try again later\n",
-                headers={"Retry-After": str(RETRY_AFTER_S)},
+            return ask_again(
+                f"{self.open} pages are open already; close one, or try again later", RETRY_AFTER_S
             )
         self.open += 1
         transport = request.transport
