@@ -11,6 +11,7 @@ from types import ModuleType
 import yaml
 
 from extender.cli.query.plan import run_plan
+from extender.cli.query.where import Where
 from extender.engine.placing.plan import place
 from extender.engine.policy.profile_document import profile_from
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
@@ -106,10 +107,9 @@ def test_every_built_in_profile_is_on_the_page():
         assert f"| `{name}` |" in PAGE.read_text()
 
 
-def test_the_command_on_the_page_plans_that_cluster(capsys):
-    assert (
-        run_plan([str(CLUSTER)], output="json", autoscale=False, compact=False, profile="ha") == 0
-    )
+async def test_the_command_on_the_page_plans_that_cluster(capsys):
+    where = Where(files=(str(CLUSTER),))
+    assert await run_plan(where, output="json", autoscale=False, compact=False, profile="ha") == 0
     assert '"name": "video"' in capsys.readouterr().out
 
 

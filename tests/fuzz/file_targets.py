@@ -18,6 +18,7 @@ from extender.cli.lint.files import check_files
 from extender.cli.lint.report import document_of_report, text_of_report
 from extender.cli.query.files import read_files
 from extender.cli.query.plan import choose_profiles, run_plan
+from extender.cli.query.where import Where
 from extender.cli.terminal.output import Format
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.model.errors import InvalidObject
@@ -175,7 +176,13 @@ class PlanTarget(FileTarget):
         shown = _strict_output()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(io.StringIO()):
             try:
-                run_plan([str(self.path)], output=output, autoscale=True, compact=True)
+                await run_plan(
+                    Where(files=(str(self.path),)),
+                    profile="",
+                    output=output,
+                    autoscale=True,
+                    compact=True,
+                )
             except InvalidObject as error:
                 return outcome_of(error, known=str(self.path))
         if output == "table":

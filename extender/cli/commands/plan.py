@@ -108,7 +108,7 @@ def _setting(text: str) -> tuple[str, int]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from extender.cli.query.plan import run_plan_of  # noqa: PLC0415
+    from extender.cli.query.plan import run_plan  # noqa: PLC0415
     from extender.cli.query.what_if import Asked, run_what_if  # noqa: PLC0415
 
     where = where_from(options)
@@ -123,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
         or (options.profile and not where.files)
     ):
         return ask(
-            lambda: run_plan_of(
+            lambda: run_plan(
                 where,
                 output=options.output,
                 autoscale=options.autoscale,

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from extender.cli.query.files import read_files
 from extender.cli.query.plan_tables import plan_tables
 from extender.cli.query.where import Where
 from extender.cli.terminal.console import Terminal
@@ -36,29 +35,12 @@ from extender.whatif.settling import Course, settle
 Row = dict[str, object]
 
 
-def run_plan(
-    files: Sequence[str],
-    *,
-    output: Format,
-    autoscale: bool,
-    compact: bool,
-    profile: str = "",
-    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
-) -> int:
-    """Read the files, plan, print. ``profile``: place every pool by this one, "" for its own.
-    Raises InvalidObject.
-    """
-    manifests = read_files(files, "plan")
-    choose_profiles(manifests, profile, profiles)
-    result = plan(manifests, autoscale=autoscale, compact=compact, profiles=profiles)
-    print_result(result, output, lambda: plan_tables(Terminal(), result))
-    return 0
-
-
-async def run_plan_of(
+async def run_plan(
     where: Where, *, output: Format, autoscale: bool, compact: bool, profile: str
 ) -> int:
-    """``run_plan`` of files or the live cluster. Raises InvalidObject, CannotRead."""
+    """Read files or the live cluster, plan, print. ``profile``: place every pool by this one, ""
+    for its own. Raises InvalidObject, CannotRead.
+    """
     with working("plan", "reading and planning") as tell:
         manifests = await where.read("plan", tell)
         choose_profiles(manifests, profile, where.profiles)

@@ -18,9 +18,9 @@ of a written object changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from extender.engine.cache.assume import AssumeCache, Indexes, Versioned
+from extender.engine.cache.assume import AssumeCache, Versioned
 from extender.engine.cache.passive_assume import PassiveAssumeCache
 from extender.model.decode import SLICE_OBJECTS
 from extender.model.errors import HistoryReplaced, NotFound, VersionConflict
@@ -29,17 +29,12 @@ from extender.model.resource_versions import parse_version
 
 T = TypeVar("T", bound=Versioned)
 
-POOL_INDEX: Final = "pool"
-NODE_INDEX: Final = "node"
-
 
 class ObjectCache(Generic[T]):
-    """What both caches share. Indexes go by the stored object, which an assumption does not
-    move.
-    """
+    """What both caches share."""
 
-    def __init__(self, indexes: Indexes[T]) -> None:
-        self._stored: AssumeCache[T] = AssumeCache(indexes)
+    def __init__(self) -> None:
+        self._stored: AssumeCache[T] = AssumeCache()
         self._effective: PassiveAssumeCache[T] = PassiveAssumeCache(self._stored)
 
     def __len__(self) -> int:
@@ -165,13 +160,6 @@ class ObjectCache(Generic[T]):
         except NotFound:
             return None
 
-    def get_api(self, key: str) -> T | None:
-        """What the watch last said, without any assumption or write of ours."""
-        try:
-            return self._stored.get_api(key)
-        except NotFound:
-            return None
-
     def latest(self, key: str) -> T | None:
         """The newest that the API server has said, by the watch or in reply to our write; no
         assumption.
@@ -193,31 +181,11 @@ class ObjectCache(Generic[T]):
 
 
 class AdapterPodAssumeCache(ObjectCache[AdapterPod]):
-    """Adapter pods, by pool and by node. A pod's slots are what the volume binder's
-    PersistentVolume is.
-    """
-
-    def __init__(self) -> None:
-        super().__init__({POOL_INDEX: lambda pod: pod.pool, NODE_INDEX: lambda pod: pod.node})
-
-    def list_pool(self, pool_key: str) -> list[AdapterPod]:
-        """The pods whose label names that pool."""
-        return self._effective.list(POOL_INDEX, pool_key)
-
-    def list_node(self, node: str) -> list[AdapterPod]:
-        """The pods bound to a node; "": those not bound."""
-        return self._effective.list(NODE_INDEX, node)
+    """Adapter pods. A pod's slots are what the volume binder's PersistentVolume is."""
 
 
 class VPodAssumeCache(ObjectCache[VPod]):
-    """Vpods, by pool. A vpod is what the volume binder's PersistentVolumeClaim is."""
-
-    def __init__(self) -> None:
-        super().__init__({POOL_INDEX: lambda vpod: vpod.pool})
-
-    def list_pool(self, pool_key: str) -> list[VPod]:
-        """The vpods that ask for slots of that pool."""
-        return self._effective.list(POOL_INDEX, pool_key)
+    """Vpods. A vpod is what the volume binder's PersistentVolumeClaim is."""
 
 
 class _OnChange(Generic[T]):

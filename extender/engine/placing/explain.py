@@ -20,7 +20,6 @@ STEPS_REMEMBERED: Final = 1 << 16
 class Step(StrEnum):
     """What was done with some vreplicas on one pod."""
 
-    KEPT = "kept"
     DROPPED = "dropped"
     TRIMMED = "trimmed"
     REMOVED = "removed"

@@ -13,12 +13,10 @@ from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.state import State
 from extender.model.decode import SLICE_OBJECTS
-from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.model.objects import AdapterPool, Namespace, Node, StatefulSet
 
 T = TypeVar("T", Node, Namespace, StatefulSet, AdapterPool)
 OnChange = Callable[[T | None, T | None], None]
-OnPod = Callable[[AdapterPod | None, AdapterPod | None], None]
-OnVPod = Callable[[VPod | None, VPod | None], None]
 
 
 class ReadCache(Generic[T]):

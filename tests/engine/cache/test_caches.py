@@ -2,11 +2,9 @@
 echo.
 """
 
-from dataclasses import replace
-
 import pytest
 
-from extender.engine.cache.caches import AdapterPodAssumeCache, VPodAssumeCache
+from extender.engine.cache.caches import AdapterPodAssumeCache
 from extender.model.errors import HistoryReplaced, NotFound, VersionConflict
 from extender.model.objects import AdapterPod, VPod
 
@@ -60,7 +58,7 @@ def test_a_write_goes_from_assumed_to_written_to_its_echo(
     assert pods.get("ns/a-0") == pod(5, node="n1")
     assert pods.written(pod(6, node="n1"))
     pods.update(pod(6, node="n1"))
-    assert pods.get("ns/a-0") == pods.get_api("ns/a-0") == pod(6, node="n1")
+    assert pods.get("ns/a-0") == pods.latest("ns/a-0") == pod(6, node="n1")
     assert changes[:2] == [(pod(5), pod(5, node="n1")), (pod(5, node="n1"), pod(6, node="n1"))]
     assert all(old == new for old, new in changes[2:])
 
@@ -71,7 +69,7 @@ def test_the_event_of_our_own_write_is_known_by_its_version_and_tells_nobody(
     assert pods.written(pod(6, node="n1"))
     changes.clear()
     assert pods.confirm("ns/a-0", "u", "6")
-    assert pods.get("ns/a-0") == pods.get_api("ns/a-0") == pod(6, node="n1")
+    assert pods.get("ns/a-0") == pods.latest("ns/a-0") == pod(6, node="n1")
     assert changes == []
     pods.assume(pod(6, node="n2"))
     pods.restore("ns/a-0")
@@ -92,7 +90,7 @@ def test_only_an_event_of_the_newest_version_is_known(
     pods: AdapterPodAssumeCache, changes: Changes, key: str, uid: str, version: str
 ) -> None:
     assert not pods.confirm(key, uid, version)
-    assert pods.get("ns/a-0") == pods.get_api("ns/a-0") == pod(5)
+    assert pods.get("ns/a-0") == pods.latest("ns/a-0") == pod(5)
     assert changes == []
 
 
@@ -115,7 +113,6 @@ def test_what_is_written_is_not_restored(pods: AdapterPodAssumeCache) -> None:
     pods.written(pod(6, node="n1"))
     pods.restore("ns/a-0")
     assert pods.get("ns/a-0") == pod(6, node="n1")
-    assert pods.get_api("ns/a-0") == pod(5)
 
 
 def test_a_write_that_changed_nothing_ends_the_assumption_too(pods: AdapterPodAssumeCache) -> None:
@@ -146,7 +143,6 @@ def test_a_reply_that_the_watch_has_overtaken_changes_nothing(pods: AdapterPodAs
     pods.delete(pod(10))
     assert not pods.written(pod(11, node="n1"))
     assert pods.get("ns/a-0") is None
-    assert pods.get_api("ns/a-0") is None
 
 
 def test_another_incarnation_is_left_to_the_watch(
@@ -184,25 +180,6 @@ def test_a_relist_forgets_what_is_gone_and_keeps_what_was_written_since(changes:
 def test_a_relist_of_unreadable_version_is_taken_at_its_word(pods: AdapterPodAssumeCache) -> None:
     pods.replace([], "?")
     assert (len(pods), "ns/a-0" in pods) == (0, False)
-
-
-def test_pods_by_pool_and_node_with_assumptions_in_place(pods: AdapterPodAssumeCache) -> None:
-    pods.add(pod(5, name="a-1", node="n1"))
-    pods.add(pod(5, name="b-0", node="n1", pool="ns/q"))
-    assumed = replace(pod(5), node="n1")
-    pods.assume(assumed)
-    assert pods.list_pool("ns/p") == [assumed, pod(5, name="a-1", node="n1")]
-    assert [item.name for item in pods.list_node("n1")] == ["a-1", "b-0"]
-    assert pods.list_node("") == [assumed]
-    assert pods.list_pool("ns/none") == []
-
-
-def test_a_vpod_that_names_another_pool_moves_in_the_index() -> None:
-    vpods = VPodAssumeCache()
-    vpods.add(vpod(1))
-    vpods.update(vpod(2, pool="ns/q"))
-    assert (vpods.list_pool("ns/p"), vpods.list_pool("ns/q")) == ([], [vpod(2, pool="ns/q")])
-    assert vpods.get("t/v") == vpod(2, pool="ns/q")
 
 
 def test_a_list_that_has_an_older_version_than_was_seen_before_it_is_of_another_history(
