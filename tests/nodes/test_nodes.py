@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from extender.kube.api import Obj
 from extender.model.names import LEASE_NAME
 from tests.e2e.waiting import NotYet, eventually
 from tests.nodes.adapters import NAMESPACE, POOL, Adapters, is_ready, pool_objects, vpod
@@ -41,6 +42,17 @@ async def published(adapters: Adapters) -> dict[str, dict[str, int]]:
         name: {each["podName"]: each["vreplicas"] for each in found["status"]["placements"]}
         for name, found in (await adapters.vpods()).items()
     }
+
+
+def _says_lost(vpod: Obj, unserved: int) -> bool:
+    """Whether a vpod says that so many of its vreplicas are on a node that is lost."""
+    status = vpod["status"]
+    (available,) = [each for each in status["conditions"] if each["type"] == "Available"]
+    return (available["status"], available["reason"], status["readyVReplicas"]) == (
+        "False",
+        "NodeLost",
+        VREPLICAS - unserved,
+    )
 
 
 async def test_the_chart_installs_our_image_and_every_pod_of_it_becomes_ready(
@@ -265,9 +277,24 @@ async def test_what_stood_on_a_lost_machine_is_placed_elsewhere(
     pods = await adapters.pods()
     lost = frozenset(name for name, pod in pods.items() if pod["spec"]["nodeName"] == node.name)
     assert lost
+    on_lost = {
+        name: sum(placements.get(pod, 0) for pod in lost)
+        for name, placements in (await published(adapters)).items()
+    }
     started = now()
     await node.kill()
     async with adapters.losses(dead=lost) as loss:
+
+        async def told_lost() -> bool:
+            vpods = await adapters.vpods()
+            wrong = {
+                name: vpods[name]["status"]
+                for name, count in on_lost.items()
+                if count and not _says_lost(vpods[name], count)
+            }
+            if wrong:
+                raise NotYet(str(wrong)[:500])
+            return True
 
         async def moved() -> bool:
             at = await published(adapters)
@@ -277,6 +304,7 @@ async def test_what_stood_on_a_lost_machine_is_placed_elsewhere(
                 raise NotYet(f"{left} still have some, {total} placed")
             return True
 
+        await eventually(told_lost, cluster.grace_s + 30.0, "vpods say that their node is lost")
         await eventually(moved, 150.0, "all is placed elsewhere")
         read = await adapters.told_all(TOTAL)
         await adapters.all_served()

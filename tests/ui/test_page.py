@@ -115,6 +115,12 @@ async def test_the_demonstration_is_shown_as_it_happens(tmp_path: Path):
             await page.until_count(".zone", 3)
             lost = [pod for pod in census.pods.values() if pod.node == "node-4"]
             await page.until_text("#side", f"{len(lost)} pods: node not ready")
+            on_lost = sum(
+                vpod.placements.get(pod.name, 0) for vpod in census.vpods.values() for pod in lost
+            )
+            await page.until_text("#numbers", f"unserved {on_lost}")
+            await page.until_text("#side", f"Nobody serves what is on {len(lost)} pods: node")
+            assert await page.tab.title() == f"({on_lost} unserved) vreplicas"
             await page.find("team-a/orders-0")
             await page.until_text("#side", "30 of 30 vreplicas are placed, 30 published.")
             await page.until_text("#side .explanation", "all 30 vreplicas are placed")
