@@ -49,6 +49,7 @@ async def demonstration(directory: Path) -> None:
         browsing(system.running.server.url, fails=NOT_THERE, size=SIZE) as it,
     ):
         await it.until_pods(len(census.pods))
+        await it.until_text("#side", "Nobody serves")
         await asyncio.sleep(3)
         await shoot_for_docs(it, directory / "ui-demo.png", height=590)
         await it.find("team-a/orders-0")
