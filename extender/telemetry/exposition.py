@@ -109,8 +109,6 @@ def family_of(
     return Family(name=name, kind=kind, documentation=documentation, labels=tuple(labels), **more)
 
 
-Read = Callable[[], Mapping[str, float]]
-"""Label value -> amount; "" for a family without labels."""
 ReadMany = Callable[[], Mapping[tuple[str, ...], float]]
 """Values in the order of the labels -> amount."""
 

@@ -11,6 +11,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from extender.engine.placing.plan import Decision, place
+from extender.engine.policy.framework import FilterPlugin
+from extender.engine.policy.profile import Profile, Ties
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.availability import availability_of
 from extender.engine.state.pool_state import PoolState
@@ -21,7 +23,6 @@ from extender.model.objects import VPod
 from extender.model.reasons import ConflictReason
 from extender.whatif.candidates import candidates_of, loss_by_zone
 from extender.whatif.fixes import Fixes, find_fixes
-from extender.whatif.rule import rule_of
 from extender.whatif.trial import never
 
 STEPS_LISTED_MAX: Final = 100
@@ -270,3 +271,28 @@ def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
         "withoutNode": len(waiting),
         "refusal": next((pod.refusal for pod in waiting if pod.refusal), ""),
     }
+
+
+def rule_of(profile: Profile) -> str:
+    """As one says it beside a vpod's placements. What is placed stays where it is, whatever else
+    would be chosen today.
+    """
+    if not profile.has_plugins:
+        if not profile.rules.round_robin:
+            return "pods with room are filled one after the other"
+        return (
+            "one vreplica to each pod with room in turn, by ascending ordinal, those that have "
+            "some of it already last in each turn"
+        )
+    parts = []
+    if profile.filters:
+        parts.append(f"only where {' and '.join(_filter(one) for one in profile.filters)} allow it")
+    scores = ", ".join(f"{one.plugin.name} x{one.weight}" for one in profile.choosing)
+    parts.append(f"the best score of {scores}")
+    ties = "the lowest ordinal" if profile.ties is Ties.LOWEST_ORDINAL else "the next in turn"
+    return f"{'; '.join(parts)}; of equals {ties}"
+
+
+def _filter(plugin: FilterPlugin) -> str:
+    skew = getattr(plugin, "max_skew", None)
+    return f"{plugin.name} (MaxSkew {skew})" if isinstance(skew, int) else plugin.name

@@ -155,14 +155,6 @@ class Overview:
         }
 
 
-def overview(state: State) -> dict[str, object]:
-    """All of it at once."""
-    made = Overview(state)
-    for _ in made.steps():
-        pass
-    return made.to_json()
-
-
 def _unserved(pod: PodClaims) -> int:
     """vreplicas that are published on the pod and that nobody serves."""
     return sum(claim.published for claim in pod.claims.values()) if pod.down else 0

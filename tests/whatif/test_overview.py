@@ -13,7 +13,10 @@ from tests.support.builders import POOL, Scene
 
 
 def overview(state: State) -> Any:
-    return module.overview(state)
+    made = Overview(state)
+    for _ in made.steps():
+        pass
+    return made.to_json()
 
 
 def waiting(since: str, message: str = "no free slots") -> tuple[Condition, ...]:

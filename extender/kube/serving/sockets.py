@@ -105,11 +105,6 @@ class TlsServer:
         self._handshakes: dict[asyncio.Task[None], None] = {}
         """By age."""
 
-    @property
-    def handshakes(self) -> int:
-        """On their way now."""
-        return len(self._handshakes)
-
     async def start(self, connection: Callable[[], asyncio.Protocol]) -> None:
         """``connection`` makes the protocol of each connection."""
         self._accepting = [

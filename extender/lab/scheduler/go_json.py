@@ -83,11 +83,6 @@ def integer(context: Context, value: Any, before: Any) -> Any:
     return int(value.literal)
 
 
-def anything(_context: Context, value: Any, _before: Any) -> Any:
-    """Whatever is there, as plain Python."""
-    return plain(value)
-
-
 def plain(value: Any) -> Any:
     """Pairs and Numbers as dicts, ints and floats."""
     match value:

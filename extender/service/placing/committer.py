@@ -44,7 +44,7 @@ from extender.service.placing.unreported_moves import UnreportedMoves
 from extender.service.placing.vpod_status import StatusWriter, vpod_status
 from extender.service.placing.write_refusals import WriteRefusals, as_refused
 from extender.service.watching.caches import Caches
-from extender.service.watching.status_write import StatusWrite
+from extender.service.watching.sources import StatusWrite
 from extender.telemetry.metrics import Metrics
 from extender.telemetry.tracing import span
 

@@ -16,7 +16,7 @@ from extender.model.moves import moves_made
 from extender.model.objects import Condition, VPod
 from extender.model.reasons import ConflictReason
 from extender.model.timestamps import timestamp
-from extender.service.watching.status_write import StatusWrite
+from extender.service.watching.sources import StatusWrite
 
 SCHEDULED: Final = "Scheduled"
 MOVED: Final = "Moved"

@@ -29,7 +29,7 @@ from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPool, VPod
 from extender.model.timestamps import timestamp
 from extender.service.watching.caches import Caches
-from extender.service.watching.status_write import PoolCondition
+from extender.service.watching.sources import PoolCondition
 
 log: Final = logging.getLogger(__name__)
 

@@ -59,7 +59,6 @@ class ForeignKind:
         """(source, namespace) -> who declares the kind, by pool key."""
         self._caches = caches
         self._objects: dict[str, _Known] = {}
-        self._paths: frozenset[SourcePaths] = frozenset()
         self._translators: dict[SourcePaths, PlacementTranslator] = {}
 
     def __len__(self) -> int:

@@ -28,14 +28,13 @@ from typing import Final
 
 from extender.engine.placing.plan import Decision
 from extender.engine.state.availability import Availability
-from extender.kube.api import Api, Resource
+from extender.kube.api import Api, Obj, Resource
 from extender.kube.sources import NOT_LISTED, KindWatch, Problem
 from extender.model.foreign_kinds import Claimant
 from extender.model.objects import AdapterPool, Namespace, Source, VPod
 from extender.model.translate import PlacementTranslator
 from extender.service.watching.caches import Caches
 from extender.service.watching.foreign_kind import ForeignKind
-from extender.service.watching.status_write import PoolCondition, StatusWrite
 
 KINDS_MAX: Final = 64
 """Foreign kinds watched at once, over all pools."""
@@ -47,6 +46,17 @@ PERIOD_S: Final = 1.0
 """How often it is looked whether a kind's list is complete."""
 SOURCE_UNAVAILABLE: Final = "SourceUnavailable"
 SOURCE_CONFLICT: Final = "SourceConflict"
+PoolCondition = tuple[str, bool, str, str]
+"""(type, whether it holds, reason, message) of an AdapterPool's condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrite:
+    """One write of a status: a merge patch of ``resource``'s status, and how its reply reads."""
+
+    resource: Resource
+    patch: Obj
+    decode: Callable[[Obj], VPod]
 
 
 @dataclass(slots=True)

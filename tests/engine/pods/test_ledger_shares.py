@@ -28,7 +28,7 @@ from extender.model.names import LEDGER_BYTES_MAX, TENANT_BYTES_MAX
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import carry_of
 from extender.whatif.candidates import Verdict, candidates_of
-from extender.whatif.overview import overview
+from extender.whatif.overview import Overview
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set
 from tests.support.worlds import Naive, World
 
@@ -391,6 +391,9 @@ def test_slots_that_nobody_can_take_for_want_of_bytes_are_closed_and_not_free():
     scene = a_scene(replicas=1).pod(0, FULL)
     counts = scene.pool.slot_counts()
     assert counts == (5_000, len(FULL), 0, 5_000 - len(FULL))
-    made: Any = overview(scene.state)
-    (row,) = made["pods"]
+    made = Overview(scene.state)
+    for _ in made.steps():
+        pass
+    pods: Any = made.to_json()["pods"]
+    (row,) = pods
     assert row["state"] == "ledger full"

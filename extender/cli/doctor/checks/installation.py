@@ -19,7 +19,6 @@ the webhook alone.
 """
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
 LEASE_S: Final = 15
-KINDS_MAX: Final = 50
 
 
 def _api(facts: Facts) -> Outcome:
