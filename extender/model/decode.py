@@ -39,6 +39,7 @@ from extender.model.reading import (
     EMPTY,
     Json,
     count,
+    key_of,
     labels_of,
     mapping,
     mappings,
@@ -104,7 +105,7 @@ def _no_bools(annotations: Json) -> tuple[str, ...]:
 
 
 def _subject(obj: Json, kind: str) -> str:
-    return f"{kind} {object_key(text(obj, 'metadata', 'namespace'), text(obj, 'metadata', 'name'))}"
+    return f"{kind} {key_of(obj)}"
 
 
 def _count(obj: Json, kind: str, path: tuple[str, ...], default: int, minimum: int = 0) -> int:

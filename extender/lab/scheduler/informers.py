@@ -42,7 +42,7 @@ from extender.lab.scheduler.queueing_hints import (
 )
 from extender.lab.scheduler.types import NodeView, PodInfo, labels_of, node_view, pod_info
 from extender.model.decode import mapping, text
-from extender.model.objects import object_key
+from extender.model.reading import key_of
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Informer:
         token = ""
         while True:
             page = await self._api.list_page(self._resource, limit=PAGE_ITEMS, continue_token=token)
-            seen.update({_key(obj): obj for obj in page.items})
+            seen.update({key_of(obj): obj for obj in page.items})
             token = page.continue_token
             if not token:
                 break
@@ -123,9 +123,9 @@ class Informer:
         ):
             version = text(event.object, "metadata", "resourceVersion") or version
             if event.type is WatchEventType.DELETED:
-                self._set(_key(event.object), None)
+                self._set(key_of(event.object), None)
             elif event.type is not WatchEventType.BOOKMARK:
-                self._set(_key(event.object), event.object)
+                self._set(key_of(event.object), event.object)
         return version
 
     def _set(self, key: str, new: Obj | None) -> None:
@@ -142,10 +142,6 @@ class Informer:
             self._handler(None, new)
         elif old is not None or new is not None:
             self._handler(old, new)
-
-
-def _key(obj: Obj) -> str:
-    return object_key(text(obj, "metadata", "namespace"), text(obj, "metadata", "name"))
 
 
 def _parsed(obj: Obj, before: PodInfo | None) -> PodInfo:
@@ -204,12 +200,12 @@ class ClusterWatcher:
 
         def handle(old: Obj | None, new: Obj | None) -> None:
             if new is not None:
-                store[_key(new)] = new
+                store[key_of(new)] = new
                 if kind is not None:
                     action = Action.ADD if old is None else Action.UPDATE
                     self._queue.move_all(ClusterEvent(kind, action, old, new))
             elif old is not None:
-                store.pop(_key(old), None)
+                store.pop(key_of(old), None)
 
         return handle
 
@@ -241,9 +237,9 @@ class ClusterWatcher:
         """A pod changed."""
         if new is None:
             if old is not None:
-                self._pod_gone(self.pods.pop(_key(old)))
+                self._pod_gone(self.pods.pop(key_of(old)))
             return
-        before = self.pods.get(_key(new))
+        before = self.pods.get(key_of(new))
         pod = _parsed(new, before)
         self.pods[pod.key] = pod
         if pod.node_name:
