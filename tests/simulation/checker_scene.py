@@ -67,12 +67,12 @@ class CheckerScene:
             "spec": {"slotsPerPod": slots, "rescheduleAfterSeconds": None, **spec},
         }
         self.write("adapterpools", name, obj, PERSON)
-        self.write(
-            "statefulsets",
-            name,
-            {"metadata": {"name": name}, "spec": {"replicas": ordinals}},
-            PERSON,
-        )
+        self.scale(ordinals, name, actor=PERSON)
+
+    def scale(self, replicas: int, name: str = "a", *, actor: str = REPLICA) -> None:
+        """A StatefulSet's number of pods."""
+        obj = {"metadata": {"name": name}, "spec": {"replicas": replicas}}
+        self.write("statefulsets", name, obj, actor)
 
     def node(self, name: str, zone: str) -> None:
         """A node that declares no slots."""

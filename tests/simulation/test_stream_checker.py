@@ -80,3 +80,36 @@ async def test_one_that_is_not_all_placed_although_there_is_room_is_not_settled(
     scene = StreamScene()
     scene.stream({"a-0": 2}, wanted=3, actor=PERSON)
     assert [line[:3] for line in scene.checkers.differences()] == ["I3:"]
+
+
+@in_virtual_time
+async def test_a_pod_is_not_removed_with_a_stream_that_is_on_it():
+    scene = StreamScene()
+    scene.pod("a-0", {}, actor=PERSON, uid="2")
+    scene.scale(0)
+    assert scene.found == [f"I3: {REPLICA} removed a-0, which {KEY} is on"]
+
+
+@pytest.mark.parametrize("ledger", [{}, {KEY: 2}], ids=["nobody knows of it", "the ledger has it"])
+@in_virtual_time
+async def test_while_the_pool_is_deleted_only_ledgers_tell_of_a_stream(ledger: dict[str, int]):
+    """Its AdapterPool says what to watch. Another pool may have the StatefulSet meanwhile."""
+    scene = StreamScene()
+    scene.pod("a-0", ledger, actor=PERSON, uid="2")
+    scene.write("adapterpools", "a", None, PERSON)
+    scene.scale(0)
+    assert bool(scene.found) is bool(ledger)
+
+
+@in_virtual_time
+async def test_a_pool_that_is_back_excuses_for_as_long_as_watches_may_be_late():
+    scene = StreamScene()
+    scene.pod("a-0", {}, actor=PERSON, uid="2")
+    scene.write("adapterpools", "a", None, PERSON)
+    scene.pool()
+    scene.scale(0)
+    assert scene.found == []
+    scene.scale(1, actor=PERSON)
+    await later(120.0)
+    scene.scale(0)
+    assert len(scene.found) == 1

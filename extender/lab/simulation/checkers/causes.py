@@ -36,9 +36,12 @@ class Causes:
 
     def pool_changed(self, before: Obj | None, after: Obj | None) -> None:
         """An AdapterPool: what decisions may still go by is what it was lately."""
+        pool = self._stored.pool((after or before or {})["metadata"]["name"])
+        if pool.deleted:
+            self._excuses.note(f"gone {pool.name}")
+        pool.deleted = after is None
         if after is None:
             return
-        pool = self._stored.pool(after["metadata"]["name"])
         slots, raised, selector = pool.slots, pool.min_pods_per_vpod, pool.selector
         if pool.profile in SPREADING:
             self._excuses.note(f"profile {pool.name}")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.known import Known
-from extender.lab.simulation.world.facts import Pool
+from extender.lab.simulation.world.facts import Pool, VPod
 
 
 class ScaleDownChecker:
@@ -16,6 +16,7 @@ class ScaleDownChecker:
     def __init__(self, known: Known) -> None:
         self._stored = known.stored
         self._broken = known.broken
+        self._excuses = known.excuses
         self._violated = known.violated
 
     def check(self, pool: Pool, removed: Collection[int]) -> None:
@@ -23,10 +24,16 @@ class ScaleDownChecker:
         for ordinal in sorted(removed):
             name = f"{pool.name}-{ordinal}"
             for key in self._stored.published(name):
-                pod = self._stored.pods.get(name)
-                if self._stored.vpods[key].by_caller and not (
-                    pod is not None and pod.node and pod.count(key)
-                ):
-                    continue  # only its caller knows of it: it is to ask again
+                vpod, pod = self._stored.vpods[key], self._stored.pods.get(name)
+                on_the_pod = pod is not None and bool(pod.node) and bool(pod.count(key))
+                if not on_the_pod and (vpod.by_caller or self._is_unwatched(vpod)):
+                    continue  # only its caller knows of it: it is to ask again; or nobody
                 if not self._broken.was_edited(key):
                     self._violated(f"I3: {ACTOR.get()} removed {name}, which {key} is on")
+
+    def _is_unwatched(self, vpod: VPod) -> bool:
+        """Whether nobody reads an object of a foreign kind: its AdapterPool, which tells what to
+        watch, is not there, or has just come back.
+        """
+        pool = self._stored.pool(vpod.pool)
+        return vpod.foreign and (pool.deleted or self._excuses.holds(f"gone {pool.name}"))

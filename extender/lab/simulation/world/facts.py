@@ -163,6 +163,8 @@ class Pool:
     period_s: float = 100.0
     cooldown_s: float = 300.0
     dry_run: bool = False
+    deleted: bool = False
+    """Whether its AdapterPool is not there now."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """Labels that namespaces of its vpods must have."""
     reschedule_after_s: float | None = None
