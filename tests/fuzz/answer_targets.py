@@ -180,7 +180,6 @@ class ExplainQueryTarget(AnswersTarget):
             b"pod=knative-eventing/dispatcher-1\r\nAccept: */*",
             b"vpod=tenant/none",
             b"pod=knative-eventing%2Fdispatcher-9",
-            # fmt: skip.
             b"vpod=tenant/a@brokers.x.dev",
             b"vpod=t/a&pod=t/b",
             b"vpod=",
@@ -288,7 +287,6 @@ class DecisionsQueryTarget(AnswersTarget):
             b"since=0&journal=" + journal,
             b"since=2&wait=0.5&journal=" + journal,
             b"since=-1&wait=nan&journal=" + journal,
-            # fmt: skip.
             b"since=99&journal=" + journal,
             b"since=0&journal=gone-1",
             b"since=x",
@@ -325,7 +323,6 @@ class StreamQueryTarget(AnswersTarget):
             b"pool=" + b"x" * 400,
             b"pool=a\r\nSec-Fetch-Site: cross-site",
             b"\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate",
-            # fmt: skip.
             b"\r\nHost: page.example:10261",
             b"\r\nHost: [::1]:10261",
             b"pool=x&pool=y\r\nHost: LOCALHOST",

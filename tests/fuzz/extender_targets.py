@@ -287,7 +287,6 @@ class StateQueryTarget(VerbTarget):
             b"pool=knative-eventing%2Fdispatcher",
             b"pool=knative-eventing/dispatcher&vpod=tenant/a",
             b"vpod=tenant%2Fa&x=1;y=2",
-            # fmt: skip.
             b"vpod=%F0%9F%98%80&pool=+",
             b"pool=%ff%fe&pool=%00",
             b"vpod=tenant/many",

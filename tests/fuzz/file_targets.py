@@ -100,7 +100,6 @@ class ConfigFileTarget(FileTarget):
             "...",
             "2026-13-01",
             "0o7",
-            # fmt: skip.
             "1_000",
             "0x10",
             "1:30",

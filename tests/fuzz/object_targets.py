@@ -104,7 +104,6 @@ class ObjectTarget(Target):
             "tenant/a",
             "node-0",
             "9999",
-            # fmt: skip.
             "vreplica.dev/placements",
             "vreplica.dev/slots",
             "status.placements",

@@ -64,7 +64,6 @@ class ReviewTarget(Target):
             "vreplica.dev",
             "closed",
             "tenant-b",
-            # fmt: skip.
             PLACEMENTS_ANNOTATION,
             SLOTS_ANNOTATION,
             "vreplica.dev/pool",
@@ -182,7 +181,6 @@ def _reviews() -> list[bytes]:
         "resource": "brokers",
         "kind": "Broker",
         "paths": {"vreplicas": "spec.replicas", "placements": "status.placements", "count": "n"},
-        # fmt: skip.
         "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
     }
     sourced = a_pool_object(
