@@ -30,8 +30,6 @@ MIB: Final = 1024 * 1024
 PERIOD_S: Final = 0.02
 ANSWER_S_MAX: Final = 5.0
 QUIET_S: Final = 3.0
-STARVED_MAX: Final = 0.3
-"""Beyond it what a program's clients wait is the machine's doing, and is told and not judged."""
 P99_S_MAX: Final = 0.1
 """On top of what the same clients wait while nobody attacks: machines that run tests are busy with
 others' too.
@@ -43,9 +41,12 @@ class Honest:
     """What honest clients have seen of one program, a question each ``PERIOD_S``."""
 
     took_s: list[float] = field(default_factory=list)
+    """Without the time in which the program was ready to run and had no processor, which is the
+    machine's doing.
+    """
+    starved_s: float = 0.0
+    """All of that time."""
     failed: list[str] = field(default_factory=list)
-    starved: float = 0.0
-    """The share of the time in which the program was ready to run and had no processor."""
 
     def p99_s(self) -> float:
         """Seconds; infinite where nothing was answered."""
@@ -66,15 +67,7 @@ class Target:
 
     def is_late(self, program: str, honest: Honest) -> bool:
         """Whether more than one in a hundred waited for an attack for longer than ``P99_S_MAX``."""
-        late = honest.p99_s() > P99_S_MAX + self.quiet[program].p99_s()
-        if late and honest.starved > STARVED_MAX:
-            log.warning(
-                "%s had no processor for %.0f %% of the time: not judged",
-                program,
-                honest.starved * 100,
-            )
-            return False
-        return late
+        return honest.p99_s() > P99_S_MAX + self.quiet[program].p99_s()
 
     @property
     def programs(self) -> Mapping[str, Process]:
@@ -121,36 +114,26 @@ class Target:
         """Filters and reviews on kept connections for so long."""
         until = time.monotonic() + seconds
         seen = {"extender": Honest(), "webhook": Honest()}
-        before = {name: _starved_s(process) for name, process in self.programs.items()}
         async with aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=ANSWER_S_MAX)
         ) as session:
             await asyncio.gather(
-                self._ask(
-                    session,
-                    f"{self.system.service_url}/v1/filter",
-                    self.filter_args,
-                    until,
-                    seen["extender"],
-                ),
-                self._ask(
-                    session,
-                    f"{self.system.webhook_url}/mutate",
-                    self.review,
-                    until,
-                    seen["webhook"],
-                ),
+                self._ask(session, "extender", until, seen["extender"]),
+                self._ask(session, "webhook", until, seen["webhook"]),
             )
-        for name, process in self.programs.items():
-            seen[name].starved = (_starved_s(process) - before[name]) / seconds
         return seen
 
     async def _ask(
-        self, session: aiohttp.ClientSession, url: str, body: bytes, until: float, seen: Honest
+        self, session: aiohttp.ClientSession, program: str, until: float, seen: Honest
     ) -> None:
+        process = self.programs[program]
+        url, body = {
+            "extender": (f"{self.system.service_url}/v1/filter", self.filter_args),
+            "webhook": (f"{self.system.webhook_url}/mutate", self.review),
+        }[program]
         headers = {"Content-Type": "application/json"}
         while time.monotonic() < until:
-            began = time.perf_counter()
+            starved_before_s, began = _starved_s(process), time.perf_counter()
             try:
                 async with session.post(
                     url, data=body, headers=headers, ssl=self.system.webhook_tls or True
@@ -160,7 +143,9 @@ class Target:
                         seen.failed.append(f"{reply.status}: {text[:100]}")
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 seen.failed.append(repr(error)[:100])
-            seen.took_s.append(time.perf_counter() - began)
+            took_s, starved_s = time.perf_counter() - began, _starved_s(process) - starved_before_s
+            seen.took_s.append(max(0.0, took_s - starved_s))
+            seen.starved_s += starved_s
             await asyncio.sleep(PERIOD_S)
 
     def memory(self) -> list[str]:

@@ -32,7 +32,7 @@ import logging
 import resource
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
 from typing import Final, cast
 
@@ -42,9 +42,16 @@ from aiohttp.streams import StreamReader
 
 from extender.kube.serving.guard import CUT_REASONS, GUARD, ConnectionLimits, Guard
 from extender.kube.serving.intake import PAUSE_BYTES
-from extender.kube.serving.sockets import PlainServer, TlsServer, host_port, listening_sockets
+from extender.kube.serving.sockets import SocketServer, host_port, listening_sockets
 
-__all__ = ["CUT_REASONS", "ConnectionLimits", "Listener", "body_of", "host_port"]
+__all__ = [
+    "CUT_REASONS",
+    "ConnectionLimits",
+    "LastAnswer",
+    "Listener",
+    "body_of",
+    "host_port",
+]
 
 KEEPALIVE_TIMEOUT_S: Final = 130.0
 LINGERING_TIME_S: Final = 2.0
@@ -59,6 +66,11 @@ server, files.
 """
 
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+_OF_THE_CONNECTION: Final = (ConnectionError, RuntimeError, web.RequestPayloadError)
+"""Raised where the client has left. RuntimeError is aiohttp's, for a body."""
+CLIENT_HAS_LEFT: Final = 499
+"""An answer that nobody reads. The number is nginx's."""
 
 _COUNTED: Final = attrgetter("counted")
 _http_log: Final = logging.getLogger(__name__ + ".http")
@@ -141,9 +153,9 @@ class Listener:
         connection ends.
         """
         self.cut["slow body"] += 1
-        return _LastAnswer(request.protocol, message)
+        return LastAnswer(request, status=408, text=message + "\n")
 
-    def connection(self) -> asyncio.Protocol:
+    def connection(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection."""
         assert self._runner is not None
         assert self._runner.server is not None
@@ -192,7 +204,7 @@ class Listener:
         async def serve(request: web.BaseRequest) -> web.StreamResponse:
             guard = self._guards.get(request.protocol)
             if guard is None:  # cut while its request waited for its turn
-                return await handle(request)
+                return web.Response(status=CLIENT_HAS_LEFT)
             self._new.pop(guard, None)
             self._idle.pop(guard, None)
             request[GUARD] = guard
@@ -202,6 +214,11 @@ class Listener:
             except web.HTTPException as refusal:
                 guard.close_after(refusal)
                 raise
+            except _OF_THE_CONNECTION:
+                # aiohttp would log a traceback, which takes longer than the request did.
+                if request.transport is not None and not request.transport.is_closing():
+                    raise
+                return web.Response(status=CLIENT_HAS_LEFT)
             else:
                 guard.close_after(answer)
                 return answer
@@ -227,17 +244,26 @@ def body_of(request: web.BaseRequest) -> StreamReader:
     return request.content
 
 
-class _LastAnswer(web.Response):
-    """408, after which a connection is closed at once: its client would use the time to linger to
-    hold it.
+class LastAnswer(web.Response):
+    """An answer after which its connection is closed at once, whatever is still to come of the
+    request's body: its client would use the time to linger to hold it, or to send.
     """
 
-    def __init__(self, protocol: web.RequestHandler, message: str) -> None:
-        super().__init__(status=408, text=message + "\n")
+    def __init__(
+        self,
+        request: web.Request,
+        *,
+        status: int,
+        text: str,
+        content_type: str = "text/plain",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status=status, text=text, content_type=content_type, headers=headers)
         self.force_close()
-        self._protocol = protocol
+        self._protocol = request.protocol
 
     async def write_eof(self, data: bytes = b"") -> None:
+        """The end of the answer, and of the connection."""
         await super().write_eof(data)
         self._protocol.force_close()
 
@@ -268,12 +294,7 @@ class _Site(web.BaseSite):
         await super().start()
         limits = self._listener.limits
         sockets = await listening_sockets(self._host, self._port, limits.receive_bytes)
-        context = self._ssl_context
-        server = (
-            PlainServer(sockets)
-            if context is None
-            else TlsServer(sockets, context, limits.handshake_timeout_s)
-        )
+        server = SocketServer(sockets, self._ssl_context, limits.handshake_timeout_s)
         await server.start(self._listener.connection)
         self._server = cast("asyncio.AbstractServer", server)
 

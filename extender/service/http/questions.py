@@ -22,8 +22,8 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final, TypedDict
 
 import orjson
 from aiohttp import web
@@ -36,7 +36,7 @@ from extender.kube.serving.bodies import (
     BodyTooLarge,
     BodyTooSlow,
 )
-from extender.kube.serving.listener import body_of
+from extender.kube.serving.listener import LastAnswer, body_of
 from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.reading import decode_json
 from extender.model.safe_repr import safe_repr
@@ -81,11 +81,14 @@ _KEY: Final = re.compile(r"[-a-z0-9.]{1,253}/[-a-z0-9.]{1,253}(@[-a-z0-9.]{1,320
 
 
 class Refused(VReplicaError):
-    """No answer; ``status`` is HTTP's."""
+    """No answer; ``status`` is HTTP's. ``unread``: the body is not whole, and is awaited no
+    longer.
+    """
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, *, unread: bool = False) -> None:
         super().__init__(message)
         self.status = status
+        self.unread = unread
 
 
 class Questions:
@@ -120,13 +123,12 @@ class Questions:
     # -- the routes --------------------------------------------------------------------------------
 
     async def _explain(self, request: web.Request) -> web.Response:
-        return await self._respond(
-            self.explain(request.query.get("vpod", ""), request.query.get("pod", ""))
-        )
+        explained = self.explain(request.query.get("vpod", ""), request.query.get("pod", ""))
+        return await self._respond(request, explained)
 
     async def _plan(self, request: web.Request) -> web.Response:
         with self._bodies.share() as share:
-            return await self._respond(self._planned(request, share))
+            return await self._respond(request, self._planned(request, share))
 
     async def _planned(self, request: web.Request, share: BodyShare) -> bytes:
         if request.content_type != "application/json" or "Content-Encoding" in request.headers:
@@ -137,23 +139,28 @@ class Questions:
                     body_of(request), bytes_max=BODY_BYTES_MAX, announced=request.content_length
                 )
         except TimeoutError as error:
-            raise Refused(408, f"the body did not arrive within {self._deadline_s:g} s") from error
+            message = f"the body did not arrive within {self._deadline_s:g} s"
+            raise Refused(408, message, unread=True) from error
         except BodyTooSlow as error:
-            raise Refused(408, str(error)) from error
+            raise Refused(408, str(error), unread=True) from error
         except BodyTooLarge as error:
             raise Refused(413, str(error)) from error
         except BodiesTooLarge as error:
-            raise Refused(503, f"{error}; ask again in a moment") from error
+            message = f"{error}; ask again in a moment"
+            raise Refused(503, message, unread=True) from error
         return await self.plan(body)
 
-    async def _respond(self, answer: Coroutine[None, None, bytes]) -> web.Response:
+    async def _respond(
+        self, request: web.Request, answer: Coroutine[None, None, bytes]
+    ) -> web.Response:
         if problem := self._refusal():
             answer.close()
             return _error(503, problem)
         try:
             return web.Response(body=await answer, content_type="application/json")
         except Refused as error:
-            return _error(error.status, str(error))
+            refused = _as_json(error.status, str(error))
+            return LastAnswer(request, **refused) if error.unread else web.Response(**refused)
         except UnknownObject as error:
             return _error(404, str(error))
         except InvalidObject as error:
@@ -175,7 +182,7 @@ class Questions:
         return await (self._explain_vpod(key) if vpod else self._explain_pod(key))
 
     async def _explain_vpod(self, key: str) -> bytes:
-        def prepare() -> Work:
+        async def prepare() -> Work:
             pool = pool_of_vpod(self._caches.state, key)
             keys = [pool.key]
             if pool.adapter_pool is None:
@@ -198,7 +205,7 @@ class Questions:
         return await self._in_turn(prepare, share=FIXES_SHARE)
 
     async def _explain_pod(self, key: str) -> bytes:
-        def prepare() -> Work:
+        async def prepare() -> Work:
             pool, _ = find_pod(self._caches.state, key)
             snapshot, who = Snapshot.of(self._caches.state, [pool.key]), self._who(pool.key)
             return lambda expired: explain_pod(snapshot.state(), key, expired=expired) | who
@@ -207,13 +214,13 @@ class Questions:
 
     async def plan(self, body: bytes) -> bytes:
         """What would be if. Raises Refused, InvalidObject, UnknownObject, SnapshotTooLarge."""
-        try:
-            document = decode_json(body)
-        except ValueError as error:
-            raise Refused(400, f"the body {error}") from error
-        if not isinstance(document, dict):
-            raise Refused(400, "the body must be an object")
-        return await self._in_turn(lambda: self._planning(document))
+
+        async def prepare() -> Work:
+            # In a thread and in its turn: a megabyte takes some milliseconds, and hundreds may
+            # come at once.
+            return self._planning(await asyncio.to_thread(_decoded, body))
+
+        return await self._in_turn(prepare)
 
     def _planning(self, document: dict[str, object]) -> Work:
         known = sorted(pool.key for pool in self._caches.pools.list())
@@ -227,7 +234,9 @@ class Questions:
         snapshot, who = Snapshot.of(self._caches.state, keys), self._who(one)
         return lambda expired: what_if(snapshot, change, expired=expired) | who
 
-    async def _in_turn(self, prepare: Callable[[], Work], *, share: float = 1.0) -> bytes:
+    async def _in_turn(
+        self, prepare: Callable[[], Awaitable[Work]], *, share: float = 1.0
+    ) -> bytes:
         """One after the other: ``prepare`` on the loop, its work in a thread; ``share`` of the
         deadline is what that is told.
         """
@@ -241,7 +250,7 @@ class Questions:
             async with asyncio.timeout_at(ends):
                 await self._turn.acquire()
                 try:
-                    work = prepare()
+                    work = await prepare()
                 except BaseException:
                     self._turn.release()
                     raise
@@ -269,11 +278,35 @@ class Questions:
             answering.exception()  # who asked may have gone
 
 
+def _decoded(body: bytes) -> dict[str, object]:
+    try:
+        document = decode_json(body)
+    except ValueError as error:
+        raise Refused(400, f"the body {error}") from error
+    if not isinstance(document, dict):
+        raise Refused(400, "the body must be an object")
+    return document
+
+
 def _computed(work: Work, expired: Expired) -> bytes:
     return orjson.dumps(work(expired))
 
 
 def _error(status: int, message: str) -> web.Response:
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
-    body = orjson.dumps({"error": message})
-    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+    return web.Response(**_as_json(status, message))
+
+
+class _AsJson(TypedDict):
+    status: int
+    text: str
+    content_type: str
+    headers: dict[str, str]
+
+
+def _as_json(status: int, message: str) -> _AsJson:
+    return {
+        "status": status,
+        "text": orjson.dumps({"error": message}).decode(),
+        "content_type": "application/json",
+        "headers": {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {},
+    }

@@ -59,7 +59,26 @@ async def served(
             return web.Response(status=400, text=f"{error}.")
         return web.Response(text="ok.")
 
+    async def until_gone(request: web.Request) -> web.Response:
+        transport = request.transport
+
+        async def is_gone() -> bool:
+            return transport is None or transport.is_closing()
+
+        await until(is_gone, timeout_s=15)
+        await web.StreamResponse().prepare(request)
+        raise AssertionError("nobody is there to be answered")
+
+    async def unchecked(request: web.Request) -> web.Response:
+        return web.Response(body=await body_of(request).read())
+
+    async def broken(_request: web.Request) -> web.Response:
+        raise RuntimeError("a mistake of ours")
+
     listener, app = Listener(limits), web.Application()
+    app.router.add_get("/broken", broken)
+    app.router.add_get("/until-gone", until_gone)
+    app.router.add_post("/unchecked", unchecked)
     app.router.add_get("/", ok)
     app.router.add_get("/kept", kept)
     app.router.add_post("/", read)
@@ -118,6 +137,39 @@ SENT = {
     "no HTTP": b"\x16\x03" + b"z" * 100_000,
     "too large a head": b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-1: zzzzz\r\n" * 100_000,
 }
+
+
+LEFT = {
+    "half of the body has come": SENT["half a body"].replace(b"POST /", b"POST /unchecked"),
+    "the answer is to begin": b"GET /until-gone HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("when", LEFT)
+async def test_that_a_client_leaves_is_no_error_of_ours(
+    when: str, caplog: pytest.LogCaptureFixture
+):
+    """A traceback each would take longer than the request, and fill the log."""
+    async with served(ConnectionLimits()) as it:
+        _, writer = await it.connect()
+        writer.write(LEFT[when])
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await until(lambda: _alone(it), timeout_s=15)
+        await asyncio.sleep(0.05)
+    assert not caplog.records
+
+
+async def test_a_mistake_of_ours_is_logged_where_the_client_has_stayed(
+    caplog: pytest.LogCaptureFixture,
+):
+    async with served(ConnectionLimits()) as it:
+        reader, writer = await it.connect()
+        writer.write(b"GET /broken HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b" 500 " in await reader.readline()
+        writer.close()
+    assert "a mistake of ours" in caplog.text
 
 
 @pytest.mark.parametrize("sent", SENT)

@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 import pytest
 
+from extender.model import reading
 from extender.service.http import questions as service_questions
 from extender.service.http.questions import Questions, Refused
 from extender.service.placing.decision_history import DecisionHistory
@@ -269,6 +270,53 @@ async def test_one_question_runs_at_a_time_and_too_many_are_turned_away(monkeypa
     answers = await asyncio.gather(*asked)
     assert held.most == 1
     assert {orjson.loads(answer)["name"] for answer in answers} == {"tenant/a"}
+
+
+async def test_what_is_sent_to_be_planned_is_decoded_in_its_turn_and_not_before(monkeypatch):
+    """Hundreds of megabytes that are no JSON would keep verbs waiting."""
+    held = Held(monkeypatch)
+    questions = await held.questions()
+    decoded: list[bytes] = []
+    decode = reading.decode_json
+
+    def noted(body: bytes) -> object:
+        decoded.append(body)
+        return decode(body)
+
+    monkeypatch.setattr(service_questions, "decode_json", noted)
+    first = asyncio.create_task(questions.explain("tenant/a", ""))
+    await until(lambda: _is(held.running == 1))
+    waiting = [
+        asyncio.create_task(questions.plan(b"{")) for _ in range(service_questions.WAITING_MAX - 1)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(Refused, match="questions wait already"):
+        await questions.plan(b"{")
+    assert not decoded
+    held.go_on.set()
+    await first
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {str(each) for each in answers} == {
+        "the body is not JSON: unexpected end of data: line 1 column 2 (char 1)"
+    }
+
+
+async def test_who_is_too_slow_with_a_plan_is_told_and_sends_nothing_more(monkeypatch):
+    monkeypatch.setattr(
+        service_questions.Questions.__init__, "__kwdefaults__", {"deadline_s": 0.05}
+    )
+    world = await World.create()
+    async with asking(world) as it:
+        _, _, port = it.url.rpartition(":")
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        writer.write(
+            b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 1000\r\n\r\n{"
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408 ")
+        assert b"did not arrive within" in await asyncio.wait_for(reader.read(), timeout=1.5)
+        writer.close()
 
 
 async def test_a_question_that_takes_too_long_ends_and_the_next_one_has_its_turn(monkeypatch):
