@@ -102,7 +102,6 @@ def parser() -> argparse.ArgumentParser:
         "--cert-dir",
         metavar="DIR",
         help="keep authority and certificate in this directory; "
-        # fmt: skip.
         "one that cannot be written, as a mounted Secret, holds somebody else's tls.crt and "
         "tls.key",
     )
@@ -122,7 +121,6 @@ def parser() -> argparse.ArgumentParser:
         choices=[str(mode) for mode in UpkeepMode],
         help="who renews a certificate of our own and writes the caBundle: own: this process; "
         "none: another one, this one only "
-        # fmt: skip.
         "serves; only: this process, which then serves nothing and listens on no port (default: "
         "%(default)s)",
     )
@@ -136,7 +134,6 @@ def parser() -> argparse.ArgumentParser:
         "--url",
         metavar="https://HOST:PORT",
         default="",
-        # fmt: skip.
         help="for development: have the API server call this URL instead of the Service",
     )
     add(

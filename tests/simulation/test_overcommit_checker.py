@@ -12,8 +12,8 @@ from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time
 pytestmark = pytest.mark.sim
 
 
-def a_scene() -> CheckerScene:
-    scene = CheckerScene()
+def a_scene(**circumstances) -> CheckerScene:
+    scene = CheckerScene(**circumstances)
     scene.pool("a", slots=5_000)
     scene.pod("a-0", {}, actor=PERSON, slots=5_000)
     assert not scene.found
@@ -39,6 +39,19 @@ async def test_more_of_a_namespace_than_half_is_a_violation(count, wrong):
     scene = a_scene()
     scene.pod("a-0", {**entries("t", count), **entries("other", 100)}, slots=5_000)
     assert len([line for line in scene.found if "bytes of t on a-0" in line]) == wrong
+
+
+@pytest.mark.parametrize(
+    ("count", "wrong"),
+    [pytest.param(240, 0, id="of a share"), pytest.param(600, 1, id="of a ledger")],
+)
+@in_virtual_time
+async def test_two_that_lead_may_write_more_together_than_a_share_and_not_than_a_ledger(
+    count, wrong
+):
+    scene = a_scene(two_lead=lambda: True)
+    scene.pod("a-0", entries("t", count), slots=5_000)
+    assert len([line for line in scene.found if "bytes" in line]) == wrong
 
 
 @in_virtual_time

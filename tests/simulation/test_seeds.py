@@ -26,6 +26,7 @@ FOUND = [
     *(
         Trial(seed, events=500)
         for seed in (
+            90916227,
             159150755,
             258287463,
             310000171,

@@ -176,7 +176,7 @@ def _running_elsewhere(facts: Facts) -> dict[str, str]:
     """
     found = {}
     held = [age_s(text(one, "spec", "renewTime"), facts.now_s) for one in _leases(facts)]
-    if any(age_s is not None and abs(age_s) <= 2 * LEASE_S for age_s in held):
+    if any(ago_s is not None and abs(ago_s) <= 2 * LEASE_S for ago_s in held):
         found[SERVICE] = "somebody leads"
     if any(text(raw, "clientConfig", "url") for _, _, raw in our_webhooks(facts)):
         found[WEBHOOK] = "the webhook is called by URL"

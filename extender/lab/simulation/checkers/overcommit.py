@@ -15,6 +15,7 @@ class OvercommitChecker:
     def __init__(self, known: Known) -> None:
         self._stored = known.stored
         self._excuses = known.excuses
+        self._two_lead = known.circumstances.two_lead
         self._violated = known.violated
 
     def check_write(self, before: Obj, after: Obj) -> None:
@@ -24,13 +25,16 @@ class OvercommitChecker:
 
     def check_bytes(self, pod: Pod, before: Pod | None) -> None:
         """A ledger is no longer than it may be, and no namespace's part of it grows beyond its
-        share.
+        share. Two that lead keep to the former, for each ledger is written over the one before; of
+        the share each has given what it knows of.
 
         ``before``: None for one that comes with a bind. That has what stands there, by statuses as
         its writer knows them: of vpods that are gone by now, too, where its watch is behind.
         """
         if len(pod.text or "") > LEDGER_BYTES_MAX:
             self._violated(f"I1: {ACTOR.get()} wrote {len(pod.text or '')} bytes on {pod.name}")
+        if self._two_lead():
+            return
         new = (pod.ledger or {}).keys() - (
             (before.ledger or {}) if before is not None else {}
         ).keys()
