@@ -36,7 +36,7 @@ def _all_at_once() -> Mapping[str, Mapping[str, int]]:
 
 async def play(target: Target) -> list[str]:
     """What is wrong."""
-    seconds = 12.0 if target.short else 15.0
+    seconds = 20.0 if target.short else 30.0
     wrong = []
     forms = (_all_at_once(),) if target.short else (*FORMS, _all_at_once())
     for form in forms:

@@ -92,6 +92,8 @@ class Guard(asyncio.BufferedProtocol):
         self._request: web.BaseRequest | None = None
         self._is_first = True
         self._paused = False
+        self._gives_way = False
+        """Whether it has been read once, and the others have their turn."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._refused = False
@@ -122,7 +124,14 @@ class Guard(asyncio.BufferedProtocol):
         except TooMuchSent:
             self._end_for_bytes()
         else:
+            if nbytes == len(_READ):  # more is there: after the others
+                self._gives_way = True
+                self._loop.call_soon(self._go_on)
             self._hand_on(part)
+
+    def _go_on(self) -> None:
+        self._gives_way = False
+        self._settle()
 
     def eof_received(self) -> bool | None:
         """aiohttp decides."""
@@ -258,7 +267,7 @@ class Guard(asyncio.BufferedProtocol):
             self._head_timer = self._loop.call_later(
                 self._listener.limits.head_timeout_s, self.end, "slow head"
             )
-        if intake.should_pause is not self._paused:
+        if (intake.should_pause or self._gives_way) is not self._paused:
             self._paused = not self._paused
             if self._paused:
                 self._transport.pause_reading()

@@ -67,6 +67,10 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 BODIES_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of all that wait or are on their way; apart from those of verbs, which they must not keep out."""
 ARRIVING_MAX: Final = 16
+REST_S: Final = 0.02
+"""Between a question that could not be read and the next: a megabyte takes 4 ms to look at, and a
+flood of them a fifth of a processor.
+"""
 RETRY_AFTER_S: Final = 1
 POOLS_LISTED: Final = 10
 POOLS_BESIDE: Final = 2
@@ -252,7 +256,7 @@ class Questions:
                 try:
                     work = await prepare()
                 except BaseException:
-                    self._turn.release()
+                    loop.call_later(REST_S, self._turn.release)
                     raise
                 stop_at = time.monotonic() + share * (ends - loop.time())
 

@@ -13,6 +13,7 @@ import uvloop
 from aiohttp import web
 
 from extender.kube.serving import sockets
+from extender.kube.serving.guard import Guard
 from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
 from tests.service.authority import Authority
 from tests.support.service import until
@@ -236,3 +237,35 @@ def _tls(folder: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*Authority(folder, "ours").issue("localhost"))
     return context
+
+
+class Transport(asyncio.Transport):
+    """What is done to reading."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("sent", "goes_on"), [(1, True), (2, False)])
+async def test_who_sends_much_is_read_again_after_the_others(sent: int, goes_on: bool):
+    """Hundreds of such would be read for a second, and nobody be answered meanwhile."""
+    listener, transport = Listener(), Transport()
+    guard = Guard(listener, asyncio.Protocol)
+    guard.connection_made(transport)
+    buffer = guard.get_buffer(-1)
+    buffer[:] = b"G" * len(buffer)
+    guard.buffer_updated(len(buffer) * sent // 2)
+    assert transport.reading is goes_on
+    await asyncio.sleep(0)
+    assert transport.reading
+    guard.connection_lost(None)

@@ -301,6 +301,15 @@ async def test_what_is_sent_to_be_planned_is_decoded_in_its_turn_and_not_before(
     }
 
 
+async def test_between_questions_that_cannot_be_read_there_is_a_rest(monkeypatch):
+    questions = await Held(monkeypatch).questions()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    wrong = await asyncio.gather(*(questions.plan(b"{") for _ in range(3)), return_exceptions=True)
+    assert {type(each) for each in wrong} == {Refused}
+    assert loop.time() - began >= 2 * service_questions.REST_S
+
+
 async def test_who_is_too_slow_with_a_plan_is_told_and_sends_nothing_more(monkeypatch):
     monkeypatch.setattr(
         service_questions.Questions.__init__, "__kwdefaults__", {"deadline_s": 0.05}
