@@ -41,7 +41,7 @@ class Keyed(Protocol):
 T = TypeVar("T", bound=Keyed)
 
 
-class ObjectCache(Generic[T]):
+class ObjectStore(Generic[T]):
     """The objects of one kind by key; a ``Sink`` of its reflector."""
 
     def __init__(self, kind: str, decode: Callable[[Mapping[str, Any]], T]) -> None:
@@ -95,14 +95,14 @@ class WebhookCaches:
     """All caches: the ``View`` that stamping and validation read."""
 
     def __init__(self) -> None:
-        self.pools = ObjectCache("AdapterPool", pool_from)
-        self.vpods = ObjectCache("VPod", vpod_from)
-        self.namespaces = ObjectCache("Namespace", namespace_from)
+        self.pools = ObjectStore("AdapterPool", pool_from)
+        self.vpods = ObjectStore("VPod", vpod_from)
+        self.namespaces = ObjectStore("Namespace", namespace_from)
 
     @property
     def sinks(
         self,
-    ) -> Mapping[Resource, ObjectCache[AdapterPool] | ObjectCache[VPod] | ObjectCache[Namespace]]:
+    ) -> Mapping[Resource, ObjectStore[AdapterPool] | ObjectStore[VPod] | ObjectStore[Namespace]]:
         """What to reflect, and where to."""
         return {ADAPTERPOOLS: self.pools, VPODS: self.vpods, NAMESPACES: self.namespaces}
 

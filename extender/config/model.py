@@ -272,7 +272,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-class LogFormat(StrEnum):
+class LogFormatOverride(StrEnum):
     """``logging.format``."""
 
     AS_STARTED = ""
@@ -338,8 +338,8 @@ class Config:
         'How much is logged; "": as the option --log-level says.',
         reload=Reload.LIVE,
     )
-    log_format: LogFormat = _of(
-        LogFormat.AS_STARTED,
+    log_format: LogFormatOverride = _of(
+        LogFormatOverride.AS_STARTED,
         "logging.format",
         'json: an object a line; "": as the option --log-format says.',
         reload=Reload.LIVE,

@@ -124,18 +124,18 @@ def owner_of(
         return _former_owner(claimants, set(placed_on), has), ()
     selecting = [claimant for claimant in labelled if claimant.selects_namespace]
     pods = set(placed_on) if labelled and len(selecting) != 1 else set()
-    standing = [item for item in selecting or labelled if pods and _stands_on(item.pool, pods)]
-    standing.sort(key=lambda item: item.pool.key != has)
+    on_pods = [item for item in selecting or labelled if pods and _stands_on(item.pool, pods)]
+    on_pods.sort(key=lambda item: item.pool.key != has)
     if not selecting:
         # On another's pods, which its labels have left: as a VPod that goes to a pool which is not
         # for it, it is to publish that no more before it loses it (I2), and whoever refuses it
         # writes that. Whose it is stays so also where nothing is published that we know of: a
         # status may be on its way.
-        first = standing or (
+        first = on_pods or (
             labelled if pods else [item for item in labelled if item.pool.key == has]
         )
         return (first[0] if first else None), ()
-    winner = standing[0] if standing else selecting[0]
+    winner = on_pods[0] if on_pods else selecting[0]
     others = {claimant.pool.key for claimant in selecting if claimant.pool.key != winner.pool.key}
     return winner, tuple(sorted(others))
 

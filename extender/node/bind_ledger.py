@@ -35,7 +35,7 @@ class BindLedger:
     planned: dict[str, int]
 
 
-def carry_of(
+def bind_ledger_of(
     pool: PoolState,
     pod: AdapterPod,
     *,

@@ -23,13 +23,13 @@ after 5 minutes at the latest.
 
 
 class PlacementDecision(NamedTuple):
-    """One ``find``: the pod would carry ``carry`` on ``node``; true as of the pod's
+    """One ``find``: the pod would be bound to ``node`` with ``bind_ledger``; true as of the pod's
     ``ledger_text``.
     """
 
     pod_uid: str
     node: str
-    carry: BindLedger
+    bind_ledger: BindLedger
     ledger_text: str | None
     """The pod's placements annotation when this was decided; a bind refuses when it has changed
     since.
@@ -38,7 +38,7 @@ class PlacementDecision(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    carry: BindLedger
+    bind_ledger: BindLedger
     ledger_text: str | None
     nodes: AbstractSet[str]
     """As they were decided, but for those in ``cleared``."""
@@ -72,13 +72,19 @@ class PlacementDecisionCache:
         return len(self._entries)
 
     def update(
-        self, pod_uid: str, carry: BindLedger, ledger_text: str | None, nodes: AbstractSet[str]
+        self,
+        pod_uid: str,
+        bind_ledger: BindLedger,
+        ledger_text: str | None,
+        nodes: AbstractSet[str],
     ) -> None:
-        """Replace all that was decided for a pod: it would carry ``carry`` on each of ``nodes``."""
+        """Replace all that was decided for a pod: it would be bound to each of ``nodes`` with
+        ``bind_ledger``.
+        """
         now = self._clock()
         self._drop(pod_uid)
         self._make_room(len(nodes))
-        self._entries[pod_uid] = _Entry(carry, ledger_text, nodes, now + self._ttl_s)
+        self._entries[pod_uid] = _Entry(bind_ledger, ledger_text, nodes, now + self._ttl_s)
         self._nodes += len(nodes)
         times = self.times(pod_uid) + 1
         self._times.pop(pod_uid, None)
@@ -91,17 +97,17 @@ class PlacementDecisionCache:
         entry = self._entry(pod_uid)
         if entry is None or node not in entry.nodes or node in entry.cleared:
             return None
-        return PlacementDecision(pod_uid, node, entry.carry, entry.ledger_text)
+        return PlacementDecision(pod_uid, node, entry.bind_ledger, entry.ledger_text)
 
     def times(self, pod_uid: str) -> int:
         """How often was decided for the pod, each time within ``REMEMBERED_S`` of the last."""
         times, until = self._times.get(pod_uid, (0, 0.0))
         return times if until > self._clock() else 0
 
-    def carry(self, pod_uid: str) -> BindLedger | None:
+    def bind_ledger(self, pod_uid: str) -> BindLedger | None:
         """What a pod would carry, on any node; None where nothing is decided for any."""
         entry = self._entry(pod_uid)
-        return entry.carry if entry is not None and entry.nodes else None
+        return entry.bind_ledger if entry is not None and entry.nodes else None
 
     def decisions(self, pod_uid: str) -> dict[str, PlacementDecision]:
         """All decisions for a pod, by node."""
@@ -109,15 +115,15 @@ class PlacementDecisionCache:
         if entry is None:
             return {}
         return {
-            node: PlacementDecision(pod_uid, node, entry.carry, entry.ledger_text)
+            node: PlacementDecision(pod_uid, node, entry.bind_ledger, entry.ledger_text)
             for node in entry.nodes
             if node not in entry.cleared
         }
 
     def planned(self, pod_uid: str) -> dict[str, int]:
         """Pending vreplicas that the pod would take, vpod key -> count: the same on every node."""
-        carry = self.carry(pod_uid)
-        return dict(carry.planned) if carry is not None else {}
+        bind_ledger = self.bind_ledger(pod_uid)
+        return dict(bind_ledger.planned) if bind_ledger is not None else {}
 
     def _entry(self, pod_uid: str) -> _Entry | None:
         entry = self._entries.get(pod_uid)

@@ -110,16 +110,18 @@ def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
     if pool is None or max_skew is None:
         return None
     placements_from_former_pool = state.placements_from_former_pool(pod.pool, pod.name)
-    standing = ledger_of_ordinal(pool, pod.name, slots_of(state, pod), placements_from_former_pool)
+    ordinal_ledger = ledger_of_ordinal(
+        pool, pod.name, slots_of(state, pod), placements_from_former_pool
+    )
     if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
         # What its last pod held, and no status has published since, comes back (I2), and goes at
         # once: no reason to wait.
-        standing = {
+        ordinal_ledger = {
             key: share
-            for key, share in standing.items()
+            for key, share in ordinal_ledger.items()
             if key in placements_from_former_pool or _is_published(known, key)
         }
-    return ZoneRule(pool, pod.name, standing, max_skew) if standing else None
+    return ZoneRule(pool, pod.name, ordinal_ledger, max_skew) if ordinal_ledger else None
 
 
 def _is_published(pod: PodClaims, vpod_key: str) -> bool:

@@ -3,7 +3,7 @@ it, what a zone's loss costs.
 
 The decision is made anew, on a copy of the state as it is now, by ``place`` itself: what is said
 here is what the service decides next. Who decided before, when and why is told by whoever remembers
-it (``Told``).
+it (``PastDecision``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ class UnknownObject(VReplicaError):
     """Nothing of that name is known; the text says what is."""
 
 
-class Told(NamedTuple):
+class PastDecision(NamedTuple):
     """A decision that is remembered. ``at``: RFC 3339; ``by``: the identity of who decided;
     ``why``: what made it decide.
     """
@@ -93,14 +93,14 @@ def names_like(subject: str, key: str, known: Sequence[str]) -> str:
     )
 
 
-def told_by_status(vpod: VPod) -> list[Told]:
+def told_by_status(vpod: VPod) -> list[PastDecision]:
     """What a vpod's own conditions say of its last decision and its last move, the later one first.
 
     A condition's time is that of its last change of status. Its reason and message go on changing
     after that, so they are told as what they are now, not as what was decided then.
     """
     told = [
-        Told(
+        PastDecision(
             one.last_transition_time,
             "",
             f"its condition {one.type} has been {one.status} since then",
@@ -116,7 +116,7 @@ def explain_vpod(
     state: State,
     key: str,
     *,
-    history: Sequence[Told] = (),
+    history: Sequence[PastDecision] = (),
     expired: Callable[[], bool] = never,
 ) -> Answer:
     """Everything about one vpod. ``state`` is the caller's own copy, and as before afterwards.

@@ -18,7 +18,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.ledger import Ledger
 from extender.model.objects import AdapterPod, Node, StatefulSet, VPod
-from extender.node.bind_ledger import carry_of, ledger_of_ordinal
+from extender.node.bind_ledger import bind_ledger_of, ledger_of_ordinal
 from extender.node.exposure import prioritize_nodes
 from extender.node.verbs import filter_nodes, slots_of
 from extender.whatif.trial import Trial
@@ -115,9 +115,9 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
             # The next one is chosen a node when this one has got its part of what waits, by its
             # bind or by the placer.
             bound = replace(pod, node=node.name, ready=True, ledger=carried, ledger_text=None)
-            standing = ledger_of_ordinal(pool, pod.name, slots_of(state, pod))
+            ordinal_ledger = ledger_of_ordinal(pool, pod.name, slots_of(state, pod))
             trial.exchange(pod, bound)
-            found.append((bound, replace(bound, ledger=standing)))
+            found.append((bound, replace(bound, ledger=ordinal_ledger)))
     # Which vpods get it is decided anew by who asks, in the turns that are theirs.
     for bound, standing_there in found:
         trial.exchange(bound, standing_there)
@@ -217,7 +217,7 @@ class _Chooser:
             return state.selects(pod.pool, vpod)
 
         slots = slots_of(state, pod)
-        return carry_of(self._pool, pod, slots=slots, with_planned=True, allows=allows).ledger
+        return bind_ledger_of(self._pool, pod, slots=slots, with_planned=True, allows=allows).ledger
 
     def _move_on(self, node: str) -> None:
         """One more pod is about to stand there."""

@@ -11,7 +11,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.objects import AdapterPod, Node, VPod
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import BindLedger, carry_of
+from extender.node.bind_ledger import BindLedger, bind_ledger_of
 from extender.node.exposure import prioritize_nodes
 from extender.node.verbs import filter_nodes, pod_problem, slots_of
 from extender.whatif.explanation import Answer
@@ -31,7 +31,7 @@ class NodeVerdicts:
         def allows(vpod: VPod) -> bool:
             return state.selects(pool.key, vpod)
 
-        self.carry: BindLedger = carry_of(
+        self.bind_ledger: BindLedger = bind_ledger_of(
             pool,
             pod,
             slots=slots_of(state, pod),
@@ -50,7 +50,7 @@ class NodeVerdicts:
             elif own is not None:
                 self._said[name] = own
         self.passing = [name for name in names if name not in self._said]
-        ledger = pod.ledger if pod.node and pod.ledger else self.carry.ledger
+        ledger = pod.ledger if pod.node and pod.ledger else self.bind_ledger.ledger
         self._scores = prioritize_nodes(state, pod, ledger, self.passing, state.nodes.get)
         self.refusals = Counter(text for _, text in self._said.values())
 

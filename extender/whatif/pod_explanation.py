@@ -20,7 +20,7 @@ from extender.model.safe_repr import safe_repr
 from extender.whatif.explanation import (
     NAMES_COMPARED_MAX,
     Answer,
-    Told,
+    PastDecision,
     UnknownObject,
     names_like,
 )
@@ -74,7 +74,11 @@ def _standing_for(state: State, stranger: AdapterPod) -> PodClaims:
 
 
 def explain_pod(
-    state: State, key: str, *, history: Sequence[Told] = (), expired: Callable[[], bool] = never
+    state: State,
+    key: str,
+    *,
+    history: Sequence[PastDecision] = (),
+    expired: Callable[[], bool] = never,
 ) -> Answer:
     """Everything about one adapter pod. ``expired``: whether the time for trying changes is up.
     Raises UnknownObject.
@@ -106,7 +110,7 @@ def explain_pod(
         "outcome": _outcome(state, pool, known, nodes),
         "steps": list(_steps(pool, known, nodes)),
         "carries": _carries(pool, known),
-        "planned": dict(sorted(nodes.carry.planned.items()))
+        "planned": dict(sorted(nodes.bind_ledger.planned.items()))
         if nodes is not None and known.pending
         else {},
         "fixes": [fix.to_json() for fix in fixes.found],
@@ -200,12 +204,13 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
     if known.draining:
         yield "it is drained: what it carries goes wherever there is room"
     if known.pending:
-        standing = len(nodes.carry.ledger) - len(nodes.carry.planned.keys() - known.claims.keys())
-        yield f"it comes back with what stands on its ordinal: {counted(standing, 'vpod')}"
-        if nodes.carry.planned:
+        ledger, planned = nodes.bind_ledger.ledger, nodes.bind_ledger.planned
+        kept = len(ledger) - len(planned.keys() - known.claims.keys())
+        yield f"it comes back with what stands on its ordinal: {counted(kept, 'vpod')}"
+        if planned:
             yield (
-                f"and gets {counted(sum(nodes.carry.planned.values()), 'vreplica')} that wait, of "
-                f"{counted(len(nodes.carry.planned), 'vpod')}"
+                f"and gets {counted(sum(planned.values()), 'vreplica')} that wait, of "
+                f"{counted(len(planned), 'vpod')}"
             )
 
 

@@ -63,7 +63,7 @@ BINDING = (
     Mutant(
         "planned vreplicas are not reserved",
         _BINDER,
-        "for key in carry.planned:",
+        "for key in bind_ledger.planned:",
         "for key in dict[str, int]():",
         "a second bind, or the placer, would give the same vreplicas to another pod",
         (
@@ -82,7 +82,7 @@ BINDING = (
     Mutant(
         "revert leaves the reservations",
         _BINDER,
-        "self._release(assumed.pod.pool, assumed.pod.uid, assumed.carry.planned)",
+        "self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.planned)",
         "return",
         "lost revert: slots promised to nobody",
         (f"{_TEST}test_a_binding_that_the_api_server_refuses_is_undone_exactly",),
@@ -156,7 +156,7 @@ BINDING = (
     Mutant(
         "the pod's own annotation is bound",
         _BINDER,
-        "PLACEMENTS_ANNOTATION: encode_ledger(assumed.carry.ledger),",
+        "PLACEMENTS_ANNOTATION: encode_ledger(assumed.bind_ledger.ledger),",
         "PLACEMENTS_ANNOTATION: encode_ledger(pod.ledger),",
         "what a pod brings along is anybody's text",
         (f"{_FORGED}test_the_ledger_that_a_pod_brings_along_is_not_the_one_it_is_bound_with",),

@@ -349,8 +349,8 @@ LOOPS = (
     Mutant(
         "a foreign object that its labels take to a pool which refuses it is nobody's",
         "extender/model/foreign_kinds.py",
-        "standing or (labelled if pods else [item for item in labelled if item.pool.key == has])",
-        "standing or [item for item in labelled if not pods and item.pool.key == has]",
+        "on_pods or (labelled if pods else [item for item in labelled if item.pool.key == has])",
+        "on_pods or [item for item in labelled if not pods and item.pool.key == has]",
         "I2: its ledgers are lowered, and nobody writes the status that publishes them",
         (
             "tests/model/test_foreign_kinds.py::TestWhoseItIs::"
@@ -360,8 +360,8 @@ LOOPS = (
     Mutant(
         "a foreign object that its pool does not select any more is nobody's at once",
         "extender/model/foreign_kinds.py",
-        "standing or (labelled if pods else [item for item in labelled if item.pool.key == has])",
-        "standing or (labelled if pods else [])",
+        "on_pods or (labelled if pods else [item for item in labelled if item.pool.key == has])",
+        "on_pods or (labelled if pods else [])",
         "I2: a status of ours is on its way, and its ledger is lowered meanwhile",
         (
             "tests/model/test_foreign_kinds.py::TestWhoseItIs::"

@@ -9,7 +9,7 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.scaling.size import anyone
 from extender.model.ledger import Share, ledger_slots
 from extender.model.objects import AdapterPod, LabelSelector
-from extender.node.bind_ledger import carry_of, ledger_of_ordinal, plans_at_bind
+from extender.node.bind_ledger import bind_ledger_of, ledger_of_ordinal, plans_at_bind
 from tests.support import worlds
 from tests.support.builders import POOL, Scene
 from tests.support.worlds import Naive
@@ -24,15 +24,15 @@ def carried(
     pod = scene.pool.pods[f"dispatcher-{ordinal}"].pod
     assert pod is not None
     slots = scene.pool.pods[pod.name].capacity
-    carry = carry_of(
+    bind_ledger = bind_ledger_of(
         scene.pool,
         pod,
         slots=slots,
         with_planned=with_planned,
         allows=lambda v: scene.state.selects(POOL, v),
     )
-    ledger = {key.partition("/")[2]: share.vreplicas for key, share in carry.ledger.items()}
-    return ledger, {key.partition("/")[2]: count for key, count in carry.planned.items()}
+    ledger = {key.partition("/")[2]: share.vreplicas for key, share in bind_ledger.ledger.items()}
+    return ledger, {key.partition("/")[2]: count for key, count in bind_ledger.planned.items()}
 
 
 class TestStanding:
@@ -170,8 +170,10 @@ class TestPlanned:
 
     def test_a_weighted_vreplica_goes_only_where_all_of_it_fits(self):
         scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3, weight=2)
-        carry = carry_of(scene.pool, _pod(scene), slots=5, with_planned=True, allows=anyone)
-        assert carry.ledger == {"tenant/a": Share(2, 2)}
+        bind_ledger = bind_ledger_of(
+            scene.pool, _pod(scene), slots=5, with_planned=True, allows=anyone
+        )
+        assert bind_ledger.ledger == {"tenant/a": Share(2, 2)}
 
 
 @pytest.mark.parametrize(
@@ -204,9 +206,9 @@ def test_for_every_pending_pod_of_any_pool(world):
     planned: dict[str, int] = {}
     for state in [state for state in pool.pods.values() if state.pending]:
         slots = state.capacity
-        carry = carry_of(pool, state.pod, slots=slots, with_planned=True, allows=anyone)
+        bind_ledger = bind_ledger_of(pool, state.pod, slots=slots, with_planned=True, allows=anyone)
         standing = ledger_of_ordinal(pool, state.name, slots)
-        assert ledger_slots(carry.ledger) <= slots, "never more than its slots (I1)"
+        assert ledger_slots(bind_ledger.ledger) <= slots, "never more than its slots (I1)"
         published = {
             v.key: v.placements[state.name]
             for v in naive.vpods.values()
@@ -219,11 +221,11 @@ def test_for_every_pending_pod_of_any_pool(world):
         what = published if not state.last_ledger else covered
         if sum(count * naive.vpods[key].weight for key, count in what.items()) <= slots:
             assert all(standing[key].vreplicas >= n for key, n in what.items() if n), "covered (I2)"
-        for key, share in carry.ledger.items():
+        for key, share in bind_ledger.ledger.items():
             assert share.weight == naive.vpods[key].weight
             already = standing.get(key, Share(0)).vreplicas
-            assert share.vreplicas == already + carry.planned.get(key, 0)
-        for key, count in carry.planned.items():
+            assert share.vreplicas == already + bind_ledger.planned.get(key, 0)
+        for key, count in bind_ledger.planned.items():
             planned[key] = planned.get(key, 0) + count
     for key, count in planned.items():
         assert count <= naive.vpods[key].vreplicas - sum(naive.placed_of(key).values()), (

@@ -40,12 +40,12 @@ def test_a_decision_is_found_by_pod_and_node(cache):
     assert cache.get("another", "n1") is None
     assert set(cache.decisions("u")) == {"n1", "n2"}
     assert cache.planned("u") == {"tenant/a": 1}
-    assert cache.carry("u") is CARRY
+    assert cache.bind_ledger("u") is CARRY
 
 
 def test_a_pod_that_may_go_nowhere_carries_nothing(cache):
     cache.update("u", CARRY, None, frozenset())
-    assert cache.carry("u") is None
+    assert cache.bind_ledger("u") is None
     assert cache.planned("u") == {}
 
 

@@ -24,7 +24,7 @@ from extender.engine.state.state import State
 from extender.model.objects import split_key
 from extender.whatif.explanation import (
     Answer,
-    Told,
+    PastDecision,
     UnknownObject,
     explain_vpod,
     pool_of_vpod,
@@ -88,7 +88,7 @@ async def _of_objects(where: Where, subject: Subject, tell: Tell) -> Answer:
     return answer
 
 
-def explain(state: State, kind: str, key: str, told: list[Told] | None = None) -> Answer:
+def explain(state: State, kind: str, key: str, told: list[PastDecision] | None = None) -> Answer:
     """Explain from objects that were read. ``told``: by events, beside what the vpod's own status
     says.
     """

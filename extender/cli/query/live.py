@@ -35,7 +35,7 @@ from extender.kube.first_errors import describe_error, listing_trouble
 from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.names import POOL_LABEL
 from extender.model.reading import mapping, text
-from extender.whatif.explanation import Told
+from extender.whatif.explanation import PastDecision
 
 PAGE_OBJECTS: Final = 500
 EVENTS_READ_MAX: Final = 5_000
@@ -142,11 +142,11 @@ async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIte
             return
 
 
-async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[Told]:
+async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[PastDecision]:
     """What the events of an object tell of its decisions, the last one first; nothing where events
     may not be read.
     """
-    found: list[Told] = []
+    found: list[PastDecision] = []
     token, read = "", 0
     try:
         while read < EVENTS_READ_MAX:
@@ -168,7 +168,7 @@ def _is_about(event: Obj, kind: str, name: str) -> bool:
     return text(regarding, "kind") == kind and text(regarding, "name") == name
 
 
-def _told(event: Obj) -> Told:
+def _told(event: Obj) -> PastDecision:
     """An event; of a series the first, whose note it has. What the later ones said is not known,
     only when the last was.
     """
@@ -183,4 +183,4 @@ def _told(event: Obj) -> Told:
     why = f"event {text(event, 'reason')}"
     if (last := text(series, "lastObservedTime")) and last != at:
         why += f", again until {last[:19]}"
-    return Told(at, by, why, text(event, "note"))
+    return PastDecision(at, by, why, text(event, "note"))

@@ -365,9 +365,9 @@ class _Plan:
         )
         if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
             return vreplicas
-        standing = sum(1 for count in self.kept.values() if count)
-        # Counting the pods it stands on keeps the target from falling while one of them restarts.
-        return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), standing)))
+        pods_used = sum(1 for count in self.kept.values() if count)
+        # Counting the pods that it is on keeps the target from falling while one of them restarts.
+        return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), pods_used)))
 
     def _shrink(self, surplus: int) -> None:
         if self.pool.profile.deschedulers and not self.failure:
@@ -417,10 +417,10 @@ class _Plan:
         return left
 
     def _replaces_all(self, wanted: int) -> bool:
-        profile, standing = self.pool.profile, sum(self.kept.values())
+        profile, kept = self.pool.profile, sum(self.kept.values())
         if self.rules.grow_in_place or not profile.has_plugins or self.vpod.deleting:
             return False
-        return standing < wanted or (standing > wanted and not profile.deschedulers)
+        return kept < wanted or (kept > wanted and not profile.deschedulers)
 
     def _is_stuck(self) -> bool:
         """Whether the profile's filters may refuse every pod although there is room, because of

@@ -21,15 +21,19 @@ from extender.model.objects import VPod, placement_order
 
 
 def replace_all(
-    pool: PoolState, vpod: VPod, standing: Collection[str], wanted: int, free: Callable[[int], int]
+    pool: PoolState,
+    vpod: VPod,
+    current_pods: Collection[str],
+    wanted: int,
+    free: Callable[[int], int],
 ) -> tuple[dict[str, int], int]:
     """Place ``wanted`` vreplicas: (pod name -> vreplicas, how many found no place).
 
-    ``standing``: names of the pods that the vpod is on, or names with 0 vreplicas; ``free``: an
+    ``current_pods``: names of the pods that the vpod is on, or names with 0 vreplicas; ``free``: an
     ordinal's free slots with nothing of the vpod on it.
     """
     spread = Spread(pool, free, vpod.weight, room_once_left(pool, vpod, free))
-    for name in standing:
+    for name in current_pods:
         spread.hold(pool.pods[name], 0)
     profile = pool.profile
     start = start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0

@@ -37,7 +37,7 @@ from extender.model.ledger import encode_ledger
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import BindLedger, carry_of, plans_at_bind
+from extender.node.bind_ledger import BindLedger, bind_ledger_of, plans_at_bind
 from extender.node.candidates import Candidates
 from extender.node.decisions import PlacementDecision, PlacementDecisionCache
 from extender.node.exposure import prioritize_known_nodes
@@ -63,13 +63,13 @@ class BindRefused(VReplicaError):
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """What ``assume`` has done and ``revert`` undoes: ``pod`` as it was, ``node`` and ``carry`` as
-    it shall be.
+    """What ``assume`` has done and ``revert`` undoes: ``pod`` as it was, ``node`` and
+    ``bind_ledger`` as they shall be.
     """
 
     pod: AdapterPod
     node: str
-    carry: BindLedger
+    bind_ledger: BindLedger
     slots: int
 
     @property
@@ -97,7 +97,7 @@ class VReplicaBinder(Protocol):
         """
         ...
 
-    def carry(self, pod_uid: str) -> BindLedger | None:
+    def bind_ledger(self, pod_uid: str) -> BindLedger | None:
         """What the pod would carry by the last ``find``, None where no node passed or it is too
         long ago.
         """
@@ -165,28 +165,28 @@ class SchedulerVReplicaBinder:
         else:
             verdicts = filter_nodes(self._caches.state, pod, candidates.names, lookup)
         try:
-            carry = self._carry(pod, with_planned=True)
+            bind_ledger = self._bind_ledger(pod, with_planned=True)
         except LedgerTooLarge:
             self._cache.delete(pod.uid)
             return NodeVerdicts(
                 unresolvable=dict.fromkeys(candidates, ConflictReason.LEDGER_TOO_LARGE)
             )
         if lookup is None and self.narrow_to:
-            verdicts.passed = self._narrowed(pod, carry, verdicts.passed)
+            verdicts.passed = self._narrowed(pod, bind_ledger, verdicts.passed)
         passed = verdicts.passed
         names = passed.asked if isinstance(passed, Candidates) else frozenset(passed)
-        self._cache.update(pod.uid, carry, pod.ledger_text, names)
+        self._cache.update(pod.uid, bind_ledger, pod.ledger_text, names)
         return verdicts
 
     def _narrowed(
-        self, pod: AdapterPod, carry: BindLedger, passed: Collection[str]
+        self, pod: AdapterPod, bind_ledger: BindLedger, passed: Collection[str]
     ) -> Collection[str]:
         """The best of the nodes that pass, where there are more than are wanted."""
         most = room_for(self.narrow_to, self._cache.times(pod.uid))
         if len(passed) <= most:
             return passed
         left = passed if isinstance(passed, Candidates) else Candidates.of(passed)
-        groups = prioritize_known_nodes(self._caches.state, pod, carry.ledger, left)
+        groups = prioritize_known_nodes(self._caches.state, pod, bind_ledger.ledger, left)
         return best_of(left, groups, most, self._caches.state.nodes)
 
     @property
@@ -194,9 +194,9 @@ class SchedulerVReplicaBinder:
         """Pods of which decisions are remembered."""
         return len(self._cache)
 
-    def carry(self, pod_uid: str) -> BindLedger | None:
+    def bind_ledger(self, pod_uid: str) -> BindLedger | None:
         """See VReplicaBinder."""
-        return self._cache.carry(pod_uid)
+        return self._cache.bind_ledger(pod_uid)
 
     def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
         """See VReplicaBinder."""
@@ -221,7 +221,7 @@ class SchedulerVReplicaBinder:
         # has filtered.
         pool = state.pool(pod.pool)
         try:
-            carry = self._carry(
+            bind_ledger = self._bind_ledger(
                 pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile)
             )
         except LedgerTooLarge as error:
@@ -229,10 +229,10 @@ class SchedulerVReplicaBinder:
         # What the webhook has stamped stays: it is what the pod requests, whatever its pool says by
         # now.
         stamped = pod.slots if pod.slots is not None else slots_of(state, pod)
-        assumed = AssumedPod(pod, node, carry, stamped)
+        assumed = AssumedPod(pod, node, bind_ledger, stamped)
         self._assume_pod(assumed)
-        for key in carry.planned:
-            share = carry.ledger[key]
+        for key in bind_ledger.planned:
+            share = bind_ledger.ledger[key]
             pool.reserve(
                 assumed.owner, key, {pod.name: share}, expires_at=self._clock() + RESERVATION_TTL_S
             )
@@ -248,7 +248,7 @@ class SchedulerVReplicaBinder:
             uid=pod.uid,
             resource_version=pod.resource_version,
             annotations={
-                PLACEMENTS_ANNOTATION: encode_ledger(assumed.carry.ledger),
+                PLACEMENTS_ANNOTATION: encode_ledger(assumed.bind_ledger.ledger),
                 SLOTS_ANNOTATION: str(assumed.slots),
             },
         )
@@ -279,35 +279,35 @@ class SchedulerVReplicaBinder:
         known = self._caches.pods.get(assumed.pod.key)
         if known is not None and known.assumed and known.uid == assumed.pod.uid:
             self._caches.pods.restore(assumed.pod.key)
-        self._release(assumed.pod.pool, assumed.pod.uid, assumed.carry.planned)
+        self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.planned)
 
     def delete(self, pod_uid: str) -> None:
         """See VReplicaBinder."""
         self._cache.delete(pod_uid)
 
-    def _carry(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
-        """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge for
-        standing ones.
+    def _bind_ledger(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
+        """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge
+        where those that stay have none.
         """
         state = self._caches.state
         pool, slots = state.pool(pod.pool), slots_of(state, pod)
-        carried = partial(
-            carry_of,
+        composed = partial(
+            bind_ledger_of,
             pool,
             pod,
             slots=slots,
             allows=partial(state.selects, pod.pool),
             placements_from_former_pool=state.placements_from_former_pool(pod.pool, pod.name),
         )
-        carry = carried(with_planned=with_planned)
+        bind_ledger = composed(with_planned=with_planned)
         try:
-            encode_ledger(carry.ledger)
+            encode_ledger(bind_ledger.ledger)
         except LedgerTooLarge:
-            if not carry.planned:
+            if not bind_ledger.planned:
                 raise
-            carry = carried(with_planned=False)
-            encode_ledger(carry.ledger)
-        return carry
+            bind_ledger = composed(with_planned=False)
+            encode_ledger(bind_ledger.ledger)
+        return bind_ledger
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
         """kube-scheduler has looked, at its own filter's time; whoever calls bind may be late, or
@@ -323,11 +323,15 @@ class SchedulerVReplicaBinder:
         return ConflictReason.NODE_UNSCHEDULABLE if cordoned and not tolerated else None
 
     def _assume_pod(self, assumed: AssumedPod) -> None:
-        carry, pod = assumed.carry, assumed.pod
+        bind_ledger, pod = assumed.bind_ledger, assumed.pod
         try:
             self._caches.pods.assume(
                 replace(
-                    pod, node=assumed.node, ledger=carry.ledger, slots=assumed.slots, assumed=True
+                    pod,
+                    node=assumed.node,
+                    ledger=bind_ledger.ledger,
+                    slots=assumed.slots,
+                    assumed=True,
                 )
             )
         except AssumeError as error:

@@ -25,7 +25,7 @@ class FakeBinderConfig:
     """
 
     refused: Mapping[str, ConflictReason] = field(default_factory=dict)
-    carry: BindLedger = field(default_factory=lambda: BindLedger(EMPTY_LEDGER, {}))
+    bind_ledger: BindLedger = field(default_factory=lambda: BindLedger(EMPTY_LEDGER, {}))
     slots: int = 20
     assume_error: BindRefused | None = None
     bind_errors: list[ApiError] = field(default_factory=list)
@@ -58,14 +58,14 @@ class FakeVReplicaBinder:
             if (reason := self.config.refused.get(node)) is not None:
                 verdicts.refuse(node, reason)
         self._decisions[pod.uid] = {
-            node: PlacementDecision(pod.uid, node, self.config.carry, pod.ledger_text)
+            node: PlacementDecision(pod.uid, node, self.config.bind_ledger, pod.ledger_text)
             for node in verdicts.passed
         }
         return verdicts
 
-    def carry(self, pod_uid: str) -> BindLedger | None:
+    def bind_ledger(self, pod_uid: str) -> BindLedger | None:
         """See VReplicaBinder."""
-        return self.config.carry if self._decisions.get(pod_uid) else None
+        return self.config.bind_ledger if self._decisions.get(pod_uid) else None
 
     def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
         """See VReplicaBinder."""
@@ -76,7 +76,7 @@ class FakeVReplicaBinder:
         self.calls.append(("assume", pod.uid, node))
         if self.config.assume_error is not None:
             raise self.config.assume_error
-        assumed = AssumedPod(pod, node, self.config.carry, self.config.slots)
+        assumed = AssumedPod(pod, node, self.config.bind_ledger, self.config.slots)
         self.assumed[pod.uid] = assumed
         return assumed
 

@@ -99,11 +99,11 @@ class ExtenderVerbs:
         if not is_adapter(args.pod):
             return self._all_alike(args), SUCCESS
         pod, lookup = self._pod_of(args.pod), self._lookup(args)
-        carry = self._binder.carry(pod.uid)
-        if carry is None:  # another replica has filtered
+        bind_ledger = self._binder.bind_ledger(pod.uid)
+        if bind_ledger is None:  # another replica has filtered
             self._find(pod, args, lookup)
-            carry = self._binder.carry(pod.uid)
-        ledger = carry.ledger if carry is not None else EMPTY_LEDGER
+            bind_ledger = self._binder.bind_ledger(pod.uid)
+        ledger = bind_ledger.ledger if bind_ledger is not None else EMPTY_LEDGER
         state = self._caches.state
         if lookup is None and args.candidates.known:
             groups = prioritize_known_nodes(state, pod, ledger, args.candidates)

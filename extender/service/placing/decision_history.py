@@ -21,7 +21,7 @@ from typing import Final
 from extender.engine.placing.explain import Explanation, Step
 from extender.model.objects import VPod
 from extender.model.timestamps import timestamp
-from extender.whatif.explanation import Told
+from extender.whatif.explanation import PastDecision
 
 VPODS_MAX: Final = 10_000
 DECISIONS_MAX: Final = 8
@@ -112,17 +112,17 @@ class DecisionHistory:
             found = entry.explanation
         return found
 
-    def history(self, key: str) -> list[Told]:
+    def history(self, key: str) -> list[PastDecision]:
         """The decisions that are remembered of a vpod, the last one first."""
         return [self._told(entry) for entry in reversed(self._entries.get(key, ()))]
 
-    def _told(self, entry: _Entry) -> Told:
+    def _told(self, entry: _Entry) -> PastDecision:
         text = "; ".join(_sentences(entry.explanation))
         if entry.times > 1:
             text += f" (said {entry.times} times, last at {timestamp(entry.last_at)})"
         if entry.error:
             text += f" (not written: {entry.error[:500]})"
-        return Told(timestamp(entry.at), self._identity, entry.why, text)
+        return PastDecision(timestamp(entry.at), self._identity, entry.why, text)
 
 
 def _sentences(explanation: Explanation) -> Iterator[str]:

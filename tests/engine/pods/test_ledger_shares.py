@@ -26,7 +26,7 @@ from extender.model.ledger import Share, encode_ledger
 from extender.model.moves import Move, MoveReason
 from extender.model.names import LEDGER_BYTES_MAX, TENANT_BYTES_MAX
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import carry_of
+from extender.node.bind_ledger import bind_ledger_of
 from extender.whatif.candidates import Verdict, candidates_of
 from extender.whatif.overview import Overview
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set
@@ -187,13 +187,13 @@ def test_a_bind_carries_no_more_of_a_namespace_than_its_share(name):
         scene.vpod(key.partition("/")[2], 1, namespace="greedy")
     scene.vpod("a", 2)
     pod = a_pod(0, node="")
-    carry = carry_of(scene.pool, pod, slots=5_000, with_planned=True, allows=anyone)
+    bind_ledger = bind_ledger_of(scene.pool, pod, slots=5_000, with_planned=True, allows=anyone)
     assert (
-        sum(map(entry_bytes, (key for key in carry.ledger if key.startswith("greedy/"))))
+        sum(map(entry_bytes, (key for key in bind_ledger.ledger if key.startswith("greedy/"))))
         <= TENANT_BYTES_MAX
     )
-    assert len(carry.planned) == SHARE + 1
-    assert carry.planned["tenant/a"] == 2
+    assert len(bind_ledger.planned) == SHARE + 1
+    assert bind_ledger.planned["tenant/a"] == 2
 
 
 def test_a_bind_counts_what_the_last_pod_carried():
@@ -201,8 +201,10 @@ def test_a_bind_counts_what_the_last_pod_carried():
         a_scene(replicas=1).pod(0, ledger_of("greedy", SHARE)).no_pod(0).pod(0, node="", uid="next")
     )
     scene.vpod("more", 1, namespace="greedy").vpod("a", 1)
-    carry = carry_of(scene.pool, a_pod(0, node=""), slots=5_000, with_planned=True, allows=anyone)
-    assert carry.planned == {"tenant/a": 1}
+    bind_ledger = bind_ledger_of(
+        scene.pool, a_pod(0, node=""), slots=5_000, with_planned=True, allows=anyone
+    )
+    assert bind_ledger.planned == {"tenant/a": 1}
 
 
 # -- moves -----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ covers them (I2).
 
 from extender.engine.scaling.size import anyone
 from extender.model.ledger import Share
-from extender.node.bind_ledger import carry_of
+from extender.node.bind_ledger import bind_ledger_of
 from tests.support.builders import NS, POOL, Scene, a_vpod
 
 
@@ -15,7 +15,7 @@ def test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publis
     assert placements_from_former_pool == {"tenant/a": Share(3)}
     pod = scene.pool.pods["dispatcher-0"].pod
     assert pod is not None
-    carry = carry_of(
+    bind_ledger = bind_ledger_of(
         scene.pool,
         pod,
         slots=4,
@@ -23,6 +23,6 @@ def test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publis
         allows=anyone,
         placements_from_former_pool=placements_from_former_pool,
     )
-    assert carry.ledger == {"tenant/b": Share(2), "tenant/a": Share(2)}, (
+    assert bind_ledger.ledger == {"tenant/b": Share(2), "tenant/a": Share(2)}, (
         "its own first, and never over its slots"
     )

@@ -414,7 +414,7 @@ async def test_what_plugins_decide_on_is_left_to_the_placer_and_what_stands_ther
     world.caches.state.pool(POOL).set_profile(HA)
     binder = world.binder()
     find(world, binder)
-    assert {d.carry.planned["tenant/b"] for d in binder.decisions(uid).values()} == {2}, (
+    assert {d.bind_ledger.planned["tenant/b"] for d in binder.decisions(uid).values()} == {2}, (
         "an estimate, to prioritize by"
     )
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")

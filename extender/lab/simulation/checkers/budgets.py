@@ -18,7 +18,7 @@ from typing import Final
 from extender.engine.rebalance.absence import epoch_s
 from extender.lab.clock import wall_clock
 from extender.lab.simulation.checkers.excuses import Circumstances
-from extender.lab.simulation.world.facts import Pool, Told, VPod, in_force
+from extender.lab.simulation.world.facts import Pool, ReportedMove, VPod, in_force
 
 LIMITED: Final = frozenset({"Compaction", "Policy"})
 """Reasons of moves that nobody waits for."""
@@ -97,7 +97,7 @@ class Budgets:
             self._ahead[actor] = (ahead, self._clock())
 
     def problems(
-        self, actor: str, pool: Pool, old: VPod, new: VPod, made: Sequence[Told]
+        self, actor: str, pool: Pool, old: VPod, new: VPod, made: Sequence[ReportedMove]
     ) -> list[str]:
         """What is wrong with moves that a status has just told; ``made``: as far as they
         were made.
@@ -123,7 +123,7 @@ class Budgets:
         return found
 
     def _too_soon(
-        self, actor: str, pool: Pool, old: VPod, new: VPod, limited: Sequence[Told]
+        self, actor: str, pool: Pool, old: VPod, new: VPod, limited: Sequence[ReportedMove]
     ) -> list[str]:
         """A vpod that its Moved condition says was moved just now, by the clock of who moves it."""
         _, jumped_at = self._ahead.get(actor, (0.0, -inf))

@@ -9,7 +9,7 @@ where fewer are. ``pack`` wants low ordinals.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from extender.lab.simulation.world.facts import Told, ordinal_of
+from extender.lab.simulation.world.facts import ReportedMove, ordinal_of
 
 EVEN: Final = frozenset({"spread", "ha"})
 WEIGHTS: Final = (100, 10, 1)
@@ -31,7 +31,7 @@ def unevenness(placements: Mapping[str, int], place_of: Callable[[str], tuple[st
 
 def is_better(
     profile: str,
-    moves: Iterable[Told],
+    moves: Iterable[ReportedMove],
     placements: tuple[Mapping[str, int], Mapping[str, int]],
     place_of: Callable[[str], tuple[str, str]],
 ) -> bool:

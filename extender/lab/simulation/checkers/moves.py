@@ -16,7 +16,7 @@ from extender.lab.simulation.world.facts import (
     TOLD_CHARS_MAX,
     Pod,
     Pool,
-    Told,
+    ReportedMove,
     VPod,
     in_force,
     ordinal_of,
@@ -71,7 +71,7 @@ class MoveChecker:
         told = new.told if fresh else []
         cut = fresh and len(new.moved[1]) >= TOLD_CHARS_MAX
         excused = cut or was_edited or self._excuses.holds(f"weight {new.key}")
-        made: list[Told] = []
+        made: list[ReportedMove] = []
         for name, count in old.placements.items():
             left = count - new.placements.get(name, 0)
             if left <= 0:
@@ -104,7 +104,9 @@ class MoveChecker:
         ):
             self._violated(f"I4: {problem}")
 
-    def _check_told(self, move: Told, vreplicas: int, vpod: VPod, *, was_edited: bool) -> None:
+    def _check_told(
+        self, move: ReportedMove, vreplicas: int, vpod: VPod, *, was_edited: bool
+    ) -> None:
         """So many have left a pod, as is told."""
         self.made[move.reason] = self.made.get(move.reason, 0) + vreplicas
         if not self._holds(move, vpod, was_edited=was_edited):
@@ -116,7 +118,7 @@ class MoveChecker:
                 f"I4: {move} has {vpod.key} served by nobody: {move.to_pod} was not Ready"
             )
 
-    def _holds(self, move: Told, vpod: VPod, *, was_edited: bool) -> bool:
+    def _holds(self, move: ReportedMove, vpod: VPod, *, was_edited: bool) -> bool:
         """Whether a move's reason is true, or was when it may have been decided."""
         name, holds = move.from_pod, self._excuses.holds
         pool, pod = self._stored.pool_of(vpod), self._stored.pods.get(move.from_pod)
@@ -160,7 +162,8 @@ class MoveChecker:
             if not left or is_excused(name):
                 continue
             if not any(
-                self._holds(Told(1, name, to, why), new, was_edited=False) for why in reasons
+                self._holds(ReportedMove(1, name, to, why), new, was_edited=False)
+                for why in reasons
             ):
                 return (
                     f"took {left} of {new.key} (wants {new.wanted}) off {name} for no reason: "
@@ -187,7 +190,7 @@ class MoveChecker:
         limit_s = min(in_force(pool.limits_seen, since), default=0.0)
         return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s
 
-    def _ends_service(self, move: Told) -> bool:
+    def _ends_service(self, move: ReportedMove) -> bool:
         """Whether whoever decided the move saw, however late, that it goes from a pod that serves
         to one that does not.
         """
@@ -196,7 +199,7 @@ class MoveChecker:
             move.to_pod, since - EXCUSED_S - ROUNDED_S
         )
 
-    def _gave_up_what_runs(self, move: Told, vpod: VPod) -> bool:
+    def _gave_up_what_runs(self, move: ReportedMove, vpod: VPod) -> bool:
         """Whether vreplicas without another place have left a pod that has lost its ordinal and
         runs: they wait there, as with a drain.
 
@@ -215,7 +218,7 @@ class MoveChecker:
             and self._seen[pod.name][1] < self._clock() - self._late_s
         )
 
-    def _check_better(self, old: VPod, new: VPod, made: list[Told]) -> None:
+    def _check_better(self, old: VPod, new: VPod, made: list[ReportedMove]) -> None:
         """Policy moves for something: as far as nothing else has changed, the vpod stands better
         than before.
         """

@@ -92,7 +92,7 @@ class Pod:
         return (self.ledger or {}).get(vpod, (0, 1))[0]
 
 
-class Told(NamedTuple):
+class ReportedMove(NamedTuple):
     """One move, as a Moved condition tells it; ``to_pod`` "" where there is no new place yet."""
 
     vreplicas: int
@@ -141,10 +141,10 @@ class VPod:
         return sum(self.placements.values())
 
     @property
-    def told(self) -> list[Told]:
+    def told(self) -> list[ReportedMove]:
         """The moves that its Moved condition tells."""
         return [
-            Told(int(count), name, to, reason)
+            ReportedMove(int(count), name, to, reason)
             for count, name, to, reason in _TOLD.findall(self.moved[1])
         ]
 

@@ -39,7 +39,7 @@ LEDGER_PATH: Final = "/metadata/annotations/" + PLACEMENTS.replace("/", "~1")
 
 
 @dataclass
-class Told:
+class SeenLedgers:
     """Which ledgers of which pods the API server has told one process of. UID -> texts, the latest
     last; None: no ledger.
     """
@@ -64,9 +64,9 @@ class Request:
     """
 
     compares: frozenset[str]
-    told: Told
+    told: SeenLedgers
     knew: dict[str, int]
-    """``Told.until_now`` when it was sent."""
+    """``SeenLedgers.until_now`` when it was sent."""
 
     def knows(self, uid: str, text: str | None) -> bool:
         """Whether its sender had been told of this ledger when it sent it."""
@@ -131,7 +131,7 @@ class Overseen(ForwardingApi):
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
-        self.told = Told()
+        self.told = SeenLedgers()
 
     def note(self, pods: Iterable[Obj]) -> None:
         """These pods are told to the process past this way: from an old cache."""
