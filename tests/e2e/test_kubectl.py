@@ -138,7 +138,8 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
             for row in _table(await _run(kubectl, system, "get", "vpod", "-n", tenant))
         }
         assert list(rows["source-0"]) == [
-            *("NAME", "POOL", "VREPLICAS", "PLACED", "READY", "SCHEDULED", "REASON", "AGE"),
+            *("NAME", "POOL", "VREPLICAS", "PLACED", "READY", "SCHEDULED", "REASON"),
+            *("AVAILABLE", "AGE"),
         ]
         shown = {
             name: rows["source-0"][name]

@@ -149,6 +149,16 @@ async def test_errors_are_status_objects(method, path, body, status, reason):
         )
 
 
+async def test_what_a_kubelet_would_answer_is_not_found():
+    """``kubectl logs`` printed the Pod."""
+    async with a_wire() as wire:
+        await wire.cluster.create(PODS, NS, a_pod())
+        assert (await wire.ask("GET", f"{PATH}/p"))[0] == 200
+        status, error = await wire.ask("GET", f"{PATH}/p/log")
+        assert status == 404
+        assert error["message"] == "the server could not find the requested resource"
+
+
 async def test_a_body_that_is_too_large_is_413():
     async with (
         a_wire() as wire,

@@ -64,6 +64,8 @@ from extender.model.names import ZONE_LABEL
 
 ATTEMPTS_MAX: Final = 5
 TOPOLOGY_LABELS: Final = (ZONE_LABEL, "topology.kubernetes.io/region")
+READABLE: Final = frozenset({"", "status", "scale"})
+"""Subresources that are read. Logs and the like are a kubelet's, of which there is none."""
 _SMALL: Final = frozenset({NODES, NAMESPACES})
 """Validated whole on every write, as the real one does with all."""
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -158,6 +160,8 @@ class ApiServer:
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str) -> Obj:
         """As ``Api.get``."""
         await asyncio.sleep(0)
+        if subresource not in READABLE:
+            raise statuses.no_such_resource()
         target = self.target(resource, namespace, name, subresource)
         entry = target.entry()
         return (
