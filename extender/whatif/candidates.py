@@ -14,6 +14,7 @@ from extender.engine.placing.select import spread_of
 from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.framework import MAX_SCORE
 from extender.engine.policy.guard import PluginFailed
+from extender.engine.state.collector import why_no_member
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod, placement_order
 from extender.model.reasons import ConflictReason
@@ -102,7 +103,7 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
     rows = []
     for name in _listed(names, decision.target):
         ordinal = names[name]
-        why = said.get(ordinal, "ordinal is gone")
+        why = said.get(ordinal, why_no_member(pool))
         score, cost = scores.get(ordinal, (None, None)) if not problem else (None, None)
         row = _row(
             pool,

@@ -215,3 +215,11 @@ def test_a_conditions_message_is_told_as_what_it_is_now_and_not_as_of_its_last_c
         "its condition Scheduled has been False since then",
     )
     assert told.text == "as it stands now, InsufficientSlots: 2 pods are full"
+
+
+def test_where_the_pool_is_deleted_no_profile_and_no_ordinal_is_blamed():
+    scene = Scene().pods(0, 1, 2).vpod("a", 2, {0: 2})
+    scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
+    answer = explained(scene)
+    assert (answer["profile"], answer["rule"]) == ("", "")
+    assert {row["text"] for row in answer["candidates"]} == {"its AdapterPool does not exist"}

@@ -51,10 +51,8 @@ def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
 def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     placed, published = sum(answer["placed"].values()), sum(answer["published"].values())
     weight = answer["slotsPerVReplica"]
-    yield (
-        f"[bold]VPod {escape(answer['name'])}[/bold] in pool {escape(answer['pool'])}, profile "
-        f"{escape(answer['profile'])}"
-    )
+    profile = f", profile {escape(answer['profile'])}" if answer["profile"] else ""
+    yield f"[bold]VPod {escape(answer['name'])}[/bold] in pool {escape(answer['pool'])}{profile}"
     yield (
         f"wants {counted(answer['wanted'], 'vreplica')}"
         + (f" of {counted(weight, 'slot')}" if weight > 1 else "")
@@ -64,7 +62,8 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"[bold red]{escape(answer['unserved'])}[/bold red]"
     style = "bold red" if answer["left"] else "bold green"
     yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
-    yield f"the profile's rule for new ones: {escape(answer['rule'])}"
+    if answer["rule"]:
+        yield f"the profile's rule for new ones: {escape(answer['rule'])}"
     size, waiting = answer["size"], answer["waiting"]
     if size:
         yield escape(_size(size))

@@ -99,8 +99,15 @@ def why_unschedulable(pool: PoolState, pod: PodClaims) -> str:
     """In a few words, why a pod of the pool takes no new vreplicas; "" if it does."""
     why = pod.why_unschedulable()
     if not why and not pool.is_member(pod):
-        why = "ordinal is gone"
+        why = why_no_member(pool)
     return why or (ABANDONED if pod.name in pool.abandoned else "")
+
+
+def why_no_member(pool: PoolState) -> str:
+    """Why an ordinal of the pool, or one that it had, takes nothing."""
+    if pool.adapter_pool is None:
+        return "its AdapterPool does not exist"
+    return "ordinal is gone" if pool.stateful_set is not None else "its StatefulSet does not exist"
 
 
 def collect(pool: PoolState) -> CollectedPool:

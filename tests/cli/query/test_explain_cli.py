@@ -65,6 +65,14 @@ def test_a_vpod_that_waits_is_explained_in_words(run):
         assert line in out
 
 
+def test_a_vpod_whose_pool_does_not_exist_is_explained_by_that_and_by_no_profile(run):
+    status, out, _ = run("explain", "t/a", documents=(a_vpod("a", 2),))
+    assert status == 0
+    assert out.startswith("VPod t/a in pool k/d\n")
+    assert "AdapterPool k/d does not exist" in out
+    assert "profile" not in out
+
+
 def test_pods_that_kube_scheduler_has_refused_are_named_as_the_cause(run):
     pending = a_pod(1)
     pending["spec"] = {}
