@@ -34,7 +34,7 @@ from extender.kube.reflector import Reflector
 from extender.kube.serving.listener import host_port
 from extender.kube.troubles import Troubles
 from extender.model.errors import VReplicaError
-from extender.telemetry import tracing
+from extender.telemetry import trace_export, tracing
 from extender.telemetry.logs import set_up
 from webhook.caches import WebhookCaches
 from webhook.certs import CertificateManager, FileCertificates, StoredCertificates
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"vreplica-webhook: {error}", file=sys.stderr)
         return 2
     set_up(settings.log_level, settings.log_format)
-    tracing.start("vreplica-webhook")
+    trace_export.start("vreplica-webhook")
     try:
         uvloop.run(serve(settings))
     except (VReplicaError, OSError) as error:

@@ -1,10 +1,10 @@
 """Spans of what takes time: verbs, batches of placing, writes, reviews. Nothing, at nearly no cost,
 unless somebody asked.
 
-``start`` looks whether OpenTelemetry's variables ask for traces, and installs its tracer (``otel``,
-an extra of the package). Until then ``span`` gives one and the same span that does nothing. There
-is one tracer a process, as there is one log: what is traced crosses tasks, and the span that
-surrounds the present one is known to the tracer by its task's context.
+``trace_export`` looks whether OpenTelemetry's variables ask for traces, and installs its tracer
+here. Until then ``span`` gives one and the same span that does nothing. There is one tracer a
+process, as there is one log: what is traced crosses tasks, and the span that surrounds the present
+one is known to the tracer by its task's context.
 
 A caller's ``traceparent`` (W3C Trace Context) makes our span a part of its trace. The API server
 sends one to webhooks if it traces itself; kube-scheduler's extender client sends none. Text in
@@ -12,17 +12,11 @@ attributes is a tenant's, mostly: it goes to the trace backend as text, cut to
 ``ATTRIBUTE_CHARS_MAX``.
 """
 
-import logging
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Final, Protocol
 
-_log: Final = logging.getLogger(__name__)
-
-ENDPOINT_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-DISABLED_VARIABLE: Final = "OTEL_SDK_DISABLED"
 ATTRIBUTE_CHARS_MAX: Final = 256
 TRACEPARENT: Final = "traceparent"
 
@@ -105,26 +99,6 @@ def span(
 def trace_id() -> str:
     """Of the present trace, for a line of the log; "" for none."""
     return _installed[0].trace_id() if _installed else ""
-
-
-def start(service: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Trace if the environment asks for it: one of ``ENDPOINT_VARIABLES`` is set. Where the extra
-    is missing, that is logged.
-
-    ``service``: ``service.name``, unless ``OTEL_SERVICE_NAME`` is set.
-    """
-    wanted = next((name for name in ENDPOINT_VARIABLES if environment.get(name)), "")
-    if not wanted or environment.get(DISABLED_VARIABLE, "").lower() == "true":
-        return
-    try:
-        from extender.telemetry.otel import OtelTracer, exporting  # noqa: PLC0415
-    except ImportError as error:
-        _log.warning(
-            "%s is set, but nothing is traced: %s; install vreplica-scheduler[otel]", wanted, error
-        )
-        return
-    install(OtelTracer(exporting(service, environment)))
-    _log.info("spans go to %s", environment[wanted])
 
 
 def stop() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from extender.telemetry import tracing
+from extender.telemetry import trace_export, tracing
 from extender.telemetry.logs import JsonFormatter
 from extender.telemetry.tracing import ATTRIBUTE_CHARS_MAX, Attribute, Span
 from tests.support.service import World
@@ -117,7 +117,7 @@ def test_stopping_sends_what_is_left(recorder: Recorder):
     ],
 )
 def test_nothing_is_traced_unless_the_environment_asks(environment: dict[str, str]):
-    tracing.start("test", environment)
+    trace_export.start("test", environment)
     assert tracing.span("a") is tracing.span("b")
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_traced_unless_the_environment_asks(environment: dict[str, st
 def test_who_asks_for_traces_without_the_extra_is_told_what_to_install(
     caplog: pytest.LogCaptureFixture,
 ):
-    tracing.start("test", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
+    trace_export.start("test", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
     assert "install vreplica-scheduler[otel]" in caplog.text
     assert tracing.span("a") is tracing.span("b")
 
@@ -210,7 +210,7 @@ class TestOpenTelemetry:
                 "OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}"
             )
             monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
-            tracing.start("vreplica-scheduler")
+            trace_export.start("vreplica-scheduler")
             with tracing.span("place_batch", pool="ns/p"):
                 pass
             tracing.stop()
@@ -224,7 +224,7 @@ class TestOpenTelemetry:
         self, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-        tracing.start("test")
+        trace_export.start("test")
         with tracing.span("a"):
             assert tracing.trace_id()
         began = time.monotonic()

@@ -5,7 +5,7 @@ import random
 import time
 
 from extender.cli.terminal.parsing import Commands, asyncio_run
-from extender.telemetry import tracing
+from extender.telemetry import trace_export, tracing
 
 
 def add(commands: Commands) -> None:
@@ -25,7 +25,7 @@ def _run(options: argparse.Namespace) -> int:
     path = options.config
     file = open_config(path)
     watched = Watched(reading_of(file, path), lambda: reading_of(open_config(path), path))
-    tracing.start("vreplica-scheduler")
+    trace_export.start("vreplica-scheduler")
     try:
         return asyncio_run(
             lambda: serve(
