@@ -88,6 +88,7 @@ def test_a_row_of_get_vpods_tells_whether_all_is_well():
         conditions:
           - {type: Moved, status: "True"}
           - {type: Scheduled, status: "False", reason: InsufficientSlots}
+          - {type: Available, status: "False", reason: PodNotReady}
     """)
     shown = {
         column["name"]: json_path(vpod, column["jsonPath"])
@@ -101,6 +102,7 @@ def test_a_row_of_get_vpods_tells_whether_all_is_well():
         "Ready": 3,
         "Scheduled": "False",
         "Reason": "InsufficientSlots",
+        "Available": "PodNotReady",
         "Age": None,
     }
 
