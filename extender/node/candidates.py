@@ -25,6 +25,10 @@ LISTS_MAX: Final = 4
 """Lists that are kept: of filter and prioritize, for two kube-schedulers."""
 LIST_BYTES_MAX: Final = 2 * 1024 * 1024
 """A longer list is not kept."""
+CUT_BYTES_MAX: Final = 2 * LIST_BYTES_MAX
+"""A longer body is read whole, which refuses first what is nearly all structure: to look for the
+list in 60 MB and to copy the rest takes a third of a second.
+"""
 KEY: Final = b'"NodeNames":['
 """As Go's encoder writes it. In a string of JSON its quotes would be escaped."""
 MARK: Final = "\x00seen before"
@@ -157,6 +161,8 @@ class CandidateLists:
             self._lists.clear()
             self._firsts.clear()
             self._revision = revision
+        if len(body) > CUT_BYTES_MAX:
+            return None
         found = _extent(body)
         if found is None or found[1] - found[0] > LIST_BYTES_MAX:
             return None

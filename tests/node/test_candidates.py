@@ -156,6 +156,14 @@ def test_the_oldest_list_goes_first_and_a_long_one_is_not_kept(monkeypatch):
     assert not was_cut(lists, bodies[3])
 
 
+def test_a_long_body_is_read_whole(monkeypatch):
+    lists, body = CandidateLists(), request(["node-0"])
+    monkeypatch.setattr(candidates, "CUT_BYTES_MAX", len(body))
+    assert was_cut(lists, body)
+    monkeypatch.setattr(candidates, "CUT_BYTES_MAX", len(body) - 1)
+    assert not was_cut(lists, body)
+
+
 def test_more_names_than_a_request_may_have_are_left_to_the_parser_to_refuse(monkeypatch):
     monkeypatch.setattr(candidates, "NODES_MAX", 1)
     assert CandidateLists().cut(request(["node-0", "node-1"]), KNOWN, 1) is None

@@ -19,8 +19,9 @@ from extender.kube.serving.intake import Intake, Stage, TooMuchSent
 PIECE_BYTES: Final = 16 * 1024
 """Of a body without a length, at a time: broken framing is repeated in the parser's error."""
 _READ: Final = memoryview(bytearray(64 * 1024))
-"""What one read brings. asyncio allocates a quarter of a megabyte for each instead, and the kernel
-has to clear it.
+"""What one read brings, whichever connection's: a process has one loop, and what is read is taken
+before another connection is. asyncio would allocate a quarter of a megabyte for each read, which
+the kernel has to clear.
 """
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 22\r\n"
@@ -92,8 +93,6 @@ class Guard(asyncio.BufferedProtocol):
         self._request: web.BaseRequest | None = None
         self._is_first = True
         self._paused = False
-        self._gives_way = False
-        """Whether it has been read once, and the others have their turn."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._refused = False
@@ -124,14 +123,7 @@ class Guard(asyncio.BufferedProtocol):
         except TooMuchSent:
             self._end_for_bytes()
         else:
-            if nbytes == len(_READ):  # more is there: after the others
-                self._gives_way = True
-                self._loop.call_soon(self._go_on)
             self._hand_on(part)
-
-    def _go_on(self) -> None:
-        self._gives_way = False
-        self._settle()
 
     def eof_received(self) -> bool | None:
         """aiohttp decides."""
@@ -267,7 +259,7 @@ class Guard(asyncio.BufferedProtocol):
             self._head_timer = self._loop.call_later(
                 self._listener.limits.head_timeout_s, self.end, "slow head"
             )
-        if (intake.should_pause or self._gives_way) is not self._paused:
+        if intake.should_pause is not self._paused:
             self._paused = not self._paused
             if self._paused:
                 self._transport.pause_reading()

@@ -35,8 +35,8 @@ from extender.model.errors import VReplicaError
 
 HEAD_BYTES_MAX: Final = 64 * 1024
 AHEAD_BYTES_MAX: Final = 512 * 1024
-"""Kept of what comes while a request is served: two reads, for a connection that is told to stop
-may bring another one.
+"""Kept of what comes while a request is served: several reads, for a connection that is told to
+stop may bring another one.
 """
 PAUSE_BYTES: Final = 64 * 1024
 """So much before the turn of a request has come stops reading too. Less is the body that came with

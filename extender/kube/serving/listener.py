@@ -42,7 +42,7 @@ from aiohttp.streams import StreamReader
 
 from extender.kube.serving.guard import CUT_REASONS, GUARD, ConnectionLimits, Guard
 from extender.kube.serving.intake import PAUSE_BYTES
-from extender.kube.serving.sockets import SocketServer, host_port, listening_sockets
+from extender.kube.serving.sockets import PlainServer, TlsServer, host_port, listening_sockets
 
 __all__ = [
     "CUT_REASONS",
@@ -67,8 +67,6 @@ server, files.
 
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-_OF_THE_CONNECTION: Final = (ConnectionError, RuntimeError, web.RequestPayloadError)
-"""Raised where the client has left. RuntimeError is aiohttp's, for a body."""
 CLIENT_HAS_LEFT: Final = 499
 """An answer that nobody reads. The number is nginx's."""
 
@@ -214,10 +212,11 @@ class Listener:
             except web.HTTPException as refusal:
                 guard.close_after(refusal)
                 raise
-            except _OF_THE_CONNECTION:
-                # aiohttp would log a traceback, which takes longer than the request did.
-                if request.transport is not None and not request.transport.is_closing():
+            except (ConnectionResetError, web.RequestPayloadError, RuntimeError) as error:
+                if not _is_for_want_of_a_client(request, error):
                     raise
+                # aiohttp would log a traceback, which takes longer than the request did.
+                _http_log.debug("the client has left: %s %r", request.path, error)
                 return web.Response(status=CLIENT_HAS_LEFT)
             else:
                 guard.close_after(answer)
@@ -232,6 +231,14 @@ class Listener:
                     self._idle[guard] = None
 
         return serve
+
+
+def _is_for_want_of_a_client(request: web.BaseRequest, error: Exception) -> bool:
+    """Whether the client has left, and that is what was raised. A body that is awaited then is a
+    RuntimeError of aiohttp's.
+    """
+    has_left = request.transport is None or request.transport.is_closing()
+    return has_left and (not isinstance(error, RuntimeError) or str(error) == "Connection closed.")
 
 
 def body_of(request: web.BaseRequest) -> StreamReader:
@@ -294,7 +301,12 @@ class _Site(web.BaseSite):
         await super().start()
         limits = self._listener.limits
         sockets = await listening_sockets(self._host, self._port, limits.receive_bytes)
-        server = SocketServer(sockets, self._ssl_context, limits.handshake_timeout_s)
+        context = self._ssl_context
+        server = (
+            PlainServer(sockets)
+            if context is None
+            else TlsServer(sockets, context, limits.handshake_timeout_s)
+        )
         await server.start(self._listener.connection)
         self._server = cast("asyncio.AbstractServer", server)
 

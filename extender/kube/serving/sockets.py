@@ -4,10 +4,9 @@ A host of no address in particular (``EVERYWHERE``) is all addresses of both fam
 Kubernetes' own ``--bind-address`` has it: one socket, so that port 0 is one port, and IPv4 alone
 where the machine has no IPv6.
 
-asyncio's own server accepts all who wait before anybody is served, and begins a handshake with each
-over TLS, which takes some 100 KiB. ``SocketServer`` accepts one and lets the loop turn, and has at
-most ``HANDSHAKES_MAX`` handshakes: over it the oldest is given up, so that clients that connect and
-stay silent keep nobody out.
+asyncio's own server begins a handshake for whoever connects, however many there are, and each takes
+some 100 KiB. ``TlsServer`` has at most ``HANDSHAKES_MAX`` of them: over it the oldest is given up,
+so that clients that connect and stay silent keep nobody out.
 """
 
 import asyncio
@@ -73,23 +72,38 @@ def host_port(host: str, port: int) -> str:
     return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
 
-class SocketServer:
-    """Accepts on some sockets, and hands a connection on: with ``context`` once its TLS handshake
-    is done.
-    """
+class PlainServer:
+    """Accepts on some sockets without TLS."""
+
+    def __init__(self, sockets: Sequence[socket.socket]) -> None:
+        self.sockets = sockets
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self, connection: Callable[[], asyncio.BaseProtocol]) -> None:
+        """``connection`` makes the protocol of each connection."""
+        loop = asyncio.get_running_loop()
+        self._servers = [
+            await loop.create_server(connection, sock=one, backlog=BACKLOG) for one in self.sockets
+        ]
+
+    def close(self) -> None:
+        """Accept no more. Connections go on."""
+        for server in self._servers:
+            server.close()
+
+
+class TlsServer:
+    """Accepts on some sockets, and hands a connection on once its handshake is done."""
 
     def __init__(
-        self,
-        sockets: Sequence[socket.socket],
-        context: ssl.SSLContext | None,
-        handshake_timeout_s: float,
+        self, sockets: Sequence[socket.socket], context: ssl.SSLContext, handshake_timeout_s: float
     ) -> None:
         self.sockets = sockets
         self._context = context
         self._handshake_timeout_s = handshake_timeout_s
         self._accepting: list[asyncio.Task[None]] = []
-        self._beginning: dict[asyncio.Task[None], None] = {}
-        """Connections that are not handed on yet, by age."""
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+        """By age."""
 
     async def start(self, connection: Callable[[], asyncio.BaseProtocol]) -> None:
         """``connection`` makes the protocol of each connection."""
@@ -99,7 +113,7 @@ class SocketServer:
 
     def close(self) -> None:
         """Accept no more, and give handshakes up. Connections go on."""
-        for task in (*self._accepting, *self._beginning):
+        for task in (*self._accepting, *self._handshakes):
             task.cancel()
         for one in self.sockets:
             one.close()
@@ -109,31 +123,29 @@ class SocketServer:
     ) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            # The loop turns for each: who connects by the thousand delays nobody who is served.
             try:
                 accepted, _ = await loop.sock_accept(listening)
             except OSError:
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            if len(self._beginning) >= HANDSHAKES_MAX:
-                oldest = next(iter(self._beginning))
-                del self._beginning[oldest]
+            if len(self._handshakes) >= HANDSHAKES_MAX:
+                oldest = next(iter(self._handshakes))
+                del self._handshakes[oldest]
                 oldest.cancel()
-            task = asyncio.create_task(self._begin(accepted, connection))
-            self._beginning[task] = None
-            task.add_done_callback(lambda done: self._beginning.pop(done, None))
+            task = asyncio.create_task(self._shake_hands(accepted, connection))
+            self._handshakes[task] = None
+            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
 
-    async def _begin(
+    async def _shake_hands(
         self, accepted: socket.socket, connection: Callable[[], asyncio.BaseProtocol]
     ) -> None:
-        has_tls = self._context is not None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 connection,
                 accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=self._handshake_timeout_s if has_tls else None,
-                ssl_shutdown_timeout=GOODBYE_TIMEOUT_S if has_tls else None,
+                ssl_handshake_timeout=self._handshake_timeout_s,
+                ssl_shutdown_timeout=GOODBYE_TIMEOUT_S,
             )
         except OSError:  # of the client, TLS or TCP, or too slow: the connection is closed
             return

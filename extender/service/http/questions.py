@@ -22,7 +22,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Final, TypedDict
 
 import orjson
@@ -67,9 +67,12 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 BODIES_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of all that wait or are on their way; apart from those of verbs, which they must not keep out."""
 ARRIVING_MAX: Final = 16
+AT_ONCE_BYTES: Final = 16 * 1024
+"""Of a body that is decoded as soon as it is there. Larger ones are decoded one after the other, in
+a thread: a megabyte takes four milliseconds, and hundreds may come at once.
+"""
 REST_S: Final = 0.02
-"""Between a question that could not be read and the next: a megabyte takes 4 ms to look at, and a
-flood of them a fifth of a processor.
+"""Between a large body that is refused and the next: a flood of them takes a fifth of a processor.
 """
 RETRY_AFTER_S: Final = 1
 POOLS_LISTED: Final = 10
@@ -118,6 +121,7 @@ class Questions:
         self._waiting = 0
         self._bodies = BodyBudget(BODIES_BYTES_MAX, ArrivalLimits(arriving_max=ARRIVING_MAX))
         self._turn = asyncio.Lock()
+        self._decoding = asyncio.Lock()
 
     def add_routes(self, app: web.Application) -> None:
         """For ``ExtenderServer.questions``."""
@@ -186,7 +190,7 @@ class Questions:
         return await (self._explain_vpod(key) if vpod else self._explain_pod(key))
 
     async def _explain_vpod(self, key: str) -> bytes:
-        async def prepare() -> Work:
+        def prepare() -> Work:
             pool = pool_of_vpod(self._caches.state, key)
             keys = [pool.key]
             if pool.adapter_pool is None:
@@ -209,7 +213,7 @@ class Questions:
         return await self._in_turn(prepare, share=FIXES_SHARE)
 
     async def _explain_pod(self, key: str) -> bytes:
-        async def prepare() -> Work:
+        def prepare() -> Work:
             pool, _ = find_pod(self._caches.state, key)
             snapshot, who = Snapshot.of(self._caches.state, [pool.key]), self._who(pool.key)
             return lambda expired: explain_pod(snapshot.state(), key, expired=expired) | who
@@ -218,13 +222,18 @@ class Questions:
 
     async def plan(self, body: bytes) -> bytes:
         """What would be if. Raises Refused, InvalidObject, UnknownObject, SnapshotTooLarge."""
+        at_once = len(body) <= AT_ONCE_BYTES
+        document = _decoded(body) if at_once else await self._decoded_beside(body)
+        return await self._in_turn(lambda: self._planning(document))
 
-        async def prepare() -> Work:
-            # In a thread and in its turn: a megabyte takes some milliseconds, and hundreds may
-            # come at once.
-            return self._planning(await asyncio.to_thread(_decoded, body))
-
-        return await self._in_turn(prepare)
+    async def _decoded_beside(self, body: bytes) -> dict[str, object]:
+        """One after the other, in a thread."""
+        async with self._decoding:
+            try:
+                return await asyncio.to_thread(_decoded, body)
+            except Refused:
+                await asyncio.sleep(REST_S)
+                raise
 
     def _planning(self, document: dict[str, object]) -> Work:
         known = sorted(pool.key for pool in self._caches.pools.list())
@@ -238,9 +247,7 @@ class Questions:
         snapshot, who = Snapshot.of(self._caches.state, keys), self._who(one)
         return lambda expired: what_if(snapshot, change, expired=expired) | who
 
-    async def _in_turn(
-        self, prepare: Callable[[], Awaitable[Work]], *, share: float = 1.0
-    ) -> bytes:
+    async def _in_turn(self, prepare: Callable[[], Work], *, share: float = 1.0) -> bytes:
         """One after the other: ``prepare`` on the loop, its work in a thread; ``share`` of the
         deadline is what that is told.
         """
@@ -254,9 +261,9 @@ class Questions:
             async with asyncio.timeout_at(ends):
                 await self._turn.acquire()
                 try:
-                    work = await prepare()
+                    work = prepare()
                 except BaseException:
-                    loop.call_later(REST_S, self._turn.release)
+                    self._turn.release()
                     raise
                 stop_at = time.monotonic() + share * (ends - loop.time())
 

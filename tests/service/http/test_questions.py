@@ -272,42 +272,51 @@ async def test_one_question_runs_at_a_time_and_too_many_are_turned_away(monkeypa
     assert {orjson.loads(answer)["name"] for answer in answers} == {"tenant/a"}
 
 
-async def test_what_is_sent_to_be_planned_is_decoded_in_its_turn_and_not_before(monkeypatch):
+LARGE = b" " * (service_questions.AT_ONCE_BYTES + 1)
+
+
+async def test_large_bodies_are_decoded_beside_the_loop_one_after_the_other(monkeypatch):
     """Hundreds of megabytes that are no JSON would keep verbs waiting."""
-    held = Held(monkeypatch)
-    questions = await held.questions()
-    decoded: list[bytes] = []
-    decode = reading.decode_json
+    questions = await Held(monkeypatch).questions()
+    decode, began, go_on = reading.decode_json, list[int](), threading.Event()
 
     def noted(body: bytes) -> object:
-        decoded.append(body)
+        began.append(threading.get_ident())
+        go_on.wait(5.0)
         return decode(body)
 
     monkeypatch.setattr(service_questions, "decode_json", noted)
-    first = asyncio.create_task(questions.explain("tenant/a", ""))
-    await until(lambda: _is(held.running == 1))
-    waiting = [
-        asyncio.create_task(questions.plan(b"{")) for _ in range(service_questions.WAITING_MAX - 1)
-    ]
-    await asyncio.sleep(0)
-    with pytest.raises(Refused, match="questions wait already"):
-        await questions.plan(b"{")
-    assert not decoded
-    held.go_on.set()
-    await first
-    answers = await asyncio.gather(*waiting, return_exceptions=True)
-    assert {str(each) for each in answers} == {
-        "the body is not JSON: unexpected end of data: line 1 column 2 (char 1)"
-    }
+    asked = [asyncio.create_task(questions.plan(LARGE)) for _ in range(3)]
+    await until(lambda: _is(len(began) == 1))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(began) == 1
+    go_on.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(each) for each in answers} == {Refused}
+    assert threading.get_ident() not in began
 
 
-async def test_between_questions_that_cannot_be_read_there_is_a_rest(monkeypatch):
+async def test_between_large_bodies_that_are_refused_there_is_a_rest(monkeypatch):
     questions = await Held(monkeypatch).questions()
     loop = asyncio.get_running_loop()
     began = loop.time()
-    wrong = await asyncio.gather(*(questions.plan(b"{") for _ in range(3)), return_exceptions=True)
-    assert {type(each) for each in wrong} == {Refused}
-    assert loop.time() - began >= 2 * service_questions.REST_S
+    await asyncio.gather(*(questions.plan(LARGE) for _ in range(3)), return_exceptions=True)
+    assert loop.time() - began >= 3 * service_questions.REST_S
+
+
+async def test_small_bodies_that_are_wrong_take_nobodys_place(monkeypatch):
+    held = Held(monkeypatch)
+    questions = await held.questions()
+    asked = [
+        asyncio.create_task(questions.explain("tenant/a", ""))
+        for _ in range(service_questions.WAITING_MAX)
+    ]
+    await until(lambda: _is(held.running == 1))
+    with pytest.raises(Refused, match="is not JSON"):
+        await questions.plan(b"{")
+    held.go_on.set()
+    await asyncio.gather(*asked)
 
 
 async def test_who_is_too_slow_with_a_plan_is_told_and_sends_nothing_more(monkeypatch):
