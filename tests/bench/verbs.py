@@ -21,6 +21,7 @@ about a list that no filter has passed, show where that goes. ``filter+prioritiz
 whole of a pod: each is another one, and the state has changed with the one before.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
@@ -28,7 +29,7 @@ from typing import Final
 import orjson
 
 from tests.bench import requests
-from tests.bench.latency import OURS, Sample, capitalized, figures, interleaved
+from tests.bench.latency import OURS, Sample, capitalized, cpu_seconds, figures, interleaved
 from tests.bench.options import Options
 from tests.bench.peers.build import noop_program
 from tests.bench.peers.start import (
@@ -49,6 +50,10 @@ from tests.bench.wire import Connections
 GO: Final = "go"
 AIOHTTP: Final = "aiohttp"
 GO_BINDS: Final = "goBinds"
+IDLE_WITHIN_S: Final = 30.0
+IDLE_LOOK_S: Final = 0.5
+IDLE_SHARE: Final = 0.1
+"""Of a processor."""
 CASE_SECONDS_MAX: Final = 40.0
 """A case ends then with the requests that it has."""
 
@@ -68,6 +73,7 @@ def bench(options: Options) -> Iterator[Result]:
             AIOHTTP: start_aiohttp(programs),
             GO_BINDS: start_noop(programs, program, kubeconfig_for(programs, another)),
         }
+        _wait_until_idle(peers[OURS].process.pid)
         for case in cases(scale, dispatcher, strict, options.seed):
             asked = {
                 name: peer
@@ -75,6 +81,20 @@ def bench(options: Options) -> Iterator[Result]:
                 if name != GO_BINDS or case.verb in (BIND, CYCLE)
             }
             yield measured(case, asked, scale.rounds)
+
+
+def _wait_until_idle(pid: int) -> None:
+    """The service is ready before it has looked at all that it was told of; that work is no
+    request's.
+    """
+    until = time.monotonic() + IDLE_WITHIN_S
+    spent = cpu_seconds(pid)
+    while time.monotonic() < until:
+        time.sleep(IDLE_LOOK_S)
+        now = cpu_seconds(pid)
+        if spent is None or now is None or now - spent < IDLE_SHARE * IDLE_LOOK_S:
+            return
+        spent = now
 
 
 def measured(case: Case, peers: Mapping[str, Running], rounds: int) -> Result:
