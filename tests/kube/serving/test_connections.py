@@ -29,10 +29,10 @@ class Served:
         listener: Listener,
         port: int,
         tls: ssl.SSLContext | None,
-        answered_nobody: asyncio.Event,
+        left: "LeftAlone",
     ) -> None:
         self.listener, self.port, self._tls = listener, port, tls
-        self.answered_nobody = answered_nobody
+        self.left = left
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.port, ssl=self._tls)
@@ -47,9 +47,17 @@ class Served:
         return await reader.readuntil(b".")
 
 
-def _routes_of_who_leaves(app: web.Application, answered_nobody: asyncio.Event) -> None:
+class LeftAlone:
+    """How far the handler is of a request whose client leaves."""
+
+    def __init__(self) -> None:
+        self.served, self.ended = asyncio.Event(), asyncio.Event()
+
+
+def _routes_of_who_leaves(app: web.Application, left: LeftAlone) -> None:
     async def until_gone(request: web.Request) -> web.Response:
         transport = request.transport
+        left.served.set()
 
         async def is_gone() -> bool:
             return transport is None or transport.is_closing()
@@ -58,14 +66,15 @@ def _routes_of_who_leaves(app: web.Application, answered_nobody: asyncio.Event) 
         try:
             await web.StreamResponse().prepare(request)
         finally:
-            answered_nobody.set()
+            left.ended.set()
         raise AssertionError("nobody is there to be answered")
 
     async def unchecked(request: web.Request) -> web.Response:
+        left.served.set()
         try:
             return web.Response(body=await body_of(request).read())
         finally:
-            answered_nobody.set()
+            left.ended.set()
 
     async def broken(request: web.Request) -> web.Response:
         try:
@@ -98,8 +107,8 @@ async def served(
             return web.Response(status=400, text=f"{error}.")
         return web.Response(text="ok.")
 
-    listener, app, answered_nobody = Listener(limits), web.Application(), asyncio.Event()
-    _routes_of_who_leaves(app, answered_nobody)
+    listener, app, left = Listener(limits), web.Application(), LeftAlone()
+    _routes_of_who_leaves(app, left)
     app.router.add_get("/", ok)
     app.router.add_get("/kept", kept)
     app.router.add_post("/", read)
@@ -109,7 +118,7 @@ async def served(
         client = ssl.create_default_context()
         client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     try:
-        yield Served(listener, port, client, answered_nobody)
+        yield Served(listener, port, client, left)
     finally:
         await listener.stop()
 
@@ -167,17 +176,13 @@ LEFT = {
 
 
 async def _leave(it: Served, request: bytes) -> None:
-    """Once it has been asked, and until its handler has ended."""
+    """Once the request is served, and until its handler has ended."""
     _, writer = await it.connect()
     writer.write(request)
-    await until(lambda: _is_served(it), timeout_s=15)
+    await asyncio.wait_for(it.left.served.wait(), timeout=15)
     writer.transport.abort()
-    await asyncio.wait_for(it.answered_nobody.wait(), timeout=15)
+    await asyncio.wait_for(it.left.ended.wait(), timeout=15)
     await until(lambda: _alone(it), timeout_s=15)
-
-
-async def _is_served(it: Served) -> bool:
-    return it.listener.connections == 1
 
 
 @pytest.mark.parametrize("when", LEFT)

@@ -254,15 +254,20 @@ class Held:
             **self._more,
         )
 
+    async def all_places_of(self, questions: Questions) -> list["asyncio.Task[bytes]"]:
+        """As many questions as may wait, one of which is being answered."""
+        asked = [
+            asyncio.create_task(questions.explain("tenant/a", ""))
+            for _ in range(service_questions.WAITING_MAX)
+        ]
+        await until(lambda: _is(self.running == 1))
+        return asked
+
 
 async def test_one_question_runs_at_a_time_and_too_many_are_turned_away(monkeypatch):
     held = Held(monkeypatch)
     questions = await held.questions()
-    asked = [
-        asyncio.create_task(questions.explain("tenant/a", ""))
-        for _ in range(service_questions.WAITING_MAX)
-    ]
-    await until(lambda: _is(held.running == 1))
+    asked = await held.all_places_of(questions)
     with pytest.raises(Refused, match="questions wait already") as refused:
         await questions.explain("tenant/a", "")
     assert refused.value.status == 503
@@ -308,11 +313,7 @@ async def test_between_large_bodies_that_are_refused_there_is_a_rest(monkeypatch
 async def test_small_bodies_that_are_wrong_take_nobodys_place(monkeypatch):
     held = Held(monkeypatch)
     questions = await held.questions()
-    asked = [
-        asyncio.create_task(questions.explain("tenant/a", ""))
-        for _ in range(service_questions.WAITING_MAX)
-    ]
-    await until(lambda: _is(held.running == 1))
+    asked = await held.all_places_of(questions)
     with pytest.raises(Refused, match="is not JSON"):
         await questions.plan(b"{")
     held.go_on.set()
