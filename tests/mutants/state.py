@@ -32,7 +32,7 @@ CACHES = (
         "extender/service/placing/placer.py",
         "if not vpod.vreplicas and not vpod.placements:",
         "if not vpod.key:",
-        "I3: nobody ever takes it back (seed 294000719)",
+        "I3: nobody ever takes it back",
         (
             "tests/service/http/test_schedule.py"
             "::test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_another_one",
@@ -357,7 +357,7 @@ PLAN = (
         "extender/service/placing/activation.py",
         "                if vpod.namespace == changed.name:\n",
         "                if not vpod.key:\n",
-        "liveness: what its pool asked of it meanwhile is never done (seed 287004468)",
+        "liveness: what its pool asked of it meanwhile is never done",
         (
             "tests/service/placing/test_placer.py"
             "::test_a_tenant_that_is_let_in_again_leaves_the_pod_that_was_to_be_emptied",
@@ -577,7 +577,7 @@ SCALE_DOWN = (
         "extender/engine/scaling/packing.py",
         "alone[: working + 1]",
         "alone[:working]",
-        "a pool whose only pod is never Ready would not grow (seed 195993238)",
+        "a pool whose only pod is never Ready would not grow",
         (
             "tests/engine/scaling/test_scaling.py::TestPodsTakenForLost"
             "::test_the_only_pod_of_a_pool_is_replaced_too",

@@ -263,7 +263,7 @@ COMMITTER = (
         "extender/service/placing/unreported_moves.py",
         "before if published is None else published",
         "before",
-        "I4: what leaves next is called a move that was made before (seed 287003885)",
+        "I4: what leaves next is called a move that was made before",
         (
             "tests/service/placing/test_committer_doubts.py"
             "::test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again",
