@@ -31,7 +31,10 @@ RELIABILITY = "docs/reliability.md"
             RELIABILITY, r"every `await` of (\d+) modules", len(CHECKED), id="modules with awaits"
         ),
         pytest.param(
-            RELIABILITY, r"except (\d+) that are listed with the reason", len(UNREACHED), id="reasons why not"
+            RELIABILITY,
+            r"except (\d+) that are listed with the reason",
+            len(UNREACHED),
+            id="reasons why not",
         ),
     ],
 )
