@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.lab.schedule_explorer import (
+from tests.simulation.exhaustive.explorer import (
     THREAD,
     Director,
     EndlessRun,

@@ -9,9 +9,9 @@ from extender.kube.api import Conflict
 from extender.model.reasons import ConflictReason
 from extender.node.candidates import Candidates
 from extender.service.binding.binder import BindRefused, SchedulerVReplicaBinder, VReplicaBinder
-from extender.service.binding.fake_binder import FakeBinderConfig, FakeVReplicaBinder
 from extender.service.binding.pod_binder import PodBinder
 from tests.support.builders import NS, a_pod
+from tests.support.fake_binder import FakeBinderConfig, FakeVReplicaBinder
 from tests.support.service import World, always, lost
 
 NODES = ["node-0", "node-1"]

@@ -18,10 +18,10 @@ from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import BindLedger
 from extender.node.decisions import PlacementDecisionCache
 from extender.service.binding.binder import BindRefused
-from extender.service.binding.fake_binder import FakeBinderConfig, FakeVReplicaBinder
 from extender.service.binding.pod_binder import PodBinder
 from extender.service.binding.reactivator import Reactivator
 from extender.service.binding.verbs import ExtenderVerbs
+from tests.support.fake_binder import FakeBinderConfig, FakeVReplicaBinder
 from tests.support.service import World, always, bind_args, filter_args
 
 RECORDINGS: Final = Path(__file__).parents[2] / "contract" / "recordings"

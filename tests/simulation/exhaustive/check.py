@@ -16,7 +16,9 @@ from typing import Final
 import orjson
 
 from extender.kube.api import PODS
-from extender.lab.schedule_explorer import (
+from extender.lab.simulation.checkers.all import Checkers
+from extender.lab.simulation.checkers.replica_state import state_problems
+from tests.simulation.exhaustive.explorer import (
     THREAD,
     Director,
     ExploredLoop,
@@ -26,8 +28,6 @@ from extender.lab.schedule_explorer import (
     Trail,
     run_explored,
 )
-from extender.lab.simulation.checkers.all import Checkers
-from extender.lab.simulation.checkers.replica_state import state_problems
 from tests.simulation.exhaustive.parties import Fingerprints, Party
 from tests.simulation.exhaustive.situations import SITUATIONS, SLOTS, A, B, Situation
 from tests.support.service import World, schedule

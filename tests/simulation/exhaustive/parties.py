@@ -30,10 +30,10 @@ from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.store import Change
 from extender.lab.clock import wall_clock
 from extender.lab.faults import ACTOR
-from extender.lab.schedule_explorer import THREAD, Director, Step
 from extender.model.bucket import Bucket
 from extender.service.app import Service
 from extender.service.pools.leadership import Leadership
+from tests.simulation.exhaustive.explorer import THREAD, Director, Step
 
 T = TypeVar("T")
 

@@ -1,7 +1,6 @@
 """``FakeVReplicaBinder``: a binder that answers as it is told, for tests of whatever calls one.
 
-The counterpart of the volume binder's FakeVolumeBinder, and shipped like it. Same Protocol as the
-real one.
+The counterpart of the volume binder's FakeVolumeBinder, with the Protocol of the real binder.
 """
 
 from collections.abc import Mapping

@@ -150,7 +150,7 @@ class Fork:
             child = os.fork()
             if not child:
                 # asyncio forgets in a child which loop runs; here it goes on running.
-                asyncio._set_running_loop(loop)  # noqa: SLF001
+                asyncio._set_running_loop(loop)
                 self.is_child = True
                 self.left -= 1
                 return other
