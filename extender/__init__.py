@@ -1,8 +1,8 @@
-"""vreplica-scheduler: tenants' vreplicas onto adapter pods, adapter pods onto nodes.
+"""vreplica-scheduler places tenants' vreplicas on adapter pods, and adapter pods on nodes.
 
-``extender.engine`` decides and touches nothing. ``extender.kube`` speaks to the API server,
-``extender.service`` runs the decisions against it, ``extender.lab`` is a whole cluster in one
-process for tests and ``make run``.
+``extender.engine`` makes decisions, without I/O. ``extender.kube`` talks to the API server.
+``extender.service`` runs the decisions against it. ``extender.lab`` is a whole cluster in one
+process, for tests and ``make run``.
 """
 
 from extender.python_version import refuse_old_python

@@ -1,5 +1,5 @@
-"""Which Python this needs. Every Python 3 must be able to read this module: nothing in it is newer
-than 3.6.
+"""The check for the oldest supported Python. Older ones must be able to parse this module, so it
+uses nothing newer than Python 3.6.
 """
 
 import sys
@@ -8,7 +8,7 @@ PYTHON_MIN = (3, 11)
 
 
 def python_problem(version: "tuple[int, ...]", executable: str) -> str:
-    """Why that Python cannot run us, and what to do; "" if it can."""
+    """Return why this Python cannot run the program and what to do, or "" if it can."""
     if version[:2] >= PYTHON_MIN:
         return ""
     wanted, found = ".".join(map(str, PYTHON_MIN)), ".".join(map(str, version[:3]))
@@ -19,8 +19,8 @@ def python_problem(version: "tuple[int, ...]", executable: str) -> str:
 
 
 def refuse_old_python() -> None:
-    """End the program with one line where Python is too old: what comes next could not even be
-    read.
+    """End the program with one line if Python is too old: it could not even parse the other
+    modules.
     """
     problem = python_problem(tuple(sys.version_info[:3]), sys.executable)
     if problem:

@@ -1,8 +1,8 @@
 """Knative's scheduler package for Python callers: its types as protocols, and a ``Scheduler`` that
-asks this service.
+calls this service.
 
-A controller that keeps the placements of its objects in their own statuses calls ``schedule`` for
-each object that changes, publishes what it gets, and calls again where the answer says so, as with
+A controller that keeps placements in the statuses of its own objects calls ``schedule`` for each
+object that changes, and publishes the result. It calls again if the answer says so, as with
 Knative's ``Scheduler.Schedule``::
 
     urls, pool = ["http://127.0.0.1:10261"], "knative-eventing/dispatcher"
@@ -13,9 +13,9 @@ Knative's ``Scheduler.Schedule``::
             placements = error.placements       # what has a place is committed; publish it
             call_again_in_s = error.retry_after_s
 
-Names follow Python; those of Knative's functions are kept beside them (``GetTotalVReplicas``). What
-``schedule`` returns is in the ledgers of the adapter pods before it returns, and the same call
-again gives the same answer.
+Names follow Python. Knative's function names are aliases (``GetTotalVReplicas``). ``schedule``
+returns after the placements are in the ledgers of the adapter pods. A repeated call returns the
+same answer.
 """
 
 import ssl
@@ -62,26 +62,26 @@ GetPlacementForPod = get_placement_for_pod
 GetPodCount = get_pod_count
 
 TIMEOUT_S: Final = 6.0
-"""Of one call; the service answers or gives up within its own deadline, 4 s unless configured."""
+"""Limit of one call. The service answers or gives up within its own deadline, by default 4 s."""
 REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 RETRY_AFTER_S: Final = 5.0
-"""Where an answer does not say: Knative's requeue."""
+"""Used if the answer has no value: Knative's requeue delay."""
 _MESSAGE_CHARS_MAX: Final = 500
 
 
 class VPod(Protocol):
-    """What is scheduled (Knative's ``VPod``): an object that wants ``vreplicas`` and publishes
+    """An object to schedule (Knative's ``VPod``): it wants ``vreplicas`` and publishes
     ``placements``.
     """
 
     @property
     def namespace(self) -> str:
-        """Of the object."""
+        """Namespace of the object."""
         ...
 
     @property
     def name(self) -> str:
-        """Of the object."""
+        """Name of the object."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class VPod(Protocol):
 
     @property
     def vreplicas(self) -> int:
-        """How many are wanted."""
+        """The number of vreplicas that it wants."""
         ...
 
     @property
@@ -106,18 +106,18 @@ class VPod(Protocol):
 
     @property
     def placements(self) -> Sequence[Placement]:
-        """What its status publishes now."""
+        """The placements that its status publishes."""
         ...
 
     @property
     def deleted(self) -> bool:
-        """Whether it has a deletion timestamp: then everything is given back."""
+        """Whether it has a deletion timestamp. Everything that it has is then released."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallersVPod:
-    """The plain form of a ``VPod``."""
+    """A plain ``VPod``."""
 
     namespace: str
     name: str
@@ -130,12 +130,14 @@ class CallersVPod:
 
 
 class Scheduler(Protocol):
-    """Who places vpods. Called by one controller, for several vpods at once if it likes, for one
-    vpod one at a time.
+    """Places vpods for one controller. Calls for different vpods may overlap, calls for the same
+    vpod must not.
     """
 
     async def schedule(self, vpod: VPod) -> list[Placement]:
-        """Where all vreplicas of ``vpod`` shall be, by ordinal. Raises SchedulingError."""
+        """Place all vreplicas of ``vpod``; return the placements by ordinal. Raises
+        SchedulingError.
+        """
         ...
 
 
@@ -151,26 +153,24 @@ class SchedulerFunc:
 
 
 class VPodLister(Protocol):
-    """Lists all vpods that a scheduler has to reckon with."""
+    """Lists all vpods that a scheduler has to take into account."""
 
     def __call__(self) -> Sequence[VPod]:
-        """The vpods as they are now."""
+        """List the vpods."""
         ...
 
 
 class Evictor(Protocol):
-    """Takes a placement away from a vpod, in its status; the next ``schedule`` places it
-    elsewhere.
-    """
+    """Removes a placement from a vpod's status. The next ``schedule`` places it elsewhere."""
 
     async def __call__(self, pod_name: str, vpod: VPod, from_: Placement) -> None:
-        """Remove ``from_``, which is on ``pod_name``, from what ``vpod`` publishes."""
+        """Remove ``from_``, which is on ``pod_name``, from the vpod's status."""
         ...
 
 
 class SchedulingError(VReplicaError):
-    """Base of what ``schedule`` raises. ``retry_after_s``: when to call again; None: not with the
-    same vpod.
+    """Base class of the errors of ``schedule``. ``retry_after_s`` says when to call again; with
+    None, calling again with the same vpod does not help.
     """
 
     def __init__(self, message: str, retry_after_s: float | None) -> None:
@@ -179,11 +179,11 @@ class SchedulingError(VReplicaError):
 
 
 class InsufficientSlots(SchedulingError):
-    """Not all vreplicas have a place. ``placements`` are committed and to be published; ``left``
+    """Some vreplicas have no place. ``placements`` are committed: publish them. ``left`` vreplicas
     wait for pods.
 
-    Knative returns the placements beside an error that says when to requeue; Python has one way out
-    only.
+    Knative returns the placements together with an error that says when to requeue. In Python, the
+    exception carries both.
     """
 
     def __init__(
@@ -199,14 +199,14 @@ class InsufficientSlots(SchedulingError):
 
 
 class NotScheduled(SchedulingError):
-    """Nobody could decide just now: no leader was reached, or not all could be written. Nothing is
-    lost by asking again.
+    """No decision is possible at this moment: no leader was reached, or not everything could be
+    written. Calling again is safe.
     """
 
 
 class RequestRefused(SchedulingError):
-    """The service refuses this vpod or pool, and will again: ``status`` is the HTTP status, the
-    message says why.
+    """The service refuses this vpod or pool, and a repeated call would be refused too. ``status``
+    is the HTTP status; the message says why.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -215,11 +215,13 @@ class RequestRefused(SchedulingError):
 
 
 class HttpScheduler:
-    """A ``Scheduler`` over ``POST /v1/schedule``; an async context manager, or ``close`` it.
+    """A ``Scheduler`` that calls ``POST /v1/schedule``. Use it as an async context manager, or
+    ``close`` it.
 
-    ``urls``: the service's replicas; only one of them leads, and the others say so: they are asked
-    in turn, the one that answered last first. ``pool``: ``namespace/name`` of the AdapterPool.
-    ``tls``: the client certificate and the CA, where the service does not listen on loopback.
+    ``urls`` are the service's replicas. Only the leader schedules. ``schedule`` tries the URLs in
+    turn, beginning with the one that answered last. ``pool`` is the AdapterPool's
+    ``namespace/name``. ``tls`` has the client certificate and the CA; it is needed if the service
+    does not listen on loopback.
     """
 
     def __init__(
@@ -298,7 +300,7 @@ class HttpScheduler:
 
 
 async def _content(reply: aiohttp.ClientResponse) -> bytes:
-    """The whole body, unless it is longer than any that we expect. Raises NotScheduled."""
+    """Read the whole body. Raises NotScheduled if it is longer than ``REPLY_BYTES_MAX``."""
     content = bytearray()
     async for chunk in reply.content.iter_any():
         content += chunk
@@ -324,8 +326,8 @@ def _request(vpod: VPod) -> dict[str, object]:
 
 
 def _answer(content: bytes) -> list[Placement]:
-    """The placements of a reply. Raises InsufficientSlots where they are not all, NotScheduled
-    where it is no reply.
+    """Return the placements of a reply. Raises InsufficientSlots if some vreplicas have no place,
+    NotScheduled if the reply cannot be read.
     """
     try:
         reply = orjson.loads(content)
