@@ -1,3 +1,3 @@
-"""Questions about the state: why is it there, why is it not placed, what if. Answered on a copy, by
-the engine itself.
+"""Answers questions about the state: why is a vpod or pod where it is, why does it wait, and what
+would a change do. The engine itself decides, on a copy of the state.
 """

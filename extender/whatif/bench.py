@@ -1,17 +1,17 @@
-"""``Bench``: one vpod that waits, and changes that are tried until it does not. Each answer is what
-the engine decided.
+"""``Bench``: tries changes for one waiting vpod until one places it. The engine decides each time.
 
-**In turn.** Others may wait, too, and who is served first is not known beforehand. So each change
-counts as if all others that wait were decided before the vpod: what it gives then, it gives at the
-least, as far as placing one more never makes room for another. Only where nothing helps that way it
-is tried alone, and says so.
+**In turn.** Other vpods may wait too, and the order in which they will be served is not known. So a
+change is tried as if all others were decided before this vpod. The vpod then gets at least what the
+trial shows, as long as placing one vpod more never makes room for another. If no change of a kind
+is enough that way, the changes are tried as if nobody else waited, and the answer says so.
 
-**At rest.** What a person changes is judged by what the cluster comes to then: pods that wait are
-bound, the autoscaler adds those that it needs, and what waits is decided again. But not where all
-of that is enough without any change: it would be what helps, whatever was changed.
+**At rest.** A change that a person makes is judged by the state that the cluster reaches after it:
+waiting pods are bound, the autoscaler adds the pods that it needs, and the waiting vpods are
+decided again. If all of this is enough without a change, it is left out of the trial: it would help
+whatever the change was.
 
-**Smallest.** A number is looked for by doubling the step until it is enough, then by halving: so
-the answer is enough and one less was tried and is not.
+**Smallest.** The search doubles the step until a number is enough, then halves. So the answer is
+enough, and the search has tried a number one less, which is not.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,17 +28,17 @@ from extender.whatif.trial import OutOfTime, Trial, never
 T = TypeVar("T")
 
 RIVALS_MAX: Final = 100
-"""Others that wait and are decided before; of more, those that have waited longest."""
+"""Other waiting vpods that are decided first. If there are more, those that have waited longest."""
 
 Change = Callable[[Trial], bool]
-"""Does it within a trial; False where it cannot be done."""
+"""Makes the change in a trial; False if it cannot be made."""
 
 
 class Outcome(NamedTuple):
-    """What a trial came to, in vreplicas of the vpod: ``places`` more than it gets as things are,
-    ``left``, ``moves``.
+    """The result of a trial, in vreplicas of the vpod: ``left`` have no place, ``moves`` move.
 
-    ``gain``: more than it would get as things are, were the others that count served first, too.
+    ``places``: how many more are placed than without the change and without rivals. ``gain``: how
+    many more than without the change, with the rivals decided first in both cases.
     """
 
     places: int
@@ -50,10 +50,10 @@ class Outcome(NamedTuple):
 def fewest_enough(
     attempt: Callable[[int], T | None], failed: int, enough: int, found: T
 ) -> tuple[int, T]:
-    """The least number that is enough, by halving, and what came of it; ``failed`` is too few,
-    ``found`` came of ``enough``.
+    """Find by halving the least number that is enough, with its result. ``failed`` is too few;
+    ``found`` is the result of ``enough``.
 
-    ``attempt``: None where a number is too few; more is never worse.
+    ``attempt`` returns None if a number is too few. A greater number must never be worse.
     """
     while enough - failed > 1:
         middle = (failed + enough) // 2
@@ -70,8 +70,8 @@ def _nothing(_trial: Trial) -> bool:
 
 
 class Bench:
-    """Tries changes for the vpod ``key`` on ``state``, which is its own. ``expired``: whether the
-    time is up; then OutOfTime is raised.
+    """Tries changes for the vpod ``key`` on ``state``, which nobody else uses. ``rivals`` are other
+    waiting vpods of its pool. Once ``expired`` returns True, a trial raises OutOfTime.
     """
 
     def __init__(self, state: State, pool: PoolState, key: str) -> None:
@@ -90,20 +90,20 @@ class Bench:
 
     @property
     def pool(self) -> PoolState:
-        """Its pool. One that nothing refers to any more, within a trial, is forgotten and made
-        anew.
+        """The vpod's pool. It is looked up each time: within a trial, a pool that nothing refers to
+        is dropped and made again.
         """
         return self.state.pool(self._pool_key)
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """In which order vpods that wait are decided."""
+        """The order in which waiting vpods are decided."""
         return (*self.rivals, self.key) if self._with_rivals else (self.key, *self.rivals)
 
     @property
     def lacks_room(self) -> bool:
-        """Whether it is room that is missing, and not the pool, its StatefulSet or the right to use
-        it.
+        """Whether the vpod lacks room. False if the pool or its StatefulSet is missing, or the
+        namespace may not use the pool.
         """
         pool = self.pool
         if pool.adapter_pool is None or pool.stateful_set is None:
@@ -112,7 +112,7 @@ class Bench:
 
     @property
     def slots_waiting(self) -> int:
-        """Slots that the vpod and those before it want."""
+        """The slots that the vpod and its rivals still want."""
         pool = self.pool
         vpods = [pool.vpods[key] for key in (*self.rivals, self.key)]
         return sum(
@@ -121,21 +121,21 @@ class Bench:
 
     @property
     def vpod(self) -> VPod:
-        """The vpod as it now is."""
+        """The vpod, from the state as it is within a trial."""
         return self.pool.vpods[self.key]
 
     @property
     def alone(self) -> bool:
-        """Whether the others that wait are left out."""
+        """Whether the rivals are left out."""
         return not self._with_rivals
 
     def go_alone(self) -> None:
-        """From now on as if nobody else waited."""
+        """From here on, try as if nobody else waited."""
         self._with_rivals = False
 
     @property
     def helps_itself(self) -> bool:
-        """Whether nobody has to change anything: pods come, and all is placed. Raises OutOfTime."""
+        """Whether everything is placed without any change, once the pods come. Raises OutOfTime."""
         known = self._helps_itself.get(self._with_rivals)
         if known is None:
             with self.at_rest():
@@ -145,7 +145,7 @@ class Bench:
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Within it, changes are judged by what the cluster comes to."""
+        """In this context, judge changes by the state that the cluster reaches."""
         self._at_rest = True
         try:
             yield
@@ -153,7 +153,7 @@ class Bench:
             self._at_rest = False
 
     def outcome(self, change: Change) -> Outcome | None:
-        """What the change comes to; None where it cannot be made. Raises OutOfTime."""
+        """Return the result of the change; None if it cannot be made. Raises OutOfTime."""
         before, alone = (
             self._placed_before(self._with_rivals),
             self._placed_before(with_rivals=False),
@@ -165,20 +165,18 @@ class Bench:
         return Outcome(max(0, placed - alone), left, moves, placed - before)
 
     def helps(self, change: Change) -> Outcome | None:
-        """The outcome of a change with which more is placed, None of any other. Raises
-        OutOfTime.
-        """
+        """Return the result of a change that places more, None for any other. Raises OutOfTime."""
         found = self.outcome(change)
         return found if found is not None and (found.gain > 0 or not found.left) else None
 
     def smallest(
         self, make: Callable[[int], Change], first: int, last: int
     ) -> tuple[int, Outcome] | None:
-        """The least number from ``first`` to ``last`` that leaves nothing over; None where none
-        does. Raises OutOfTime.
+        """Return the least number from ``first`` to ``last`` that leaves nothing without a place;
+        None if there is none. Raises OutOfTime.
 
-        Of ``make``'s changes a greater number is taken to be enough where a smaller one is, and not
-        to be possible where a smaller one is not.
+        Assumes of the changes of ``make``: if a number is enough, each greater one is; if a number
+        is impossible, each greater one is.
         """
         failed, impossible, step = first - 1, last + 1, 1
         while impossible - failed > 1:
@@ -193,15 +191,15 @@ class Bench:
         return None
 
     def _enough(self, change: Change) -> Outcome | None:
-        """The outcome of a change that leaves nothing over, None of any other."""
+        """The result of a change that leaves nothing without a place, None for any other."""
         found = self.outcome(change)
         return found if found is not None and not found.left else None
 
     def most_with_least(
         self, make: Callable[[int], Change], numbers: Iterable[int]
     ) -> tuple[int, Outcome] | None:
-        """Where none of ``numbers`` (ascending) leaves nothing over: the one with which least is
-        left, the least of those.
+        """Used if none of ``numbers`` (ascending) places everything: return the first of those that
+        leave the fewest without a place. Raises OutOfTime.
         """
         best: tuple[int, Outcome] | None = None
         for number in numbers:
@@ -222,7 +220,7 @@ class Bench:
         return self._placed[key]
 
     def _try(self, change: Change) -> tuple[int, int, int] | None:
-        """(vreplicas placed, left, moved) with the change."""
+        """Return (vreplicas placed, left, moved) with the change."""
         if self.expired():
             raise OutOfTime(f"the time is up after {self.tried} trials")
         self.tried += 1
@@ -241,8 +239,8 @@ class Bench:
             return decision.scheduled, decision.left, moved
 
     def _decide(self, trial: Trial) -> tuple[Decision, int]:
-        """The vpod's decision after those of the others that count, and vreplicas of it
-        that move.
+        """Decide the rivals, then the vpod. Return its decision, and how many of its vreplicas
+        move.
         """
         self._decide_rivals(trial)
         pool = self._pool_now()

@@ -1,4 +1,4 @@
-"""What every pod of a pool says to a vpod: chosen, fits or refused, with the reason, and the
+"""The verdict of each pod of a pool on a vpod: chosen, fits or refused, with the reason and the
 profile's score. Pure.
 """
 
@@ -21,28 +21,28 @@ from extender.model.reasons import ConflictReason
 
 CANDIDATES_LISTED_MAX: Final = 1_000
 SCORE_BEST: Final = 100
-"""As kube-scheduler's MaxNodeScore."""
+"""As MaxNodeScore of kube-scheduler."""
 COST_MAX: Final = 2**53 - 1
-"""The largest integer that every reader of JSON keeps."""
+"""The largest integer that every reader of JSON can represent."""
 
 
 class Verdict(StrEnum):
     """A pod's part in a decision."""
 
     CHOSEN = "chosen"
-    """Some of the vpod's vreplicas are there, or shall be."""
+    """It has some of the vpod's vreplicas, or will have."""
     FITS = "fits"
-    """It would take one."""
+    """It would take one more."""
     REFUSED = "refused"
 
 
 class Row(NamedTuple):
-    """One pod. ``slots``, ``free_slots``: beside what is decided for the vpod; ``score``: 0 (worst)
-    to 100, of one more there.
+    """One pod. ``free_slots`` are left after the decision. ``score``, from 0 (worst) to 100, is
+    that of one more vreplica there.
 
-    ``reason`` and ``text`` say why it takes no more, also of a chosen one; "" where it would.
-    ``cost``: what the profile's scores hold against the pod, 0 for nothing: what the score is made
-    of.
+    ``reason`` and ``text`` say why the pod takes no more; a chosen pod may have them too. They are
+    "" if it would take one. ``cost``, from which the score is computed, is how far the profile's
+    scores are below their maximum.
     """
 
     pod: str
@@ -58,7 +58,7 @@ class Row(NamedTuple):
     cost: int | None
 
     def to_json(self) -> dict[str, object]:
-        """As ``/v1/explain`` has it."""
+        """The row in ``/v1/explain``."""
         return {
             "pod": self.pod,
             "node": self.node,
@@ -75,8 +75,8 @@ class Row(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """All pods of a pool, by ordinal. ``refusals``: what those say that take no more -> how many;
-    ``not_listed``: rows left out.
+    """All pods of a pool, by ordinal. ``refusals`` pairs each text of a refusal with the number of
+    pods that give it. ``not_listed`` rows are left out.
     """
 
     rows: tuple[Row, ...]
@@ -85,9 +85,9 @@ class Candidates(NamedTuple):
 
 
 def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates:
-    """Every pod that the StatefulSet has, and those beyond it that still hold some of the vpod.
+    """List every pod that the StatefulSet has, and pods beyond it that still hold some of the vpod.
 
-    ``decision``: as made on this state, and not reserved in it.
+    ``decision`` must be made on this state, and not be reserved in it.
     """
     free = free_beside(pool, vpod, decision.target)
     problem = _problem_of_all(decision)
@@ -130,7 +130,7 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
 
 
 def _problem_of_all(decision: Decision) -> str:
-    """The reason that is the vpod's own and not any pod's, "" for none."""
+    """The reason if the vpod has a problem that does not depend on the pod; else ""."""
     reason = decision.explanation.reason
     of_pods = (ConflictReason.INSUFFICIENT_SLOTS, ConflictReason.LEDGER_TOO_LARGE)
     ours = reason is not None and reason not in of_pods
@@ -146,7 +146,7 @@ def _name(pool: PoolState, ordinal: int) -> str:
 
 
 def _listed(names: Mapping[str, int], target: Mapping[str, int]) -> list[str]:
-    """The chosen ones and the first of the others, by ordinal."""
+    """The chosen pods and the first of the others, by ordinal."""
     others = [name for name in names if name not in target]
     room = max(0, CANDIDATES_LISTED_MAX - len(target))
     return sorted([*list(target)[:CANDIDATES_LISTED_MAX], *others[:room]], key=placement_order)
@@ -159,8 +159,8 @@ def _scores(
     ordinals: Sequence[int],
     free: Callable[[int], int],
 ) -> dict[int, tuple[int, int]]:
-    """Ordinal -> (score, cost) of one more vreplica there, for pods that would take it; none where
-    no plugin chooses.
+    """Return ordinal -> (score, cost) of one more vreplica on ``ordinals``. Empty if no plugin
+    chooses.
     """
     profile = pool.profile
     if not profile.has_plugins or not ordinals:
@@ -179,7 +179,7 @@ def _scores(
 
 
 def _row(pool: PoolState, name: str, vreplicas: int, free: int) -> Row:
-    """What is known of a pod before it is asked: it takes one more."""
+    """The row of a pod if it takes one more vreplica; the caller adds a refusal."""
     known = pool.pods.get(name)
     node, zone = known.where if known is not None else ("", "")
     free = free if known is not None and (known.pod is not None or known.claims) else 0
@@ -194,7 +194,7 @@ def _slots(pool: PoolState, known: PodClaims | None) -> int:
 
 
 def _says(reason: str) -> str:
-    """What a reason of the vpod's own says of every pod."""
+    """What a problem of the vpod means for every pod."""
     return {
         ConflictReason.TENANT_NOT_ALLOWED: "the pool is closed to the vpod's namespace",
         ConflictReason.UNSATISFIABLE: "one vreplica is heavier than the pod's slots",
@@ -202,7 +202,7 @@ def _says(reason: str) -> str:
 
 
 def loss_by_zone(pool: PoolState, placed: Mapping[str, int]) -> dict[str, int]:
-    """Zone -> vreplicas that its loss takes down; what stands on no known node is in none."""
+    """Zone -> vreplicas that its loss takes down. Pods on no known node are in no zone."""
     zones: dict[str, int] = {}
     for name, count in placed.items():
         known = pool.pods.get(name)

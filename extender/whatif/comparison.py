@@ -1,6 +1,4 @@
-"""What tells two schedulers' answers for the same vpod apart. Pure; shadow mode counts and shows
-it.
-"""
+"""How two schedulers' answers for the same vpod differ. Pure. Shadow mode counts and shows it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,31 +8,33 @@ Placements = Mapping[str, int]
 
 
 class Outcome(StrEnum):
-    """How another scheduler's answer differs from ours. A closed set: a label of a metric."""
+    """How another scheduler's answer differs from ours. The set is closed: it is a label of a
+    metric.
+    """
 
     SAME = "Same"
     OTHER_PODS = "OtherPods"
-    """As many vreplicas, on other pods, and nothing was moved that we would have kept."""
+    """It places as many vreplicas, on other pods, and moves none that we would have kept."""
     OTHER_MOVED = "OtherMoved"
-    """It took vreplicas from a pod where we would have left them, and put them elsewhere."""
+    """It moved vreplicas off a pod where we would have left them."""
     WOULD_PLACE_MORE = "WouldPlaceMore"
-    """We would have placed more of them."""
+    """We would have placed more vreplicas."""
     WOULD_PLACE_LESS = "WouldPlaceLess"
-    """We would have placed fewer, or left fewer."""
+    """We would have placed, or kept, fewer vreplicas."""
     OVERCOMMITTED = "Overcommitted"
     """It gave a pod more than its slots."""
     WAITING = "Waiting"
-    """It has not published an answer for some time, and we have one."""
+    """We have an answer, and it has not published one for some time."""
 
 
 def compare(
     before: Placements, ours: Placements, theirs: Placements, *, overcommits: bool
 ) -> Outcome:
-    """What to call their answer, published where ``before`` was. ``overcommits``: it fills a pod
-    beyond its slots.
+    """Compare their answer with ours; ``before`` was published when both decided. ``overcommits``:
+    their answer gives a pod more than its slots.
 
-    The worst is what counts: an overcommitted pod, then a needless move, then another number, then
-    other pods.
+    The worst difference counts: an overcommitted pod, then a needless move, then another number of
+    vreplicas, then other pods.
     """
     if overcommits:
         return Outcome.OVERCOMMITTED
@@ -51,8 +51,8 @@ def compare(
 
 
 def moved(before: Placements, after: Placements) -> int:
-    """vreplicas that left one pod and are on another now: what was lost beyond what there is less
-    of.
+    """Vreplicas that moved to another pod: those that pods have lost, minus the decrease of the
+    total.
     """
     lost = sum(max(0, count - after.get(name, 0)) for name, count in before.items())
     fewer = max(0, sum(before.values()) - sum(after.values()))

@@ -1,5 +1,5 @@
-"""What a what-if comes to: the sums, the vpods that it touches, its pools, and what has to be known
-to believe it.
+"""The answer to a what-if: sums, the vpods that the change touches, the pools, and notes on what
+the numbers assume.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +18,7 @@ Answer = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A vpod that the change touches. ``moved``, ``unplaced``: vreplicas."""
+    """A vpod that the change touches. ``moved`` and ``unplaced`` count vreplicas."""
 
     key: str
     pool: str
@@ -33,7 +33,7 @@ class Row:
     new: bool
 
     def to_json(self) -> Answer:
-        """As ``/v1/plan`` has it."""
+        """The row in ``/v1/plan``."""
         return {
             "name": self.key,
             "pool": self.pool,
@@ -50,7 +50,7 @@ class Row:
 
 
 def vpod_rows(pool: Compared, added: Collection[str]) -> Iterator[Row]:
-    """The vpods with which the change does something, and those ``added``, by key."""
+    """Yield the vpods that the change touches, and those ``added``, by key."""
     today, alone, after = pool.today, pool.alone, pool.after
     for vpod in sorted({*alone.left, *after.left}):
         was, now = alone.placed.get(vpod, {}), after.placed.get(vpod, {})
@@ -74,8 +74,8 @@ def vpod_rows(pool: Compared, added: Collection[str]) -> Iterator[Row]:
 
 
 def reasons_of(decision: Decision) -> list[str]:
-    """Why something of a decision has no place: the reason, a detail, and what pods say with how
-    many say so.
+    """Why some vreplicas have no place: the reason, a detail, and each refusal with its number of
+    pods.
     """
     explanation = decision.explanation
     reasons = [str(explanation.reason)] if explanation.reason is not None else []
@@ -85,7 +85,7 @@ def reasons_of(decision: Decision) -> list[str]:
 
 
 def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> Answer:
-    """The sums over all pools; vreplicas and pods."""
+    """The sums over all pools, in vreplicas, vpods and pods."""
     return {
         "moved": sum(row.moved for row in rows),
         "movedSettled": sum(
@@ -108,7 +108,7 @@ def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> Answer:
 
 
 def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
-    """What has to be known to believe the numbers. ``grown``: the autoscaler was counted in."""
+    """What the numbers assume. ``grown``: the autoscaler was allowed to add pods."""
     for pool in pools:
         after = pool.after
         if pool.failed:
@@ -157,7 +157,7 @@ def _failing(pool: Compared) -> str:
 
 
 def pool_row(pool: Compared) -> Answer:
-    """A pool as ``/v1/plan`` has it."""
+    """The pool's row in ``/v1/plan``."""
     today, alone, after = pool.today, pool.alone, pool.after
     return {
         "name": pool.key,
@@ -190,8 +190,8 @@ def pool_row(pool: Compared) -> Answer:
 
 
 def _zone_rows(before: Side, after: Side) -> list[Answer]:
-    """Zone by zone what its loss takes, left alone and changed: vreplicas, and vpods that lose all
-    that they have.
+    """For each zone the vreplicas that its loss takes, and the vpods that lose all they have: if
+    the pool is left alone, and with the change.
     """
     was, now = before.lost, after.lost
     return [

@@ -1,9 +1,8 @@
-"""A vpod explained: where it is and why, what every pod says to it, what would place the rest of
-it, what a zone's loss costs.
+"""Explains a vpod: where it is and why, each pod's verdict, what would place the rest, and what the
+loss of a zone costs.
 
-The decision is made anew, on a copy of the state as it is now, by ``place`` itself: what is said
-here is what the service decides next. Who decided before, when and why is told by whoever remembers
-it (``PastDecision``).
+``place`` decides again, on a copy of the present state, so this is what the service decides next.
+The caller supplies earlier decisions (``PastDecision``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +28,18 @@ STEPS_LISTED_MAX: Final = 100
 HISTORY_LISTED_MAX: Final = 50
 NAMES_SUGGESTED: Final = 3
 NAMES_COMPARED_MAX: Final = 20_000
-"""With one that is not known: the event loop waits for it."""
+"""Names to compare with an unknown one: the event loop waits meanwhile."""
 
 Answer = dict[str, object]
 
 
 class UnknownObject(VReplicaError):
-    """Nothing of that name is known; the text says what is."""
+    """No object has that name. The text lists similar names."""
 
 
 class PastDecision(NamedTuple):
-    """A decision that is remembered. ``at``: RFC 3339; ``by``: the identity of who decided;
-    ``why``: what made it decide.
+    """An earlier decision. ``at``: RFC 3339; ``by``: the identity that decided; ``why``: what
+    caused it.
     """
 
     at: str
@@ -49,14 +48,12 @@ class PastDecision(NamedTuple):
     text: str
 
     def to_json(self) -> dict[str, str]:
-        """As ``/v1/explain`` has it."""
+        """The decision in ``/v1/explain``."""
         return {"at": self.at, "by": self.by, "why": self.why, "text": self.text}
 
 
 def pool_of_vpod(state: State, key: str) -> PoolState:
-    """The pool in which a vpod is known. Raises UnknownObject, with the names that are most like
-    it.
-    """
+    """Find the pool of a vpod. Raises UnknownObject, with the most similar names."""
     for pool in state.pools.values():
         if key in pool.vpods:
             return pool
@@ -72,7 +69,9 @@ def pool_of_vpod(state: State, key: str) -> PoolState:
 
 
 def names_like(subject: str, key: str, known: Sequence[str]) -> str:
-    """That it is not known, and what is of the same name, or in the same namespace."""
+    """Say that ``subject`` is not known, and list objects of the same name or in the same
+    namespace.
+    """
     if not known:
         return f"{subject} does not exist: none is known at all"
     namespace, _, name = key.rpartition("/")
@@ -94,10 +93,10 @@ def names_like(subject: str, key: str, known: Sequence[str]) -> str:
 
 
 def told_by_status(vpod: VPod) -> list[PastDecision]:
-    """What a vpod's own conditions say of its last decision and its last move, the later one first.
+    """What the vpod's conditions say of its last decision and its last move, the later one first.
 
-    A condition's time is that of its last change of status. Its reason and message go on changing
-    after that, so they are told as what they are now, not as what was decided then.
+    A condition's time is that of its last change of status. Its reason and message may change
+    later, so they are given as the present ones, not as those of that time.
     """
     told = [
         PastDecision(
@@ -119,11 +118,11 @@ def explain_vpod(
     history: Sequence[PastDecision] = (),
     expired: Callable[[], bool] = never,
 ) -> Answer:
-    """Everything about one vpod. ``state`` is the caller's own copy, and as before afterwards.
-    Raises UnknownObject.
+    """Explain one vpod. ``state`` is the caller's own copy; it is the same afterwards. Raises
+    UnknownObject.
 
-    ``history``: what is remembered of its decisions, the last one first. ``expired``: whether the
-    time to look for changes is up.
+    ``history`` has earlier decisions, the last one first. ``expired``: whether the time to look for
+    changes is up.
     """
     pool = pool_of_vpod(state, key)
     vpod = pool.vpods[key]
@@ -168,7 +167,8 @@ def explain_vpod(
         "size": size_of(state, pool),
         "zoneLoss": loss_by_zone(pool, placed or decision.target),
     }
-    # Last: what is looked up above need not be there any more afterwards, only its equal.
+    # Last: trials replace objects of the state by equal ones, so values looked up above may be
+    # stale afterwards.
     fixes = Fixes((), cut_short=False, tried=0)
     if decision.left:
         fixes = find_fixes(state, pool, key, expired=expired)
@@ -179,7 +179,7 @@ def explain_vpod(
 
 
 def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
-    """The decision's outcome; for what no pod could change, what is wrong in words."""
+    """The decision's outcome. If no pod could help, it says in words what is wrong."""
     match decision.explanation.reason:
         case ConflictReason.STATEFULSET_NOT_FOUND:
             name = pool.adapter_pool.stateful_set_key if pool.adapter_pool is not None else ""
@@ -216,9 +216,7 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
 
 
 def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
-    """What the next decision does, in sentences; of one that leaves all where it is, what
-    that is.
-    """
+    """What the next decision does, in sentences; first what it keeps."""
     told = [
         f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
         for item in islice(decision.explanation.steps, STEPS_LISTED_MAX)
@@ -236,7 +234,7 @@ def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
 
 
 def _waiting(pool: PoolState, key: str) -> dict[str, int]:
-    """Others of the pool that wait."""
+    """The other vpods of the pool that wait."""
     others = [pool.vpods[other] for other in pool.unplaced if other != key]
     missing = [max(0, vpod.vreplicas - pool.placed_vreplicas(vpod.key)) for vpod in others]
     slots = sum(count * vpod.weight for count, vpod in zip(missing, others, strict=True))
@@ -244,10 +242,11 @@ def _waiting(pool: PoolState, key: str) -> dict[str, int]:
 
 
 def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
-    """What the autoscaler makes of the pool now; None while pool or StatefulSet is not known.
+    """The size that the autoscaler wants for the pool; None while the pool or its StatefulSet is
+    not known.
 
-    ``withoutNode``: pods that wait for one; ``refusal``: what kube-scheduler says of the first of
-    them of which it says anything.
+    ``withoutNode`` counts the pods that wait for a node. ``refusal`` is what kube-scheduler says of
+    the first of them that it has refused.
     """
 
     def allows(vpod: VPod) -> bool:
@@ -274,8 +273,8 @@ def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
 
 
 def rule_of(profile: Profile) -> str:
-    """As one says it beside a vpod's placements. What is placed stays where it is, whatever else
-    would be chosen today.
+    """The profile's rule in words. It applies to new vreplicas only: placed ones stay where they
+    are.
     """
     if not profile.has_plugins:
         if not profile.rules.round_robin:

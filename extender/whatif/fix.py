@@ -1,4 +1,4 @@
-"""``Fix``: one change for a vpod that waits, and what it was seen to do."""
+"""``Fix``: one change for a waiting vpod, and the result of trying it."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -9,8 +9,8 @@ from extender.whatif.named_change import NamedChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix(NamedChange):
-    """Counts are vreplicas of the vpod. ``by_itself``: nobody has to do anything. ``alone``: only
-    if it is served before the others that wait.
+    """Counts are vreplicas of the vpod. ``by_itself``: nobody has to do anything. ``alone``: it
+    helps only if the vpod is served before the others that wait.
     """
 
     places: int = 0
@@ -20,13 +20,13 @@ class Fix(NamedChange):
     alone: bool = False
 
     def seen(self, outcome: Outcome, bench: Bench) -> Self:
-        """With what a trial came to."""
+        """Add the result of a trial."""
         return replace(
             self, places=outcome.places, left=outcome.left, moves=outcome.moves, alone=bench.alone
         )
 
     def to_json(self) -> dict[str, object]:
-        """As ``/v1/explain`` has it."""
+        """The fix in ``/v1/explain``."""
         return {
             **self.named(),
             "places": self.places,

@@ -1,10 +1,10 @@
-"""The smallest changes with which a vpod that waits would not: each is tried on a copy, by the
-engine, before it is named.
+"""Finds the smallest changes that would place a waiting vpod. The engine tries each on a copy
+first.
 
-What is looked for, in the order in which it is offered: what comes by itself; marks and cordons to
-be lifted; a pod more (by the autoscaler, where maxPods holds it back); the namespace; the profile's
-rules; larger pods; less asked for. A change that leaves nothing over is listed with the least
-number that is enough; where there is none, those that place some.
+The kinds of change are offered in this order: what comes by itself; lifting drain annotations and
+cordons; more pods (from the autoscaler, or with a greater maxPods); the namespace; the profile's
+rules; larger pods; asking for less. A number is the least that is enough. If no number places
+everything, changes that place some are listed.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ FIXES_MAX: Final = 16
 
 Lever = Callable[[Bench], Iterator[Fix]]
 WAYS_IN: Final[tuple[Lever, ...]] = (lift.namespace_label, lift.other_pool)
-"""Where it is not room that is missing."""
+"""Tried if it is not room that is missing."""
 AT_REST: Final[frozenset[Lever]] = frozenset(
     {
         lift.marked_pods,
@@ -35,8 +35,8 @@ AT_REST: Final[frozenset[Lever]] = frozenset(
         loosen.fewer_vreplicas,
     }
 )
-"""What a person changes, and the cluster follows. The others are about pods that come: what each of
-them brings by itself.
+"""Changes that a person makes and that the cluster reacts to. The others are about pods that come:
+they show what each of these brings without a reaction.
 """
 ROOM: Final[tuple[Lever, ...]] = (
     lift.pods_that_come,
@@ -54,9 +54,7 @@ ROOM: Final[tuple[Lever, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Fixes:
-    """What was found. ``cut_short``: time was up before all was tried; ``tried``: runs of the
-    engine.
-    """
+    """``cut_short``: the time was up before everything was tried. ``tried``: runs of the engine."""
 
     found: tuple[Fix, ...]
     cut_short: bool
@@ -66,10 +64,10 @@ class Fixes:
 def find_fixes(
     state: State, pool: PoolState, key: str, *, expired: Callable[[], bool] = never
 ) -> Fixes:
-    """What would place the vpod ``key`` of ``pool``, all of it if anything does. ``state`` is as
-    before afterwards.
+    """Find what would place the vpod ``key`` of ``pool``, all of it if possible. ``state`` is the
+    same afterwards.
 
-    ``expired``: whether the time for it is up; what is found by then is the answer.
+    ``expired``: whether the time is up. The answer is then what was found so far.
     """
     if expired():
         return Fixes((), cut_short=True, tried=0)
@@ -89,7 +87,7 @@ def find_fixes(
 
 
 def _pull(bench: Bench, lever: Lever, found: list[Fix]) -> bool:
-    """Whether one of the lever's changes leaves nothing over."""
+    """Try the lever; return whether one of its changes leaves nothing without a place."""
     enough = False
     with bench.at_rest() if lever in AT_REST and not bench.helps_itself else nullcontext():
         for fix in lever(bench):
@@ -99,8 +97,8 @@ def _pull(bench: Bench, lever: Lever, found: list[Fix]) -> bool:
 
 
 def _ranked(found: list[Fix]) -> tuple[Fix, ...]:
-    """Those that leave nothing over, in the order in which they were tried; then those that leave
-    least. Each change once.
+    """Each change once: those that leave nothing without a place first, in the order in which they
+    were tried, then by how much they leave.
     """
     first: dict[str, Fix] = {}
     for fix in sorted(found, key=lambda fix: (fix.left, fix.alone)):

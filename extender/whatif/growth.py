@@ -1,11 +1,11 @@
-"""Pods that are still to come, as they would come: from the StatefulSet, through our filter and
-prioritize, onto a node.
+"""Adds the pods that are still to come: from the StatefulSet, through filter and prioritize, to a
+node.
 
-kube-scheduler also asks for CPU, memory and volumes, of which nothing is known here: a node that
-has none left counts as one that takes the pod, unless kube-scheduler has said that it finds none
-for it (``held_back``). Everything else is as in a cluster: only nodes that take work and that the
-StatefulSet's template fits, those that declare slots within them, the hard zone rule of the pool's
-profile, the best score, then the emptiest.
+kube-scheduler also checks CPU, memory and volumes, which are not known here. A node without any of
+these left counts as one that takes the pod, unless kube-scheduler has reported that it finds no
+node (``held_back``). Everything else is as in a cluster: a node must take work and match the
+StatefulSet's template, have slots left if it declares them, and pass the profile's hard zone rule.
+The best score wins, then the node with the fewest adapter pods.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -24,22 +24,22 @@ from extender.node.verbs import filter_nodes, slots_of
 from extender.whatif.trial import Trial
 
 PODS_BOUND_MAX: Final = 10_000
-"""At once: as many as a pool without maxPods may have."""
+"""Pods bound in one call: as many as a pool without maxPods may have."""
 ROUNDS_MAX: Final = 20
-"""Of growing and placing in turn, until the pool has the size that it needs."""
+"""Rounds of growing and placing until the pool has the size that it needs."""
 REFUSALS_MAX: Final = 100
-"""Different ones of a pool that are looked into; who is refused in the same words is refused for
-the same.
+"""Different refusals of a pool that are examined. Pods with the same text are refused for the same
+reason.
 """
 ALIKE_MAX: Final = 3
-"""Nodes that are asked about of those that only differ by name: one may be refused for its own
-slots.
+"""Nodes to ask of each group that differs only by name. There are several because one may be
+refused for its own slots.
 """
 
 
 def add_pods(trial: Trial, pool: PoolState, count: int) -> list[AdapterPod]:
-    """Raise the StatefulSet by ``count`` and bind the new pods; those that found a node. Nothing
-    without a StatefulSet.
+    """Raise the StatefulSet by ``count`` and bind the new pods. Return those that found a node;
+    none without a StatefulSet.
     """
     stateful_set = pool.stateful_set
     if stateful_set is None or pool.adapter_pool is None:
@@ -50,10 +50,8 @@ def add_pods(trial: Trial, pool: PoolState, count: int) -> list[AdapterPod]:
 
 
 def bind_missing(trial: Trial, pool: PoolState, *, but: Collection[int] = ()) -> list[AdapterPod]:
-    """Bind every pod that the StatefulSet wants and that has no node, those that are to be created
-    anew too.
-
-    ``but``: ordinals that go on waiting.
+    """Bind every pod that the StatefulSet wants and that has no node, also those that must be
+    created again. ``but``: ordinals that go on waiting.
     """
     stateful_set = pool.stateful_set
     if stateful_set is None or pool.adapter_pool is None:
@@ -63,12 +61,12 @@ def bind_missing(trial: Trial, pool: PoolState, *, but: Collection[int] = ()) ->
 
 
 def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]:
-    """Bind these ordinals' pods; those that found a node."""
+    """Bind the pods of these ordinals. Return those that found a node."""
     return list(_bound(trial, pool, ordinals))
 
 
 def missing_pods(pool: PoolState, stateful_set: StatefulSet) -> Iterator[int]:
-    """Ordinals whose pod is not there, waits for its node, or is about to be replaced."""
+    """Yield ordinals whose pod does not exist, waits for its node, or is about to be replaced."""
     for ordinal in stateful_set.ordinals:
         known = pool.by_ordinal.get(ordinal)
         pod = known.pod if known is not None else None
@@ -77,12 +75,12 @@ def missing_pods(pool: PoolState, stateful_set: StatefulSet) -> Iterator[int]:
 
 
 def held_back(pool: PoolState, state: State) -> dict[int, str]:
-    """Ordinals that kube-scheduler has refused though nodes would take them as far as is known
-    here, with what it says.
+    """Find ordinals that kube-scheduler has refused although nodes would take them as far as is
+    known here. The values are what kube-scheduler says.
 
-    What it lacks there (CPU, memory, volumes, leave of another filter) is not known: no change that
-    is thought of here can be seen to bring it. A refusal that our own rules explain is left out:
-    who asks may change what they look at.
+    What the nodes lack (CPU, memory, volumes, or what another filter wants) is not known, so no
+    trial can show that a change helps. Refusals that our own rules explain are left out, because a
+    what-if may change what these rules look at.
     """
     found: dict[int, str] = {}
     if pool.stateful_set is None or pool.adapter_pool is None:
@@ -103,7 +101,7 @@ def held_back(pool: PoolState, state: State) -> dict[int, str]:
 
 def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[AdapterPod]:
     state = trial.state
-    # All of them wait first: what each is to carry depends on who else is to come.
+    # All of them wait first: what each pod carries depends on the others that are to come.
     waiting = [_as_pending(trial, pool, ordinal) for ordinal in ordinals]
     chooser = _Chooser(state, pool)
     found: list[tuple[AdapterPod, AdapterPod]] = []
@@ -112,21 +110,21 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
         carried = chooser.carried(pod)
         node = chooser.choose(pod, carried)
         if node is not None:
-            # The next one is chosen a node when this one has got its part of what waits, by its
-            # bind or by the placer.
+            # The pod takes its part of the waiting vreplicas before a node is chosen for the next
+            # one, as with a bind or the placer.
             bound = replace(pod, node=node.name, ready=True, ledger=carried, ledger_text=None)
             ordinal_ledger = ledger_of_ordinal(pool, pod.name, slots_of(state, pod))
             trial.exchange(pod, bound)
             found.append((bound, replace(bound, ledger=ordinal_ledger)))
-    # Which vpods get it is decided anew by who asks, in the turns that are theirs.
+    # Return these vreplicas: the caller decides which vpods get them, in its own order.
     for bound, standing_there in found:
         trial.exchange(bound, standing_there)
         yield standing_there
 
 
 def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
-    """The ordinal's pod as it waits for its node, new where there is none or the one that is there
-    goes.
+    """Return the ordinal's pod as it waits for its node. A new pod is made if there is none, or if
+    the old one is to be replaced.
     """
     stateful_set, spec = pool.stateful_set, pool.adapter_pool
     if stateful_set is None or spec is None:
@@ -148,7 +146,7 @@ def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
             owner_uid=stateful_set.uid,
             ordinal=ordinal,
             slots=spec.slots_per_pod,
-            # A mark on a pod goes with the pod.
+            # The drain annotation goes with the old pod.
             unschedulable=False,
         )
     trial.exchange(old, pod)
@@ -156,17 +154,19 @@ def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
 
 
 class _Chooser:
-    """Chooses nodes for the pods of one pool, one after the other; the state follows between two of
-    them.
+    """Chooses nodes for the pods of one pool, one after the other. The caller updates the state
+    after each.
     """
 
     def __init__(self, state: State, pool: PoolState) -> None:
         self._state = state
         self._pool = pool
         self._kinds: dict[tuple[str, int], list[str]] = {}
-        """(Zone, adapter pods there) -> nodes that declare no slots, last name first."""
+        """(Zone, number of adapter pods on the node) -> nodes that declare no slots, last name
+        first.
+        """
         self._counting: list[str] = []
-        """Nodes that declare slots: each is a case of its own."""
+        """Nodes that declare slots: each must be asked."""
         for name in sorted(pool.hosting.zone_of, reverse=True):
             if state.nodes[name].slots is None:
                 self._kinds.setdefault(self._kind_of(name), []).append(name)
@@ -177,8 +177,8 @@ class _Chooser:
         return self._state.nodes[node].zone, len(self._state.pods_on_node.get(node, ()))
 
     def choose(self, pod: AdapterPod, carried: Ledger) -> Node | None:
-        """The node where kube-scheduler would put it, None where none takes it. ``carried``: what
-        it would carry.
+        """Return the node that kube-scheduler would choose, None if none takes the pod.
+        ``carried``: the ledger that it would carry.
         """
         state = self._state
         passed = self.passing(pod)
@@ -192,8 +192,8 @@ class _Chooser:
         return state.nodes[best]
 
     def passing(self, pod: AdapterPod) -> Collection[str]:
-        """Nodes that take the pod as far as is known here, of those that only differ by
-        name a few.
+        """Return nodes that take the pod as far as is known here. Of nodes that differ only by
+        name, a few are asked.
         """
         asked = sorted({*self._candidates(), *self._returning(pod)})
         return filter_nodes(self._state, pod, asked, self._state.nodes.get).passed
@@ -204,13 +204,15 @@ class _Chooser:
         yield from self._counting
 
     def _returning(self, pod: AdapterPod) -> Iterator[str]:
-        """The node where its ordinal last stood: it is preferred."""
+        """The node where the ordinal last stood: it is preferred."""
         known = self._pool.pods.get(pod.name)
         if known is not None and known.last_place[0] in self._pool.hosting.zone_of:
             yield known.last_place[0]
 
     def carried(self, pod: AdapterPod) -> Ledger:
-        """What stands on its ordinal, and its part of what waits."""
+        """What the ledger of the pod would be: what stands on its ordinal, and its part of what
+        waits.
+        """
         state = self._state
 
         def allows(vpod: VPod) -> bool:
@@ -220,7 +222,7 @@ class _Chooser:
         return bind_ledger_of(self._pool, pod, slots=slots, with_planned=True, allows=allows).ledger
 
     def _move_on(self, node: str) -> None:
-        """One more pod is about to stand there."""
+        """Count one more pod on the node."""
         kind = self._kind_of(node)
         names = self._kinds.get(kind)
         if names is not None and node in names:
@@ -233,12 +235,10 @@ class _Chooser:
 def autoscale(
     trial: Trial, pool: PoolState, turns: Iterable[str], *, most: int = PODS_BOUND_MAX
 ) -> bool:
-    """Let the pool grow to what it needs, and place what waits, in turn, until neither changes
-    anything.
+    """Let the pool grow to what it needs and place what waits, in turn, until nothing changes.
 
-    ``turns``: keys of the vpods that are decided after each step, in this order, those that wait of
-    them. ``most``: pods that are added altogether. False where the pods that it asks for find no
-    node.
+    ``turns``: keys of vpods; after each step, those of them that wait are decided in this order.
+    ``most``: pods to add altogether. Return False if no added pod finds a node.
     """
     state = trial.state
 

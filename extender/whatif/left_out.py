@@ -1,7 +1,7 @@
-"""What a question about pools cannot count in, and has to say.
+"""What an answer about pools cannot count, and has to mention.
 
-Vpods of pools that do not exist, pods that are no ordinals, and vreplicas that have their place and
-are served by nobody.
+These are vpods of pools that do not exist, pods that are not ordinals of the StatefulSet, and
+placed vreplicas that nobody serves.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ NAMED: Final = 5
 
 
 def pools_asked(state: State) -> list[str]:
-    """All AdapterPools, and pools that vpods ask for and nobody has made: their vreplicas wait,
+    """All AdapterPools, and pools that do not exist but that vpods ask for: their vreplicas wait
     too.
     """
     return sorted(
@@ -28,7 +28,7 @@ def pools_asked(state: State) -> list[str]:
 
 
 def left_out(pool: PoolState) -> Iterator[str]:
-    """In words, what of a pool counts for nothing."""
+    """Say in words what of a pool is not counted."""
     if pool.adapter_pool is None and pool.vpods:
         count = len(pool.vpods)
         asks = "vpod asks" if count == 1 else "vpods ask"
@@ -52,8 +52,8 @@ def left_out(pool: PoolState) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """What nobody serves of a pool. ``why``: in words -> vreplicas; ``vpods``: keys of those that
-    have some of them.
+    """Vreplicas of a pool that nobody serves. ``why``: reason in words -> vreplicas. ``vpods``:
+    keys of the vpods that have some of them.
     """
 
     why: Mapping[str, int]
@@ -61,13 +61,13 @@ class Unserved:
 
     @property
     def vreplicas(self) -> int:
-        """All of them."""
+        """The sum of ``why``."""
         return sum(self.why.values())
 
 
 def unserved_of(pool: PoolState) -> Unserved:
-    """What is published on pods that do not serve it, as far as pods and nodes say so: those of
-    files often say nothing.
+    """Count what is published on pods that do not serve it, as far as pods and nodes say. Objects
+    from files often do not say.
     """
     why, vpods = Counter[str](), set[str]()
     for state in pool.pods.values():
@@ -83,12 +83,14 @@ def _says_that_it_is_down(state: PodClaims) -> bool:
     pod, node = state.pod, state.node
     if not state.down or pod is None or pod.ready or pod.deleting or pod.finished:
         return state.down
-    # Without a condition Ready nothing is said of the pod itself; "": nor of since when.
+    # Without a condition Ready (``ready_since`` is ""), the pod itself says nothing.
     return not pod.node or node is None or not node.ready or bool(pod.ready_since)
 
 
 def unserved_note(pool: PoolState, unserved: Unserved) -> Iterator[str]:
-    """In words, what nobody serves, and what becomes of it; nothing where all is served."""
+    """Say in words what nobody serves, and what becomes of it. Yields nothing if everything is
+    served.
+    """
     if not unserved.why:
         return
     reasons = ", ".join(f"{count} because {why}" for why, count in unserved.why.items())

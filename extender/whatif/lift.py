@@ -1,5 +1,5 @@
-"""Changes that let the pods a pool has take more: what comes by itself, marks, cordons, nodes that
-are away, another pool.
+"""Changes that let a pool's present pods take more: pods that come by themselves, drain
+annotations, cordons, nodes that are away, another pool.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ def _one_or_several(
     change: Callable[[Trial, Sequence[T]], bool],
     fix: Callable[[Sequence[T]], Fix],
 ) -> Iterator[Fix]:
-    """One of the things, whichever is enough; where none is, the fewest of them, best first, that
-    are together.
+    """Yield each of the things that helps alone. If none is enough, yield the fewest that are
+    enough together, best first; or all of them, if that helps.
     """
 
     def changing(some: Sequence[T]) -> Change:
@@ -66,7 +66,7 @@ def _one_or_several(
 
 
 def pods_that_come(bench: Bench) -> Iterator[Fix]:
-    """Pods that are not there, or wait for a node."""
+    """Pods that do not exist, or wait for a node."""
     pool = bench.pool
     stateful_set = pool.stateful_set
     if stateful_set is None or pool.adapter_pool is None:
@@ -94,8 +94,8 @@ def pods_that_come(bench: Bench) -> Iterator[Fix]:
 
 
 def _why_not_bound(known: PodClaims | None) -> str:
-    """Why a pod that waits for its node is not expected to get one by itself, "" where nothing is
-    known against it.
+    """Why a pod that waits for its node will probably not get one by itself; "" if nothing is
+    known.
     """
     pod = known.pod if known is not None else None
     if known is None or pod is None or pod.node or pod.deleting or pod.finished:
@@ -111,7 +111,9 @@ def _why_not_bound(known: PodClaims | None) -> str:
 
 
 def closed_pods(bench: Bench) -> Iterator[Fix]:
-    """Pods that are being emptied, to make the pool smaller; and those taken for lost."""
+    """Pods that the autoscaler empties to shrink the pool, and pods given up because they are not
+    Ready.
+    """
     pool = bench.pool
     names = [
         pod.name
@@ -162,7 +164,7 @@ def _lost_pods(bench: Bench) -> Iterator[Fix]:
 
 
 def marked_pods(bench: Bench) -> Iterator[Fix]:
-    """Pods that a person has marked unschedulable."""
+    """Pods that a person has annotated as unschedulable."""
     marked = [pod for pod in bench.pool.members() if pod.draining]
 
     def change(trial: Trial, some: Sequence[PodClaims]) -> bool:
@@ -186,8 +188,8 @@ def marked_pods(bench: Bench) -> Iterator[Fix]:
 
 
 def bad_nodes(bench: Bench) -> Iterator[Fix]:
-    """Nodes of the pool's pods that are cordoned, or not Ready; and cordoned ones that its waiting
-    pods could go to.
+    """Nodes of the pool's pods that are cordoned or not Ready, and cordoned nodes that could take
+    its waiting pods.
     """
     pool = bench.pool
     nodes: dict[str, Node] = {}
@@ -202,7 +204,7 @@ def bad_nodes(bench: Bench) -> Iterator[Fix]:
 
 
 def _nodes_for_waiting_pods(bench: Bench, known: Mapping[str, Node]) -> Iterator[Fix]:
-    """Cordoned nodes without a pod of the pool, where pods that wait for a node could stand."""
+    """Cordoned nodes without a pod of the pool that could take pods that wait for a node."""
     pool = bench.pool
     stateful_set = pool.stateful_set
     missing = list(missing_pods(pool, stateful_set)) if stateful_set is not None else []
@@ -250,7 +252,7 @@ def _ready_again(some: Sequence[Node]) -> Fix:
 
 
 def namespace_label(bench: Bench) -> Iterator[Fix]:
-    """Labels with which the pool's namespaceSelector would select the vpod's namespace."""
+    """Labels with which the pool's namespaceSelector selects the vpod's namespace."""
     spec, vpod, state = bench.pool.adapter_pool, bench.vpod, bench.state
     if spec is None or state.allows(spec, vpod.namespace):
         return
@@ -287,7 +289,9 @@ def namespace_label(bench: Bench) -> Iterator[Fix]:
 
 
 def labels_selected(selector: LabelSelector, labels: dict[str, str]) -> dict[str, str] | None:
-    """Labels as near to these as can be that the selector selects; None where no labels are."""
+    """Change the labels as little as possible so that the selector selects them; None if it never
+    does.
+    """
     wanted = {**labels, **selector.match_labels}
     for requirement in selector.match_expressions:
         value = wanted.get(requirement.key)
@@ -306,7 +310,7 @@ def labels_selected(selector: LabelSelector, labels: dict[str, str]) -> dict[str
 
 
 def other_pool(bench: Bench) -> Iterator[Fix]:
-    """The pool that a vpod names does not exist: those that do, the most similar name first."""
+    """For a vpod whose pool does not exist: the existing pools, the most similar name first."""
     if bench.pool.adapter_pool is not None:
         return
     vpod, key = bench.vpod, bench.pool.key

@@ -1,5 +1,5 @@
-"""Changes that give a pool more room or a vpod fewer wishes: a number, or a profile. Each with the
-least that is enough.
+"""Changes of a number or a profile that give a pool more room, or make a vpod ask for less. Each
+uses the least number that is enough.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +18,10 @@ from extender.whatif.named_change import SkewLimit, skew_limits
 from extender.whatif.trial import Trial
 
 PODS_TRIED_MAX: Final = 512
-"""Pods more that are tried."""
+"""Additional pods that are tried."""
 SLOTS_TRIED_MAX: Final = 100_000
 SIZES_TRIED_MAX: Final = 4
-"""Of pods, where none that is tried is enough."""
+"""Sizes of pods that are tried if none is enough."""
 PROFILES_TRIED_MAX: Final = 12
 
 
@@ -29,15 +29,13 @@ PROFILES_TRIED_MAX: Final = 12
 
 
 def pods_more(bench: Bench) -> Iterator[Fix]:
-    """Pods that the pool does not have; where maxPods forbids them, a greater maxPods, with which
-    the autoscaler adds them.
-    """
+    """More pods. If maxPods forbids them, a greater maxPods: the autoscaler then adds them."""
     pool = bench.pool
     spec, stateful_set = pool.adapter_pool, pool.stateful_set
     if spec is None or stateful_set is None:
         return
     if bench.vpod.weight > spec.slots_per_pod:
-        return  # no pod of this size would do
+        return  # no pod of this size would take one
     limit = POOL_PODS_MAX if spec.max_pods is None else spec.max_pods
     room = min(_most_pods(bench, spec), limit - stateful_set.replicas)
     found = bench.smallest(_adding(pool), 1, room) if room > 0 else None
@@ -58,9 +56,7 @@ def pods_more(bench: Bench) -> Iterator[Fix]:
 
 
 def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
-    """Whether the autoscaler adds ``count`` pods as things are and nodes are found for them; and
-    what has to be known of it.
-    """
+    """Whether the autoscaler will add ``count`` pods that find nodes, and a note on it."""
     pool = bench.pool
     plan = plan_scale(pool, lambda vpod: bench.state.selects(pool.key, vpod))
     wanted = plan.wanted if plan is not None else replicas
@@ -88,8 +84,8 @@ def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
 
 
 def _most_pods(bench: Bench, spec: AdapterPool) -> int:
-    """More pods than that are never needed: each is at least half full, and one more in every zone
-    (``size``).
+    """Return an upper bound of the pods needed: each is at least half full, and each zone gets one
+    more (``size``).
     """
     zones = len(bench.pool.hosting.known_in)
     return min(PODS_TRIED_MAX, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1)
@@ -98,8 +94,7 @@ def _most_pods(bench: Bench, spec: AdapterPool) -> int:
 def _adding(pool: PoolState) -> Callable[[int], Change]:
     def make(count: int) -> Change:
         def change(trial: Trial) -> bool:
-            # Those that wait for a node already may go on waiting: it is the new ones that are
-            # asked for.
+            # Pods that wait for a node already may go on waiting: the trial is about the new ones.
             return len(add_pods(trial, pool, count)) == count
 
         return change
@@ -158,7 +153,7 @@ def _raising(pool: PoolState, profile: Profile, limit: SkewLimit) -> Callable[[i
 
 
 def other_profile(bench: Bench) -> Iterator[Fix]:
-    """Another of the profiles that the service knows."""
+    """Another profile that the service knows."""
     pool = bench.pool
     spec = pool.adapter_pool
     if spec is None:
@@ -178,7 +173,7 @@ def other_profile(bench: Bench) -> Iterator[Fix]:
 
 
 def _others(profiles: Mapping[str, Profile], name: str) -> Iterator[tuple[str, Profile]]:
-    """The others, those of the same rules only: to follow Knative to the letter is no way to find
+    """Other profiles with the same rules. Rules that follow Knative exactly are no way to find
     room.
     """
     mine = profiles[name].rules if name in profiles else None
@@ -200,8 +195,8 @@ def _placing_by(pool: PoolState, profile: Profile) -> Change:
 
 
 def more_slots(bench: Bench) -> Iterator[Fix]:
-    """A greater slotsPerPod: pods take it over when they are created again, within what their nodes
-    declare.
+    """A greater slotsPerPod. Pods take it over when they are created again, if their nodes declare
+    enough.
     """
     pool = bench.pool
     spec = pool.adapter_pool
@@ -209,7 +204,7 @@ def more_slots(bench: Bench) -> Iterator[Fix]:
         return
     most = min(SLOTS_TRIED_MAX, bench.slots_waiting + bench.vpod.weight)
     make = _larger(pool, spec)
-    # Where no size is enough: that of one vreplica, of two, and so on.
+    # If no size is enough, try sizes that fit one vreplica, two, and so on.
     heavier = max(1, bench.vpod.weight - spec.slots_per_pod)
     partly = range(heavier, heavier + SIZES_TRIED_MAX * bench.vpod.weight, bench.vpod.weight)
     found = bench.smallest(make, 1, most) or bench.most_with_least(make, partly)
@@ -238,8 +233,8 @@ def _larger(pool: PoolState, spec: AdapterPool) -> Callable[[int], Change]:
 
 
 def resize(trial: Trial, pool: PoolState, spec: AdapterPool) -> bool:
-    """Take the pool's new object and restart all pods with its slots; False where a node does not
-    declare as many.
+    """Replace the pool's object and restart all pods with its slots. Return False if a node does
+    not declare enough slots.
     """
     trial.exchange(pool.adapter_pool, spec)
     fits = True
@@ -274,7 +269,7 @@ def lighter_vreplicas(bench: Bench) -> Iterator[Fix]:
 
 
 def fewer_vreplicas(bench: Bench) -> Iterator[Fix]:
-    """Fewer vreplicas asked for."""
+    """Fewer vreplicas."""
     vpod = bench.vpod
     yield from _less_of(
         bench,
@@ -298,12 +293,12 @@ def _less_of(
     *,
     partly: bool = False,
 ) -> Iterator[Fix]:
-    """The greatest number below ``count``, at least 1, with which nothing is left; or, ``partly``,
-    least.
+    """Find the greatest number below ``count``, at least 1, that leaves nothing without a place.
+    With ``partly``, accept one that leaves the fewest.
     """
     vpod = bench.vpod
     if vpod.source:
-        return  # another kind's field, if it has one at all
+        return  # the field belongs to another kind, if there is one
 
     def make(less: int) -> Change:
         def change(trial: Trial) -> bool:

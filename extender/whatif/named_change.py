@@ -1,5 +1,5 @@
-"""``NamedChange``: one change, named so that a person can make it; and those that are offered for a
-vpod and for an adapter pod.
+"""``NamedChange``: one change, described so that a person can make it. Also the changes that are
+offered for both a vpod and an adapter pod.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ OBJECTS_NAMED_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedChange:
-    """``change`` in words; ``field`` of ``subject`` (kind and name) goes from ``before`` to
-    ``after``; ``note``: what else has to be known.
+    """``change`` in words: ``field`` of ``subject`` (kind and name) goes from ``before`` to
+    ``after``. ``note`` says what else to know.
     """
 
     change: str
@@ -28,7 +28,7 @@ class NamedChange:
 
     @classmethod
     def uncordon(cls, nodes: Sequence[Node]) -> Self:
-        """Of one node or more."""
+        """Uncordon one or more nodes."""
         names = [node.name for node in nodes]
         return cls(
             change=f"uncordon {in_words(names)}",
@@ -40,7 +40,7 @@ class NamedChange:
 
     @classmethod
     def ready_again(cls, nodes: Sequence[Node]) -> Self:
-        """Of one node or more."""
+        """One or more nodes become Ready."""
         names = [node.name for node in nodes]
         cordoned = any(node.cordoned for node in nodes)
         return cls(
@@ -54,7 +54,7 @@ class NamedChange:
 
     @classmethod
     def greater_skew(cls, profile: Profile, limit: "SkewLimit", more: int) -> Self:
-        """Of one of the profile's filters."""
+        """Raise the MaxSkew of one of the profile's filters."""
         what = {"ZoneSpread": "zone skew", "NodeSpread": "node skew", "PodSpread": "pod skew"}
         name = limit.plugin.name
         return cls(
@@ -67,7 +67,7 @@ class NamedChange:
         )
 
     def named(self) -> dict[str, object]:
-        """The change itself, as ``/v1/explain`` has it."""
+        """The change in ``/v1/explain``."""
         return {
             "change": self.change,
             "object": self.subject,
@@ -79,14 +79,14 @@ class NamedChange:
 
 @dataclass(frozen=True, slots=True)
 class SkewLimit:
-    """One of a profile's filters with a MaxSkew, ``skew``, at ``index`` of them."""
+    """The filter at ``index`` of a profile, and its MaxSkew."""
 
     index: int
     plugin: FilterPlugin
     skew: int
 
     def raised(self, profile: Profile, more: int) -> Profile:
-        """The profile with a MaxSkew that is so much greater."""
+        """Return the profile with a MaxSkew that is greater by ``more``."""
         wider = replace(self.plugin, max_skew=self.skew + more)  # type: ignore[type-var]
         return replace(
             profile,
@@ -95,7 +95,7 @@ class SkewLimit:
 
 
 def skew_limits(profile: Profile) -> Iterator[SkewLimit]:
-    """Those of the profile's filters whose MaxSkew can be another."""
+    """Yield the profile's filters whose MaxSkew can be changed."""
     for index, plugin in enumerate(profile.filters):
         skew = getattr(plugin, "max_skew", None)
         if isinstance(skew, int) and hasattr(plugin, "__dataclass_fields__"):
@@ -110,5 +110,5 @@ def in_words(names: Sequence[str]) -> str:
 
 
 def objects(kind: str, keys: Sequence[str]) -> str:
-    """Kind and name of the first of them."""
+    """Kind and name of the first objects."""
     return ", ".join(f"{kind} {key}" for key in keys[:OBJECTS_NAMED_MAX])

@@ -1,8 +1,8 @@
-"""``NodeVerdicts``: what every node says to one adapter pod. Pure.
+"""``NodeVerdicts``: the verdict of every node on one adapter pod. Pure.
 
-That is what filter and prioritize answer now, and beside it what kube-scheduler's own filters say
-of which we know something too: nodeSelector, affinity and tolerations of the StatefulSet's
-template, cordons and nodes that are not Ready.
+It has the answers of filter and prioritize, and those of kube-scheduler's own filters that can be
+computed here: nodeSelector, affinity and tolerations of the StatefulSet's template, cordons, and
+nodes that are not Ready.
 """
 
 from collections import Counter
@@ -18,8 +18,8 @@ from extender.whatif.explanation import Answer
 
 
 class NodeVerdicts:
-    """Of all nodes, for one pod. ``passing``: names of those that take it; ``problem``: why none
-    could, whatever they say.
+    """The verdicts of all nodes on one pod. ``passing``: names of nodes that take it. ``problem``:
+    why none can, whatever their verdicts.
     """
 
     def __init__(self, state: State, pool: PoolState, pod: AdapterPod) -> None:
@@ -55,7 +55,7 @@ class NodeVerdicts:
         self.refusals = Counter(text for _, text in self._said.values())
 
     def _of_kube_scheduler(self, node: Node) -> tuple[str, str] | None:
-        """What kube-scheduler's own filters say, as far as we know; None for nothing."""
+        """What kube-scheduler's own filters say, as far as it is known; None if they pass."""
         fit = self._pool.stateful_set.fit if self._pool.stateful_set is not None else None
         if fit is not None and not fit.fits(node.name, node.labels, node.taints):
             return str(
@@ -68,11 +68,11 @@ class NodeVerdicts:
         return None
 
     def reason(self, name: str) -> str:
-        """Why a node refuses the pod, a ``ConflictReason``; "" where it takes it."""
+        """Why a node refuses the pod, a ``ConflictReason``; "" if it takes it."""
         return self._said.get(name, ("", ""))[0]
 
     def rows(self) -> list[Answer]:
-        """The node that it is on first, then those that pass, best first, then the others."""
+        """The pod's own node first, then nodes that pass, best first, then the others."""
         own = self._pod.node
 
         def order(name: str) -> tuple[bool, bool, int, str]:

@@ -1,5 +1,5 @@
-"""What ``vreplica top`` shows: all pools in numbers, and of pods and vpods those that want to be
-looked at. Pure.
+"""What ``vreplica top`` shows: numbers for all pools, and the pods and vpods that need attention.
+Pure.
 
 .. code-block:: text
 
@@ -9,16 +9,18 @@ looked at. Pure.
     pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state
     waiting[]   vpod, pool, vreplicas, pending, since (RFC 3339, "" if not known), reason, message
 
-A pool that does not exist is listed as long as vpods name it. All of these wait for it, also those
-that are placed (``pending`` 0): nobody looks after them. A pod that does not exist is listed as
-long as something is published on it, and counted in no pool.
+A pool that does not exist is listed as long as vpods name it. All of its vpods are listed as
+waiting, even if their vreplicas are placed (``pending`` 0), because nobody looks after them. A pod
+that does not exist is listed as long as something is published on it. No pool counts it.
 
-Pools with what nobody serves come first, then those that exist, then those with what is pending. Of
-the pods come first those that do not serve what is placed on them (``unserved`` vreplicas), then
-those that are overcommitted, then drained, then the fullest; of vpods those of which something is
-pending, and that have waited for longest. Of each so many are listed, and ``poolsNotListed``,
-``podsNotListed`` and ``waitingNotListed`` say how many are not. With 10,000 pods it takes tens of
-milliseconds, so it is made in steps, between which others may run.
+Order:
+
+- pools: most unserved vreplicas first, then existing ones, then most pending vreplicas
+- pods: those with ``unserved`` vreplicas, then overcommitted, then drained, then the fullest
+- vpods: those with pending vreplicas, then the longest wait
+
+``poolsNotListed``, ``podsNotListed`` and ``waitingNotListed`` count what is left out. 10,000 pods
+take tens of milliseconds, so the overview is made in steps, and other tasks may run between them.
 """
 
 import heapq
@@ -37,15 +39,15 @@ POOLS_LISTED_MAX: Final = 100
 PODS_LISTED_MAX: Final = 100
 WAITING_LISTED_MAX: Final = 100
 STEP_OBJECTS: Final = 500
-"""Looked at between two steps."""
+"""Objects to look at between two steps."""
 _SCHEDULED: Final = "Scheduled"
 _NEVER: Final = "9999"
-"""Sorts behind every time."""
+"""Sorts after every time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A vpod and how many of its vreplicas have no place; ``found``: whether its pool exists."""
+    """A vpod, and how many of its vreplicas have no place. ``found``: whether its pool exists."""
 
     vpod: VPod
     pending: int
@@ -53,7 +55,7 @@ class _Waiting:
 
     @property
     def told(self) -> Condition | None:
-        """The condition that says that it is not placed, and since when; None before that has been
+        """The condition that says that the vpod is not placed, and since when; None until it is
         written.
         """
         scheduled = next((c for c in self.vpod.conditions if c.type == _SCHEDULED), None)
@@ -61,7 +63,7 @@ class _Waiting:
 
 
 class Overview:
-    """Made by running through ``steps``; then ``to_json``."""
+    """Run through ``steps``, then call ``to_json``."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -72,7 +74,7 @@ class Overview:
         self._waiting_seen = 0
 
     def steps(self) -> Iterator[None]:
-        """Look at everything, some objects a step. What changes meanwhile is seen or not."""
+        """Look at everything, some objects a step. Changes in between may be seen or missed."""
         for pool in list(self._state.pools.values()):
             if pool.adapter_pool is not None or pool.vpods:
                 yield from self._pool(pool)
@@ -110,7 +112,9 @@ class Overview:
         yield
 
     def _pending(self, pool: PoolState) -> Generator[None, None, int]:
-        """Look at the vpods that wait; their vreplicas. Without their pool all of them do."""
+        """Look at the waiting vpods; return their pending vreplicas. Without an AdapterPool, all
+        vpods wait.
+        """
         pending = 0
         waiting = list(pool.unplaced if pool.adapter_pool is not None else pool.vpods)
         for start in range(0, len(waiting), STEP_OBJECTS):
@@ -143,7 +147,7 @@ class Overview:
         return pending
 
     def to_json(self) -> dict[str, object]:
-        """As described above."""
+        """The overview, as the module describes it."""
         pools = sorted(self._pools, key=_pool_order)
         return {
             "pools": pools[:POOLS_LISTED_MAX],
@@ -156,12 +160,12 @@ class Overview:
 
 
 def _unserved(pod: PodClaims) -> int:
-    """vreplicas that are published on the pod and that nobody serves."""
+    """Vreplicas that are published on the pod and that nobody serves."""
     return sum(claim.published for claim in pod.claims.values()) if pod.down else 0
 
 
 def _is_over(pool: PoolState, pod: PodClaims) -> bool:
-    """Whether it holds more than its slots, which only its pool says."""
+    """Whether the pod holds more than its slots. Only its AdapterPool says how many these are."""
     return pool.adapter_pool is not None and pod.held > pod.capacity
 
 
@@ -182,7 +186,7 @@ def _pool_order(row: dict[str, object]) -> tuple[int, bool, int, int, str]:
 
 
 def _state_of(pool: PoolState, pod: PodClaims) -> str:
-    """In a word or two, what is special about a pod; "" for nothing."""
+    """What is special about a pod, in a word or two; "" if nothing is."""
     if published := _unserved(pod):
         return unserved_on(pod, pod.name, published).why
     if pool.adapter_pool is None:

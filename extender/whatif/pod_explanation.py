@@ -1,8 +1,8 @@
-"""An adapter pod explained: what it carries, what every node says to it, why it waits, what its
-loss would cost whom. Pure.
+"""Explains an adapter pod: what it carries, every node's verdict, why it waits, and what its loss
+costs each vpod. Pure.
 
-Where no node takes it, what would let one is found by trying (``pod_fixes``). CPU, memory, volumes
-and other pods' wishes are not known here, and the answer says so where that must be it.
+If no node takes the pod, ``pod_fixes`` tries changes. CPU, memory, volumes and affinity between
+pods are not known here. The answer says so if one of them must be the cause.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ PROBLEMS: Final[Mapping[ConflictReason, str]] = {
 
 
 def find_pod(state: State, key: str) -> tuple[PoolState, PodClaims]:
-    """An adapter pod, or an ordinal that stands for one, by ``namespace/name``. Raises
+    """Find an adapter pod, or an ordinal without a pod, by ``namespace/name``. Raises
     UnknownObject.
     """
     namespace, _, name = key.rpartition("/")
@@ -67,7 +67,7 @@ def find_pod(state: State, key: str) -> tuple[PoolState, PodClaims]:
 
 
 def _standing_for(state: State, stranger: AdapterPod) -> PodClaims:
-    """What would be known of a pod that counts nowhere."""
+    """The claims of a pod that counts nowhere."""
     known = PodClaims(stranger.name, stranger.ordinal)
     known.stand(stranger, state.nodes.get(stranger.node))
     return known
@@ -80,8 +80,8 @@ def explain_pod(
     history: Sequence[PastDecision] = (),
     expired: Callable[[], bool] = never,
 ) -> Answer:
-    """Everything about one adapter pod. ``expired``: whether the time for trying changes is up.
-    Raises UnknownObject.
+    """Explain one adapter pod. ``expired``: whether the time to try changes is up. Raises
+    UnknownObject.
     """
     pool, known = find_pod(state, key)
     pod = known.pod
@@ -152,7 +152,7 @@ def _outcome(state: State, pool: PoolState, known: PodClaims, nodes: NodeVerdict
 
 
 def _takes(pool: PoolState, known: PodClaims, pod: AdapterPod) -> str:
-    """What of new vreplicas a pod that stands on a node takes."""
+    """Whether a pod on a node takes new vreplicas, in words."""
     if not pool.counts(pod):
         return "it counts nowhere: " + PROBLEMS[ConflictReason.STATEFULSET_NOT_FOUND].format(
             pool=pool.key
@@ -166,7 +166,7 @@ def _takes(pool: PoolState, known: PodClaims, pod: AdapterPod) -> str:
 
 
 def _held_up(pod: AdapterPod) -> str:
-    """Why a pod that nodes would take still waits, as the end of a sentence."""
+    """Why a pod still waits although nodes would take it, as the end of a sentence."""
     if pod.refusal:
         return f", but kube-scheduler finds none: {pod.refusal}"
     if pod.scheduler_name not in {"", SCHEDULER_NAME}:
@@ -215,7 +215,7 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
 
 
 def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
-    """Who has what there, the largest shares first."""
+    """The vpods that the pod carries, the largest shares first."""
     rows = sorted(
         ((key, claim) for key, claim in known.claims.items() if claim.placed.vreplicas),
         key=lambda item: (-item[1].placed.slots, item[0]),
@@ -238,9 +238,7 @@ def _total(pool: PoolState, key: str) -> int:
 
 
 def _loss(pool: PoolState, known: PodClaims, lost: Callable[[PodClaims], bool]) -> list[Answer]:
-    """What each vpod of the pod loses with it, or with all pods of its node or zone; the largest
-    part first.
-    """
+    """What each vpod of the pod loses if the pods of ``lost`` are lost; the largest part first."""
     rows = []
     for key, claim in known.claims.items():
         if not claim.placed.vreplicas:

@@ -1,9 +1,9 @@
-"""The smallest changes with which some node would take an adapter pod that none takes now. Pure.
+"""Finds the smallest changes that would let a node take an adapter pod that none takes. Pure.
 
-Each is made on the state, what all nodes say is asked again, and it is taken back; it is named
-where nodes pass then, and which. In the order in which they are offered: a cordon lifted, a node
-that comes back, slots that a node declares, taints and labels, a new node in a zone that there is,
-and a greater MaxSkew of the profile's zone rule. Numbers are the least that are enough.
+Each change is made on the state, all nodes are asked again, and the change is undone. A change is
+offered, with the nodes that then pass, if there are any. The order: lift a cordon, a node becomes
+Ready, a node declares more slots, taints and labels, a new node in an existing zone, a greater
+MaxSkew of the profile's zone rule. A number is the least that is enough.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,19 +33,19 @@ Answer = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFix(NamedChange):
-    """``nodes``: the first of those that take the pod then."""
+    """``nodes``: the first nodes that take the pod after the change."""
 
     nodes: tuple[str, ...] = ()
 
     def to_json(self) -> Answer:
-        """As ``/v1/explain?pod=`` has it."""
+        """The fix in ``/v1/explain?pod=``."""
         return {**self.named(), "nodes": list(self.nodes), "note": self.note}
 
 
 @dataclass(frozen=True, slots=True)
 class PodFixes:
-    """What was found. ``cut_short``: time was up before all was tried; ``tried``: times that all
-    nodes were asked.
+    """``cut_short``: the time was up before everything was tried. ``tried``: how often all nodes
+    were asked.
     """
 
     found: tuple[PodFix, ...] = ()
@@ -61,11 +61,11 @@ def find_pod_fixes(
     *,
     expired: Callable[[], bool] = never,
 ) -> PodFixes:
-    """What would let a node take the pod; nothing where one does, or where no node is what it waits
-    for.
+    """Find what would let a node take the pod. Nothing if a node takes it already, or if it waits
+    for something other than a node.
 
-    ``verdicts``: what the nodes say to it as things are. ``state`` is as before afterwards.
-    ``expired``: whether the time for it is up; what is found by then is the answer.
+    ``verdicts``: the present verdicts of the nodes. ``state`` is the same afterwards. ``expired``:
+    whether the time is up. The answer is then what was found so far.
     """
     pod = known.pod
     if pod is None or known.bound or pod.finished or pod.deleting:
@@ -86,7 +86,7 @@ Change = Callable[[Trial], None]
 
 
 class _Bench:
-    """Where changes are tried for one pod."""
+    """Tries changes for one pod."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Bench:
         return self.pool.stateful_set
 
     def refused_for(self, *reasons: ConflictReason) -> list[Node]:
-        """The first nodes that refuse the pod for one of these reasons, by name."""
+        """The first nodes, by name, that refuse the pod for one of these reasons."""
         nodes = (
             node
             for name, node in sorted(self.state.nodes.items())
@@ -117,7 +117,7 @@ class _Bench:
         return list(islice(nodes, EACH_MAX))
 
     def passing(self, change: Change) -> tuple[str, ...]:
-        """The nodes that take the pod once that is changed. Raises OutOfTime."""
+        """Return nodes that take the pod after the change. Raises OutOfTime."""
         self.tried += 1
         with Trial(self.state, self._expired) as trial:
             trial.check_time()
@@ -127,8 +127,8 @@ class _Bench:
     def smallest(
         self, make: Callable[[int], Change], last: int
     ) -> tuple[int, tuple[str, ...]] | None:
-        """The least of 1 to ``last`` that is enough, where more is never worse; None where ``last``
-        is not. Raises OutOfTime.
+        """Return the least number from 1 to ``last`` that is enough, if a greater one is never
+        worse; None if ``last`` is not enough. Raises OutOfTime.
         """
         nodes = self.passing(make(last))
         if not nodes:
@@ -179,8 +179,8 @@ def _declared_slots(bench: _Bench) -> Iterator[PodFix]:
 
 
 def _taints_and_labels(bench: _Bench) -> Iterator[PodFix]:
-    """What the template asks for and the node has not, or the other way round. Affinity is left to
-    the person who wrote it.
+    """Remove taints and add labels so that the node matches the template. Affinity is left to the
+    person who wrote it.
     """
     fit = bench.stateful_set.fit if bench.stateful_set is not None else None
     if fit is None:
@@ -219,7 +219,7 @@ def _taints_and_labels(bench: _Bench) -> Iterator[PodFix]:
 
 
 def _new_nodes(bench: _Bench) -> Iterator[PodFix]:
-    """One node more in a zone, like one of those that are there."""
+    """One more node in a zone, like a node that is there."""
     patterns: dict[str, Node] = {}
     for name in sorted(bench.state.nodes):
         node = bench.state.nodes[name]
@@ -242,7 +242,7 @@ def _new_nodes(bench: _Bench) -> Iterator[PodFix]:
 
 
 def _skew(bench: _Bench) -> Iterator[PodFix]:
-    """A greater MaxSkew of the zone rule, where that is what keeps the pod out."""
+    """A greater MaxSkew of the zone rule, if that rule refuses nodes."""
     if not bench.refused_for(ConflictReason.ZONE_SKEW_EXCEEDED):
         return
     profile = bench.pool.profile

@@ -1,4 +1,4 @@
-"""The body of ``POST /v1/plan``, and the words of ``vreplica plan``: plain values -> ``Change``.
+"""Reads the body of ``POST /v1/plan``, and the options of ``vreplica plan``, into a ``Change``.
 
 .. code-block:: text
 
@@ -7,8 +7,8 @@
      "addVPods": [{"namespace": "t", "name": "a", "vreplicas": 8, "slotsPerVReplica": 1}],
      "autoscale": true, "compact": false}
 
-Every field may be left out, ``pool`` where there is one pool only or all are meant. Strict: what is
-not known is an error that says what is.
+Every field is optional. Without ``pool``, the request is about all pools. An unknown field is an
+error that lists the known ones.
 """
 
 import re
@@ -30,10 +30,10 @@ SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
     "maxPods": ("max_pods", 0),
     "minPodsPerVPod": ("min_pods_per_vpod", 0),
 }
-"""Field of AdapterPool's spec -> its name in the model, and the least it may be."""
+"""Field of AdapterPool's spec -> its name in the model, and its minimum."""
 PODS_SETTINGS: Final = frozenset({"minPods", "maxPods"})
-"""At most ``POOL_PODS_MAX`` in a question: sizing a pool counts its pods one by one, and nothing
-ends it in between.
+"""Limited to ``POOL_PODS_MAX``: sizing a pool counts its pods one by one, and cannot be
+interrupted.
 """
 TARGETS_MAX: Final = 1_000
 VPODS_ADDED_MAX: Final = 10_000
@@ -43,8 +43,8 @@ _SUBJECT: Final = "plan"
 
 
 def change_from(document: Json, *, pool: str) -> Change:
-    """Read a request. ``pool``: key of the pool that added vpods ask for; "" where that is not one.
-    Raises InvalidObject.
+    """Read a request. ``pool`` is the key of the pool that added vpods ask for, "" if it is not
+    exactly one. Raises InvalidObject.
     """
     _only(document, "", FIELDS)
     added = _list(document, "addVPods", VPODS_ADDED_MAX)
@@ -83,8 +83,8 @@ def pool_from(document: Json) -> str:
 
 
 def target_from(value: object, where: str) -> Target:
-    """``pod/x``, ``node/y`` or ``zone/z``, a pod also as ``pod/namespace/x``; or a bare name.
-    Raises InvalidObject.
+    """Read ``pod/x``, ``pod/namespace/x``, ``node/y``, ``zone/z`` or a bare name. Raises
+    InvalidObject.
     """
     if isinstance(value, str) and value.isprintable():
         what, slash, name = value.partition("/")
@@ -98,7 +98,9 @@ def target_from(value: object, where: str) -> Target:
 
 
 def settings_from(raw: object) -> Mapping[str, int]:
-    """Fields of AdapterPool's spec, by their names in the model. Raises InvalidObject."""
+    """Read fields of AdapterPool's spec; return them by their names in the model. Raises
+    InvalidObject.
+    """
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):

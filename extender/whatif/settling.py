@@ -1,9 +1,9 @@
-"""What a cluster comes to by itself: placing, growing and, where asked for, moving in turn, until
-nothing changes.
+"""Finds the state that a cluster reaches by itself: places, grows and, if asked, moves in turn,
+until nothing changes.
 
-As the service does it, but all at once: each vpod is decided and reserved as by the placer, and
-once all are, what was decided is taken as written (ledger and status), so that what a move has
-freed can be used. Pods come as ``growth`` has it.
+It works as the service does, but in rounds. Each vpod is decided and reserved as by the placer.
+Once all are decided, the decisions count as written (ledger and status), so the slots that a move
+has freed can be used. Pods come as in ``growth``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,13 +26,13 @@ from extender.whatif.trial import OutOfTime, Trial, never
 
 ROUNDS_MAX: Final = 20
 MOVES_AT_ONCE: Final = 1_000_000
-"""Without a budget: what is asked is where it ends, not how long it takes."""
+"""No budget: the question is where the moves end, not how long they take."""
 
 
 @dataclass(slots=True)
 class Settled:
-    """The last decision of each vpod of a pool, by key; and what was moved by the evictor, with its
-    reason.
+    """The last decision of each vpod of a pool, by key, and the evictor's moves with their
+    reasons.
     """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Settled:
 
     @property
     def unplaced(self) -> int:
-        """vreplicas without a place."""
+        """Vreplicas without a place."""
         return sum(decision.left for decision in self.decisions.values())
 
 
@@ -49,9 +49,9 @@ class Course:
     """What may happen until a pool has settled. ``last``: keys of vpods that are decided after all
     others.
 
-    ``grow``: pods that are missing come, and the autoscaler adds those that it needs; but those of
-    ``held`` (ordinals) find no node, and where there are such nobody adds any, for they would be
-    made alike. ``compact``: the evictor empties and evens out what it would in time.
+    ``grow``: missing pods come, and the autoscaler adds pods that it needs. ``held``: ordinals that
+    find no node. If there are any, the autoscaler adds none, because new pods would be of the same
+    kind. ``compact``: the evictor empties pods and balances as it would over time.
     """
 
     last: frozenset[str] = frozenset()
@@ -63,10 +63,8 @@ class Course:
 def settle(
     state: State, key: str, course: Course, *, expired: Callable[[], bool] = never
 ) -> Settled:
-    """Bring the pool ``key`` of ``state``, which is the caller's own, to where it stays. Raises
-    OutOfTime once ``expired``.
-
-    Vpods are decided in the order of their keys.
+    """Bring the pool ``key`` to rest. ``state`` is the caller's own. Vpods are decided in the order
+    of their keys. Raises OutOfTime once ``expired``.
     """
     pool, settled = state.pool(key), Settled()
     undecided = sorted(pool.vpods, key=lambda vpod: (vpod in course.last, vpod))
@@ -84,7 +82,7 @@ def settle(
             settled.moves += made
             freed = freed or bool(made)
         undecided = [vpod for vpod in undecided if settled.decisions[vpod].left]
-        # Where nothing was freed, who has found no room finds none.
+        # If nothing was freed, vpods that have found no room will find none.
         if not freed or not (undecided or course.compact):
             break
     return settled
@@ -95,9 +93,7 @@ def _replicas(pool: PoolState) -> int:
 
 
 def _decide(trial: Trial, pool: PoolState, keys: Iterable[str], settled: Settled) -> bool:
-    """Decide these vpods one after the other, and take it as written; whether that has freed slots
-    anywhere.
-    """
+    """Decide these vpods in turn, and count it as written. Return whether that has freed slots."""
     changed: list[Decision] = []
     freed = False
     for key in keys:
@@ -113,7 +109,7 @@ def _decide(trial: Trial, pool: PoolState, keys: Iterable[str], settled: Settled
 
 
 def commit(state: State, pool: PoolState, decisions: Iterable[Decision]) -> None:
-    """Ledgers and statuses say what was decided."""
+    """Write the decisions into ledgers and statuses."""
     shares: dict[str, dict[str, Share]] = {}
     for decision in decisions:
         key = decision.vpod
@@ -141,7 +137,7 @@ def _write_ledgers(
         known = pool.pods.get(name)
         pod = known.pod if known is not None else None
         if pod is None or not pod.node or pod.finished:
-            continue  # it stands in the status until the pod is bound
+            continue  # until the pod is bound, only the status has it
         ledger = {k: share for k, share in {**pod.ledger, **new}.items() if share.vreplicas}
         if ledger != pod.ledger:
             state.pod_changed(pod, replace(pod, ledger=MappingProxyType(ledger)))
@@ -150,8 +146,8 @@ def _write_ledgers(
 def _compact(
     state: State, pool: PoolState, *, shrink: bool, expired: Callable[[], bool]
 ) -> list[Move]:
-    """One period of the evictor without a budget; with ``shrink`` it empties what the autoscaler
-    closes, which then goes.
+    """Run one period of the evictor without a budget. With ``shrink``, it also empties the pods
+    that the autoscaler closes, and removes them.
     """
 
     def allows(vpod: VPod) -> bool:

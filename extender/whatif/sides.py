@@ -1,4 +1,4 @@
-"""A pool today, left alone and changed: what a what-if compares."""
+"""A pool today, left alone and changed: the three sides of a what-if."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,12 +12,12 @@ from extender.whatif.settling import Course, Settled, settle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One pool as it is, or as it has settled. ``placed``: vpod -> pod -> vreplicas; ``left``: vpod
-    -> vreplicas without a place.
+    """One pool as it is, or as it has settled. ``placed``: vpod -> pod -> vreplicas. ``left``: vpod
+    -> vreplicas without a place. ``lost``: zone -> vreplicas that its loss takes, vpods that lose
+    all.
 
-    ``lost``: zone -> vreplicas, vpods that lose all. ``wanted``: pods that the autoscaler asks for;
-    ``bound``: names of pods that have a node; ``settled``: the decisions that led there, none for
-    today.
+    ``wanted``: pods that the autoscaler asks for. ``bound``: names of pods that have a node.
+    ``settled``: the decisions that led there; empty for today.
     """
 
     profile: str
@@ -34,14 +34,14 @@ class Side:
 
     @property
     def unplaced(self) -> int:
-        """vreplicas without a place."""
+        """Vreplicas without a place."""
         return sum(self.left.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One pool: today, left alone and changed. ``held``: its pods that are refused for what is not
-    known here, and why.
+    """One pool: today, left alone and changed. ``held``: ordinals that kube-scheduler refuses for a
+    reason not known here, with what it says. ``failed``: names of the pods that fail.
     """
 
     key: str
@@ -50,18 +50,15 @@ class Compared:
     after: Side
     held: Mapping[int, str]
     failed: frozenset[str] = frozenset()
-    """Names of the pods that fail."""
 
     @property
     def imagined(self) -> int:
-        """Pods that have a node once changed, and none today."""
+        """Pods that have a node after the change, and none today."""
         return len(self.after.bound - self.today.bound)
 
     @property
     def out_of_service(self) -> tuple[int, int]:
-        """vreplicas on pods that fail, for as long as they are away; and vpods that have nothing
-        else.
-        """
+        """Vreplicas on pods that fail, while these are away, and vpods that have no others."""
         vreplicas = vpods = 0
         for placed in self.alone.placed.values():
             lost = sum(count for name, count in placed.items() if name in self.failed)
@@ -71,8 +68,8 @@ class Compared:
 
 
 def as_it_is(state: State, key: str) -> Side:
-    """Today: who has less than asked for waits, though there may be room that nobody has given him
-    yet.
+    """Today. A vpod with fewer vreplicas placed than it asks for waits, even if there is room for
+    it.
     """
     pool = state.pool(key)
     placed = {vpod: pool.placed_of(vpod) for vpod in pool.vpods}
@@ -83,7 +80,7 @@ def as_it_is(state: State, key: str) -> Side:
 
 
 def settled_side(state: State, key: str, course: Course, expired: Callable[[], bool]) -> Side:
-    """Where the pool comes to. Raises OutOfTime once ``expired``."""
+    """The pool once it has settled. Raises OutOfTime once ``expired``."""
     settled = settle(state, key, course, expired=expired)
     pool = state.pool(key)
     placed = {vpod: pool.placed_of(vpod) for vpod in pool.vpods}

@@ -1,9 +1,9 @@
-"""``Snapshot``: what decisions about some pools look at, at one moment; a ``State`` can be made
-from it anywhere, any time.
+"""``Snapshot``: what decisions about some pools look at, at one moment. A ``State`` can be made
+from it at any time, in any thread or process.
 
-Objects are frozen, so taking one is copying references: the event loop does it between two
-requests. The state made from it decides as the one it was taken from, and whoever asks may change
-it as he likes: nobody else sees it.
+Objects are frozen, so a snapshot only copies references. The event loop takes it between two
+requests. The state made from it decides as the original does. The caller may change it freely:
+nobody else sees it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -19,15 +19,15 @@ from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, Sta
 
 PODS_MAX: Final = 20_000
 VPODS_MAX: Final = 50_000
-"""Of all pools of a snapshot: some 20 ms of copying."""
+"""Limits over all pools of a snapshot: some 20 ms of copying."""
 
 
 class SnapshotTooLarge(VReplicaError):
-    """The pools asked about are larger than what is copied at one stretch."""
+    """The pools are too large to be copied without a pause of the event loop."""
 
 
 class Reservation(NamedTuple):
-    """What a decision has given or taken on a pod, and no write has confirmed yet."""
+    """What a decision has added to or taken from a pod, before a write confirms it."""
 
     vpod: str
     pod_name: str
@@ -37,7 +37,9 @@ class Reservation(NamedTuple):
 
 
 class Remains(NamedTuple):
-    """What is known of an ordinal beyond its pod: what its last one held, and where it stood."""
+    """What is known of an ordinal apart from its pod: the ledger of its last pod, and where that
+    stood.
+    """
 
     pod_name: str
     last_ledger: Mapping[str, Share]
@@ -47,7 +49,9 @@ class Remains(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSnapshot:
-    """One pool with all that is its own. ``closed``: bit set of ordinals, as in ``PoolState``."""
+    """One pool with everything of its own. ``closed`` is a bit set of ordinals, as in
+    ``PoolState``.
+    """
 
     key: str
     profile: Profile
@@ -62,8 +66,8 @@ class PoolSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Some pools in full, and of all others what concerns them: their size, and what they have on
-    nodes that count slots.
+    """Some pools in full. Of the other pools, it has what affects these: the AdapterPools, and pods
+    on nodes that declare slots (``neighbours``).
     """
 
     profiles: Mapping[str, Profile]
@@ -76,8 +80,8 @@ class Snapshot:
 
     @classmethod
     def of(cls, state: State, pools: Collection[str], *, bounded: bool = True) -> "Snapshot":
-        """``pools``: keys of those to take in full; ``bounded``: somebody waits. Raises
-        SnapshotTooLarge.
+        """Take a snapshot. ``pools``: keys of the pools to take in full. ``bounded``: a caller
+        waits, so large pools are refused. Raises SnapshotTooLarge.
         """
         found = [state.pools[key] for key in sorted(set(pools)) if key in state.pools]
         if bounded:
@@ -95,9 +99,7 @@ class Snapshot:
         )
 
     def state(self) -> State:
-        """A state of its own, equal to the one that this was taken from as far as these
-        pools go.
-        """
+        """Make a new state, equal to the original as far as these pools are concerned."""
         state = State(self.profiles)
         for node in self.nodes:
             state.node_changed(None, node)
@@ -126,7 +128,7 @@ def _refuse_too_large(pools: Collection[PoolState]) -> None:
 
 
 def _neighbours(state: State, pools: Collection[str]) -> Iterator[AdapterPod]:
-    """The pods of other pools that take slots of nodes which declare some."""
+    """Pods of other pools on nodes that declare slots."""
     for name, pods in state.pods_on_node.items():
         node = state.nodes.get(name)
         if node is not None and node.slots is not None:

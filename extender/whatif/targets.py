@@ -1,6 +1,4 @@
-"""Adapter pods, a node or a zone that a what-if takes away: emptied for good by a person, or
-failing.
-"""
+"""Adapter pods, a node or a zone that a what-if takes away: drained by a person, or failing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +24,7 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An adapter pod (``name`` or ``namespace/name``), or all of those on a node or in a zone;
+    """An adapter pod (``name`` or ``namespace/name``), or all pods on a node or in a zone. ``what``
     None: whichever has that name.
     """
 
@@ -35,8 +33,8 @@ class Target:
 
 
 def drain(trial: Trial, pools: Sequence[PoolState], target: Target) -> None:
-    """As a person empties it for good: pods are marked, so that what they carry goes elsewhere;
-    nodes are cordoned. Raises InvalidObject.
+    """Drain the target: annotate its pods, so that their vreplicas go elsewhere, and cordon its
+    nodes. Raises InvalidObject.
     """
     nodes, pods = _reached(trial.state, pools, target, "drain")
     for name in nodes:
@@ -46,10 +44,10 @@ def drain(trial: Trial, pools: Sequence[PoolState], target: Target) -> None:
 
 
 def fail(trial: Trial, pools: Sequence[PoolState], target: Target) -> Mapping[str, frozenset[str]]:
-    """As it fails and stays away: nodes and pods are not Ready, and where the pool says so its pods
-    are taken for lost in time.
+    """Let the target fail for good: its nodes and pods are not Ready. If the pool sets
+    rescheduleAfterSeconds, its pods are also given up.
 
-    Returns the names of those pods by pool. Raises InvalidObject.
+    Return the names of those pods by pool. Raises InvalidObject.
     """
     nodes, pods = _reached(trial.state, pools, target, "fail")
     for name in nodes:
@@ -67,7 +65,7 @@ def fail(trial: Trial, pools: Sequence[PoolState], target: Target) -> Mapping[st
 def _reached(
     state: State, pools: Sequence[PoolState], target: Target, field: str
 ) -> tuple[list[str], list[AdapterPod]]:
-    """Nodes that are meant, and the pods there; or the pods themselves."""
+    """The nodes that are meant and the pods on them, or the pods themselves."""
     what = target.what or _kind_of(state, pools, target.name, field)
     if what is What.POD:
         found = [pod for pod in _pods(pools) if target.name in {pod.name, pod.key}]

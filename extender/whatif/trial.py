@@ -1,9 +1,9 @@
-"""``Trial``: changes to a state that are tried and taken back.
+"""``Trial``: changes to a state that are tried and undone.
 
-A copy of a large state costs more than a decision by a thousand times, so one copy is made, and
-every change that is tried on it is undone by its opposite: what a state derives depends on what it
-was told last, not on how it came there. But for the order of those that wait, by which pods that
-are to come are filled: that is put back.
+Copying a large state costs a thousand times more than a decision. So one copy is made, and each
+change is undone by the opposite change: what a state derives depends on the present objects, not on
+their history. The order in which vpods wait is an exception. It decides how pods that are to come
+are filled, so it is restored explicitly.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ FOREVER: Final = float("inf")
 
 
 def never() -> bool:
-    """The time is not limited."""
+    """No time limit."""
     return False
 
 
@@ -31,12 +31,12 @@ class OutOfTime(VReplicaError):
 
 
 class Trial:
-    """Within the context the state is as changed; at its end it is as before. The state is nobody
-    else's.
+    """Within the context, the state has the changes. At its end, they are undone. Nobody else may
+    use the state.
     """
 
     def __init__(self, state: State, expired: Callable[[], bool] = never) -> None:
-        """``expired``: whether the time is up; then the next decision raises OutOfTime."""
+        """Once ``expired`` returns True, the next decision raises OutOfTime."""
         self.state = state
         self._expired = expired
         self._undo: list[Callable[[], None]] = []
@@ -58,7 +58,7 @@ class Trial:
             self.state.pool(key).keep_waiting(waiting)
 
     def exchange(self, old: Object | None, new: Object | None) -> None:
-        """As if ``old`` had become ``new``; None for what is not there. Both are of one kind."""
+        """Replace ``old`` by ``new`` of the same kind; None if there is none."""
         if old is None and new is None:
             return
         recall = self._memory_of(new or old)
@@ -71,8 +71,8 @@ class Trial:
         self._undo.append(undo)
 
     def _memory_of(self, changed: Object | None) -> Callable[[], None]:
-        """What brings back what is remembered of an ordinal beyond its pod: no opposite change does
-        that.
+        """Return a function that restores what is known of an ordinal apart from its pod: the
+        opposite change does not.
         """
         if not isinstance(changed, AdapterPod):
             return lambda: None
@@ -96,25 +96,25 @@ class Trial:
         self._undo.append(lambda: pool.set_profile(before))
 
     def set_closed(self, pool: PoolState, closed: int) -> None:
-        """Close these ordinals and open all others."""
+        """Close exactly these ordinals to new vreplicas."""
         before = pool.closed
         pool.set_closed(closed)
         self._undo.append(lambda: pool.set_closed(before))
 
     def set_abandoned(self, pool: PoolState, names: frozenset[str]) -> None:
-        """Take these pods for lost, and no others."""
+        """Give up exactly these pods."""
         before = pool.abandoned
         pool.set_abandoned(names)
         self._undo.append(lambda: pool.set_abandoned(before))
 
     def check_time(self) -> None:
-        """Raises OutOfTime once the time is up."""
+        """Raise OutOfTime once the time is up."""
         if self._expired():
             raise OutOfTime("the time for deciding is up")
 
     def decide(self, pool: PoolState, vpod: VPod) -> Decision:
-        """Decide for a vpod as the service would, and reserve it: the next decision sees it. Raises
-        OutOfTime.
+        """Decide for a vpod as the service would, and reserve the result for the next decision.
+        Raises OutOfTime.
         """
         self.check_time()
         decision = place(pool, vpod, allowed=self.state.selects(pool.key, vpod))
@@ -140,7 +140,7 @@ class Trial:
 
 
 def _tell(state: State, old: Object | None, new: Object | None) -> None:
-    """Feed a change to the state, by its kind."""
+    """Pass a change to the state, by its kind."""
     match old, new:
         case (AdapterPool() | None, AdapterPool() | None):
             state.adapter_pool_changed(old, new)

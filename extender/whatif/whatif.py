@@ -1,12 +1,11 @@
-"""What if: a pool drained, resized, placed by another profile, with more vpods, compared with today
-and with the same pool left alone.
+"""What if: a pool is drained, resized, placed by another profile or given more vpods.
 
-Three sides, of pools and of each vpod: *before* is today, as it is; *settled* is what the pools
-come to if nobody does anything; *after* is what they come to once the change is made on top of
-that, by the same rules (``settling``). What moves is the difference of the last two: the change's
-doing, and nothing that would have happened anyway.
+Pools and vpods are shown from three sides: *before* is today; *settled* is what the pools reach if
+nobody does anything; *after* is what they reach with the change on top of that, by the same rules
+(``settling``). The moves are the difference between the last two, so they are caused by the change
+and would not have happened anyway.
 
-Pods that kube-scheduler has refused for what is not known here stay without a node on every side
+Pods that kube-scheduler has refused for reasons not known here get no node on any side
 (``growth.held_back``).
 """
 
@@ -34,12 +33,12 @@ VPODS_LISTED_MAX: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is asked about. ``drain``: emptied for good by a person; ``fail``: away, and not back.
-    ``settings``: fields of AdapterPool, by the names of the model; ``profile`` "" for each pool's
-    own.
+    """The change that is asked about. ``drain``: drained by a person. ``fail``: away for good.
+    ``settings``: fields of AdapterPool, by their names in the model. ``profile``: "" keeps each
+    pool's own.
 
-    ``autoscale``: the autoscaler may add pods; ``compact``: the evictor moves all that it would
-    move in time.
+    ``autoscale``: the autoscaler may add pods. ``compact``: the evictor makes all moves that it
+    would make over time.
     """
 
     drain: tuple[Target, ...] = ()
@@ -52,10 +51,11 @@ class Change:
 
 
 def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] = never) -> Answer:
-    """``{"summary", "notes", "vpods", "pools"}`` (``/v1/plan``): the pools of the snapshot today,
+    """Answer ``/v1/plan``, ``{"summary", "notes", "vpods", "pools"}``: the snapshot's pools today,
     left alone and changed.
 
-    Raises InvalidObject for a change that names what is not there, OutOfTime once ``expired``.
+    Raises InvalidObject if the change names something that does not exist, OutOfTime once
+    ``expired``.
     """
     keys = [pool.key for pool in snapshot.full]
     state = snapshot.state()
@@ -106,8 +106,8 @@ def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] =
 
 
 def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozenset[str]]:
-    """Change the state, the caller's own, as asked for; the names of the pods that fail, by pool.
-    Raises InvalidObject.
+    """Make the change on ``state``, the caller's own. Return the names of the pods that fail, by
+    pool. Raises InvalidObject.
     """
     trial = Trial(state)
     pools = [state.pool(key) for key in keys]
@@ -128,7 +128,7 @@ def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozen
 
 
 def _welcome(trial: Trial, vpod: VPod) -> None:
-    """A namespace that does not exist yet is thought of as one that the pool selects."""
+    """Let the pool select the namespace of an added vpod if that does not exist yet."""
     spec = trial.state.pool(vpod.pool).adapter_pool
     if spec is not None and vpod.namespace not in trial.state.namespaces:
         labels = labels_selected(spec.namespace_selector, {})
@@ -146,8 +146,8 @@ def _set(trial: Trial, pool: PoolState, change: Change) -> None:
         )
     new = _with(spec, change)
     if new.slots_per_pod != spec.slots_per_pod:
-        # A node that does not declare so many will be said by its pod's being refused when it comes
-        # back.
+        # If a node does not declare enough slots, it refuses its pod when that comes back. So the
+        # result of ``resize`` is not needed.
         resize(trial, pool, new)
     elif new != spec:
         trial.exchange(spec, new)
@@ -162,7 +162,6 @@ def _with(spec: AdapterPool, change: Change) -> AdapterPool:
         max_pods=settings.get("max_pods", spec.max_pods),
         min_pods_per_vpod=settings.get("min_pods_per_vpod", spec.min_pods_per_vpod),
         profile=change.profile or spec.profile,
-        # As after any edit of the spec: what is remembered of the old generation must not answer
-        # for the new one.
+        # As after any edit of the spec: results cached for the old generation must not be used.
         generation=spec.generation + 1,
     )

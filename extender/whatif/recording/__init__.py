@@ -1,3 +1,3 @@
-"""Recordings: what a service has seen and decided, as lines of JSON, and what becomes of it when it
-is played again.
+"""Recordings: what a service has seen and decided, as lines of JSON. A recording can be played
+again.
 """

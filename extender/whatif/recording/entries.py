@@ -1,4 +1,4 @@
-"""What a recording says, entry by entry (``lines``: how that is written). Pure."""
+"""The entries of a recording. ``lines`` says how they are written. Pure."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,8 +12,8 @@ from extender.whatif.recording.objects import kind_of, manifest_of
 
 
 class Cause(StrEnum):
-    """Who has decided: placing, the evictor, or a caller that keeps its own status; ``gone``: the
-    vpod is.
+    """What has decided: placing, the evictor, or a ``schedule`` call of a client that keeps its own
+    status. ``gone``: the vpod no longer exists.
     """
 
     PLACE = "place"
@@ -36,7 +36,9 @@ class Gone(NamedTuple):
 
 
 class Reserve(NamedTuple):
-    """See ``StateObserver.reserved``. ``owner``: only whether two are the same counts."""
+    """See ``StateObserver.reserved``. ``owner`` only tells whether two reservations have the same
+    owner.
+    """
 
     pool: str
     vpod: str
@@ -80,8 +82,8 @@ class Abandon(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A decision in the few words that are compared. ``wanted``, ``left``: vreplicas; ``asked``:
-    the moves it carries out.
+    """The parts of a decision that are compared. ``wanted``, ``left``: vreplicas. ``asked``: the
+    moves that it carries out.
     """
 
     cause: Cause
@@ -99,8 +101,8 @@ class Decided(NamedTuple):
 
     @property
     def outcome(self) -> tuple[Mapping[str, int], int, int]:
-        """Where all goes: two decisions with the same are the same, whatever words they have for
-        it.
+        """What makes two decisions the same, whatever their reasons: placements, weight, vreplicas
+        left.
         """
         return self.target, self.weight, self.left
 
@@ -109,7 +111,7 @@ What: TypeAlias = Put | Gone | Reserve | Release | Expire | Forget | Close | Aba
 
 
 class Entry(NamedTuple):
-    """A change or a decision, at its time (epoch seconds) and place."""
+    """A change or a decision, with its time (epoch seconds) and number."""
 
     at: float
     seq: int
@@ -117,10 +119,10 @@ class Entry(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a recording, or a new snapshot in one, begins with.
+    """The first line of a recording, and of each new snapshot in it.
 
-    ``source``: ``replica`` or ``cluster``. ``journal``: of one process; a ``seq`` means something
-    in the same one only.
+    ``source``: ``replica`` or ``cluster``. ``journal`` identifies one process; a ``seq`` is valid
+    only within the same journal.
     """
 
     source: str
@@ -133,13 +135,13 @@ class Header(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The snapshot is whole; the next entry is the one after ``seq``."""
+    """The snapshot is complete. The next entry is the one after ``seq``."""
 
     seq: int
 
 
 class Gap(NamedTuple):
-    """Something is missing here."""
+    """Entries are missing here."""
 
     why: str
 
@@ -148,9 +150,7 @@ Line: TypeAlias = Header | Synced | Gap | Entry
 
 
 def decided(cause: Cause, decision: Decision, asked: tuple[Move, ...] = ()) -> Decided:
-    """A decision as it is recorded. One that was not made, because no move was possible any more,
-    is never recorded.
-    """
+    """Make the entry of a decision. Callers do not record that no move was possible any more."""
     explanation = decision.explanation
     return Decided(
         cause,
@@ -171,7 +171,7 @@ def decided(cause: Cause, decision: Decision, asked: tuple[Move, ...] = ()) -> D
 def entry_of_change(
     at: float, seq: int, old: Recorded | None, new: Recorded | None
 ) -> Entry | None:
-    """The entry of a changed object; None where nothing that is recorded has changed."""
+    """The entry of a changed object; None if nothing that is recorded has changed."""
     if new is not None:
         if old is not None and manifest_of(old) == manifest_of(new):
             return None

@@ -1,7 +1,7 @@
-"""``EntryWriter``: a ``StateObserver`` that makes entries of what it is told; and a whole state as
+"""``EntryWriter``: a ``StateObserver`` that makes entries of changes. Also writes a whole state as
 entries. Pure.
 
-An entry is made when it is needed: until then it is a few references to objects that never change.
+An entry is made when it is needed. Until then it is a few references to objects that never change.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,11 +28,11 @@ from extender.whatif.recording.entries import (
 )
 
 MakeEntry: TypeAlias = Callable[[float, int], Entry | None]
-"""(epoch seconds, number) -> the entry; None where nothing that is recorded has changed."""
+"""(epoch seconds, number) -> the entry; None if nothing that is recorded has changed."""
 
 
 class EntryWriter:
-    """Gives each change to ``keep``, in its order."""
+    """Passes each change to ``keep``, in order."""
 
     def __init__(self, keep: Callable[[MakeEntry], None]) -> None:
         self._keep = keep
@@ -68,8 +68,8 @@ class EntryWriter:
         self._say(Abandon(pool, pods))
 
     def decided(self, cause: Cause, decision: Decision, asked: Sequence[Move] = ()) -> None:
-        """The placer has decided, and reserves it next. ``asked``: the moves that it was to carry
-        out.
+        """The placer has decided, and will reserve this decision next. ``asked``: the moves that it
+        carries out.
         """
         moves = tuple(asked)
         self._keep(lambda at, seq: Entry(at, seq, decided(cause, decision, moves)))
@@ -79,8 +79,8 @@ class EntryWriter:
 
 
 def snapshot_of(state: State) -> Iterator[What]:
-    """Everything that a decision on this state looks at, as the entries that bring it about in an
-    empty one.
+    """Everything that a decision on this state looks at, as entries that build it in an empty
+    state.
     """
     yield from (Put(node) for node in state.nodes.values())
     yield from (Put(namespace) for namespace in state.namespaces.values())

@@ -1,26 +1,25 @@
-"""One line of a recording: what it says, and how it reads (docs/record-replay.md). Pure.
+"""The lines of a recording, and how they are read and written (docs/record-replay.md). Pure.
 
 ::
 
-    {"header": {"format": "vreplica-recording", "formatVersion": 1, ...}}  a snapshot begins: what
-                                                                           is known is forgotten
+    {"header": {"format": "vreplica-recording", "formatVersion": 1, ...}}  a snapshot begins: forget
+                                                                           everything known
     {"at": 1.5, "seq": 7, "put": {"kind": "Pod", ...}}                     an object came or changed
     {"at": 1.5, "seq": 8, "gone": {"kind": "Pod", "key": "ns/name"}}
     {"at": 1.5, "seq": 9, "decision": {"cause": "place", "vpod": ..., "target": {"pod-0": 3}, ...}}
-    {"at": 1.5, "seq": 10, "reserve": {"pool", "vpod", "owner", "shares": {"pod-0": 3},
+    {"at": 1.5, "seq": 10, "reserve": {"pool", "vpod", "owner", "shares": {"pod-0": [3, 1]},
                                        "expires": 31.5}}
     {"at": 1.5, "seq": 11, "release": {"pool", "vpod", "owner"}}
     {"at": 1.5, "seq": 12, "expire": {"now": 31.6}}
     {"at": 1.5, "seq": 13, "forget": {"pods": ["ns/pod-3"]}}
     {"at": 1.5, "seq": 14, "close": {"pool", "ordinals": [7, 8]}}
     {"at": 1.5, "seq": 15, "abandon": {"pool", "pods": ["pod-3"]}}
-    {"synced": {"seq": 6}}                                                 the snapshot is whole
-    {"gap": {"why": "..."}}                                                what follows does not go
-                                                                           on from here
+    {"synced": {"seq": 6}}                                                 the snapshot is complete
+    {"gap": {"why": "..."}}                                                entries are missing here
 
-``at`` is wall-clock time in epoch seconds, ``seq`` the place in the journal, ever higher: changes
-that no decision looks at have their number, and no line. Unknown keys of a line are ignored, an
-unknown kind of line is refused, and so is a newer ``formatVersion``.
+``at`` is wall-clock time in epoch seconds. ``seq`` is the place in the journal. It only rises, with
+gaps: changes that no decision looks at have a number, but no line. Unknown keys of a line are
+ignored. An unknown kind of line and a newer ``formatVersion`` are refused.
 """
 
 from collections.abc import Mapping
@@ -55,12 +54,10 @@ from extender.whatif.recording.objects import KINDS, Extra, manifest_of, object_
 FORMAT: Final = "vreplica-recording"
 FORMAT_VERSION: Final = 1
 LINE_BYTES_MAX: Final = 4 * 2**20
-"""Of one line: a ledger of its largest size, with all that JSON adds, many times over."""
+"""Limit of one line: many times the JSON of the largest ledger."""
 
 SECONDS_MAX: Final = 1e11
-"""Since the epoch that is three thousand years; whoever counts seconds one by one must come to an
-end.
-"""
+"""Three thousand years after the epoch. The limit bounds loops that count seconds one by one."""
 
 Json = Mapping[str, object]
 
@@ -69,7 +66,7 @@ Json = Mapping[str, object]
 
 
 def line_to_json(line: Line) -> dict[str, object]:
-    """A line as it is written."""
+    """Write a line."""
     match line:
         case Header():
             said = {key: value for key, value in line._asdict().items() if value or key == "at"}
@@ -149,9 +146,7 @@ def _move_to_json(move: Move) -> dict[str, object]:
 
 
 def line_from(document: object, subject: str) -> Line:
-    """A line as it was written. ``subject`` names it in the InvalidObject that is raised for
-    anything else.
-    """
+    """Read a line. Raises InvalidObject, which names ``subject``, for anything else."""
     if not isinstance(document, Mapping):
         raise InvalidObject(subject, "", "is no JSON object")
     try:
@@ -339,7 +334,7 @@ def _number(inner: Json, field: str, subject: str) -> int:
 
 
 def _seq(inner: Json, subject: str) -> int:
-    """It has more bits than a count of vreplicas."""
+    """A ``seq`` may be greater than a count of vreplicas."""
     value = inner.get("seq")
     if type(value) is not int or value < 0:
         raise InvalidObject(subject, "seq", "must be a count")

@@ -1,5 +1,5 @@
-"""What a state is worth at one moment, and what became of a whole recording: moves, waiting, pods,
-exposure. Pure.
+"""Measures of a state at one moment, and of a whole recording: moves, waiting, pods, exposure.
+Pure.
 """
 
 from collections.abc import Mapping
@@ -10,30 +10,28 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 
 EXPOSURE_EVERY: Final = 10
-"""Samples: how many vreplicas stand in one zone is asked for each of them, which costs more than
-all the rest.
-"""
+"""The exposure is measured in each tenth sample: it costs more than all the rest."""
 
 
 class Exposure(NamedTuple):
-    """What the loss of one zone would take. ``vpods``: of two vreplicas and more that have
-    a place.
+    """What the loss of one zone would take. ``vpods`` counts vpods with two placed vreplicas or
+    more.
     """
 
     vpods: int
     in_one_zone: int
-    """Of them, those that would lose everything."""
+    """Vpods that would lose everything."""
     worst_share_sum: float
-    """Over the vpods, the largest part (0 to 1) of one that is in a single zone."""
+    """The sum, over the vpods, of the largest part (0 to 1) that is in one zone."""
 
     @property
     def mean_worst_share(self) -> float:
-        """What a vpod loses with its worst zone, in the mean; 0 to 1."""
+        """The mean part (0 to 1) that a vpod loses with its worst zone."""
         return self.worst_share_sum / self.vpods if self.vpods else 0.0
 
 
 class Sample(NamedTuple):
-    """One moment, over all pools; vreplicas, pods and slots."""
+    """The numbers of one moment, over all pools, in vreplicas, pods and slots."""
 
     at: float
     wanted: int
@@ -44,10 +42,10 @@ class Sample(NamedTuple):
 
 
 def sample(state: State, at: float) -> Sample:
-    """How it stands. Costs as much as there are pods, and vpods that wait."""
+    """Measure the state. The cost is proportional to the pods and the waiting vpods."""
     wanted = unplaced = pods = slots = used = 0
     for pool in state.pools.values():
-        # Also of a pool that nobody has made: what asks for it waits.
+        # Also of a pool that does not exist: its vpods wait.
         wanted += sum(vpod.vreplicas for vpod in pool.vpods.values() if not vpod.deleting)
         unplaced += sum(
             max(0, pool.vpods[key].vreplicas - pool.placed_vreplicas(key)) for key in pool.unplaced
@@ -61,7 +59,7 @@ def sample(state: State, at: float) -> Sample:
 
 
 def exposure(state: State) -> Exposure:
-    """What the loss of the worst zone would take of each vpod."""
+    """What the loss of its worst zone would take from each vpod."""
     vpods = alone = 0
     total = 0.0
     for pool in state.pools.values():
@@ -87,8 +85,8 @@ def _zones(pool: PoolState, key: str) -> Mapping[str, int]:
 
 @dataclass(slots=True)
 class Tally:
-    """What a recording comes to, sample by sample. ``moved``: vreplicas that left a pod while they
-    were wanted.
+    """The sums of a recording, sample by sample. ``moved``: vreplicas that left a pod while they
+    were wanted. ``unplaced_seconds``: vreplica-seconds without a place.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -96,10 +94,9 @@ class Tally:
     moved: int = 0
     pod_seconds: float = 0.0
     unplaced_seconds: float = 0.0
-    """vreplica-seconds without a place."""
 
     def take(self, state: State, at: float, *, exposed: bool) -> None:
-        """One more sample; what the one before has said held until now."""
+        """Add a sample. The values of the one before are taken to hold until now."""
         now = sample(state, at)
         if self.samples:
             last = self.samples[-1]
@@ -111,7 +108,7 @@ class Tally:
             self.exposures.append(exposure(state))
 
     def to_json(self) -> dict[str, object]:
-        """As the report has it."""
+        """The tally as the report has it."""
         last = self.samples[-1] if self.samples else Sample(0.0, 0, 0, 0, 0, 0)
         exposed = self.exposures[-1] if self.exposures else Exposure(0, 0, 0.0)
         worst = max((one.mean_worst_share for one in self.exposures), default=0.0)
@@ -133,8 +130,8 @@ class Tally:
 
 
 def left_behind(old: Mapping[str, int], new: Mapping[str, int], wanted: int) -> int:
-    """vreplicas that were published on a pod and are so no more, although the vpod wants ``wanted``
-    still.
+    """Vreplicas that are no longer published on their pod, although the vpod still wants
+    ``wanted``.
     """
     left = sum(max(0, count - new.get(name, 0)) for name, count in old.items())
     fewer = max(0, sum(old.values()) - max(wanted, sum(new.values())))

@@ -1,12 +1,11 @@
-"""Objects as a recording has them: Kubernetes' own form, with the few fields that decisions look
-at. Pure.
+"""Objects in a recording: Kubernetes' own form, with only the fields that decisions look at. Pure.
 
-``manifest_of`` is the inverse of ``decode``: what it writes reads back as the same value, less what
-no decision looks at: resourceVersions, conditions (kube-scheduler's refusal of a pod is one), and
-how a pod asks for its slots. Nothing else of an object gets into a recording: no environment, no
-command, no annotation but ours, and of a Secret nothing at all, for none is ever read.
+``manifest_of`` is the inverse of ``decode``: the result decodes to the same value, except for what
+no decision looks at (resourceVersions, conditions, kube-scheduler's refusal of a pod, and how a pod
+requests its slots). Nothing else of an object is recorded: no environment, no command, no
+annotation of others. Secrets are never read.
 
-Two things that we know of an object and its manifest cannot say stand beside it (``Extra``).
+``Extra`` holds two facts about an object that its manifest cannot say.
 """
 
 from collections.abc import Mapping
@@ -33,11 +32,11 @@ Manifest = dict[str, object]
 Json = Mapping[str, object]
 
 _DELETED: Final = "1970-01-01T00:00:00Z"
-"""When an object was deleted does not matter, only that it was."""
+"""Decisions do not look at the time of deletion."""
 
 
 class Extra(NamedTuple):
-    """What a manifest cannot say. ``assumed``: the pod's node is not confirmed yet; ``source``: the
+    """What a manifest cannot say. ``assumed``: the pod's node is not confirmed yet. ``source``: the
     vpod's kind and group.
     """
 
@@ -49,7 +48,7 @@ PLAIN: Final = Extra()
 
 
 def kind_of(obj: Recorded) -> str:
-    """The kind under which it is recorded."""
+    """The kind under which the object is recorded."""
     return _KINDS[type(obj)]
 
 
@@ -66,7 +65,7 @@ KINDS: Final = ("Node", "Namespace", "StatefulSet", "AdapterPool", "Pod", "VPod"
 
 
 def manifest_of(obj: Recorded) -> tuple[Manifest, Extra]:
-    """An object as it is recorded."""
+    """The object as it is recorded."""
     match obj:
         case AdapterPod():
             return _pod(obj), Extra(assumed=obj.assumed)
@@ -86,9 +85,7 @@ def manifest_of(obj: Recorded) -> tuple[Manifest, Extra]:
 
 
 def object_from(manifest: Json, extra: Extra = PLAIN) -> Recorded:
-    """What ``manifest_of`` has written. Raises InvalidObject; ValueError for a kind that is not
-    recorded.
-    """
+    """Read what ``manifest_of`` has written. Raises InvalidObject; ValueError for another kind."""
     match manifest.get("kind"):
         case "Pod":
             return replace(decode.pod_from(manifest), assumed=extra.assumed)
@@ -152,8 +149,8 @@ def _pod(pod: AdapterPod) -> Manifest:
 
 
 def _ledger_text(pod: AdapterPod) -> str | None:
-    """The ledger that counts. Of a bind under way it is what that carries; the annotation is the
-    one from before.
+    """The ledger that counts. During a bind, this is the one that the bind carries; the annotation
+    is older.
     """
     if pod.ledger_error or (pod.ledger_text is None and not pod.ledger):
         return pod.ledger_text

@@ -1,17 +1,16 @@
-"""``Player``: a recording taken up by a state again, entry by entry, and each of its decisions made
+"""``Player``: plays a recording into a state, entry by entry, and makes each of its decisions
 again. Pure.
 
-A decision is made on the state in which it was made then: all that had come before it is there, and
-nothing that came after. So the same version with the same profiles decides the same, to the last
-vreplica; and where another profile, or another version, does not, it is that which makes the
-difference and nothing else. What the recorded decision did to the cluster stays what happened: the
-next one starts from it, not from ours. (``rehearsal`` goes on from ours.)
+A decision is made again on the state on which it was made: everything before it is there, nothing
+after it. So the same version with the same profiles decides the same. If another profile or version
+decides differently, only that can be the cause. The recorded decision, not the new one, is what
+happened: the next decision starts from it. (``rehearsal`` goes on from the new one.)
 
-``Changes`` are made to what is played, before the state sees it.
+``Changes`` are applied to what is played, before the state sees it.
 
-A recording of a cluster has no decisions. There what somebody else publishes is taken for one
-(``observed``): ours is made on the state right before, of published placements only, for ledgers
-that are written before would whisper the answer.
+A recording of a cluster has no decisions. There, placements that another scheduler publishes count
+as its decision (``observed``). Ours is made on the state right before, without ledgers: they are
+written earlier and would give away the answer.
 """
 
 from collections.abc import Mapping
@@ -54,23 +53,20 @@ SETTABLE: Final[Mapping[str, tuple[str, int]]] = {
     "movesPerPeriod": ("moves_per_period", 0),
     "cooldownSeconds": ("move_cooldown_s", 0),
 }
-"""Fields of an AdapterPool's spec that can be played otherwise -> the model's name and the lowest
-value.
-"""
+"""Fields of an AdapterPool's spec that can be changed -> the name in the model, and the minimum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is played otherwise than it was recorded, in every pool. ``profile`` "": each pool's
-    own.
+    """What is played differently than recorded, in every pool. ``profile``: "" keeps each pool's
+    own. ``settings``: fields in ``SETTABLE`` -> value.
     """
 
     profile: str = ""
     settings: Mapping[str, int] = field(default_factory=dict)
-    """Fields in ``SETTABLE`` -> value."""
 
     def __bool__(self) -> bool:
-        """Whether anything is other than it was."""
+        """Whether anything is changed."""
         return bool(self.profile or self.settings)
 
     def of_pool(self, pool: AdapterPool) -> AdapterPool:
@@ -80,8 +76,8 @@ class Changes:
         return replace(pool, **named) if named else pool  # type: ignore[arg-type]  # all of them are counts
 
     def of_pod(self, pod: AdapterPod) -> AdapterPod:
-        """The pod as it is played: had slotsPerPod been another one, pods would have been stamped
-        with it.
+        """The pod as it is played. With another slotsPerPod, the webhook would have stamped it
+        differently.
         """
         return replace(pod, slots=None) if "slotsPerPod" in self.settings else pod
 
@@ -90,30 +86,30 @@ NO_CHANGES: Final = Changes()
 
 
 Pair: TypeAlias = tuple[Decided, Decided | None]
-"""A decision as it was recorded, and as it is made now; None where it is not possible any more."""
+"""A decision as recorded, and as made again; None if it is no longer possible."""
 
 
 class Player:
-    """Takes up entries in their order. ``state`` is what they have come to."""
+    """Takes entries in order. ``state`` is the result so far."""
 
     def __init__(
         self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES, changes: Changes = NO_CHANGES
     ) -> None:
         self.observed = False
-        """Whether what is published counts as decided."""
+        """Whether published placements count as decisions."""
         self._profiles = profiles
         self._changes = changes
         self.state = State(profiles)
         self.objects: dict[tuple[str, str], Recorded] = {}
-        """(kind, key) -> the newest of it, as played."""
+        """(kind, key) -> the newest version, as played."""
 
     def forget(self) -> None:
-        """A snapshot begins: it has everything."""
+        """Forget everything: the snapshot that begins has it all."""
         self.state = State(self._profiles)
         self.objects.clear()
 
     def play(self, what: What) -> Pair | None:
-        """Take up one entry; both forms of a decision, None for what is none. Raises
+        """Play one entry. Return both forms of a decision, None for another entry. Raises
         InvalidObject.
         """
         match what:
@@ -131,7 +127,7 @@ class Player:
         return None
 
     def _note(self, what: Reserve | Release | Expire | Forget | Close | Abandon) -> None:
-        """Take up what the service has decided to remember of itself."""
+        """Apply a change to what the service itself remembers."""
         match what:
             case Reserve(pool, vpod, owner, shares, expires_at):
                 self.state.reserve(owner, pool, vpod, shares, expires_at=expires_at)
@@ -179,7 +175,8 @@ class Player:
         if not isinstance(old, VPod) or not published or not self._answers(vpod):
             self._put(vpod)
             return None
-        # What is wanted now, published as before: on that the other one has decided.
+        # The other scheduler has decided on what is wanted now, with the placements published
+        # before.
         asked = replace(vpod, placements=old.placements)
         self._put(asked)
         theirs = Decided(
@@ -196,8 +193,8 @@ class Player:
         return theirs, ours
 
     def _answers(self, vpod: VPod) -> bool:
-        """Whether what it publishes is somebody's answer to what it wants now, in a pool that we
-        know.
+        """Whether the published placements answer what the vpod wants now, in a pool that is
+        known.
         """
         pool = self.state.pools.get(vpod.pool)
         known = pool is not None and pool.adapter_pool is not None and pool.stateful_set is not None
@@ -224,7 +221,7 @@ def without_ledger(pod: AdapterPod) -> AdapterPod:
 
 
 def feed(state: State, old: Recorded | None, new: Recorded | None) -> None:
-    """Tell a state of a changed object of any kind."""
+    """Pass a change of an object of any kind to the state."""
     match new if new is not None else old:
         case AdapterPod():
             state.pod_changed(_as(AdapterPod, old), _as(AdapterPod, new))

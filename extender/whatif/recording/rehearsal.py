@@ -1,12 +1,14 @@
-"""``Rehearsal``: what would have become of a recording under another profile, going on from our own
+"""``Rehearsal``: what a recording would have come to under another profile, going on from our own
 decisions. Pure.
 
-From the recording comes what nobody of us decides: what vpods want, which nodes there are and how
-they are, on which node an ordinal stands, which pods a person drains, the pools' specs. Everything
-else is played here by the same engine: where vreplicas go, how many pods there are, what is moved.
-It is a model, and kinder than life: a decision is written at once, and a new pod is there at once,
-on the node where the recording has it, or else in the zone and on the node with the fewest of the
-pool. So it is compared with the same model of what was recorded, not with what happened.
+The recording supplies what the service does not decide: what vpods want, which nodes exist and
+their condition, on which node an ordinal stands, which pods a person drains, the pools' specs. The
+engine plays the rest: where vreplicas go, how many pods there are, what is moved.
+
+It is a model, and simpler than a cluster: decisions are written at once, and new pods exist at
+once. A new pod stands on the node of the recording, or else in the zone, and there on the node,
+with the fewest pods of the pool. So the result is compared with the same model of what was
+recorded, not with what happened.
 
 .. code-block:: text
 
@@ -46,14 +48,14 @@ from extender.whatif.recording.objects import kind_of
 from extender.whatif.recording.player import NO_CHANGES, Changes, feed, without_ledger
 
 MODEL: Final = "Model"
-"""Kind of the pods that stand in the model, among the objects."""
+"""The kind of the model's own pods among the objects."""
 ROUNDS_MAX: Final = 8
-"""Of placing and scaling up in one second; what is left goes on in the next."""
+"""Rounds of placing and scaling up in one second. What is left continues in the next second."""
 
 
 class Rehearsal:
-    """Takes up entries, and plays one second after the other (``tick``). ``state`` is what that has
-    come to.
+    """Takes entries, and plays one second after the other (``tick``). ``state`` is the result so
+    far.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Rehearsal:
         self._changes = changes
         self.state = State(profiles)
         self.moved = 0
-        """vreplicas that have left a pod while they were wanted."""
+        """Vreplicas that have left a pod while they were wanted."""
         self._objects: dict[tuple[str, str], Recorded] = {}
         self._seen: set[tuple[str, str]] | None = None
         self._recorded_pods: dict[str, AdapterPod] = {}
@@ -71,18 +73,18 @@ class Rehearsal:
         self._due: dict[str, float] = {}
         self._moved_at: dict[str, float] = {}
         self._quiet: dict[str, tuple[tuple[int, int], bool]] = {}
-        """Pool key -> (its revision when its last period was over, whether that one and all since
-        the one before changed nothing).
+        """Pool key -> (its revision at the end of its last period, whether nothing has changed
+        since the end of the period before).
         """
 
     # -- what comes from the recording -------------------------------------------------------------
 
     def begin_snapshot(self) -> None:
-        """What is not in the snapshot that comes is gone."""
+        """Objects that the coming snapshot does not have are gone."""
         self._seen = set()
 
     def end_snapshot(self) -> None:
-        """The snapshot is whole."""
+        """The snapshot is complete."""
         seen, self._seen = self._seen, None
         if seen is not None:
             for kind, key in [known for known in self._known() if known not in seen]:
@@ -93,7 +95,7 @@ class Rehearsal:
         return [*mine, *(("Pod", key) for key in self._recorded_pods)]
 
     def play(self, what: What) -> None:
-        """Take up one entry: what the recorded service has done, it does not."""
+        """Play one entry. Decisions of the recorded service are left out."""
         match what:
             case Put(obj):
                 if self._seen is not None:
@@ -151,7 +153,7 @@ class Rehearsal:
         if old is not None:
             feed(self.state, old, None)
             self._touch_all()
-        self._quiet.clear()  # a pool that comes back counts its revisions anew
+        self._quiet.clear()  # revisions of a pool that comes back begin again
 
     def _feed(self, obj: Recorded) -> None:
         place_of = (kind_of(obj), obj.key)
@@ -171,7 +173,7 @@ class Rehearsal:
     # -- one second --------------------------------------------------------------------------------
 
     def tick(self, at: float) -> None:
-        """Do what there is to be done at that second."""
+        """Do what is due at that second."""
         for key in sorted(self._dirty):
             self._settle(key, self._dirty.pop(key), at)
         for key in sorted(self.state.pools):
@@ -209,16 +211,15 @@ class Rehearsal:
             self._touch(key)
 
     def _rests(self, pool: PoolState) -> bool:
-        """Whether another period, and settling after it, would change nothing: hours of silence
-        cost no more than their seconds.
+        """Whether another period, and settling after it, would change nothing. This makes long
+        silences cheap.
         """
         return self._quiet.get(pool.key) == (self.state.revision_of(pool), True)
 
     def _note_quiet(self, pool: PoolState, spec: AdapterPool, at: float) -> None:
         revision = self.state.revision_of(pool)
         before, _ = self._quiet.get(pool.key, (None, False))
-        # A vpod that has moved may move again when time has passed, and nothing else goes by the
-        # time.
+        # Only the cooldown of moved vpods depends on time alone.
         cooling = any(self._cools(key, spec, at) for key in pool.vpods)
         self._quiet[pool.key] = (revision, revision == before and not cooling)
 
@@ -285,7 +286,7 @@ class Rehearsal:
         self._stand(pool)
 
     def _stand(self, pool: PoolState) -> None:
-        """Let the pods of all ordinals stand somewhere, and no others."""
+        """Give each ordinal a pod that stands on a node, and remove all other pods."""
         stateful_set = pool.stateful_set
         if pool.adapter_pool is None or stateful_set is None:
             return
@@ -343,8 +344,8 @@ class Rehearsal:
         )
 
     def _emptiest(self, pool: PoolState) -> str:
-        """The node for a pod that the recording does not have: of the zone, then the node with the
-        fewest; "" for none.
+        """The node for a pod that the recording does not have: in the zone with the fewest pods,
+        the node with the fewest; "" if there is no node.
         """
         zones: dict[str, int] = {}
         nodes: dict[str, int] = {}
@@ -362,7 +363,7 @@ class Rehearsal:
 
 
 def _unsettled(pool: PoolState) -> Iterable[str]:
-    """vpods that wait, and those on pods that they are to leave."""
+    """Vpods that wait, and vpods on pods that they have to leave."""
     found = dict.fromkeys(pool.unplaced)
     for pod in pool.pods.values():
         if pod.placed and (pod.leaving or not pool.is_member(pod) or pod.placed > pod.capacity):

@@ -1,12 +1,11 @@
-"""``Replay``: a recording played three ways at once, and what differs (docs/record-replay.md).
-Pure.
+"""``Replay``: plays a recording in three ways at once, and reports the differences
+(docs/record-replay.md). Pure.
 
-- each decision again, on the state on which it was made: what would have been decided otherwise,
-  and why;
-- a rehearsal as it was recorded, and one with the changes: what it would have come to;
-- and what it did come to, as the recording shows.
+- each decision again, on the state on which it was made: which differ, and why
+- a rehearsal as recorded, and one with the changes: what each would have come to
+- what happened, as the recording shows
 
-One line at a time, in bounded memory: of the decisions that differ the first are kept, of the time
+It takes one line at a time, in bounded memory: it keeps the first decisions that differ, and
 ``SAMPLES_MAX`` moments. Equal lines give equal reports.
 """
 
@@ -23,27 +22,29 @@ from extender.whatif.recording.rehearsal import Rehearsal
 
 SAMPLES_MAX: Final = 240
 SHOWN_PODS_MAX: Final = 50
-"""Of one decision's target."""
+"""Pods shown of one decision's target."""
 REFUSALS_SHOWN_MAX: Final = 5
 TICK_S: Final = 1.0
 SILENCE_S: Final = 6 * 3600.0
-"""Of a longer time in which nothing was recorded only so much is played; the rest is told."""
+"""If nothing was recorded for longer, only the last part of this length is played, and the report
+counts the rest as skipped.
+"""
 
 
 class Span(NamedTuple):
-    """From when to when, epoch seconds."""
+    """From when to when, in epoch seconds."""
 
     begin: float
     end: float
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """The length."""
         return max(0.0, self.end - self.begin)
 
 
 class Different(NamedTuple):
-    """A decision that is made otherwise now."""
+    """A decision that differs when it is made again."""
 
     entry: Entry
     recorded: Decided
@@ -51,8 +52,8 @@ class Different(NamedTuple):
 
 
 class Replay:
-    """Takes every line, in order; ``to_json`` after ``end``. ``first``: decisions that differ to be
-    shown.
+    """Takes every line in order. After ``end``, ``to_json`` has the report. ``first``: how many
+    differing decisions to show.
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class Replay:
         self._samples = 0
 
     def take(self, line: Line | None) -> None:
-        """Take one line; None for one that is not whole. Raises InvalidObject where a profile is
-        not known, or a pool too large.
+        """Take one line, or None for an incomplete one. Raises InvalidObject if a profile is not
+        known, or a pool too large.
         """
         match line:
             case Header():
@@ -104,7 +105,7 @@ class Replay:
                 self.cut_off = True
 
     def end(self) -> None:
-        """There are no more lines."""
+        """End the recording."""
         self._reach(self._span.end)
         self._tick(self._span.end)
         self._sample(self._span.end, exposed=True)
