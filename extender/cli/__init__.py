@@ -1,1 +1,1 @@
-"""The command line: ``main`` has the parser, ``commands`` a module for each command."""
+"""The command line. ``main`` has the parser; ``commands`` has one module for each command."""

@@ -1,6 +1,6 @@
-"""``vreplica``, also installed as ``kubectl-vreplica``: the command line and how it ends.
+"""``vreplica``, also installed as ``kubectl-vreplica``: the parser, and how a command ends.
 
-What each command takes and does is its module in ``commands``.
+Each command has a module in ``commands``.
 """
 
 import argparse
@@ -35,12 +35,12 @@ from extender.telemetry.logs import LogFormat, set_up
 COMMANDS: Final = (
     serve, run, cluster, plan, explain, top, doctor, record, replay, config, simulate, completion,
 )  # fmt: skip
-"""In the order in which --help has them."""
+"""In the order of --help."""
 PROG: Final = "vreplica"
 PLUGIN: Final = "kubectl-vreplica"
-"""The name by which kubectl calls us."""
+"""The name under which kubectl calls the program."""
 COMPLETE: Final = "__complete"
-"""Asked by the shells' completion and by kubectl's; no command for people."""
+"""Called by the completion of shells and kubectl, not by people."""
 REFERENCE: Final = "__reference"
 """Prints docs/cli.md."""
 NO_LAB: Final = (
@@ -51,7 +51,9 @@ PLUGIN_COMPLETION: Final = "kubectl_complete-vreplica"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status. Errors of ours are one line on stderr, never a traceback."""
+    """Run a command; return the exit status. An expected error is one line on stderr, without a
+    traceback.
+    """
     called = Path(sys.argv[0]).name if argv is None else ""
     words = list(sys.argv[1:] if argv is None else argv)
     prog = "kubectl vreplica" if called == PLUGIN else PROG
@@ -67,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # What is still buffered has nobody to go to, and would be an error again as the interpreter
-        # ends.
+        # The reader is gone. Drop what is still buffered, or the interpreter fails on it again as
+        # it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return BROKEN_PIPE
     except (VReplicaError, OSError, ModuleNotFoundError) as error:
@@ -77,23 +79,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _line_of(error: Exception) -> str:
-    """One line about an error that ends a command. Raises it again where it is a bug of ours."""
+    """Describe an error that ends a command in one line. Raises it again if it is a bug of this
+    program.
+    """
     match error:
         case ModuleNotFoundError():
             if (error.name or "").split(".")[:2] != ["extender", "lab"]:
                 raise error
             return NO_LAB
         case OSError(filename=name, strerror=why) if name and why:
-            # A certificate that does not load, or another file, by its name.
+            # For example a certificate that does not load.
             return f"{name}: {why}"
-    # A port that is taken, an API server out of reach.
+    # For example a port that is taken, or an API server that cannot be reached.
     return describe_error(error)
 
 
 def _to_the_end(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    """The exit status, once all that was printed is out: a reader that has gone is known no
-    sooner.
-    """
+    """Run the command and flush its output: only then is it known whether the reader is gone."""
     status = command(options)
     sys.stdout.flush()
     return status
@@ -126,7 +128,7 @@ def new_parser(prog: str = PROG) -> argparse.ArgumentParser:
 
 
 def _for_programs(parser: argparse.ArgumentParser, called: str, words: Sequence[str]) -> str | None:
-    """What shells, kubectl and the documentation ask; None for what people do."""
+    """The output for shells, kubectl and the documentation; None for a command."""
     if words == [REFERENCE]:
         return reference(parser)
     if called != PLUGIN_COMPLETION and words[:1] != [COMPLETE]:

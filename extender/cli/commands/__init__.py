@@ -1,5 +1,6 @@
-"""The commands of ``vreplica``: a module each, with its options and what it runs, and nothing else.
+"""The commands of ``vreplica``. Each module has the options of one command, and a call that runs
+it.
 
-``add`` puts the command on the command line; what it needs is imported when it is called, so that
-``--help`` and the small commands start fast.
+``add`` defines the options. Other modules are imported when the command runs, so that ``--help``
+and small commands start fast.
 """

@@ -1,4 +1,4 @@
-"""``vreplica cluster``: only the embedded cluster."""
+"""``vreplica cluster``: run only the embedded cluster."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from extender.cli.terminal.parsing import Commands, asyncio_run, port, text_of
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     cluster = commands.add_parser(
         "cluster", help="only the embedded cluster, for kubectl and for tests"
     )

@@ -1,4 +1,6 @@
-"""``vreplica completion``: what a shell, or kubectl, needs to complete our commands."""
+"""``vreplica completion``: print the script with which a shell, or kubectl, completes our
+commands.
+"""
 
 import argparse
 from typing import Final
@@ -81,7 +83,7 @@ SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH, "kubectl": _KUBECTL
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     completion = commands.add_parser(
         "completion",
         help="print the completion of a shell, or of kubectl",

@@ -1,4 +1,4 @@
-"""``vreplica config``: check, view and describe configuration files, import Knative's."""
+"""``vreplica config``: check, view and describe configuration files; import Knative's."""
 
 import argparse
 
@@ -13,7 +13,7 @@ _CHECK_EPILOG = (
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     config = commands.add_parser(
         "config", help="check and show configuration files, import Knative's"
     )

@@ -16,7 +16,7 @@ _EPILOG = (
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     doctor = commands.add_parser(
         "doctor",
         help="examine a live cluster: installation, certificates, pods, ledgers",

@@ -1,5 +1,5 @@
-"""``vreplica explain``: why a vpod or an adapter pod is where it is, and what would place the rest
-of it.
+"""``vreplica explain``: explain why a vpod or an adapter pod is where it is, and what would place
+the rest of a vpod.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from extender.cli.terminal.parsing import Commands, ask
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     explain = commands.add_parser(
         "explain",
         help="why a vpod or an adapter pod is where it is, and what would place the rest",

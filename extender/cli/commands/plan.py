@@ -1,4 +1,4 @@
-"""``vreplica plan``: what one round of placing would do, and what if."""
+"""``vreplica plan``: show what one round of placing would do, or what a change would do."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ VPODS_MAX = 10_000
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     plan = commands.add_parser(
         "plan",
         help="what one round of placing would do to objects of files or a cluster, and what if",
@@ -83,8 +83,8 @@ def _vpods(text: str) -> tuple[int, int]:
 
 
 def _target(text: str) -> str:
-    """``pod/NAME``, ``node/NAME``, ``zone/NAME``, or a name that only one of them has; whether
-    there is one is the cluster's to say.
+    """Check the form of ``pod/NAME``, ``node/NAME``, ``zone/NAME`` or a bare name. Whether the
+    object exists is checked later, against the cluster.
     """
     if not re.fullmatch(r"(pod|node|zone)/.+|[^/]+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not pod/NAME, node/NAME or zone/NAME")
@@ -92,7 +92,7 @@ def _target(text: str) -> str:
 
 
 def _setting(text: str) -> tuple[str, int]:
-    """``FIELD=NUMBER`` of a field that there is, at least its least."""
+    """Read ``FIELD=NUMBER`` and check the field and its minimum."""
     from extender.whatif.request import SETTINGS  # noqa: PLC0415
 
     field, equals, number = text.partition("=")

@@ -1,4 +1,4 @@
-"""``vreplica record``: what a replica, or a cluster, sees and decides, into a file."""
+"""``vreplica record``: write what a replica or a cluster sees and decides to a file."""
 
 import argparse
 
@@ -9,7 +9,7 @@ from extender.cli.terminal.replica_access import add_replica_options
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     record = commands.add_parser(
         "record",
         help="what a replica, or a cluster, sees and decides, into a file for `replay`",

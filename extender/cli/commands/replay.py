@@ -1,4 +1,6 @@
-"""``vreplica replay``: a recording under another profile, other settings or another version."""
+"""``vreplica replay``: play a recording, perhaps with another profile, other settings or another
+version.
+"""
 
 import argparse
 
@@ -9,7 +11,7 @@ from extender.model.names import CONFIG_KIND
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     replay = commands.add_parser(
         "replay",
         help="a recording under another profile, other settings or another version: what differs",

@@ -1,4 +1,4 @@
-"""``vreplica run``: the whole system on an embedded cluster."""
+"""``vreplica run``: run the whole system on an embedded cluster."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from extender.cli.terminal.parsing import Commands, asyncio_run
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     run = commands.add_parser(
         "run", help="the whole system on an embedded cluster, with a live table"
     )

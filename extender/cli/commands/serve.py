@@ -1,4 +1,4 @@
-"""``vreplica serve``: one replica of the service against a cluster."""
+"""``vreplica serve``: run one replica of the service against a cluster."""
 
 import argparse
 import random
@@ -9,7 +9,7 @@ from extender.telemetry import trace_export, tracing
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     serve = commands.add_parser("serve", help="run one replica of the service against a cluster")
     serve.add_argument(
         "--config", required=True, metavar="FILE", help="VReplicaSchedulerConfiguration"

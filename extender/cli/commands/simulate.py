@@ -1,4 +1,4 @@
-"""``vreplica simulate``: the shipped service under seeded faults, in virtual time."""
+"""``vreplica simulate``: run the shipped service under seeded faults, in virtual time."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     simulate = commands.add_parser(
         "simulate",
         help="the service under seeded faults, in virtual time, its invariants checked after each "
@@ -58,7 +58,7 @@ def add(commands: Commands) -> None:
 
 
 def trials_of(options: argparse.Namespace) -> "tuple[Trial, ...]":
-    """What the command line asks for, a trial for each seed. Raises ProfileError, OSError."""
+    """Make a trial for each seed that the command line asks for. Raises ProfileError, OSError."""
     from extender.cli.simulation import seeds  # noqa: PLC0415
 
     more = {"events": options.events} if options.events is not None else {}
@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
     trials = trials_of(options)
     for_tools = options.output != "table"
     with Progress("simulating", unit="seeds", total=len(trials)) as progress:
-        # Where each seed has its line on the terminal, that is progress enough.
+        # A terminal that shows one line for each seed needs no other progress.
         shown = sys.stdout.isatty() and not (options.quiet or for_tools)
         return seeds.run_simulation(
             seeds.SimulateOptions(

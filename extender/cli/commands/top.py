@@ -1,4 +1,4 @@
-"""``vreplica top``: pools, pods and vpods that wait, live."""
+"""``vreplica top``: show pools, pods and waiting vpods, live."""
 
 import argparse
 from typing import Final
@@ -14,7 +14,7 @@ INTERVAL_S: Final = 2.0
 
 
 def add(commands: Commands) -> None:
-    """Put it on the command line."""
+    """Add the command to the command line."""
     top = commands.add_parser(
         "top",
         help="pools, pods and vpods that wait, live",

@@ -1,6 +1,6 @@
-"""``vreplica doctor``: whether this cluster is all right, and what is to be done where it is not.
+"""``vreplica doctor``: check whether a cluster is healthy, and say what to do if it is not.
 
-``fetch`` reads what the checks need into ``Facts``, bounded, and keeps apart what is not there from
-what may not be read; ``checks`` are pure functions of those facts; ``examine`` runs them;
-``report`` prints. Nothing is ever written.
+``fetch`` reads the ``Facts`` that the checks need, within limits. It distinguishes objects that do
+not exist from objects that the user may not read. ``checks`` are pure functions of these facts,
+``examine`` runs them, and ``report`` prints the result. Nothing is written.
 """

@@ -1,4 +1,4 @@
-"""``vreplica doctor``: connect, look, print."""
+"""Runs ``vreplica doctor``."""
 
 import sys
 import time
@@ -29,7 +29,9 @@ async def run_doctor(
     output: Format,
     strict: bool,
 ) -> int:
-    """Examine the cluster, and the replica if there is one; the exit status is ``report``'s."""
+    """Examine the cluster, and the replica if there is one. Return the exit status of
+    ``report``.
+    """
     try:
         async with open_cluster(access, user_agent=USER_AGENT) as cluster:
             facts = await fetch(cluster, namespace=namespace, now_s=time.time(), replica=replica)

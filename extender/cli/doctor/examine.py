@@ -1,6 +1,4 @@
-"""Runs the checks over facts. A check whose facts could not be read is unknown, whatever it would
-have said.
-"""
+"""Runs the checks over facts. If the facts of a check could not be read, the check is unknown."""
 
 from dataclasses import dataclass
 
@@ -11,14 +9,14 @@ from extender.cli.doctor.checks.verdict import Check, Outcome, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """One check and what it came to."""
+    """A check and its outcome."""
 
     check: Check
     outcome: Outcome
 
 
 def examine(facts: Facts) -> list[Examined]:
-    """All checks, in their order."""
+    """Run all checks, in order."""
     return [Examined(check, _run(check, facts)) for check in CHECKS]
 
 

@@ -1,9 +1,9 @@
-"""Reads the facts: lists of bounded length, what a webhook serves with, and one replica, if it is
+"""Reads the facts: lists of limited length, the webhook's certificate, and one replica, if it is
 named.
 
-What fails for one kind is that kind's problem; what fails for all (no API server, no credentials)
-is raised, since then there is nothing to examine. Of the webhook's Secret only the certificate is
-kept.
+If only one kind cannot be read, that is the kind's problem. An error that concerns all kinds (no
+API server, no credentials) is raised, because there is nothing to examine. Of the webhook's Secret,
+only the certificate is kept.
 """
 
 import asyncio
@@ -54,12 +54,12 @@ from extender.model.reading import Json, mapping, mappings, text, texts
 from extender.shipped import manifests
 
 OBJECTS_MAX: Final = 20_000
-"""Of one kind."""
+"""Limit for one kind."""
 PAGE: Final = 500
 SETTLE_S: Final = 2.0
-"""Between two looks at ledgers and statuses that differ: a write takes milliseconds."""
+"""Pause before ledgers and statuses that differ are read again. A write takes milliseconds."""
 URLS_MAX: Final = 8
-"""Of webhooks that are registered by URL."""
+"""Limit of webhooks that are registered by URL."""
 ASK_TIMEOUT_S: Final = 5.0
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 SERVICES: Final = Resource("", "v1", "services", "Service")
@@ -90,14 +90,14 @@ _EVERYWHERE: Final = (
     POLICY_BINDINGS,
 )
 _OURS: Final = (LEASES, DEPLOYMENTS, SERVICES, ENDPOINTSLICES)
-"""Looked for in the namespace of the installation only."""
+"""Listed in the namespace of the installation only."""
 
 
 async def fetch(
     cluster: OpenCluster, *, namespace: str, now_s: float, replica: ReplicaAccess | None = None
 ) -> Facts:
-    """All facts. ``namespace``: of our installation. Raises OutcomeUnknown, ApiError where nothing
-    can be read.
+    """Read all facts. ``namespace``: of the installation. Raises OutcomeUnknown, ApiError if
+    nothing can be read.
     """
     api = cluster.api
     version = await _version(cluster)
@@ -145,8 +145,8 @@ async def _listed(api: Api, namespace: str) -> dict[str, Listed]:
 async def _list(
     api: Api, resource: Resource, options: ListOptions, *, keep: Callable[[Obj], Obj] | None = None
 ) -> Listed:
-    """All pages. ``keep``: what is kept of each object, for kinds that are large and of which
-    little is looked at.
+    """List all pages. ``keep`` reduces each object, for large kinds of which the checks need
+    little.
     """
     items: list[Obj] = []
     token = ""
@@ -164,7 +164,7 @@ async def _list(
 
 
 def node_in_short(node: Obj) -> Obj:
-    """Of a node, whose images alone are kilobytes, what says whether it is there and Ready."""
+    """Reduce a node to what says whether it exists and is Ready: its images alone are kilobytes."""
     return {
         "metadata": {"name": text(node, "metadata", "name")},
         "spec": {"taints": mappings(node, "spec", "taints")},
@@ -177,7 +177,7 @@ def node_in_short(node: Obj) -> Obj:
 
 
 def problem_of(error: ApiError) -> str:
-    """Why a kind could not be read, in a few words. Raises the error where nothing can be read at
+    """Why a kind could not be read, in a few words. Raises the error if nothing can be read at
     all.
     """
     if isinstance(error, Forbidden):
@@ -190,8 +190,8 @@ def problem_of(error: ApiError) -> str:
 
 
 def certificate_secret_of(deployment: Json | None, namespace: str) -> tuple[str, str]:
-    """Namespace and name of the Secret that a webhook's Deployment serves from: its option, or what
-    it mounts.
+    """Namespace and name of the Secret that a webhook's Deployment serves from: from its option
+    ``--secret``, or else from its volumes.
     """
     spec = mapping(deployment or {}, "spec", "template", "spec")
     for container in mappings(spec, "containers"):
@@ -205,7 +205,7 @@ def certificate_secret_of(deployment: Json | None, namespace: str) -> tuple[str,
 
 
 async def _certificate_secret(api: Api, namespace: str, name: str) -> Listed:
-    """The Secret with its certificate alone: nobody needs the keys here."""
+    """The Secret with its certificate only, without keys."""
     try:
         secret = await api.get(SECRETS, namespace, name)
     except NotFound:
@@ -217,7 +217,7 @@ async def _certificate_secret(api: Api, namespace: str, name: str) -> Listed:
 
 
 async def _again(api: Api, listed: Mapping[str, Listed]) -> Mapping[str, Listed]:
-    """Pods and vpods once more, where they differ now."""
+    """Read pods and vpods again if ledgers and statuses differ."""
     if not differ(listed["pods"], listed["vpods"]):
         return {}
     await asyncio.sleep(SETTLE_S)
@@ -242,7 +242,7 @@ def _shipped_policies() -> tuple[str, ...]:
 
 
 async def certificate_at(url: str) -> Certificate:
-    """What the server of an https:// URL shows; it is not believed, only looked at."""
+    """Get the certificate of the server at an https:// URL, without verifying it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -267,13 +267,13 @@ async def certificate_at(url: str) -> Certificate:
 
 
 async def ask_replica(access: ReplicaAccess) -> Replica:
-    """What a replica says of itself at /readyz and /state.json. Raises InvalidObject for files that
-    are no certificates.
+    """Ask a replica for /readyz and /state.json. Raises InvalidObject for files that are not
+    certificates.
     """
     try:
         async with open_replica(access) as replica:
             ready = await replica.readiness(timeout_s=ASK_TIMEOUT_S)
-            # Of no pool: what is asked for here is said of the replica itself.
+            # A pool that does not exist: the facts are about the replica itself.
             state = await replica.get("/state.json", {"pool": "-/-"}, timeout_s=ASK_TIMEOUT_S)
     except ReplicaError as error:
         return Replica(access.url, problem=str(error))

@@ -1,4 +1,4 @@
-"""How an examination is printed, and the exit status that it ends with."""
+"""How an examination is printed, and its exit status."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -11,17 +11,17 @@ from extender.telemetry.one_line import one_line
 EXIT_WELL: Final = 0
 """No check has found an error."""
 EXIT_ERRORS: Final = 1
-"""A check has found an error; with ``--strict`` also: a warning, or something that could not be
-seen.
+"""A check has found an error; with ``--strict``, also a warning or something that could not be
+checked.
 """
 EXIT_NOT_EXAMINED: Final = ERROR
-"""There is no cluster to examine: it cannot be reached, or lets this user read nothing. As of every
+"""There is no cluster to examine: it cannot be reached, or this user may read nothing. As in every
 command.
 """
 
 
 def exit_status(examined: Sequence[Examined], *, strict: bool) -> int:
-    """What the command ends with."""
+    """The exit status of the command."""
     verdicts = {one.outcome.verdict for one in examined}
     if not any(has_looked(one) for one in examined):
         return EXIT_NOT_EXAMINED
@@ -30,12 +30,12 @@ def exit_status(examined: Sequence[Examined], *, strict: bool) -> int:
 
 
 def has_looked(one: Examined) -> bool:
-    """Whether a check has seen objects of the cluster, and not only that they may not be read."""
+    """Whether a check has seen objects of the cluster."""
     return bool(one.check.needs) and one.outcome.verdict is not Verdict.UNKNOWN
 
 
 def as_table(examined: Sequence[Examined]) -> str:
-    """For people: a line a check, and below it what was seen and what to do."""
+    """The result for people: one line for each check, and below it the evidence and what to do."""
     width = max(len(one.check.name) for one in examined)
     lines = []
     for one in examined:
@@ -60,7 +60,7 @@ def _counts(examined: Sequence[Examined]) -> dict[str, int]:
 
 
 def as_document(examined: Sequence[Examined]) -> dict[str, Any]:
-    """For tools."""
+    """The result for tools."""
     return {
         "checks": [
             {

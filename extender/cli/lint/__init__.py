@@ -1,7 +1,7 @@
-"""``vreplica config check``: what is wrong, or will go wrong, with the files that an installation
-is made of.
+"""``vreplica config check``: finds what is wrong, or will go wrong, with the files of an
+installation.
 
-``codes`` lists every finding that there is; a module a kind of file looks for them, as pure
-functions of the document and, where it is given too, of the service's own configuration; ``files``
-reads and sorts the files, ``report`` prints.
+``codes`` lists every possible finding. Each kind of file has a module that looks for them, with
+pure functions of the document and, if it is given too, of the service's configuration. ``files``
+reads the files and assigns them to these modules, and ``report`` prints.
 """

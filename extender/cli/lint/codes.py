@@ -1,7 +1,7 @@
-"""Every finding of ``vreplica config check``: its code, severity, what happens and how to fix it.
+"""Every finding of ``vreplica config check``: its code, its severity, the consequence and the fix.
 
-Codes are never given a new meaning: what is found no longer is left out, what is new is added. The
-table in docs/configuration.md is made from ``CODES``.
+A code never gets another meaning. A finding that no longer occurs is removed, and a new one gets a
+new code. The table in docs/configuration.md is made from ``CODES``.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from extender.config.document import NOWHERE, Place
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How severe a finding is."""
 
     ERROR = "error"
     """It does not work, or is not safe."""
     WARNING = "warning"
-    """It works, and mostly is not what was meant."""
+    """It works, but mostly not as intended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One sort of finding. ``happens``: what comes of it. ``fix``: what to do."""
+    """One kind of finding. ``happens``: the consequence. ``fix``: what to do."""
 
     code: str
     severity: Severity
@@ -34,7 +34,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something found: ``field`` in ``file`` at ``place``, and ``message``, what it is there."""
+    """A finding: ``message`` is about ``field`` in ``file`` at ``place``."""
 
     code: Code
     file: str
@@ -44,7 +44,7 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Whether it is more than a warning."""
+        """Whether it is an error."""
         return self.code.severity is Severity.ERROR
 
 
@@ -325,4 +325,4 @@ _ALL: Final = (
 )
 
 CODES: Final[Mapping[str, Code]] = MappingProxyType({one.code: one for one in _ALL})
-"""Code -> what it means."""
+"""Code -> its meaning."""

@@ -1,9 +1,8 @@
 """``vreplica config``: checks, shows and describes configuration files, and turns Knative's
 ConfigMaps into a profile.
 
-``check`` reads each file as the program that will get it does, and looks for what nobody would
-refuse and everybody would regret (``extender.cli.lint``); ``view`` prints what is in force for a
-file, every default filled in.
+``check`` reads each file as its program does, and also looks for mistakes that no program refuses
+(``extender.cli.lint``). ``view`` prints the effective settings of a file, with every default.
 """
 
 import json
@@ -22,7 +21,7 @@ from extender.engine.policy.knative_configmap import knative_document
 
 
 def run_check(paths: Sequence[str], *, output: str = "text", strict: bool = False) -> int:
-    """Check files and print what was found; the exit status is ``cli.lint.report``'s."""
+    """Check files and print the findings. Return the exit status of ``cli.lint.report``."""
     report = check_files(paths)
     if output == "text":
         print(text_of_report(report))
@@ -34,9 +33,7 @@ def run_check(paths: Sequence[str], *, output: str = "text", strict: bool = Fals
 
 
 def run_view(path: str, *, output: str = "yaml") -> int:
-    """Print the effective configuration of a file, of the defaults alone for "". Raises
-    InvalidObject.
-    """
+    """Print the effective configuration of a file, or the defaults for "". Raises InvalidObject."""
     file = open_config(path) if path else None
     config = file.config if file is not None else Config()
     if output == "table":
@@ -59,7 +56,7 @@ def run_schema() -> int:
 
 
 def schema_text() -> str:
-    """The JSON schema as manifests/config.schema.json has it."""
+    """The JSON schema, as in manifests/config.schema.json."""
     return json.dumps(config_schema(), indent=2) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The one entry of ``extenders`` that is ours: verbs, address, timeout, TLS and resources."""
+"""Checks our own entry of ``extenders``: verbs, address, timeout, TLS and resources."""
 
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -14,16 +14,16 @@ from extender.model.reading import Json, mapping, mappings, text
 PATH: Final = "/v1"
 VERBS: Final = ("filter", "prioritize", "bind", "preempt")
 TIMEOUT_LEAST_S: Final = 0.01
-"""Less can only be meant in another unit."""
+"""A smaller value must be meant in another unit."""
 
 
 def check_extender(
     subject: Subject, index: int, given: Config | None, *, legacy: bool, shared: bool
 ) -> None:
-    """Add what is wrong with ``extenders[index]``. ``given``: the service's configuration, where
-    that is known.
+    """Add what is wrong with ``extenders[index]``. ``given``: the service's configuration, if
+    known.
 
-    ``shared``: it is the cluster's own kube-scheduler, which places everybody's pods.
+    ``shared``: it is the cluster's own kube-scheduler, which places all pods.
     """
     config = given or Config()
     entry = _Entry(
@@ -54,8 +54,8 @@ class _Entry:
         self._subject.found(code, f"{self._path}.{field}", message)
 
     def check_verbs(self, *, narrowed: bool) -> None:
-        """The verbs that we serve, by our names. ``narrowed``: filter chooses, so that nothing is
-        left to prioritize.
+        """Check that the verbs have the service's names. ``narrowed``: filter chooses the node, so
+        prioritize is not needed.
         """
         for verb in VERBS:
             field = f"{verb}Verb"
@@ -74,8 +74,8 @@ class _Entry:
             self.found("VS121", "prioritizeVerb", "is not set")
 
     def check_resources(self, given: Config | None, *, shared: bool) -> None:
-        """managedResources: what has a shared kube-scheduler ask about adapter pods only, if these
-        request the resource.
+        """Check managedResources. In a shared kube-scheduler, it limits calls to adapter pods, if
+        these request the resource.
         """
         for index, one in enumerate(mappings(self.raw, "managedResources")):
             if text(one, "name") == SLOTS_RESOURCE:
@@ -95,7 +95,7 @@ class _Entry:
             )
 
     def check_timeout(self, deadline_s: float) -> None:
-        """HttpTimeout beside our own deadline."""
+        """Compare httpTimeout with the service's deadline."""
         raw = self.raw.get("httpTimeout")
         timeout_s = self._timeout_s(raw)
         if timeout_s is None:
@@ -111,8 +111,8 @@ class _Entry:
             )
 
     def _timeout_s(self, raw: object) -> float | None:
-        """Seconds, 0 for the default; None where kube-scheduler refuses it, which is told
-        already.
+        """Seconds, 0 for the default; None if kube-scheduler refuses the value, which is reported
+        elsewhere.
         """
         if raw is None:
             return 0.0
@@ -124,7 +124,7 @@ class _Entry:
             return None
 
     def check_address(self, given: Config | None) -> None:
-        """UrlPrefix, TLS, and whether they go with how the service listens."""
+        """Check urlPrefix and TLS, and whether they match how the service listens."""
         prefix = text(self.raw, "urlPrefix")
         try:
             url = urlsplit(prefix)
@@ -147,7 +147,7 @@ class _Entry:
         if (url.scheme == "https") is not bool(server.tls.cert_file):
             has = "has" if server.tls.cert_file else "has no"
             self.found("VS118", "urlPrefix", f"{url.scheme}://, the service {has} server.tls")
-        # localhost is both families, a loopback address one of them.
+        # localhost stands for both IP families, a loopback address for one.
         apart = url.hostname not in LOOPBACK or {server.host, url.hostname} == LOOPBACK - {
             "localhost"
         }

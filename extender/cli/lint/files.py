@@ -1,8 +1,7 @@
-"""Reads the files of a check, and has each looked at as what it is.
+"""Reads the files of a check, and checks each according to its kind.
 
-The service's own configuration, where one of the files is that, is what the others are compared
-with. A file of several documents, or a List as kubectl prints it, may hold other objects too: those
-are passed over.
+If one of them is the service's own configuration, the others are compared with it. A file with
+several documents, or a List as kubectl prints it, may have other objects too. These are skipped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +28,8 @@ FINDINGS_MAX: Final = 1000
 
 @dataclass(slots=True)
 class Report:
-    """What a check came to. ``summaries``: (file, kind, what it is). ``unreadable``: files that
-    could not be looked at.
+    """The result of a check. ``summaries``: (file, kind, summary). ``unreadable``: how many files
+    could not be checked.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -39,12 +38,12 @@ class Report:
 
     @property
     def errors(self) -> int:
-        """How many findings are errors."""
+        """The number of findings that are errors."""
         return sum(1 for one in self.findings if one.is_error)
 
 
 def check_files(paths: Sequence[str]) -> Report:
-    """Look at all files together. Raises InvalidObject for more of them than ``FILES_MAX``."""
+    """Check all files together. Raises InvalidObject for more than ``FILES_MAX``."""
     if len(paths) > FILES_MAX:
         raise InvalidObject(
             "config check", "", f"takes at most {FILES_MAX} files, not {len(paths)}"
@@ -64,7 +63,7 @@ def check_files(paths: Sequence[str]) -> Report:
 
 
 def _subjects(path: str, report: Report) -> Iterator[Subject]:
-    """The objects of a file that can be checked; why there are none is a finding."""
+    """The objects of a file that can be checked. If there are none, the reason is a finding."""
     try:
         documents = parse_all(read_file(path), path)
     except InvalidObject as error:

@@ -1,4 +1,4 @@
-"""How a check is printed, and the exit status that it ends with."""
+"""How a check is printed, and its exit status."""
 
 from typing import Final
 
@@ -7,22 +7,24 @@ from extender.cli.lint.files import Report
 from extender.telemetry.one_line import one_line
 
 EXIT_GOOD: Final = 0
-"""Nothing is wrong, or warnings only."""
+"""Nothing is wrong, or there are only warnings."""
 EXIT_FINDINGS: Final = 1
-"""There are errors; with ``--strict`` also: there are warnings."""
+"""There are errors; with ``--strict``, also warnings."""
 EXIT_NOT_CHECKED: Final = 1
-"""A file could not be read at all, as of every command that reads files."""
+"""A file could not be read, as in every command that reads files."""
 
 
 def exit_status(report: Report, *, strict: bool) -> int:
-    """What the command ends with."""
+    """The exit status of the command."""
     if report.unreadable:
         return EXIT_NOT_CHECKED
     return EXIT_FINDINGS if report.errors or (strict and report.findings) else EXIT_GOOD
 
 
 def text_of_report(report: Report) -> str:
-    """For people: what each file is, then a finding in two lines, as compilers have it."""
+    """The report for people: what each file is, then each finding in two lines, as compilers print
+    them.
+    """
     lines = [one_line(f"{file}: {summary}") for file, _, summary in report.summaries]
     for one in report.findings:
         lines.append(one_line(f"{_where(one)}: {one.code.severity} {one.code.code}: {_said(one)}"))
@@ -34,7 +36,7 @@ def text_of_report(report: Report) -> str:
 
 
 def document_of_report(report: Report) -> dict[str, object]:
-    """Plain data, for tools."""
+    """The report for tools."""
     return {
         "files": [
             {"file": file, "kind": kind, "summary": summary}

@@ -1,11 +1,11 @@
-"""A KubeSchedulerConfiguration, or a legacy Policy: what kube-scheduler refuses, and how it goes
-with the service.
+"""Checks a KubeSchedulerConfiguration or a legacy Policy: what kube-scheduler refuses, and whether
+it matches the service.
 
-Which extender is meant as ours: the one that manages ``vreplica.dev/slots``, else the one with a
-verb of ours. Only in the cluster's own kube-scheduler, which others share, does it have to manage
-the resource. What each field does is in kube-scheduler's ``pkg/scheduler/extender.go``: the verb is
-appended to urlPrefix, enableHTTPS without an authority turns verification off, and an ignorable
-extender's errors count as yes.
+Our extender is the one that manages ``vreplica.dev/slots``, or else the first with a bindVerb or
+with /v1 in its urlPrefix. It has to manage the resource only in the cluster's own kube-scheduler,
+which schedules other pods too. kube-scheduler's ``pkg/scheduler/extender.go`` says what each field
+does: the verb is appended to urlPrefix, enableHTTPS without a CA turns verification off, and errors
+of an ignorable extender count as approval.
 """
 
 import re
@@ -30,12 +30,12 @@ from extender.model.reading import Json, mapping, text
 POLICY: Final = "Policy"
 _CODES: Final = ((re.compile(r"\.weight$"), "VS110"), (re.compile(r"^extenders$"), "VS112"))
 _SCHEDULER_LEASE: Final = ("kube-system", "kube-scheduler")
-"""What kube-scheduler takes where the file names none."""
+"""The default of kube-scheduler."""
 
 
 def check_scheduler_file(subject: Subject, given: Config | None) -> str:
-    """Add what is wrong with the file; a summary of it. ``given``: the service's configuration,
-    where that is known.
+    """Add what is wrong with the file; return a summary. ``given``: the service's configuration, if
+    known.
     """
     config = given or Config()
     legacy = subject.text("kind") == POLICY
@@ -78,7 +78,7 @@ def _ours(subject: Subject) -> int | None:
         listed = resources if isinstance(resources, list) else []
         if any(isinstance(one, Mapping) and one.get("name") == SLOTS_RESOURCE for one in listed):
             return index
-    # Whoever binds, or serves at our path.
+    # Else the first extender that binds, or serves at our path.
     for index, raw in enumerate(extenders):
         if text(raw, "bindVerb") or "/v1" in text(raw, "urlPrefix"):
             return index
@@ -114,8 +114,8 @@ def _check_profiles(
 
 
 def _check_lease(subject: Subject, read: SchedulerConfig, config: Config) -> None:
-    """kube-scheduler's Lease must be nobody else's: not ours, and not the cluster's own
-    kube-scheduler's.
+    """Check that kube-scheduler's Lease is neither the service's nor that of the cluster's own
+    kube-scheduler.
     """
     election: Json = mapping(subject.raw, "leaderElection")
     if election.get("leaderElect") is False:

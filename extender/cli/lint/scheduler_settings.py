@@ -1,10 +1,10 @@
-"""What kube-scheduler refuses of its own settings, besides extenders and names of profiles: at the
-start, not when it reads them.
+"""Checks kube-scheduler's own settings, apart from extenders and profile names: those that it
+refuses when it starts, not when it reads the file.
 
-As in ``pkg/scheduler/apis/config/validation``, component-base's validation of leader elections,
-client-go's ``NewLeaderElector``, and ``NewFramework``, which wants a plugin that sorts the queue
-and one that binds. Arguments of plugins are not looked at, and a plugin that is not
-kube-scheduler's own may be part of somebody's build: that is a warning.
+The rules come from ``pkg/scheduler/apis/config/validation``, component-base's validation of leader
+election, client-go's ``NewLeaderElector``, and ``NewFramework``, which needs a queueSort and a bind
+plugin. Arguments of plugins are not checked. A plugin that is not kube-scheduler's own may belong
+to a custom build, so it is a warning.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ ROOT_FIELDS: Final = frozenset(
         "delayCacheUntilActive",
     }
 )
-"""Of KubeSchedulerConfiguration v1, which is decoded strictly."""
+"""Fields of KubeSchedulerConfiguration v1, which is decoded strictly."""
 ELECTION_FIELDS: Final = frozenset(
     {
         "leaderElect",
@@ -97,14 +97,14 @@ IN_TREE: Final = frozenset(
         "PodGroupPodsCount",
     }
 )
-"""kube-scheduler 1.37's plugins."""
+"""The plugins of kube-scheduler 1.37."""
 NEEDED: Final = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
-"""Extension points that must not be empty, and who is there if nothing is said."""
+"""Extension points that must not be empty, with their default plugins."""
 _ELECTION_DEFAULTS: Final = {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "2s"}
 
 
 def check_settings(subject: Subject) -> None:
-    """Add what is refused."""
+    """Add what kube-scheduler refuses."""
     _unknown(subject, subject.raw, ROOT_FIELDS, "")
     _unknown(subject, subject.mapping("leaderElection"), ELECTION_FIELDS, "leaderElection.")
     _unknown(subject, subject.mapping("clientConnection"), CONNECTION_FIELDS, "clientConnection.")
@@ -139,7 +139,7 @@ def _check_election(subject: Subject) -> None:
         subject.found("VS100", "leaderElection.resourceLock", f"{lock!r:.80}: must be leases")
     seconds: dict[str, float] = {}
     for name, default in _ELECTION_DEFAULTS.items():
-        # 0 is the default, too.
+        # 0 also stands for the default.
         given = raw.get(name) or default
         try:
             seconds[name] = duration_s(str(given)) or duration_s(default)
@@ -188,8 +188,8 @@ def _check_plugins(subject: Subject, plugins: Json, path: str) -> None:
 
 
 def _has_one(plugins: Json, point: str, default: str) -> bool:
-    """Whether a plugin is left at a point that needs one, as MultiPoint is expanded; a foreign one
-    may be any.
+    """Whether an extension point that needs a plugin has one after MultiPoint is expanded. A
+    foreign plugin may implement any point.
     """
     if _names(plugins, point, "enabled"):
         return True

@@ -1,4 +1,4 @@
-"""``Subject``: one object of a file, to be looked at field by field."""
+"""``Subject``: one object of a file, with access to its fields."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from extender.model.reading import Json, mapping, mappings, text, value_at
 
 @dataclass(slots=True)
 class Subject:
-    """An object of ``document`` at ``prefix`` ("" or ``items[0]``), and what was found in it."""
+    """An object of ``document`` at ``prefix`` ("" or ``items[0]``), and the findings in it."""
 
     document: Document
     raw: Json
@@ -24,17 +24,17 @@ class Subject:
         self.findings.append(Finding(CODES[code], self.document.subject, where, message, place))
 
     def text(self, *path: str) -> str:
-        """The string there, or ""."""
+        """The string at ``path``, or ""."""
         return text(self.raw, *path)
 
     def mapping(self, *path: str) -> Json:
-        """The mapping there, or an empty one."""
+        """The mapping at ``path``, or an empty one."""
         return mapping(self.raw, *path)
 
     def value(self, *path: str) -> object:
-        """Whatever is there."""
+        """The value at ``path``."""
         return value_at(self.raw, path)
 
     def mappings(self, *path: str) -> Sequence[Mapping[str, object]]:
-        """The mappings in the list there."""
+        """The mappings in the list at ``path``."""
         return mappings(self.raw, *path)

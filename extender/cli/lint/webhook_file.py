@@ -1,12 +1,11 @@
-"""A MutatingWebhookConfiguration or ValidatingWebhookConfiguration: whom it holds up, and whether
-it reaches us.
+"""Checks a MutatingWebhookConfiguration or ValidatingWebhookConfiguration: which requests it
+blocks, and whether it reaches the webhook.
 
-Which webhooks are ours: those that call /mutate or /validate of a Service or URL of ours, or whose
-name is in our domain. Selectors are evaluated as the API server does, for the two namespaces in
-which a webhook that is down must not be in the way: kube-system, without which nothing in the
-cluster comes back, and the one that the webhook itself runs in. What is certain of an adapter pod
-is its label ``vreplica.dev/pool`` and that it is in a namespace: whatever else a selector demands
-leaves some out.
+A webhook is ours if its name is in our domain, or if its Service's name contains ``vreplica``.
+Selectors are evaluated as in the API server, for the two namespaces that a webhook must not block
+while it is down: kube-system, without which nothing in the cluster recovers, and the webhook's own
+namespace. Every adapter pod has the label ``vreplica.dev/pool`` and a namespace. A selector that
+requires anything else leaves some adapter pods out.
 """
 
 import base64
@@ -34,7 +33,7 @@ _FAILURE_POLICIES: Final = frozenset({"", "Ignore", "Fail"})
 
 
 def check_webhook_file(subject: Subject, own_namespace: str = OWN_NAMESPACE) -> str:
-    """Add what is wrong with the registration; a summary of it. ``own_namespace``: where the
+    """Add what is wrong with the registration; return a summary. ``own_namespace``: where the
     webhook runs.
     """
     kind = subject.text("kind")
@@ -57,8 +56,8 @@ def is_ours(raw: Json) -> bool:
 
 
 def catches(raw: Json, namespace: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether a webhook is called for an object with ``labels`` in a namespace with those
-    labels.
+    """Whether a webhook is called for an object with ``labels`` in a namespace with the labels
+    ``namespace``.
     """
     return selector_from(mapping(raw, "namespaceSelector")).matches(namespace) and selector_from(
         mapping(raw, "objectSelector")
@@ -66,7 +65,7 @@ def catches(raw: Json, namespace: Mapping[str, str], labels: Mapping[str, str]) 
 
 
 def caught_namespaces(raw: Json, own_namespace: str) -> list[str]:
-    """Of kube-system and our own namespace, those where a webhook is called for any pod, not only
+    """Those of kube-system and our own namespace where a webhook is called for every pod, not only
     for adapter pods.
     """
     names = dict.fromkeys((KUBE_SYSTEM, own_namespace))
@@ -74,7 +73,7 @@ def caught_namespaces(raw: Json, own_namespace: str) -> list[str]:
 
 
 def takes_new_pods(raw: Json) -> bool:
-    """Whether a rule of a webhook takes CREATE on v1 pods, which are in namespaces."""
+    """Whether a rule of a webhook matches CREATE of v1 pods, which are namespaced."""
     return any(
         {"", "*"} & set(texts(rule, "apiGroups"))
         and {"v1", "*"} & set(texts(rule, "apiVersions"))
@@ -86,9 +85,7 @@ def takes_new_pods(raw: Json) -> bool:
 
 
 def demanded(selector: LabelSelector) -> list[str]:
-    """Labels that it wants objects to have, less the pool's own, which an adapter pod has in any
-    case.
-    """
+    """The labels that a selector requires, except the pool's, which every adapter pod has."""
     names = [f"{key}={value}" for key, value in selector.match_labels.items() if key != POOL_LABEL]
     for one in selector.match_expressions:
         if one.operator == "In" and one.key != POOL_LABEL:
@@ -111,7 +108,7 @@ class _Webhook:
         self._kind = kind
 
     def check(self) -> None:
-        """All that is wrong with it."""
+        """Add everything that is wrong with it."""
         self._check_reach()
         self._check_timeout()
         self._check_client()
@@ -132,14 +129,14 @@ class _Webhook:
         self._subject.found(code, f"{self._path}.{field}", message)
 
     def _check_reach(self) -> None:
-        """Who waits for it, and who cannot go on without."""
+        """Check which pods wait for the webhook, and which cannot be created without it."""
         policy = text(self._raw, "failurePolicy")
         if policy not in _FAILURE_POLICIES:
             self._found("VS207", "failurePolicy", f"{policy!r:.80}: must be Ignore or Fail")
         fails = policy in {"", "Fail"}  # Fail is the API server's default
         said = policy or "not set, which is Fail"
         if not takes_new_pods(self._raw):
-            # Our own kinds: nobody's pod waits for these.
+            # The webhook is for our own kinds, so no pod waits for it.
             return
         caught = caught_namespaces(self._raw, self._own)
         if caught and fails:
@@ -156,7 +153,7 @@ class _Webhook:
             )
 
     def _check_called(self) -> None:
-        """Which adapter pods are left out."""
+        """Check which adapter pods the selectors leave out."""
         for field, whose, own in (
             ("objectSelector", "pods", POOL_LABEL),
             ("namespaceSelector", "pods in namespaces", NAMESPACE_LABEL),
@@ -205,7 +202,7 @@ class _Webhook:
 
 
 def bundle_problem(raw: object) -> str:
-    """What is wrong with a caBundle as it stands in an object; "" for a good one, and for none."""
+    """What is wrong with an object's caBundle; "" if it is good or missing."""
     if raw in (None, ""):
         return ""
     try:

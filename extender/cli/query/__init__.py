@@ -1,6 +1,5 @@
-"""The commands that ask: ``vreplica plan`` and ``vreplica explain``, about files, a live cluster,
-or a running service.
+"""``vreplica plan`` and ``vreplica explain``, about files, a live cluster or a running service.
 
-What they answer is made by ``extender.whatif``; here it is read from somewhere and shown. Nothing
+``extender.whatif`` makes the answers. This folder reads the objects and shows the answers. Nothing
 is written.
 """

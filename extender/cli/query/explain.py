@@ -1,8 +1,9 @@
-"""``vreplica explain``: one vpod or adapter pod, from files, a running service, or the live
-cluster.
+"""``vreplica explain``: explains one vpod or adapter pod, from files, a running service, or the
+live cluster.
 
-A running service knows more: what is reserved and not written yet, and what it decided when and
-why. Of a live cluster read directly, events and conditions tell that; of files, conditions alone.
+A running service knows more: what is reserved but not written, and its earlier decisions with time
+and reason. For a live cluster read directly, events and conditions tell of earlier decisions; for
+files, conditions alone.
 """
 
 import sys
@@ -33,13 +34,13 @@ from extender.whatif.explanation import (
 from extender.whatif.pod_explanation import explain_pod
 
 FIXES_S: Final = 20.0
-"""For trying changes."""
+"""The time for trying changes."""
 DEFAULT_NAMESPACE: Final = "default"
 
 
 async def run_explain(where: Where, name: str, *, output: Format, check: bool) -> int:
-    """Explain, print. The exit status. Raises VReplicaError for all that is no answer, but for what
-    does not exist.
+    """Explain and print; return the exit status. Raises VReplicaError if there is no answer, except
+    for an object that does not exist.
     """
     subject = subject_from(name, where.cluster.namespace)
     try:
@@ -89,8 +90,8 @@ async def _of_objects(where: Where, subject: Subject, tell: Tell) -> Answer:
 
 
 def explain(state: State, kind: str, key: str, told: list[PastDecision] | None = None) -> Answer:
-    """Explain from objects that were read. ``told``: by events, beside what the vpod's own status
-    says.
+    """Explain from objects that were read. ``told``: earlier decisions from events, in addition to
+    the vpod's conditions.
     """
     until = time.monotonic() + FIXES_S
 

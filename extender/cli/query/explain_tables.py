@@ -1,5 +1,5 @@
-"""``vreplica explain``'s answer for a terminal: the answer first, then what to do, then the
-reasons, then the rest.
+"""Prints the answer of ``vreplica explain`` on a terminal: the outcome, what to do, the reasons,
+the rest.
 """
 
 import re
@@ -20,7 +20,9 @@ FIXES_SHOWN: Final = 8
 HISTORY_SHOWN: Final = 5
 LOSSES_SHOWN: Final = 10
 STEPS_SHOWN: Final = 8
-"""More are summed up: a vpod on a hundred pods has as many steps of one kind."""
+"""If there are more, they are summed up: a vpod on a hundred pods has a hundred steps of one
+kind.
+"""
 _STEP: Final = re.compile(r"([^:]+): (\d+) on (\S+)( \(.*\))?")
 _WRAPPED: Final = frozenset({"WHY", "WHY NO MORE", "DECIDED"})
 
@@ -115,8 +117,8 @@ def _steps(console: Console, steps: Sequence[str]) -> None:
 
 
 def summed_up(steps: Sequence[str]) -> list[str]:
-    """Steps of one kind and reason as one line, in the order in which they come first: ``kept: 348
-    on 120 pods``.
+    """Sum up steps of the same kind and reason in one line each, such as ``kept: 348 on 120
+    pods``.
     """
     sums: dict[tuple[str, str], list[int]] = {}
     for step in steps:
@@ -132,7 +134,7 @@ def summed_up(steps: Sequence[str]) -> list[str]:
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Without columns that are empty in all rows. Names stay whole; what is said in words takes the
+    """A table without columns that are empty in all rows. Names are never wrapped; texts take the
     rest of the width.
     """
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)

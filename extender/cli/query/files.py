@@ -1,4 +1,4 @@
-"""Manifests from files and standard input, YAML or JSON, within limits."""
+"""Reads manifests from files and standard input, YAML or JSON, within limits."""
 
 import json
 import sys
@@ -18,8 +18,8 @@ DEPTH_MAX: Final = 200
 
 
 def read_files(files: Sequence[str], command: str) -> Manifests:
-    """All objects of the files, "-" for standard input; what plays no part is told on stderr.
-    Raises InvalidObject.
+    """Read all objects of the files, "-" for standard input. Skipped objects are reported on
+    stderr. Raises InvalidObject.
     """
     manifests = Manifests()
     for name in files:
@@ -45,7 +45,7 @@ def _documents(name: str) -> list[object]:
         if raw.lstrip()[:1] == b"{":
             return [json.loads(raw)]
     except (ValueError, RecursionError):
-        # Several JSON documents, YAML in flow style, or nested so deep that it is refused below.
+        # Several JSON documents, YAML in flow style, or nested too deeply (refused below).
         pass
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -56,9 +56,7 @@ def _documents(name: str) -> list[object]:
 
 
 def _refuse_depth(raw: bytes, loader: type[yaml.SafeLoader], name: str) -> None:
-    """The C loader builds nested values by recursion, without a limit: too deep, it takes the
-    process with it.
-    """
+    """Refuse deep nesting: the C loader recurses without a limit, and would crash the process."""
     depth = 0
     for event in yaml.parse(raw, Loader=loader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -1,9 +1,9 @@
-"""The objects of a live cluster, read once: what a service would know of it, less what only a
-service remembers.
+"""Reads the objects of a live cluster once: all that a service would know, except what only a
+running service remembers.
 
-The pages of each kind are read one after the other, as kubectl does; between two of them something
-may change, so what is answered is about a moment of a few seconds. Nothing is written, and nothing
-is read that the answer does not need.
+The pages of each kind are read one after the other, as kubectl does. Objects may change in between,
+so the answer is about a period of some seconds. Nothing is written, and only what the answer needs
+is read.
 """
 
 import sys
@@ -52,12 +52,14 @@ KINDS: Final[tuple[tuple[Resource, ListOptions], ...]] = (
 
 
 class CannotRead(VReplicaError):
-    """The cluster does not answer what was asked for; the text says what to do."""
+    """The cluster cannot be read. The text says what to do."""
 
 
 @asynccontextmanager
 async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
-    """``open_cluster``, for who could also have asked elsewhere. Raises CannotRead."""
+    """As ``open_cluster``, but the error also names the other sources of objects. Raises
+    CannotRead.
+    """
     try:
         async with open_cluster(access) as cluster:
             yield cluster.api
@@ -69,8 +71,8 @@ async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
 
 
 async def read_cluster(api: Api, command: str, tell: Tell = tell_nobody) -> Manifests:
-    """All that decisions look at. Objects that cannot be read are told on stderr and left out, as
-    the service leaves them.
+    """Read all that decisions look at. Objects that cannot be decoded are reported on stderr and
+    left out, as the service does.
 
     Raises CannotRead.
     """
@@ -82,7 +84,7 @@ async def read_cluster(api: Api, command: str, tell: Tell = tell_nobody) -> Mani
             count += 1
             if count % PAGE_OBJECTS == 0:
                 tell(f"reading the cluster: {count:,} {resource.plural}")
-            # Items of a list do not say what they are.
+            # Items of a list have no kind.
             whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
             try:
                 manifests.add(whole, f"{resource.kind} of the cluster")
@@ -99,7 +101,7 @@ async def read_cluster(api: Api, command: str, tell: Tell = tell_nobody) -> Mani
 
 
 async def _read_sources(api: Api, manifests: Manifests) -> AsyncIterator[str]:
-    """The objects of the foreign kinds that pools declare; yields what cannot be had of them."""
+    """Read the objects of the foreign kinds that pools declare; yield why some cannot be read."""
     sources = {source.key: source for pool in manifests.pools for source in pool.sources}
     for source in sources.values():
         refused = ""
@@ -143,8 +145,8 @@ async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIte
 
 
 async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[PastDecision]:
-    """What the events of an object tell of its decisions, the last one first; nothing where events
-    may not be read.
+    """Earlier decisions according to an object's events, the last one first; none if events may not
+    be read.
     """
     found: list[PastDecision] = []
     token, read = "", 0
@@ -169,8 +171,8 @@ def _is_about(event: Obj, kind: str, name: str) -> bool:
 
 
 def _told(event: Obj) -> PastDecision:
-    """An event; of a series the first, whose note it has. What the later ones said is not known,
-    only when the last was.
+    """Make a decision of an event. For a series, it is the first, because the note is from that
+    one. What later ones said is not known, only the time of the last.
     """
     series = mapping(event, "series")
     at = (

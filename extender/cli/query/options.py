@@ -1,4 +1,4 @@
-"""The options of the commands that ask: they say where the answer comes from."""
+"""Options of ``plan`` and ``explain`` that say where the objects come from."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
-    """The options of a command that asks: about files, a running service, or (neither) the live
-    cluster.
-    """
+    """Add the options: files, a running service, or (neither) the live cluster."""
     parser.add_argument(
         "-f", "--filename", metavar="FILE", action="append", default=[],
         help="objects from files, - for standard input; without -f and --server the live cluster "
@@ -31,7 +29,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def where_from(options: argparse.Namespace) -> "Where":
-    """What ``add_where``'s options say. Raises InvalidObject."""
+    """Read the options of ``add_where``. Raises InvalidObject."""
     from extender.cli.query.where import Where  # noqa: PLC0415
     from extender.config.profiles import profiles_of  # noqa: PLC0415
 

@@ -1,10 +1,10 @@
-"""``vreplica plan``: what one round of placing would do to objects from files or a cluster. Writes
-nothing.
+"""``vreplica plan``: shows what one round of placing would do to objects from files or a cluster.
+Writes nothing.
 
 The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and
-``plan_moves``. Vpods are taken in order of namespace and name; each decision is reserved before the
-next one is made. With a change to think of (``--drain``, ``--set``, ``--add-vpods``, ``--diff``)
-the answer is what differs: ``extender.cli.query.what_if``.
+``plan_moves``. Vpods are decided in order of namespace and name; each decision is reserved before
+the next is made. With a change (``--drain``, ``--set``, ``--add-vpods``, ``--diff``), the answer is
+the difference: see ``extender.cli.query.what_if``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,8 @@ Row = dict[str, object]
 async def run_plan(
     where: Where, *, output: Format, autoscale: bool, compact: bool, profile: str
 ) -> int:
-    """Read files or the live cluster, plan, print. ``profile``: place every pool by this one, ""
-    for its own. Raises InvalidObject, CannotRead.
+    """Read files or the live cluster, plan, print. ``profile``: place every pool by this one; ""
+    keeps its own. Raises InvalidObject, CannotRead.
     """
     with working("plan", "reading and planning") as tell:
         manifests = await where.read("plan", tell)
@@ -52,11 +52,11 @@ async def run_plan(
 def choose_profiles(
     manifests: Manifests, profile: str, profiles: Mapping[str, Profile], *, asked: str = ""
 ) -> None:
-    """Place every pool by ``profile``, "" for its own. Raises InvalidObject for one that is not
-    known.
+    """Place every pool by ``profile``; "" keeps its own. Raises InvalidObject for an unknown
+    profile.
 
-    ``asked``: the key of the pool that the question is about, "" for all; what others say is their
-    matter.
+    ``asked``: the key of the pool that the question is about, "" for all. Profiles of other pools
+    are not checked.
     """
     if profile:
         manifests.pools[:] = [replace(pool, profile=profile) for pool in manifests.pools]
@@ -78,14 +78,11 @@ def plan(
     compact: bool,
     profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
 ) -> dict[str, list[Any]]:
-    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``, and ``notes``,
-    if any.
+    """Plan one round over all objects: ``{"vpods": [...], "pools": [...]}``, and ``notes``, if any.
 
-    Notes tell what counts for nothing, and what has its place and is served by nobody
-    (``unservedVReplicas``).
-
-    With ``autoscale`` each vpod has ``settled``, too: where it ends once the pods that are wanted
-    have come and found nodes.
+    The notes say what is not counted, and which placed vreplicas nobody serves
+    (``unservedVReplicas``). With ``autoscale``, each vpod also has ``settled``: where it ends once
+    the wanted pods have come and found nodes.
     """
     state = manifests.state(profiles)
     asked = [state.pool(key) for key in pools_asked(state)]
@@ -115,7 +112,7 @@ def plan(
 
 
 def _add_settled(rows: Sequence[Row], state: State, keys: Sequence[str]) -> None:
-    """``state``: as it was read, and this function's own."""
+    """``state``: as it was read; this function changes it."""
     settled: dict[str, Row] = {}
     for key in keys:
         course = Course(grow=True, held=frozenset(held_back(state.pool(key), state)))
@@ -174,7 +171,7 @@ def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
 
 
 def _evictions(moves: Sequence[Move]) -> list[Row]:
-    """What leaves each pod, wherever to: with two destinations still one row."""
+    """What leaves each pod, in one row even if it has several destinations."""
     counts: dict[tuple[str, str, str], int] = {}
     for move in moves:
         what = (move.vpod, move.from_pod, str(move.reason))

@@ -1,4 +1,4 @@
-"""``vreplica plan``'s answer as tables."""
+"""Prints the answer of ``vreplica plan`` as tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from rich.table import Table
 
 
 def plan_tables(console: Console, result: Mapping[str, Any]) -> None:
-    """``plan``'s answer: vpods, then pools."""
+    """Print the vpods, then the pools."""
     vpods = Table("VPOD", "PLACEMENTS", "UNPLACED", "REASONS", title="vpods", title_justify="left")
     for row in result["vpods"]:
         vpods.add_row(

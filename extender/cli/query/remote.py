@@ -1,6 +1,4 @@
-"""A running replica's own answers: it knows what is reserved, and remembers who decided when and
-why.
-"""
+"""Asks a running replica. It also knows what is reserved, and its earlier decisions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +17,7 @@ async def ask_explain(replica: Replica, parameters: Mapping[str, str]) -> dict[s
 
 
 async def ask_plan(access: ReplicaAccess, request: Mapping[str, Any]) -> dict[str, Any]:
-    """``POST /v1/plan``. Raises ReplicaError, UnknownObject, InvalidObject for files that are no
+    """``POST /v1/plan``. Raises ReplicaError, UnknownObject, InvalidObject for files that are not
     certificates.
     """
     try:

@@ -1,5 +1,5 @@
-"""What ``explain`` is asked about: ``ns/name``, ``name`` with or without ``-n``, and ``vpod/`` or
-``pod/`` before either.
+"""The object that ``explain`` is about: ``ns/name``, or ``name`` with or without ``-n``, each
+perhaps after ``vpod/`` or ``pod/``.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ CHOICES_LISTED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """``kind`` is vpod, pod, or "" for whichever there is; ``namespace`` "" for any."""
+    """``kind``: vpod, pod, or "" for either. ``namespace``: "" for any."""
 
     kind: str
     namespace: str
@@ -24,7 +24,7 @@ class Subject:
 
 
 def subject_from(text: str, namespace: str) -> Subject:
-    """Read it as kubectl would: ``KIND/NAME`` where the first part is a kind, else
+    """Read an argument as kubectl would: ``KIND/NAME`` if the first part is a kind, else
     ``NAMESPACE/NAME``. Raises InvalidObject.
     """
     parts = text.split("/")
@@ -49,8 +49,8 @@ def subject_from(text: str, namespace: str) -> Subject:
 
 
 def resolve(state: State, subject: Subject) -> tuple[str, str]:
-    """The kind and the key of what is meant. Raises UnknownObject, also where a bare name could be
-    several.
+    """Find the kind and the key of the object. Raises UnknownObject, also for a bare name with
+    several meanings.
     """
     if subject.namespace:
         return _by_key(state, subject.kind, f"{subject.namespace}/{subject.name}")
@@ -84,7 +84,9 @@ def resolve(state: State, subject: Subject) -> tuple[str, str]:
 
 
 def _named(key: str, name: str) -> bool:
-    """Also without the kind that a foreign object's key ends with."""
+    """Whether the key has the name; the kind at the end of a foreign object's key may be left
+    out.
+    """
     own = key.rpartition("/")[2]
     return name in {own, own.partition("@")[0]}
 

@@ -1,5 +1,5 @@
-"""``vreplica plan`` with a change to think of: what would move, wait and grow, beside the same
-cluster left alone.
+"""``vreplica plan`` with a change: what would move, wait and grow, compared with the same cluster
+left alone.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from extender.whatif.snapshot import Snapshot
 from extender.whatif.whatif import what_if
 
 NAMESPACE: Final = "what-if"
-"""Of vpods that are only thought of."""
+"""Namespace of added vpods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The request, as ``POST /v1/plan`` takes it, but for ``add``: (vpods, vreplicas of each), (0,
-    0) for none.
+    """The request of ``POST /v1/plan``. ``add`` differs: (vpods, vreplicas of each), (0, 0) for
+    none.
     """
 
     pool: str = ""
@@ -39,7 +39,7 @@ class Asked:
     compact: bool = False
 
     def request(self, namespace: str) -> dict[str, Any]:
-        """The body; what is not asked for is left out."""
+        """The body, without empty fields."""
         count, vreplicas = self.add
         whole = {
             "pool": self.pool,
@@ -62,8 +62,8 @@ class Asked:
 
 
 async def run_what_if(where: Where, asked: Asked, *, output: Format, check: bool) -> int:
-    """Ask, print. The exit status: ``UNPLACED`` with ``check`` where something has no place. Raises
-    VReplicaError.
+    """Answer and print; return the exit status. It is ``UNPLACED`` with ``check`` if something has
+    no place. Raises VReplicaError.
     """
     request = asked.request(where.cluster.namespace)
     with working("plan", "reading and planning") as tell:

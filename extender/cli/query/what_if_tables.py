@@ -1,5 +1,5 @@
-"""``vreplica plan``'s differences as tables: the sum first, then pools and zones, then the vpods
-that change.
+"""Prints the differences of ``vreplica plan`` as tables: the sums, pools and zones, then the
+changed vpods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def _sentence(summary: Mapping[str, Any]) -> str:
         _change("without a place", summary["unplacedBefore"], summary["unplacedAfter"]),
         _change("pods", summary["podsBefore"], summary["podsAfter"]),
     ]
-    if unserved := summary.get("unserved"):  # a replica of an older version does not say
+    if unserved := summary.get("unserved"):  # a replica of an older version does not send it
         parts.append(f"served by nobody: {unserved:,}")
     if summary["overcommittedAfter"]:
         parts.append(f"{_many(summary['overcommittedAfter'], 'pod')} would be overcommitted")
@@ -53,7 +53,7 @@ def _sentence(summary: Mapping[str, Any]) -> str:
 
 
 def _left_alone(summary: Mapping[str, Any]) -> str:
-    """What becomes of today if nobody does anything, "" where it stays."""
+    """What happens today if nobody does anything; "" if nothing changes."""
     moved = summary["movedSettled"]
     parts = [f"{_many(moved, 'vreplica')} move"] if moved else []
     for what, field in (("without a place", "unplaced"), ("pods", "pods")):
@@ -129,7 +129,7 @@ def _vpods(rows: list[Mapping[str, Any]]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Texts side by side, as many as a line takes; no line ends within one."""
+    """Texts side by side, as many as fit a line. A text is never broken."""
 
     texts: Sequence[str]
 
@@ -151,7 +151,7 @@ class _Parts:
 
 
 def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
-    """``-2 d-0``, ``+2 d-3``: what leaves, then what comes."""
+    """``-2 d-0``, ``+2 d-3``: losses first, then gains."""
     changes = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
     listed = [f"{count:+d} {name}" for name, count in changes.items() if count]
     listed.sort(key=lambda text: text[0] != "-")

@@ -1,6 +1,4 @@
-"""Where an answer comes from: files, a running service, or the live cluster; the options that say
-so are one value.
-"""
+"""Where the objects come from: files, a running service, or the live cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,9 +16,7 @@ from extender.engine.state.manifests import Manifests
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
     """``files`` or ``replica``; with neither, the ``cluster``. ``profiles``: all that pools may
-    name.
-
-    ``cluster.namespace``: of names that say none, "" for any.
+    name. ``cluster.namespace``: for names without one, "" for any.
     """
 
     files: tuple[str, ...] = ()
@@ -29,7 +25,7 @@ class Where:
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN_PROFILES)
 
     async def read(self, command: str, tell: Tell = tell_nobody) -> Manifests:
-        """The objects, from files or the cluster; ``tell`` hears how far it is. Raises
+        """Read the objects from files or the cluster. ``tell`` is told the progress. Raises
         InvalidObject, CannotRead.
         """
         if self.files:

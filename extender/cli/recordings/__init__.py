@@ -1,5 +1,5 @@
-"""``vreplica record`` and ``vreplica replay``: from a replica or a cluster into a file, and from
-files to a report.
+"""``vreplica record`` and ``vreplica replay``: record a replica or a cluster into files, and make a
+report from files.
 
-What a recording is, and what it comes to when it is played, is ``extender.whatif.recording``.
+``extender.whatif.recording`` has the format and plays recordings.
 """

@@ -1,4 +1,4 @@
-"""What ``vreplica record`` does."""
+"""Runs ``vreplica record``."""
 
 import argparse
 import asyncio
@@ -25,7 +25,7 @@ from extender.service.watching.observer import watched
 
 
 async def record(options: argparse.Namespace) -> int:
-    """Record until the time is over, or until cancelled. Raises InvalidObject, ReplicaError,
+    """Record until the time is over or the task is cancelled. Raises InvalidObject, ReplicaError,
     NotReadable, OSError.
     """
     if options.keep < 1:
@@ -46,8 +46,8 @@ async def record(options: argparse.Namespace) -> int:
 
 
 def _begin(file: RecordingFile, *, resume: bool, force: bool) -> Position | None:
-    """Where to go on, None for a new snapshot. Raises InvalidObject for a file that is there and
-    not meant.
+    """Where to continue, None for a new snapshot. Raises InvalidObject if the file exists, without
+    ``resume`` or ``force``.
     """
     if not file.path.exists():
         return None
@@ -74,7 +74,9 @@ async def _record_cluster(options: argparse.Namespace, ending: "_Ending") -> Non
 
 
 class _Ending:
-    """How a recording goes on and ends: after so long, or by a signal; both are good ends."""
+    """How a recording proceeds and ends: after the given time, or by a signal. Both are normal
+    ends.
+    """
 
     def __init__(self, file: RecordingFile, for_s: float | None, progress: Progress) -> None:
         self.file = file
@@ -82,11 +84,11 @@ class _Ending:
         self._progress = progress
 
     def told(self) -> None:
-        """Something was written."""
+        """Report progress: something was written."""
         self._progress(self.file.lines)
 
     async def run(self, recorder: Recorder) -> None:
-        """Record, and say in the end what there is."""
+        """Record, and report at the end what was written."""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._for_s):

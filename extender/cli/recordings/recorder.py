@@ -1,16 +1,16 @@
-"""``record``: what a replica, or a cluster, tells goes into files, until it ends
+"""``Recorder``: writes what a source reports into files, until it is stopped
 (docs/record-replay.md).
 
 .. code-block:: text
 
     snapshot --> changes after N, again and again --(file is full)--> snapshot in the next file
         ^             |
-        '- {"gap"} ---'  they are lost: too slow, another process there, or no answer for a while
+        '- {"gap"} ---'  changes are lost: too slow, another process, or no answer for a while
 
-Two sources. ``ReplicaSource`` asks a replica for its log: objects, reservations and decisions.
-``ClusterSource`` watches a cluster itself, so that any scheduler's doings can be recorded,
-Knative's too: objects only, and what was decided shows in what is published. Both tell lines, and
-hold no more than a ring of them.
+There are two sources. ``ReplicaSource`` asks a replica for its log: objects, reservations and
+decisions. ``ClusterSource`` watches a cluster, so that any scheduler can be recorded, Knative's
+too. It has objects only: the published placements show what was decided. Both hold only a ring of
+recent lines.
 """
 
 import asyncio
@@ -36,28 +36,28 @@ PATH: Final = "/v1/decisions"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to where a source was recorded: a number means something in one journal only."""
+    """How far a source was recorded. ``seq`` is valid only within the same journal."""
 
     journal: str = ""
     seq: int = 0
 
 
 class Source(Protocol):
-    """Asked by one recorder at a time. Both raise ReplicaError where nothing can be had
-    just now.
+    """Used by one recorder at a time. Both methods raise ReplicaError if the source does not
+    answer.
     """
 
     def snapshot(self) -> AsyncIterator[bytes]:
-        """Lines, some at a time, from a header to where to go on."""
+        """Yield the lines of a snapshot, from the header to the position after it."""
         ...
 
     async def after(self, position: Position, wait_s: float) -> tuple[list[bytes], Position]:
-        """Lines of what came after a position, perhaps none, and the next one. Raises Lost."""
+        """The lines after a position, perhaps none, and the next position. Raises Lost."""
         ...
 
 
 class ReplicaSource:
-    """A replica's log."""
+    """The log of a replica."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -84,9 +84,7 @@ class ReplicaSource:
 
 
 class ClusterSource:
-    """A cluster that is watched into ``caches``, where everything has been listed. ``now``: epoch
-    seconds.
-    """
+    """A watched cluster. ``caches`` must be filled. ``now``: epoch seconds."""
 
     def __init__(self, caches: Caches, *, now: Callable[[], float]) -> None:
         self._ring = RecordingBuffer(
@@ -105,8 +103,8 @@ class ClusterSource:
 
 
 class Recorder:
-    """Writes what ``source`` tells into ``file``, for ever. ``position``: where the file ends, if
-    it is gone on with.
+    """Writes what ``source`` reports into ``file``, until cancelled. ``position``: where the file
+    ends, if an old file is continued.
     """
 
     def __init__(
@@ -122,13 +120,13 @@ class Recorder:
         self._told = told
         self.position = position
         self.header: Header | None = None
-        """Of the newest snapshot."""
+        """The header of the newest snapshot."""
         self.gaps = 0
         self._failures = 0
 
     async def run(self) -> None:
-        """Record until cancelled. Raises ReplicaError where the very first answer is none, OSError
-        for the file.
+        """Record until cancelled. Raises ReplicaError if the first snapshot fails, OSError for the
+        file.
         """
         try:
             if not self._file.is_open:
@@ -159,8 +157,8 @@ class Recorder:
             await self._next_file(self.position)
 
     async def _next_file(self, before: Position) -> None:
-        """Another file, begun with a snapshot; what came before that still goes into the old one:
-        nothing falls between.
+        """Begin another file with a snapshot. Changes before that snapshot still go into the old
+        file, so nothing is lost.
         """
         await self._snapshot(anew=True)
         begun = self.position
@@ -177,8 +175,8 @@ class Recorder:
             self._file.finish_before()
 
     async def _snapshot(self, *, anew: bool = False) -> None:
-        """All that is known now, ``anew`` in another file, which begins with its first line: no
-        answer, no file.
+        """Write a snapshot; with ``anew``, into another file. That file is begun when the first
+        line arrives, so without an answer there is no file.
         """
         self.position = None
         header: Header | None = None
@@ -188,7 +186,7 @@ class Recorder:
                 self._file.anew()
                 anew = False
             for raw in lines.splitlines(keepends=True):
-                # Lines of a snapshot are read too: only what can be played is worth keeping.
+                # The lines of a snapshot are read too: a recording must be playable.
                 line = line_of(raw, "a line of the snapshot")
                 header = line if isinstance(line, Header) else header
                 end = line if isinstance(line, Synced) else None
@@ -217,7 +215,7 @@ def _seq_of(raw: bytes) -> int:
 
 
 def position_of(file: RecordingFile) -> Position | None:
-    """Where a file ends, to go on from; None where that cannot be said. Raises InvalidObject,
+    """Where a file ends, to continue from; None if that is not known. Raises InvalidObject,
     OSError.
     """
     journal, seq = "", -1

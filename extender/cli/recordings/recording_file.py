@@ -1,9 +1,9 @@
-"""Files of a recording: lines written one after the other, so many bytes a file, so many files.
+"""The files of a recording: lines, with a limit of bytes for each file and a limit of files.
 
-``FILE`` is the newest; when it has grown to its limit it becomes ``FILE.1``, the one before
-``FILE.2``, and so on, and the oldest goes. Each begins with a header and a snapshot, so each can be
-played alone. A process that is killed leaves at the most one line that is not whole: reading stops
-there and says so, and who continues the file cuts it off.
+``FILE`` is the newest. When it is full, it becomes ``FILE.1``, the former ``FILE.1`` becomes
+``FILE.2``, and so on; the oldest is removed. Each begins with a header and a snapshot, so each can
+be played alone. A process that is killed leaves at most one incomplete line. Reading stops there
+and says so; continuing the file cuts the line off.
 """
 
 import os
@@ -22,8 +22,8 @@ FILES_KEPT: Final = 4
 
 
 class RecordingFile:
-    """Appends to ``path``. ``files_max``: with the newest. ``anew`` begins another file; nothing is
-    written before it.
+    """Appends to ``path``. ``files_max`` includes the newest. Call ``anew`` or ``go_on`` before
+    ``write``.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class RecordingFile:
         self._before: IO[bytes] | None = None
         self._size = 0
         self.lines = 0
-        """Written, in all files."""
+        """Lines written to all files."""
 
     @property
     def full(self) -> bool:
-        """Whether the next snapshot should begin another file."""
+        """Whether the next snapshot should go into another file."""
         return self._size >= self._bytes_max
 
     @property
@@ -49,9 +49,7 @@ class RecordingFile:
         return self._file is not None
 
     def anew(self) -> None:
-        """Begin a file; the one that is there becomes the one before, to be finished. Raises
-        OSError.
-        """
+        """Begin a file. The present one stays open for ``write_before``. Raises OSError."""
         self.finish_before()
         self._before, self._file = self._file, None
         if self.path.exists():
@@ -63,7 +61,7 @@ class RecordingFile:
         self._size = 0
 
     def go_on(self) -> None:
-        """Append to the file as it is, less a last line that is not whole. Raises OSError."""
+        """Continue the file, without an incomplete last line. Raises OSError."""
         self.close()
         self._file = self.path.open("r+b")
         self._size = _whole_lines(self._file)
@@ -71,7 +69,7 @@ class RecordingFile:
         self._file.seek(self._size)
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines. Raises OSError, as when the disk is full."""
+        """Append complete lines. Raises OSError, for example if the disk is full."""
         if self._file is None:
             raise ValueError("a recording is written after anew() or go_on()")
         self._file.write(lines)
@@ -79,24 +77,24 @@ class RecordingFile:
         self.lines += lines.count(b"\n")
 
     def write_before(self, lines: bytes) -> None:
-        """Append whole lines to the file before this one. Raises OSError."""
+        """Append complete lines to the file before this one. Raises OSError."""
         if self._before is not None:
             self._before.write(lines)
             self.lines += lines.count(b"\n")
 
     def finish_before(self) -> None:
-        """End the file before this one."""
+        """Close the file before this one."""
         if self._before is not None:
             self._before.close()
             self._before = None
 
     def flush(self) -> None:
-        """Hand over to the operating system what is written: who reads the file sees it."""
+        """Pass what is written to the operating system, so that others can read it."""
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
-        """End the files."""
+        """Close the files."""
         self.finish_before()
         if self._file is not None:
             self._file.close()
@@ -107,7 +105,7 @@ class RecordingFile:
 
 
 def _whole_lines(file: IO[bytes]) -> int:
-    """Bytes up to the end of the last whole line."""
+    """The length up to the end of the last complete line."""
     end = file.seek(0, os.SEEK_END)
     while end:
         start = max(0, end - LINE_BYTES_MAX)
@@ -119,10 +117,9 @@ def _whole_lines(file: IO[bytes]) -> int:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Line | None]]:
-    """The lines with the number of bytes read so far; at the end None where the last one is not
-    whole.
+    """Yield each line with the number of bytes read so far; at the end None for an incomplete line.
 
-    Raises InvalidObject, which names file and line, OSError.
+    Raises OSError; InvalidObject, which names file and line.
     """
     read = 0
     with path.open("rb") as file:
@@ -140,7 +137,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, Line | None]]:
 
 
 def line_of(raw: bytes, subject: str) -> Line:
-    """One line. Raises InvalidObject."""
+    """Read one line. Raises InvalidObject."""
     try:
         document = orjson.loads(raw)
     except ValueError as error:

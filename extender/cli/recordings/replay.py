@@ -1,4 +1,4 @@
-"""What ``vreplica replay`` does."""
+"""Runs ``vreplica replay``."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -72,7 +72,7 @@ def _lines(files: list[Path]) -> Iterator[tuple[int, Line | None]]:
 
 
 def _span(files: list[Path], progress: Progress) -> Span:
-    """When the recording begins and ends. Raises InvalidObject for files that are none."""
+    """When the recording begins and ends. Raises InvalidObject if the files are not a recording."""
     begin = end = None
     for read, line in _lines(files):
         if begin is None and not isinstance(line, Header):

@@ -1,4 +1,4 @@
-"""How the report of ``vreplica replay`` looks."""
+"""Prints the report of ``vreplica replay``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -59,7 +59,7 @@ def print_report(result: Mapping[str, object]) -> None:
 
 
 def _print_lines(console: Console, moments: Sequence[Mapping[str, object]]) -> None:
-    """What waits and how many pods there are, over time, as lines of blocks of the same scale."""
+    """Print waiting vreplicas and pods over time, as lines of blocks with the same scale."""
     table = Table("OVER TIME", "", "", "MOST", box=None, pad_edge=False)
     for name, title in (("unplaced", "vreplicas unplaced"), ("pods", "pods")):
         series = {
@@ -78,7 +78,7 @@ def _print_lines(console: Console, moments: Sequence[Mapping[str, object]]) -> N
 
 
 def _line(values: Sequence[int], most: int) -> str:
-    """At most ``LINE_CHARS`` blocks, each as high as the most of its share of the time."""
+    """At most ``LINE_CHARS`` blocks; each shows the maximum of its part of the time."""
     width = min(len(values), LINE_CHARS)
     parts = [
         values[len(values) * i // width : len(values) * (i + 1) // width] for i in range(width)
@@ -119,7 +119,7 @@ def _decided(decided: object) -> str:
 
 
 def _escaped(text: object) -> str:
-    """A recording is a file of anybody's: nothing of it is markup either."""
+    """Recordings may come from anybody: no part may act as markup or as control characters."""
     return escape(plain(text))
 
 

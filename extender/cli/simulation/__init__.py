@@ -1,1 +1,1 @@
-"""``vreplica simulate``: seeds run one after the other or side by side."""
+"""``vreplica simulate``: runs seeds, one after the other or in parallel."""

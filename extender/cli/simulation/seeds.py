@@ -1,5 +1,5 @@
-"""``vreplica simulate``: seeds run one after the other or side by side, and what failed, with the
-line that runs it again.
+"""``vreplica simulate``: runs seeds, one after the other or in parallel. For each that fails,
+prints the command that runs it again.
 """
 
 import gc
@@ -33,10 +33,8 @@ COLLECT_AFTER_OBJECTS = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """``jobs`` processes; ``output``: for tools one object a seed on standard output; ``quiet``:
-    only seeds that failed.
-
-    ``progress``: told how many seeds are done.
+    """``jobs``: processes. ``output``: for tools, one object for each seed on standard output.
+    ``quiet``: only failed seeds. ``progress``: called with the number of finished seeds.
     """
 
     trials: tuple[Trial, ...]
@@ -49,12 +47,12 @@ class SimulateOptions:
 
     @property
     def for_tools(self) -> bool:
-        """Whether standard output is theirs, and what is for people goes to standard error."""
+        """Whether standard output is for tools, and texts for people go to standard error."""
         return self.output != "table"
 
 
 def read_profile(name: str) -> FaultProfile:
-    """A fault profile from a file; "" is none. Raises ProfileError, OSError."""
+    """Read a fault profile from a file; "" gives the default. Raises ProfileError, OSError."""
     if not name:
         return DRAWN
     try:
@@ -66,7 +64,7 @@ def read_profile(name: str) -> FaultProfile:
 
 
 def numbers_from(text: str) -> frozenset[int]:
-    """``1,4-7``, or ``none``. Raises ProfileError."""
+    """Read ``1,4-7`` or ``none``. Raises ProfileError."""
     if text == "none":
         return frozenset()
     found: set[int] = set()
@@ -81,22 +79,20 @@ def numbers_from(text: str) -> frozenset[int]:
 
 
 def kinds_from(text: str) -> frozenset[str]:
-    """``watchDropped,killReplica``, or ``none``. Raises ProfileError for a kind that there
-    is not.
-    """
+    """Read ``watchDropped,killReplica`` or ``none``. Raises ProfileError for an unknown kind."""
     names = frozenset() if text == "none" else frozenset(text.split(","))
     profile_from({"faults": dict.fromkeys(names, 0.0)})
     return names
 
 
 def print_kinds() -> None:
-    """Every kind of fault, one a line."""
+    """Print every kind of fault, one a line."""
     for kind in ALL_KINDS:
         _say(f"{kind.name:20} per {kind.per:14} up to {kind.most:<6g} {kind.what}")
 
 
 def run_simulation(options: SimulateOptions) -> int:
-    """0 if every seed passed, else 1."""
+    """Run all seeds. Return 0 if every one has passed, else 1."""
     _prepare_process()
     started = time.monotonic()
     failed: list[Outcome] = []
@@ -130,12 +126,12 @@ def _outcomes(options: SimulateOptions) -> Iterator[Outcome]:
 
 
 def _prepare_process() -> None:
-    """What all trials of a process share."""
-    # The simulated service warns of what it is made to suffer; the trace tells it better.
+    """Set up a process for its trials."""
+    # The faults make the simulated service log warnings; the trace shows them better.
     logging.disable(logging.CRITICAL)
-    # What a trial makes lives as long as its history does: looking for cycles in it all the time
-    # costs, and finds next to nothing. Modules are left out of every look; a world, which is one
-    # large cycle, goes after its trial.
+    # Objects of a trial live as long as its history, so frequent garbage collection costs time and
+    # finds almost nothing. Modules are frozen: no collection looks at them. A world is one large
+    # cycle, and is collected after its trial.
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
@@ -161,7 +157,9 @@ def _tell(outcome: Outcome, options: SimulateOptions) -> None:
 
 
 def _explain(outcome: Outcome, options: SimulateOptions) -> None:
-    """What was wrong, how to run it again, and the shortest form of it that was found."""
+    """Print what was wrong, the command that runs it again, and the shortest failing form that was
+    found.
+    """
     to = sys.stderr if options.for_tools else sys.stdout
     _say_to(
         to, *_problems(outcome), f"  replay: vreplica simulate {outcome.trial.command()} --trace"
@@ -208,5 +206,5 @@ def _say_to(stream: Any, *lines: str) -> None:
 
 
 def trials(seeds: Iterable[int], **of: Any) -> tuple[Trial, ...]:
-    """One for each seed, alike in everything else."""
+    """One trial for each seed, with the same other settings."""
     return tuple(Trial(seed, **of) for seed in seeds)

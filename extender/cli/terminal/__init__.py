@@ -1,3 +1,1 @@
-"""Between a command line and what a command does: options that several commands have, results,
-progress, exit statuses.
-"""
+"""Shared by the commands: common options, output, progress, exit statuses."""

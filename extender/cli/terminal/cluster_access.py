@@ -1,9 +1,8 @@
-"""Which cluster a command reads, with kubectl's options and their meaning, and the way to it.
+"""Opens the cluster that a command reads, with kubectl's options.
 
-``--kubeconfig`` and ``--context`` as for kubectl; without them ``$KUBECONFIG``, the pod's service
-account, and ``~/.kube/config`` are looked at (``kube.connection``). ``--namespace`` is the one of a
-name given without any; without it the context's own counts. What a command gets is an ``Api`` that
-refuses to write: a question changes nothing.
+``--kubeconfig`` and ``--context`` mean the same as for kubectl. Without them, ``$KUBECONFIG``, the
+pod's service account and ``~/.kube/config`` are tried (``kube.connection``). ``--namespace`` is for
+names without one; its default is the context's. The ``Api`` that a command gets refuses to write.
 """
 
 import argparse
@@ -17,7 +16,7 @@ from extender.model.names import COMPONENT
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """What the options say; "" is not said."""
+    """The values of the options; "" if not given."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -26,10 +25,8 @@ class ClusterAccess:
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """A cluster to read. ``namespace``: for names given without one, never ""; ``server``: the API
-    server's address.
-
-    ``server_version``: asks for ``/version``. Raises ApiError.
+    """A cluster to read. ``namespace``: for names without one, never "". ``server``: the API
+    server's address. ``server_version``: asks for ``/version``; raises ApiError.
     """
 
     api: Api
@@ -39,10 +36,9 @@ class OpenCluster:
 
 
 def add_cluster_options(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
-    """Add ``--kubeconfig``, ``--context`` and ``-n/--namespace``, as a group of their own in the
-    help.
+    """Add ``--kubeconfig``, ``--context`` and ``-n/--namespace``, as a group in the help.
 
-    ``namespace`` False: the command names no object, and reads all namespaces.
+    ``namespace`` False: the command takes no names, and reads all namespaces.
     """
     group = parser.add_argument_group("cluster", "which cluster, as for kubectl")
     group.add_argument(
@@ -62,7 +58,7 @@ def add_cluster_options(parser: argparse.ArgumentParser, *, namespace: bool = Tr
 
 
 def access_of(options: argparse.Namespace) -> ClusterAccess:
-    """What ``add_cluster_options`` has read."""
+    """Read the options of ``add_cluster_options``."""
     return ClusterAccess(options.kubeconfig, options.context, getattr(options, "namespace", ""))
 
 
@@ -70,9 +66,10 @@ def access_of(options: argparse.Namespace) -> ClusterAccess:
 async def open_cluster(
     access: ClusterAccess, *, user_agent: str = COMPONENT
 ) -> AsyncIterator[OpenCluster]:
-    """The cluster, to read, until the block ends. Nothing is sent yet. Raises ConnectError.
+    """Open the cluster for reading, until the block ends. Sends no request yet. Raises
+    ConnectError.
 
-    ``user_agent``: who asks, for the API server's audit log.
+    ``user_agent``: names the client in the API server's audit log.
     """
     from extender.kube.client import KubeApi  # noqa: PLC0415
     from extender.kube.read_only import ReadOnlyApi  # noqa: PLC0415

@@ -1,11 +1,9 @@
-"""What may stand where the cursor is: the words that complete a command line, from the parsers
-themselves. Pure.
+"""Finds the words that complete a command line, from the parsers themselves. Pure.
 
-So they are never behind the options. A shell's script (``completion``) and kubectl ask for them by
-the hidden command ``__complete WORD...``, whose last word is the one being typed, perhaps empty.
-The answer is a line each, with a tab and a word of help behind it, and at last ``:0`` where file
-names are wanted, ``:4`` where they are not: the protocol of Cobra, which kubectl speaks with its
-plug-ins.
+So completion always matches the options. A shell's script (``completion``) and kubectl call the
+hidden command ``__complete WORD...``. Its last word, which may be empty, is the one being typed.
+The answer has one candidate a line, with a tab and its help. The last line is ``:0`` if file names
+are wanted, else ``:4``. This is the protocol of Cobra, which kubectl uses with its plug-ins.
 """
 
 import argparse
@@ -20,7 +18,7 @@ Words = Callable[[], Sequence[str]]
 
 
 class Candidates(NamedTuple):
-    """``words``: each with its help, "" for none; ``files``: whether file names may stand there,
+    """``words``: each with its help, "" for none. ``files``: whether file names may stand there
     too.
     """
 
@@ -28,7 +26,7 @@ class Candidates(NamedTuple):
     files: bool = False
 
     def lines(self) -> list[str]:
-        """As they are printed."""
+        """The lines to print."""
         said = [f"{word}\t{told}" if told else word for word, told in self.words]
         return [*said, FILES if self.files else NO_FILES]
 
@@ -36,8 +34,8 @@ class Candidates(NamedTuple):
 def complete(
     parser: argparse.ArgumentParser, words: Sequence[str], known: Mapping[str, Words] | None = None
 ) -> Candidates:
-    """Candidates for the last of ``words``. ``known``: words for options' values, by the options'
-    name in the result.
+    """Candidates for the last of ``words``. ``known``: values of options, by the options'
+    ``dest``.
     """
     *before, last = _joined(words) or [""]
     line = _Line(parser, known or {})
@@ -47,7 +45,7 @@ def complete(
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Bash breaks ``--option=value`` into three words."""
+    """Join the three words into which Bash breaks ``--option=value``."""
     joined: list[str] = []
     for word in words:
         if word == "=" and joined and joined[-1].startswith("--"):
@@ -60,7 +58,7 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 
 class _Line:
-    """How far the words before the cursor have come."""
+    """The state of the parsers after the words before the cursor."""
 
     def __init__(self, parser: argparse.ArgumentParser, known: Mapping[str, Words]) -> None:
         self._parser = parser
@@ -71,7 +69,7 @@ class _Line:
         self._positionals = 0
 
     def read(self, word: str) -> None:
-        """Take up a whole word."""
+        """Process a complete word."""
         if self._value_of is not None:
             self._value_of = None
         elif word.startswith("-") and word != "-":
@@ -87,7 +85,7 @@ class _Line:
             self._positionals += 1
 
     def candidates(self, last: str) -> Candidates:
-        """What may stand in place of ``last``."""
+        """The words that may replace ``last``."""
         if self._value_of is not None:
             return self._values(self._value_of, last, "")
         if last.startswith("--") and "=" in last:
@@ -110,7 +108,7 @@ class _Line:
         return Candidates(found, files=not words and str(action.metavar) == "FILE")
 
     def _options(self, begun: str) -> list[tuple[str, str]]:
-        """Options in their long form, less those that were given and count once."""
+        """Options in their long form, except those that were given and may not be repeated."""
         found = []
         for action in self._actions():
             repeats = isinstance(action, argparse._AppendAction)  # noqa: SLF001 - there is no public name
@@ -128,7 +126,7 @@ class _Line:
         return next((action for action in self._actions() if name in action.option_strings), None)
 
     def _positional(self) -> argparse.Action | None:
-        """The positional argument that comes next; the last one may come again."""
+        """The next positional argument. The last one may be repeated."""
         positionals = [action for action in self._actions() if not action.option_strings]
         if self._positionals < len(positionals):
             return positionals[self._positionals]
@@ -146,6 +144,6 @@ class _Line:
 
 
 def _told(action: argparse.Action) -> str:
-    """Its help in one line, without what argparse would fill in."""
+    """The help in one line, with its default filled in."""
     told = " ".join((action.help or "").replace("%(default)s", str(action.default)).split())
     return told[:HELP_CHARS_MAX]

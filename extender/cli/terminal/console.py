@@ -1,13 +1,11 @@
-"""Where tables are printed: rich's console, but for how it takes a reader that has gone."""
+"""The console for tables: rich's, except for a reader that is gone."""
 
 from rich.console import Console
 
 
 class Terminal(Console):
-    """Standard output. A reader that has stopped reading is the command's end, as for every other
-    way of printing.
-    """
+    """Standard output. If the reader is gone, the command ends as with any other output."""
 
     def on_broken_pipe(self) -> None:
-        """Raises BrokenPipeError: rich itself would end the program with status 1."""
+        """Raise BrokenPipeError. rich itself would end the program with status 1."""
         raise BrokenPipeError

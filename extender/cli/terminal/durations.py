@@ -1,4 +1,4 @@
-"""Lengths of time and sizes as options have them: ``90s``, ``10m``, ``2h``; ``64Mi``."""
+"""Reads durations and sizes of options: ``90s``, ``10m``, ``2h``; ``64Mi``."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ SECONDS_MAX: Final = 366 * 86400.0
 
 
 def seconds(value: str) -> float:
-    """An option's length of time, in seconds, more than 0."""
+    """Read a duration; return seconds, more than 0."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)", value)
     amount = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if not 0 < amount <= SECONDS_MAX:
@@ -21,7 +21,7 @@ def seconds(value: str) -> float:
 
 
 def size_bytes(value: str) -> int:
-    """An option's size, in bytes, more than 0."""
+    """Read a size; return bytes, more than 0."""
     found = re.fullmatch(r"([0-9]{1,12})(|Ki|Mi|Gi)", value)
     amount = int(found[1]) * _BYTES[found[2]] if found else 0
     if not amount:

@@ -1,6 +1,4 @@
-"""How a command ends: what its exit status says, the same in all of them. A command's own ones
-stand in its help.
-"""
+"""The exit statuses of all commands. A command's help describes its special ones."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +9,7 @@ USAGE: Final = 2
 NOT_FOUND: Final = 3
 """``explain``: there is no such vpod or pod."""
 DIFFERENT: Final = 3
-"""``replay --check``: a decision is made otherwise."""
+"""``replay --check``: a decision differs."""
 UNPLACED: Final = 4
 """``explain`` and ``plan`` with ``--check``: something has no place."""
 INTERRUPTED: Final = 130

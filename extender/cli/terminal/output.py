@@ -1,7 +1,6 @@
-"""``-o``: the result of a command as a table, JSON or YAML, the same way in all of them, on
-standard output.
+"""``-o``: prints the result of a command as a table, JSON or YAML, on standard output.
 
-JSON and YAML have the same data, under the same names; a table shows what a person asks first.
+JSON and YAML have the same data under the same names. A table shows what people want first.
 """
 
 import argparse
@@ -25,7 +24,7 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
 
 
 def print_result(result: object, output: Format, table: Callable[[], None]) -> None:
-    """Write plain data; ``table`` prints it for people."""
+    """Print plain data. ``table`` prints it for people."""
     match output:
         case "json":
             print(json.dumps(result))
@@ -42,7 +41,7 @@ def print_result(result: object, output: Format, table: Callable[[], None]) -> N
 
 
 def _for_yaml(value: object) -> object:
-    """As YAML's safe writer takes it: no mapping but a dict, no text of a class of its own."""
+    """Convert to what YAML's safe writer accepts: plain dicts, lists and strings."""
     match value:
         case Mapping():
             return {str(key): _for_yaml(inner) for key, inner in value.items()}
@@ -55,5 +54,7 @@ def _for_yaml(value: object) -> object:
 
 
 def plain(text: object) -> str:
-    """Text of anybody's for a terminal: nothing of it moves the cursor or begins a line."""
+    """Make foreign text safe for a terminal: replace characters that move the cursor or begin a
+    line.
+    """
     return "".join(c if c.isprintable() else "?" for c in str(text))

@@ -1,6 +1,4 @@
-"""What the commands share: the type of their place on the command line, types of options, and
-running one.
-"""
+"""Shared by the commands: types of options, and functions that run a coroutine."""
 
 import argparse
 import asyncio
@@ -17,14 +15,14 @@ STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def port(value: str) -> int:
-    """An option's port."""
+    """Read a port."""
     if not value.isdigit() or int(value) > 65535:
         raise argparse.ArgumentTypeError(f"{value!r} is not a port: 0 to 65535")
     return int(value)
 
 
 def text_of(name: str) -> str:
-    """A file's text. Raises InvalidObject."""
+    """Read a file. Raises InvalidObject."""
     try:
         return Path(name).read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -32,17 +30,15 @@ def text_of(name: str) -> str:
 
 
 def ask(question: Callable[[], Coroutine[None, None, int]]) -> int:
-    """Run a command that ends by itself: Ctrl-C is KeyboardInterrupt, as nothing has been
-    answered.
-    """
+    """Run a command that ends by itself. Ctrl-C raises KeyboardInterrupt."""
     return asyncio.run(question())
 
 
 def asyncio_run(main_coroutine: Callable[[], Coroutine[None, None, int]]) -> int:
-    """Run on uvloop; SIGTERM and SIGINT cancel, and a cancelled command has ended well.
+    """Run on uvloop. SIGTERM and SIGINT cancel the coroutine; the result is then 0.
 
-    The second one ends the process as if nobody listened: cancelling what is being cleaned up would
-    leave it half done.
+    A second signal ends the process at once: another cancellation would leave the clean-up half
+    done.
     """
     import uvloop  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
-"""How far long work has come, on standard error: never on standard output, which is the result's.
+"""Shows the progress of long work on standard error; standard output is for the result.
 
-On a terminal it is one line that is written over, and gone at the end; else a line every
-``LINES_EVERY_S``, so that a log shows that it goes on and does not drown. Work that is done within
-``FIRST_AFTER_S`` tells nothing.
+On a terminal, one line is overwritten, and cleared at the end. Elsewhere, a line is printed every
+``LINES_EVERY_S``, so that a log shows that the work goes on without filling up. Work that is done
+within ``FIRST_AFTER_S`` prints nothing.
 """
 
 import sys
@@ -19,7 +19,7 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 class Progress:
-    """A context manager. ``clock``: seconds."""
+    """Progress of one piece of work; a context manager. ``clock``: seconds."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Progress:
         to: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``what``: begins the line; ``unit``: what is counted; ``total``: of them, 0 for not
+        """``what``: begins the line. ``unit``: what is counted. ``total``: of them, 0 if not
         known.
         """
         self._what = what
@@ -50,32 +50,31 @@ class Progress:
         self.end()
 
     def end(self) -> None:
-        """It is done: nothing more is told, and the terminal is as it was."""
+        """End: print nothing more, and clear the line on a terminal."""
         if self._shown and self._terminal:
             self._to.write(_CLEAR)
             self._to.flush()
         self._shown, self._due = False, float("inf")
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """So many are done by now."""
+        """Set how many are done."""
         self.done = done
         self._total = self._total if total is None else total
         self.say("")
 
     def add(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Count some more as done."""
         self(self.done + count)
 
     def say(self, note: str) -> None:
-        """Tell ``note`` beside the count, if it is time to tell anything."""
+        """Print ``note`` after the count, if enough time has passed."""
         now = self._clock()
         if now < self._due:
             return
         self._due = now + (TERMINAL_EVERY_S if self._terminal else LINES_EVERY_S)
         self._shown = True
         line = " ".join(part for part in (self._what, self._count(), note) if part)
-        # The cursor goes back at once: what a log has to say meanwhile stands in its place, not
-        # behind it.
+        # Return the cursor at once, so that log messages overwrite the line and do not follow it.
         self._to.write(f"{_CLEAR}{line}\r" if self._terminal else f"{line}\n")
         self._to.flush()
 
@@ -88,19 +87,19 @@ class Progress:
 
 
 Tell = Callable[[str], None]
-"""Takes what is being done now, in a few words."""
+"""Takes a few words on what is done at this moment."""
 
 
 def tell_nobody(_what: str) -> None:
-    """Nobody is told."""
+    """Print nothing."""
 
 
 @contextmanager
 def working(command: str, what: str) -> Iterator[Tell]:
-    """``Progress`` of work that counts nothing and calls nobody while it thinks: a thread tells
-    what is being done.
+    """Show progress of work that counts nothing and makes no calls while it computes: a thread
+    prints what is being done.
 
-    What is yielded takes the next thing that is being done.
+    Yields a function that sets the text.
     """
     now, done = [what], threading.Event()
 

@@ -1,6 +1,6 @@
-"""docs/cli.md, from the parsers themselves: ``vreplica __reference > docs/cli.md``. Pure.
+"""Generates docs/cli.md from the parsers: ``vreplica __reference > docs/cli.md``. Pure.
 
-It does not use argparse's own help, which differs from one Python to the next.
+It does not use argparse's own help, which differs between Python versions.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def _commands(
 
 
 def _sentence(text: str) -> str:
-    """A help text as a sentence."""
+    """Make a sentence of a help text."""
     text = " ".join(text.split())
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,7 +1,7 @@
-"""A running replica of the service, asked over HTTP: what ``vreplica``'s questions stand on.
+"""Asks a running replica of the service over HTTP.
 
-Every answer has a limit and a deadline; what is not 200 is an error that says what the replica
-said. Beyond loopback a replica wants a client certificate (``service.http.tls``).
+Every answer has a size limit and a deadline. A status other than 200 is an error with the replica's
+text. Except on loopback, a replica requires a client certificate (``service.http.tls``).
 """
 
 import asyncio
@@ -25,8 +25,8 @@ NOT_READY: Final = 503
 
 
 class ReplicaError(VReplicaError):
-    """No answer, or one that is none. ``status``: of HTTP, 0 where that was not it; ``said``: the
-    answer's text, on one line.
+    """There is no usable answer. ``status``: of HTTP, 0 if there was none. ``said``: the answer's
+    text, in one line.
     """
 
     def __init__(self, message: str, status: int = 0, said: str = "") -> None:
@@ -36,15 +36,15 @@ class ReplicaError(VReplicaError):
 
 
 class Refused(ReplicaError):
-    """A replica's own no: JSON with an ``error``, which is ``said``."""
+    """The replica itself refuses: its answer is JSON with an ``error``, which is ``said``."""
 
 
 class Unreachable(ReplicaError):
-    """There is no replica at that URL, or none that talks to us."""
+    """The connection to that URL fails."""
 
 
 class Replica:
-    """Answers of one replica, over one session."""
+    """Asks one replica, over one session."""
 
     def __init__(self, access: ReplicaAccess, session: aiohttp.ClientSession) -> None:
         self.url = access.url
@@ -58,19 +58,19 @@ class Replica:
         *,
         timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> dict[str, Any]:
-        """The JSON object that ``GET path`` answers. Raises ReplicaError."""
+        """Return the JSON object that ``GET path`` answers. Raises ReplicaError."""
         return self._object(path, await self._ask("GET", path, parameters or {}, None, timeout_s))
 
     async def post(
         self, path: str, body: object, *, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> dict[str, Any]:
-        """The JSON object that ``POST path`` answers to ``body``, JSON as well. Raises
+        """Return the JSON object that ``POST path`` answers to the JSON ``body``. Raises
         ReplicaError.
         """
         return self._object(path, await self._ask("POST", path, {}, body, timeout_s))
 
     async def readiness(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
-        """``ok``, or what keeps it from being ready. Raises ReplicaError."""
+        """Return ``ok``, or why the replica is not ready. Raises ReplicaError."""
         try:
             return _one_line(await self._ask("GET", "/readyz", {}, None, timeout_s))
         except ReplicaError as error:
@@ -85,8 +85,8 @@ class Replica:
         *,
         timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> AsyncIterator[bytes]:
-        """The lines that ``GET path`` answers, as they come; ``timeout_s`` is for each. Raises
-        ReplicaError.
+        """Yield the lines that ``GET path`` answers, as they come. ``timeout_s`` is for each read.
+        Raises ReplicaError.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_read=timeout_s, sock_connect=timeout_s)
         try:
@@ -181,8 +181,8 @@ _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 
 @asynccontextmanager
 async def open_replica(access: ReplicaAccess) -> AsyncIterator[Replica]:
-    """A session to the replica until the block ends. Raises InvalidObject for files that are no
-    certificate.
+    """Open a session to the replica until the block ends. Raises InvalidObject for files that are
+    not certificates.
     """
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=LINE_BYTES_MAX
@@ -191,7 +191,7 @@ async def open_replica(access: ReplicaAccess) -> AsyncIterator[Replica]:
 
 
 def _tls(access: ReplicaAccess) -> ssl.SSLContext | None:
-    """None for http, and where the system's CAs do and no certificate is shown."""
+    """The TLS settings; None for the default: the system's CAs, and no client certificate."""
     authority, certificate, key = (
         access.certificate_authority,
         access.client_certificate,
@@ -212,15 +212,13 @@ def _tls(access: ReplicaAccess) -> ssl.SSLContext | None:
 
 
 def _one_line(content: bytes) -> str:
-    """What a replica says may be anybody's, where it is not ours: no control characters on a
-    terminal.
-    """
+    """Make one line without control characters: the answer may come from another program."""
     text = " ".join(content.decode(errors="replace").split())[:TEXT_CHARS_MAX]
     return plain(text)
 
 
 def _json(content: bytes) -> Any:
-    """None for what is none."""
+    """The decoded JSON, None if it is not JSON."""
     try:
         return orjson.loads(content)
     except ValueError:

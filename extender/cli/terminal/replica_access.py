@@ -1,8 +1,7 @@
-"""How a command asks a running replica of the service: ``--server URL``, and kubectl's names for
-certificates.
+"""Options for asking a running replica: ``--server URL``, and kubectl's names for certificates.
 
-Beyond loopback a replica wants a client certificate: ``--client-certificate`` and ``--client-key``,
-and ``--certificate-authority`` to know it by.
+Except on loopback, a replica requires a client certificate (``--client-certificate``,
+``--client-key``). ``--certificate-authority`` verifies the replica.
 """
 
 import argparse
@@ -16,7 +15,7 @@ EXAMPLE: Final = "http://127.0.0.1:10261"
 
 def add_replica_options(parser: argparse.ArgumentParser, *, told: str = "ask this replica") -> None:
     """Add ``--server``, ``--certificate-authority``, ``--client-certificate`` and ``--client-key``.
-    ``told``: what ``--server`` does.
+    ``told``: the help of ``--server``.
     """
     group = parser.add_argument_group("replica", "a running replica of the service")
     group.add_argument("--server", metavar="URL", type=_url, help=f"{told}, such as {EXAMPLE}")
@@ -35,7 +34,7 @@ def add_replica_options(parser: argparse.ArgumentParser, *, told: str = "ask thi
 
 
 def replica_of(options: argparse.Namespace) -> ReplicaAccess:
-    """What ``add_replica_options`` has read; ``cli.terminal.replica.open_replica`` takes it."""
+    """Read the options of ``add_replica_options``, for ``cli.terminal.replica.open_replica``."""
     return ReplicaAccess(
         url=options.server or "",
         certificate_authority=options.certificate_authority,
@@ -45,7 +44,7 @@ def replica_of(options: argparse.Namespace) -> ReplicaAccess:
 
 
 def _url(value: str) -> str:
-    """As for kubectl, http where it does not say."""
+    """Read a URL. As for kubectl, the default scheme is http."""
     url = value if "//" in value else f"http://{value}"
     try:
         parts = urlsplit(url)

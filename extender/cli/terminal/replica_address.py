@@ -1,5 +1,5 @@
-"""Where a replica of the service is, and what it takes to be let in: apart from ``replica``, for
-who only reads options.
+"""How to reach a replica of the service. Separate from ``replica``, so that reading options imports
+less.
 """
 
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAccess:
-    """``url`` without a slash at its end, "" where none is asked; the others are files, "" for
-    none, named as kubectl does.
+    """``url`` has no slash at its end, and is "" if no replica is asked. The others are files with
+    kubectl's option names, "" for none.
     """
 
     url: str = ""

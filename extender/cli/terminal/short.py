@@ -1,5 +1,5 @@
-"""Times and identities as short as they can be told apart, for tables in a terminal of 80
-characters; ``-o json`` has them whole.
+"""Shortens times and identities for tables in a terminal of 80 characters. ``-o json`` has them
+whole.
 """
 
 import re
@@ -11,8 +11,8 @@ _UUID: Final = re.compile(r"_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def short_time(time: str, now: datetime) -> str:
-    """An RFC 3339 time as ``HH:MM:SS`` in UTC, with the date before it where that is not today's;
-    another text as it is.
+    """Format an RFC 3339 time as ``HH:MM:SS`` in UTC, with the date if it is not today. Other texts
+    are returned unchanged.
     """
     try:
         at = datetime.fromisoformat(time).astimezone(UTC)
@@ -24,8 +24,8 @@ def short_time(time: str, now: datetime) -> str:
 
 
 def short_identity(identity: str) -> str:
-    """A replica's identity (``HOSTNAME_UUID``) without what only tells its starts apart, and
-    without its middle where it is long.
+    """Shorten a replica's identity (``HOSTNAME_UUID``): drop the UUID, which differs at each start,
+    and the middle of a long name.
     """
     host = _UUID.sub("", identity)
     if len(host) <= IDENTITY_CHARS_MAX:

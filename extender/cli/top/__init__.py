@@ -1,3 +1,1 @@
-"""``vreplica top``: it looks at a replica, or watches a cluster, and shows pools, pods and vpods
-that wait.
-"""
+"""``vreplica top``: shows pools, pods and waiting vpods of a replica or of a watched cluster."""

@@ -1,4 +1,4 @@
-"""What ``vreplica top`` does: it looks, and shows, until q."""
+"""Runs ``vreplica top``."""
 
 import argparse
 import asyncio
@@ -33,17 +33,15 @@ ONCE_ROWS: Final = 60
 
 
 class Look(Protocol):
-    """Asks for an overview. Raises ReplicaError."""
+    """Gets an overview. Raises ReplicaError."""
 
     async def __call__(self) -> Row:
-        """The overview as it is now."""
+        """Get the present overview."""
         ...
 
 
 async def top(options: argparse.Namespace) -> int:
-    """Show it once or live; live only where somebody can look, and end it. Raises ReplicaError,
-    NotReadable.
-    """
+    """Show the overview once, or live on a terminal. Raises ReplicaError, NotReadable."""
     async with _looks(options) as look:
         if options.once or options.output != "table" or not sys.stdout.isatty():
             overview = await look()
@@ -90,9 +88,7 @@ def _replica_look(replica: Replica) -> Look:
 
 
 async def _leader(cluster: OpenCluster) -> str:
-    """Who holds the Lease, where it is called and stands as we install it; "" where that cannot be
-    read.
-    """
+    """The holder of the Lease with the default name and namespace; "" if it cannot be read."""
     usual = LeaderElectionConfig()
     try:
         lease = await cluster.api.get(LEASES, usual.resource_namespace, usual.resource_name)
@@ -102,7 +98,9 @@ async def _leader(cluster: OpenCluster) -> str:
 
 
 class _Screen:
-    """The live view. A look that fails is told and tried again: what was seen last stays."""
+    """The live view. If a look fails, the error is shown above the last overview, and the next look
+    follows.
+    """
 
     def __init__(self, look: Look, interval_s: float, sort: str) -> None:
         self._look = look
@@ -114,7 +112,7 @@ class _Screen:
         self._live: Live | None = None
 
     async def run(self) -> None:
-        """Show it until q, or until cancelled. Raises ReplicaError where the first look fails."""
+        """Show the view until q or until cancelled. Raises ReplicaError if the first look fails."""
         clock = asyncio.get_running_loop().time
         self._view = View(await self._look(), sort=self._view.sort)
         self._seen_at = clock()
@@ -129,7 +127,7 @@ class _Screen:
                 self._show()
 
     async def _waited(self) -> bool:
-        """Whether it has ended within the interval."""
+        """Wait for the interval; return whether the view has ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._interval_s):
                 await self._ended.wait()
@@ -166,7 +164,9 @@ class _Screen:
 
 @contextmanager
 def _keys(on_key: Callable[[str], None]) -> Iterator[None]:
-    """Tell of every key, at once, as long as the block lasts; nothing where nobody types."""
+    """Call ``on_key`` for every key, at once, until the block ends. Does nothing without a
+    terminal.
+    """
     if not sys.stdin.isatty():
         yield
         return

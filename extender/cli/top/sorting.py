@@ -1,5 +1,5 @@
-"""The orders in which ``vreplica top`` lists pods. Apart from how it looks, for the command line
-alone. Pure.
+"""The orders in which ``vreplica top`` lists pods. Separate from the view, so that the command line
+imports less. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ SORTS: Final = ("urgency", "used", "free", "vpods", "name")
 
 
 def sort_pods(pods: Sequence[Row], sort: str) -> list[Row]:
-    """The pods in another order than that in which they came, which is by urgency."""
+    """Sort the pods. They come in the order of urgency."""
     match sort:
         case "used":
             return sorted(pods, key=lambda row: -count(row, "usedSlots"))
@@ -30,6 +30,6 @@ def sort_pods(pods: Sequence[Row], sort: str) -> list[Row]:
 
 
 def count(row: Row, name: str) -> int:
-    """A number of a row, 0 where it has none: it may be of a replica of another version."""
+    """A number of a row, 0 if a replica of another version does not send it."""
     value = row.get(name)
     return value if isinstance(value, int) else 0

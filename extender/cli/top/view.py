@@ -1,8 +1,7 @@
-"""How ``vreplica top`` looks: an overview (``whatif.overview``) as tables that fit the terminal.
-Pure.
+"""Shows an overview (``whatif.overview``) as tables that fit the terminal. Pure.
 
-Names and messages are whoever's wrote them: they are shown as plain text, cut to their column,
-never as markup.
+Names and messages may come from anybody. They are shown as plain text, cut to their column, never
+as markup.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from extender.cli.top.sorting import SORTS, Row, count, sort_pods
 
 POOL_ROWS_MAX: Final = 12
 HEAD_ROWS: Final = 12
-"""Of the head, and of the heads of three tables."""
+"""Rows of the head, and of the titles of three tables."""
 ROWS_MIN: Final = 3
 _NUMBERS: Final = frozenset(
     {
@@ -39,8 +38,7 @@ _NUMBERS: Final = frozenset(
     }
 )
 _CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "REASON"})
-"""Columns that are cut where it is narrow; names that a person goes on with, and numbers, are not.
-"""
+"""Columns that are cut on a narrow terminal. Numbers, and names that people need whole, are not."""
 _STATE_STYLES: Final = {"": "", "overcommitted": "bold red"}
 RATES: Final = (
     ("decisions", "decisions"),
@@ -52,8 +50,8 @@ RATES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is shown. ``rates``: a second, by counter; None before the second look. ``problem``: why
-    it is not fresh.
+    """The content. ``rates``: per second, by counter; None before the second look. ``problem``: why
+    the overview is old.
     """
 
     overview: Row
@@ -64,11 +62,11 @@ class View:
     interactive: bool = True
 
     def sorted_next(self) -> "View":
-        """Sorted by the next column."""
+        """The view in the next sort order."""
         return replace(self, sort=SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)])
 
     def render(self, height: int) -> RenderableType:
-        """For a terminal of so many rows."""
+        """Render for a terminal with that many rows."""
         pools, waiting = rows(self.overview, "pools"), rows(self.overview, "waiting")
         left = max(2 * ROWS_MIN, height - HEAD_ROWS - min(len(pools), POOL_ROWS_MAX))
         waiting_rows = min(len(waiting), max(ROWS_MIN, left // 2)) if waiting else 0
@@ -117,7 +115,7 @@ class View:
         return head
 
     def _more(self, what: str, listed: int, shown: int) -> int:
-        """How many are not shown, here or already not told."""
+        """How many rows are neither listed nor shown."""
         not_listed = self.overview.get(f"{what}NotListed")
         return max(0, listed - shown) + (not_listed if isinstance(not_listed, int) else 0)
 
@@ -149,13 +147,13 @@ class View:
         return _table(f"pods by {self.sort}", more, titles, cells, styles, hidden=self._one_pool())
 
     def _one_pool(self) -> frozenset[str]:
-        """The column that says nothing where there is one pool."""
+        """With one pool, the column POOL is not needed."""
         return frozenset({"POOL"} if len(rows(self.overview, "pools")) == 1 else ())
 
 
 def rates_between(before: Row, after: Row, seconds: float) -> dict[str, float]:
-    """How much each counter has grown a second. A process that has started anew counts from
-    nothing.
+    """Growth of each counter per second. After a restart, a counter begins at zero, and its rate is
+    0.
     """
     if seconds <= 0:
         return {}
@@ -170,7 +168,7 @@ def rates_between(before: Row, after: Row, seconds: float) -> dict[str, float]:
 
 
 def rows(overview: Row, name: str) -> list[Row]:
-    """A list of the overview; of a replica of another version perhaps none."""
+    """A list of the overview; empty if a replica of another version does not send it."""
     found = overview.get(name)
     return [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
 
@@ -198,7 +196,7 @@ def _pools(pools: Sequence[Row], more: int) -> Table:
         keys = ("pods", "schedulablePods", "slots", "usedSlots", "freeSlots")
         closed = count(row, "closedSlots")
         unserved = count(row, "unservedVReplicas")
-        found = row.get("found") is not False  # a replica of an older version lists no others
+        found = row.get("found") is not False  # an older replica sends only existing ones
         cells.append(
             [
                 row.get("name"),
@@ -246,8 +244,8 @@ def _table(
     *,
     hidden: frozenset[str] = frozenset(),
 ) -> Table:
-    """Without ``hidden`` columns, and those that are empty in all rows. Where it is narrow, some
-    are cut and the others are not.
+    """A table without ``hidden`` columns and columns that are empty in all rows. On a narrow
+    terminal, the columns of ``_CUT`` are cut.
     """
     table = Table(
         title=title,
@@ -266,7 +264,7 @@ def _table(
     ]
     for index in used:
         name = titles[index]
-        # rich takes width first from columns that may wrap; their cells do not, so they are cut.
+        # rich first shrinks columns that may wrap. Their cells may not wrap, so they are cut.
         table.add_column(
             Text(name, no_wrap=True, overflow="ellipsis"),
             justify="right" if name in _NUMBERS else "left",

@@ -1,6 +1,4 @@
-"""The checks, all of them, in the order in which they are told: what everything rests on comes
-first.
-"""
+"""All checks, in the order in which they are reported: the most fundamental first."""
 
 from typing import Final
 

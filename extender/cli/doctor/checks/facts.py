@@ -1,8 +1,8 @@
-"""What the checks look at: objects as the API server has them, and for each kind why it could not
-be read, if so.
+"""The facts that the checks look at: objects from the API server, and for each kind why it could
+not be read, if so.
 
-A kind that may not be listed is not an empty one: ``Listed.problem`` says why, and every check that
-needs it answers ``unknown`` in place of a guess.
+A kind that the user may not list is not taken for an empty one. ``Listed.problem`` says why it
+could not be read, and every check that needs the kind then answers ``unknown``.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from extender.model.reading import Json, text
 SERVICE: Final = "vreplica-scheduler"
 WEBHOOK: Final = "vreplica-webhook"
 UPKEEP: Final = "vreplica-webhook-upkeep"
-"""Renews the certificate of a webhook that does not do so itself, and writes its registration."""
+"""Renews the certificate for a webhook that does not do so itself, and writes its registration."""
 CERTIFICATE_SECRET: Final = "vreplica-webhook-certificate"
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Objects of one kind. ``problem``: why there are none to look at; ``truncated``: there are
-    more than were read.
+    """Objects of one kind. ``problem``: why they could not be read. ``truncated``: there are more
+    than were read.
     """
 
     items: tuple[Json, ...] = ()
@@ -32,7 +32,7 @@ class Listed:
     truncated: bool = False
 
     def named(self, name: str, namespace: str = "") -> Json | None:
-        """The object of that name; ``namespace`` "" for a kind without."""
+        """The object of that name. ``namespace`` is "" for a cluster-scoped kind."""
         for item in self.items:
             if (
                 text(item, "metadata", "name") == name
@@ -43,13 +43,13 @@ class Listed:
 
 
 NOT_SERVED: Final = "is not served by this API server"
-"""The problem of a kind that is no matter of rights."""
+"""The problem of a kind that does not exist on the server; other problems are about rights."""
 NOT_READ: Final = Listed(problem="was not read")
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a server shows: ``pem``, or why it could not be seen."""
+    """The certificate that a server presents, as ``pem``, or why it could not be read."""
 
     pem: bytes = b""
     problem: str = ""
@@ -57,19 +57,19 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica of the service, asked over HTTP. ``problem``: why there is no answer."""
+    """One replica of the service, asked over HTTP. ``ready``: body of /readyz. ``state``: body of
+    /state.json. ``problem``: why it did not answer.
+    """
 
     url: str
     ready: str = ""
-    """Body of /readyz."""
     state: Json = field(default_factory=lambda: MappingProxyType({}))
-    """Of /state.json."""
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All facts of one examination. ``listed``: by plural. ``now_s``: epoch seconds of our own
+    """All facts of one examination. ``listed``: by plural. ``now_s``: epoch seconds of the local
     clock.
     """
 
@@ -79,18 +79,20 @@ class Facts:
     namespace: str = OWN_NAMESPACE
     """Where the service and the webhook run."""
     version: Json | None = None
-    """/version of the API server."""
+    """The API server's /version."""
     certificate_secret: tuple[str, str] = (OWN_NAMESPACE, CERTIFICATE_SECRET)
-    """Namespace and name of the Secret that the webhook serves from."""
+    """Namespace and name of the Secret with the webhook's certificate."""
     listed: Mapping[str, Listed] = field(default_factory=lambda: MappingProxyType({}))
     again: Mapping[str, Listed] = field(default_factory=lambda: MappingProxyType({}))
-    """Pods and vpods once more, a moment later: what differs both times is no write under way."""
+    """Pods and vpods, read again a moment later. A difference that is in both is not a write in
+    progress.
+    """
     certificates: Mapping[str, Certificate] = field(default_factory=lambda: MappingProxyType({}))
-    """What the servers at these URLs of webhook registrations show."""
+    """URL in a webhook registration -> the certificate of the server there."""
     crds_shipped: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
-    """Our own CustomResourceDefinitions, by name."""
+    """The CustomResourceDefinitions that ship with this version, by name."""
     policies_shipped: tuple[str, ...] = ()
-    """Names of our ValidatingAdmissionPolicies."""
+    """Names of the ValidatingAdmissionPolicies that ship with this version."""
     replica: Replica | None = None
 
     def of(self, plural: str) -> Listed:
@@ -99,7 +101,7 @@ class Facts:
 
 
 def age_s(stamp: str, now_s: float) -> float | None:
-    """Seconds since an RFC 3339 time; None for what is none."""
+    """Seconds since an RFC 3339 time; None if ``stamp`` is not one."""
     try:
         return now_s - datetime.fromisoformat(stamp).timestamp()
     except ValueError:

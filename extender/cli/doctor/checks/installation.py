@@ -1,5 +1,5 @@
-"""What has to be there: an API server that is new enough, our kinds, programs that run, somebody
-who leads.
+"""Checks of the installation: the API server's version, our CRDs, running programs, and a
+leader.
 """
 
 import re
@@ -14,8 +14,8 @@ from extender.model.counted import counted, counted_are
 from extender.model.reading import Json, key_of, mapping, mappings, sequence, text, texts
 
 MINOR_MIN: Final = 30
-"""ValidatingAdmissionPolicy is on by default from 1.30 on; without it the ledgers are guarded by
-the webhook alone.
+"""ValidatingAdmissionPolicy is on by default since 1.30. Without it, only the webhook protects
+ledgers.
 """
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
 LEASE_S: Final = 15
@@ -42,13 +42,13 @@ def _api(facts: Facts) -> Outcome:
 
 
 def minor_of(version: str) -> int | None:
-    """Of ``v1.36.3``, 36."""
+    """The minor version: 36 for ``v1.36.3``."""
     found = _MINOR.match(version)
     return int(found.group(1)) if found else None
 
 
 def _rights(facts: Facts) -> Outcome:
-    # What is not served no right would show; the checks that need it say so.
+    # A kind that is not served is not a matter of rights. The checks that need it report it.
     unread = [
         f"{plural}: {one.problem}"
         for plural, one in sorted(facts.listed.items())
@@ -106,9 +106,7 @@ def _schema(crd: Json) -> Json:
 
 
 def _properties(schema: Json, path: str = "", depth: int = 10) -> Iterator[str]:
-    """Paths of all fields that a structural schema names, but for those of the object's
-    metadata.
-    """
+    """Paths of all fields that a structural schema names, except those of the object's metadata."""
     for name, inner in mapping(schema, "properties").items():
         if (
             not isinstance(inner, Mapping)
@@ -162,7 +160,9 @@ def _deployments(facts: Facts) -> Outcome:
 
 
 def _is_kept_by_another(facts: Facts) -> bool:
-    """Whether another process renews the webhook's certificate, as its Deployment says."""
+    """Whether another process renews the webhook's certificate, according to the webhook's
+    Deployment.
+    """
     webhook = facts.of("deployments").named(WEBHOOK, facts.namespace)
     containers = mappings(mapping(webhook or {}, "spec", "template", "spec"), "containers")
     return any(
@@ -171,8 +171,8 @@ def _is_kept_by_another(facts: Facts) -> bool:
 
 
 def _running_elsewhere(facts: Facts) -> dict[str, str]:
-    """Program -> how it is known that it runs though it has no Deployment: as a process on
-    somebody's machine, say.
+    """Program -> why it seems to run although it has no Deployment, for example as a process on a
+    developer's machine.
     """
     found = {}
     held = [age_s(text(one, "spec", "renewTime"), facts.now_s) for one in _leases(facts)]

@@ -1,8 +1,9 @@
-"""How what is missing of an installation is put back: by the tool that has made the rest of it.
+"""Which command puts back a missing part of an installation: that of the tool that installed the
+rest.
 
-Objects that kubectl has applied are none of a Helm release, and ``helm install`` then refuses to
-begin ("cannot be imported into the current release"): what is recommended follows what is there,
-and is Helm where nothing is.
+A Helm release does not own objects that kubectl has applied, and ``helm install`` then refuses to
+begin ("cannot be imported into the current release"). So the advice follows what is there. If
+nothing is there, it is Helm.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from extender.model.reading import Json, mapping, text
 
 
 def install_fix(facts: Facts, manifest: str) -> str:
-    """The command that puts back what ``manifest`` (a path below ``manifests``) holds."""
+    """Return the command that puts back the objects of ``manifest``, a path below ``manifests``."""
     ours = list(_ours(facts))
     for obj in ours:
         release = text(obj, "metadata", "annotations", "meta.helm.sh/release-name")
@@ -26,7 +27,7 @@ def install_fix(facts: Facts, manifest: str) -> str:
             )
     if any(text(obj, "kind") != "CustomResourceDefinition" for obj in ours):
         if facts.namespace != OWN_NAMESPACE and manifest != "crds":
-            # The files of the base name its namespace in their rules, not only in metadata.
+            # The files of the base name its namespace also in their rules, not only in metadata.
             return (
                 f"Apply your kustomization of manifests/base again (namespace: "
                 f"{facts.namespace:.60})"
@@ -43,8 +44,8 @@ def install_fix(facts: Facts, manifest: str) -> str:
 
 
 def _ours(facts: Facts) -> Iterator[Json]:
-    """Objects of an installation, with their kind: programs and registrations before CRDs, which
-    outlive them.
+    """Yield the objects of an installation, with their kind. CRDs come last, because they outlive
+    the rest.
     """
     for plural in (
         "deployments",

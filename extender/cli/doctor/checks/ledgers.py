@@ -1,10 +1,10 @@
-"""Ledgers beside statuses (DESIGN 3): what is published is in a ledger (I2), and once writes settle
-both say the same (I3).
+"""Compares ledgers with statuses (DESIGN 3). What is published is in a ledger (I2), and once writes
+settle both say the same (I3).
 
-Both are read at different moments, while the service writes. So they are read twice, and only what
-differs both times in the same way is told. Shares of foreign kinds and of callers
-(``ns/name@kind.group``) have their status elsewhere: they count as slots, and nothing is said of
-them here.
+Ledgers and statuses are read at different moments, while the service writes. So they are read
+twice, and only differences that are the same both times are reported. Vpods of other kinds and of
+callers (``ns/name@kind.group``) have their status elsewhere. Their shares count as slots, but are
+not compared.
 """
 
 from collections.abc import Mapping
@@ -40,8 +40,8 @@ def _pods(listed: Listed) -> dict[str, AdapterPod]:
 def drift_of(
     pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod]
 ) -> tuple[set[str], set[str]]:
-    """What is published and in no ledger (I2 is broken), and what a ledger has that is not
-    published (I3 is to come).
+    """Return what is published but in no ledger (I2 is broken), and what is in a ledger but not
+    published (I3 does not hold yet).
     """
     uncovered, leftover = set(), set()
     for vpod in vpods.values():
@@ -49,7 +49,7 @@ def drift_of(
         for name, published in vpod.placements.items():
             pod = pods.get(f"{namespace}/{name}")
             if pod is None or not pod.node or pod.ledger_error:
-                continue  # a pod that is away gets its ledger back as it binds
+                continue  # a pod that is away gets its ledger back at its bind
             share = pod.ledger.get(vpod.key)
             has = share.vreplicas if share is not None else 0
             if has < published:
@@ -78,7 +78,7 @@ def drift_of(
 
 
 def differ(pods: Listed, vpods: Listed) -> bool:
-    """Whether anything differs, as they were read."""
+    """Whether ledgers and statuses differ in these lists."""
     return any(drift_of(_pods(pods), _vpods(vpods)))
 
 
@@ -105,7 +105,7 @@ def _drift(facts: Facts) -> Outcome:
 
 
 def _gone(facts: Facts) -> Outcome:
-    """Placements on pods that are not there, and that no StatefulSet will bring back."""
+    """Find placements on pods that do not exist and that no StatefulSet will create."""
     notes, homes, fixes = Notes(), _Homes(facts), dict[str, None]()
     pods = _pods(facts.of("pods"))
     for vpod in _vpods(facts.of("vpods")).values():
@@ -144,8 +144,8 @@ _MADE_AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """The StatefulSet of a pool. ``missing``: what there is none of; ``unknown``: why nothing can
-    be said of it.
+    """The StatefulSet of a pool. ``missing``: which object does not exist. ``unknown``: why nothing
+    can be said.
     """
 
     name: str = ""
@@ -154,7 +154,7 @@ class _Home:
     unknown: str = ""
 
     def has(self, pod_name: str) -> bool:
-        """Whether it has a pod of that name, or will have."""
+        """Whether the StatefulSet has a pod of that name, or will have it."""
         ordinal = ordinal_of(pod_name)
         return (
             ordinal is not None
@@ -164,7 +164,7 @@ class _Home:
 
 
 class _Homes:
-    """The StatefulSets of all pools."""
+    """Finds the StatefulSets of pools."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -172,7 +172,7 @@ class _Homes:
         self._sets = {key_of(raw): raw for raw in facts.of("statefulsets").items}
 
     def of(self, pool: str) -> _Home:
-        """That of the pool with this key."""
+        """The StatefulSet of the pool with this key."""
         if pool not in self._pools:
             return self._absent("adapterpools", "AdapterPool", pool)
         key = object_key(pool.partition("/")[0], text(self._pools[pool], "spec", "statefulSet"))

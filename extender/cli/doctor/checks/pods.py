@@ -1,5 +1,5 @@
-"""Adapter pods: whether a kube-scheduler looks after them, they have come by the webhook, and are
-not over their slots.
+"""Checks of adapter pods: whether a kube-scheduler handles them, the webhook has stamped them, and
+their slots suffice.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from extender.model.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION, 
 from extender.model.reading import Json, key_of, mapping, mappings, text
 
 PENDING_S: Final = 30
-"""How long an unbound pod may be without a word of any scheduler."""
+"""How long an unbound pod may be without a condition from any scheduler."""
 
 NO_PODS: Final = "no adapter pods"
 _NOBODY_LOOKS: Final = (
@@ -36,7 +36,7 @@ _REFUSED: Final = (
 
 
 def is_pending(pod: Json) -> bool:
-    """Whether it has no node, and is not about to go."""
+    """Whether the pod has no node, and is neither finished nor being deleted."""
     over = text(pod, "status", "phase") in {"Succeeded", "Failed"} or bool(
         mapping(pod, "metadata").get("deletionTimestamp")
     )
@@ -44,9 +44,7 @@ def is_pending(pod: Json) -> bool:
 
 
 def refusal_of(pod: Json) -> str:
-    """What a scheduler that has looked at a pending pod says stands in its way; "" where
-    none has.
-    """
+    """What a scheduler says in refusing a pending pod; "" if none has looked at it."""
     for condition in mappings(pod, "status", "conditions"):
         if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
             return text(condition, "message")[:200] or text(condition, "reason")[:200]
@@ -54,8 +52,8 @@ def refusal_of(pod: Json) -> str:
 
 
 def _scheduler(facts: Facts) -> Outcome:
-    """A scheduler that takes a pod and finds no node says so in the condition PodScheduled: without
-    it, none has looked.
+    """A scheduler that finds no node for a pod sets the condition PodScheduled. Without that
+    condition, no scheduler has looked at the pod.
     """
     notes = Notes()
     pending = [pod for pod in facts.of("pods").items if is_pending(pod)]
@@ -115,8 +113,9 @@ def _stranded(facts: Facts) -> Outcome:
 
 
 def _slots_resource(facts: Facts) -> Outcome:
-    """No node offers the resource: who requests more than 0 of it depends on a kube-scheduler that
-    ignores it, and gets no node made.
+    """Check requests of vreplica.dev/slots, which no node offers. A pod that requests more than 0
+    gets a node only from a kube-scheduler that ignores the resource, and no autoscaler adds a node
+    for it.
     """
     notes = Notes()
     stamped = [

@@ -1,4 +1,6 @@
-"""Pools: whether each has its StatefulSet, its pods opt in, and what waits stands a chance."""
+"""Checks of pools: whether each has its StatefulSet, its pods opt in, and waiting vreplicas can get
+room.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -102,7 +104,7 @@ def _profiles(facts: Facts) -> Outcome:
 
 
 def _capacity(facts: Facts) -> Outcome:
-    """Vreplicas that wait, where the pool may not grow for them."""
+    """Find waiting vreplicas, and what keeps the pool from growing for them."""
     notes, fixes = Notes(), dict[str, None]()
     waiting = _waiting(facts)
     for pool in _read(facts, notes):
@@ -163,7 +165,7 @@ def _capacity(facts: Facts) -> Outcome:
 
 
 def _vpods(vpods: Sequence[VPod]) -> str:
-    """How many, and which ones where they are few."""
+    """How many vpods, and the names of the first three."""
     named = ", ".join(vpod.key for vpod in vpods[:3])
     return f"{counted(len(vpods), 'vpod')} ({named}{', ...' if len(vpods) > 3 else ''})"
 
@@ -181,7 +183,7 @@ def _waiting(facts: Facts) -> dict[str, list[VPod]]:
 
 
 def _refused(facts: Facts, pool: AdapterPool) -> list[str]:
-    """What kube-scheduler says of the pool's pods that it finds no node for."""
+    """What kube-scheduler says of the pool's pods for which it finds no node."""
     return [
         refusal
         for pod in facts.of("pods").items
@@ -208,7 +210,7 @@ def _replicas(facts: Facts, pool: AdapterPool) -> int | None:
 
 
 def _served(facts: Facts) -> Outcome:
-    """vreplicas that are placed on pods that do not serve them: each pod with how many, and why."""
+    """Find vreplicas on pods that do not serve them: for each pod how many, and why."""
     notes, lost = Notes(), dict[tuple[str, str], int]()
     pods, nodes = (
         _pods_served(facts),
@@ -262,8 +264,8 @@ def _pods_served(facts: Facts) -> dict[str, AdapterPod]:
 
 
 def _may_be_cut_off(facts: Facts, pod: AdapterPod | None, nodes: Mapping[str, Json]) -> bool:
-    """Whether the pod, or the node under it, is among those that were not read: then it is not
-    known who serves.
+    """Whether the pod, or its node, may be among those that were not read. Whether it serves is
+    then not known.
     """
     if pod is None:
         return facts.of("pods").truncated
@@ -271,7 +273,7 @@ def _may_be_cut_off(facts: Facts, pod: AdapterPod | None, nodes: Mapping[str, Js
 
 
 def _why_not_served(pod: AdapterPod | None, nodes: Mapping[str, Json]) -> str:
-    """In words; "" for a pod that serves what it has."""
+    """Why the pod does not serve, in words; "" if it does."""
     raw = nodes.get(pod.node) if pod is not None else None
     return why_unserved(pod, node_from(raw) if raw is not None else None)
 

@@ -1,4 +1,4 @@
-"""One replica of the service that was asked itself (``--server``)."""
+"""The check of the replica at ``--server``."""
 
 from typing import Final
 
@@ -33,7 +33,7 @@ def _replica(facts: Facts) -> Outcome:
 
 
 def _compare_leaders(facts: Facts, notes: Notes) -> None:
-    """What the replica believes of each Lease beside what the API server has."""
+    """Compare the holder that the replica sees for each Lease with that in the API server."""
     if facts.replica is None:
         return
     for seen in mappings(facts.replica.state, "leases"):

@@ -1,4 +1,4 @@
-"""What a check comes to: a verdict with its evidence, and what to do."""
+"""The result of a check: a verdict with its evidence, and what to do."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,27 +8,27 @@ from typing import Final
 from extender.cli.doctor.checks.facts import Facts
 
 EVIDENCE_MAX: Final = 10
-"""Lines of one check; how many more there are is said."""
+"""Evidence lines of one check. The last one says how many more there are."""
 
 
 class Verdict(StrEnum):
-    """How it is."""
+    """How severe the result is."""
 
     OK = "ok"
     WARNING = "warning"
-    """It works, and something should be looked at."""
+    """It works, but somebody should look at it."""
     ERROR = "error"
     """It does not work, or is not safe."""
     UNKNOWN = "unknown"
-    """It could not be seen."""
+    """It could not be checked."""
     SKIPPED = "skipped"
-    """There is nothing of the kind that the check is about."""
+    """There is nothing that the check is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one check. ``summary``: one sentence. ``evidence``: what was seen, a line each. ``fix``:
-    "" where all is well.
+    """The outcome of one check. ``summary``: one sentence. ``evidence``: one line for each thing
+    seen. ``fix``: what to do, "" if all is well.
     """
 
     verdict: Verdict
@@ -39,8 +39,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check. ``needs``: kinds without which it is unknown, by plural. ``asks``: the question that
-    it answers.
+    """A check. ``needs``: plurals of kinds; if one cannot be read, the verdict is unknown.
+    ``asks``: the question that it answers.
     """
 
     name: str
@@ -51,18 +51,17 @@ class Check:
 
 @dataclass(slots=True)
 class Notes:
-    """Collects what a check sees, and makes an outcome of the worst of it."""
+    """Collects what a check finds. The worst finding gives the verdict."""
 
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
     def outcome(self, good: str, *, bad: str = "", fix: str = "", nothing: str = "") -> Outcome:
-        """``good``: the summary where nothing was noted; ``bad``: else, with the number of things
-        before it.
+        """Make the outcome. ``good``: the summary if nothing was found. ``bad``: the summary
+        otherwise; by default the first finding.
 
-        ``nothing``: what there is none of, so that nothing could be noted; "" where there is
-        something.
+        ``nothing``: what does not exist, if the check had nothing to look at; else "".
         """
         noted = [*self.errors, *self.warnings, *self.unknown]
         if not noted:
@@ -73,6 +72,6 @@ class Notes:
 
 
 def bounded(lines: list[str]) -> tuple[str, ...]:
-    """The first lines, and how many more there are."""
+    """The first lines, then how many more there are."""
     more = len(lines) - EVIDENCE_MAX
     return (*lines[:EVIDENCE_MAX], *([f"and {more} more"] if more > 0 else []))

@@ -1,5 +1,5 @@
-"""The webhook's registration: whether it is there, reaches us and is trusted, and whom it would
-hold up.
+"""Checks of the webhook's registration: whether it exists, reaches the webhook and is trusted, and
+which other requests it would block.
 """
 
 import base64
@@ -31,7 +31,9 @@ from extender.model.names import POOL_LABEL
 from extender.model.reading import Json, key_of, labels_of, mapping, mappings, sequence, text
 
 EXPIRY_WARN: Final = timedelta(days=14)
-"""The webhook renews a month before the end: with less left, it does not."""
+"""The webhook renews its certificate a month before the end. With less left, the renewal has
+failed.
+"""
 _KINDS: Final = (
     (MUTATING, "mutatingwebhookconfigurations"),
     (VALIDATING, "validatingwebhookconfigurations"),
@@ -39,14 +41,14 @@ _KINDS: Final = (
 NONE_REGISTERED: Final = "no webhook of ours is registered"
 _REACH: Final = frozenset({"VS201", "VS202", "VS203"})
 _LEFT_OUT: Final = "VS211"
-"""What a selector demands beyond the pool's label: looked at here with the pools and namespaces
-that there are.
+"""The finding about labels that a selector requires besides the pool's. Here the selectors are
+compared with the pools and namespaces of the cluster instead.
 """
 PLURALS: Final = tuple(plural for _, plural in _KINDS)
 
 
 def our_webhooks(facts: Facts) -> Iterator[tuple[str, Json, Json]]:
-    """(name of the registration, its object, one webhook of ours in it)."""
+    """Yield (name of the registration, its object, one of our webhooks in it)."""
     for kind, plural in _KINDS:
         for obj in facts.of(plural).items:
             for raw in mappings(obj, "webhooks"):
@@ -85,8 +87,8 @@ def _registration(facts: Facts) -> Outcome:
 
 
 def _pools_reached(facts: Facts, notes: Notes) -> None:
-    """Whether the pods of each pool's StatefulSet would be stamped, by their labels and their
-    namespace's.
+    """Find pools whose pods would not be stamped, judging by the labels of the pod template and the
+    namespace.
     """
     hooks = [
         raw
