@@ -1,10 +1,10 @@
 """Finds the smallest changes that would place a waiting vpod. The engine tries each on a copy
 first.
 
-The kinds of change are offered in this order: what comes by itself; lifting drain annotations and
-cordons; more pods (from the autoscaler, or with a greater maxPods); the namespace; the profile's
-rules; larger pods; asking for less. A number is the least that is enough. If no number places
-everything, changes that place some are listed.
+If the vpod lacks room, these are tried in turn: what comes by itself; lifting drain annotations and
+cordons; more pods (from the autoscaler, or with a greater maxPods); the profile's rules; larger
+pods; asking for less. Otherwise a label of the namespace and another pool are tried. A number is
+the least that is enough. If no number places everything, changes that place some are listed.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ FIXES_MAX: Final = 16
 
 Lever = Callable[[Bench], Iterator[Fix]]
 WAYS_IN: Final[tuple[Lever, ...]] = (lift.namespace_label, lift.other_pool)
-"""Tried if it is not room that is missing."""
+"""Tried if the vpod does not lack room (``Bench.lacks_room``)."""
 AT_REST: Final[frozenset[Lever]] = frozenset(
     {
         lift.marked_pods,
@@ -35,8 +35,8 @@ AT_REST: Final[frozenset[Lever]] = frozenset(
         loosen.fewer_vreplicas,
     }
 )
-"""Changes that a person makes and that the cluster reacts to. The others are about pods that come:
-they show what each of these brings without a reaction.
+"""Changes that a person makes, judged at rest (``bench``). The others are about pods that come:
+they show what each of these brings by itself.
 """
 ROOM: Final[tuple[Lever, ...]] = (
     lift.pods_that_come,

@@ -289,8 +289,8 @@ def namespace_label(bench: Bench) -> Iterator[Fix]:
 
 
 def labels_selected(selector: LabelSelector, labels: dict[str, str]) -> dict[str, str] | None:
-    """Change the labels as little as possible so that the selector selects them; None if it never
-    does.
+    """Change the labels as little as possible so that the selector selects them; None if
+    impossible.
     """
     wanted = {**labels, **selector.match_labels}
     for requirement in selector.match_expressions:

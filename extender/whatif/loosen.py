@@ -85,7 +85,7 @@ def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
 
 def _most_pods(bench: Bench, spec: AdapterPool) -> int:
     """Return an upper bound of the pods needed: each is at least half full, and each zone gets one
-    more (``size``).
+    more (``engine.scaling.size``).
     """
     zones = len(bench.pool.hosting.known_in)
     return min(PODS_TRIED_MAX, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1)

@@ -63,8 +63,8 @@ class Course:
 def settle(
     state: State, key: str, course: Course, *, expired: Callable[[], bool] = never
 ) -> Settled:
-    """Bring the pool ``key`` to rest. ``state`` is the caller's own. Vpods are decided in the order
-    of their keys. Raises OutOfTime once ``expired``.
+    """Change ``state``, the caller's own, until the pool ``key`` has settled. Vpods are decided in
+    the order of their keys. Raises OutOfTime once ``expired``.
     """
     pool, settled = state.pool(key), Settled()
     undecided = sorted(pool.vpods, key=lambda vpod: (vpod in course.last, vpod))
@@ -93,7 +93,9 @@ def _replicas(pool: PoolState) -> int:
 
 
 def _decide(trial: Trial, pool: PoolState, keys: Iterable[str], settled: Settled) -> bool:
-    """Decide these vpods in turn, and count it as written. Return whether that has freed slots."""
+    """Decide these vpods in turn, and count the decisions as written. Return whether that has freed
+    slots.
+    """
     changed: list[Decision] = []
     freed = False
     for key in keys:

@@ -1,9 +1,9 @@
 """``Trial``: changes to a state that are tried and undone.
 
 Copying a large state costs a thousand times more than a decision. So one copy is made, and each
-change is undone by the opposite change: what a state derives depends on the present objects, not on
-their history. The order in which vpods wait is an exception. It decides how pods that are to come
-are filled, so it is restored explicitly.
+change is undone by the opposite change. This works because the values that a state derives depend
+on the present objects, not on their history. The order in which vpods wait is an exception. It
+decides how pods that are to come are filled, so it is restored explicitly.
 """
 
 from collections.abc import Callable
@@ -102,7 +102,9 @@ class Trial:
         self._undo.append(lambda: pool.set_closed(before))
 
     def set_abandoned(self, pool: PoolState, names: frozenset[str]) -> None:
-        """Give up exactly these pods."""
+        """Give up exactly these pods, as if they had not been Ready for
+        ``rescheduleAfterSeconds``.
+        """
         before = pool.abandoned
         pool.set_abandoned(names)
         self._undo.append(lambda: pool.set_abandoned(before))

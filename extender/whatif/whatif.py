@@ -128,7 +128,9 @@ def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozen
 
 
 def _welcome(trial: Trial, vpod: VPod) -> None:
-    """Let the pool select the namespace of an added vpod if that does not exist yet."""
+    """If the namespace of an added vpod does not exist, add it with labels that the pool
+    selects.
+    """
     spec = trial.state.pool(vpod.pool).adapter_pool
     if spec is not None and vpod.namespace not in trial.state.namespaces:
         labels = labels_selected(spec.namespace_selector, {})
