@@ -1,1 +1,1 @@
-"""The running service: extender server, binder, committer, and the leader's loops."""
+"""The running service: the extender's server, the binder, the committer and the leader's loops."""

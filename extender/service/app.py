@@ -1,9 +1,9 @@
-"""``Service``: everything wired together, and the order of starting and stopping.
+"""``Service``: connects all parts, and starts and stops them in order.
 
 Every replica runs the informers, the extender's verbs, the event recorder and the reactivator. The
-loops that place, scale, repair and write pool statuses run only while this replica leads, for the
-pools that it leads. Stopping goes: unready, verbs finish, sockets closed, loops end, lease
-released, events drained.
+loops that place, scale, repair and write pool statuses run only for pools that this replica leads.
+When it stops, the service becomes unready, finishes the verbs under way, closes its sockets, ends
+its loops, releases its leases and sends the remaining events, in this order.
 """
 
 import asyncio
@@ -62,10 +62,10 @@ EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
 
 
 class Service:
-    """One replica of the extender over an ``Api``. ``now`` is wall-clock time in epoch seconds.
+    """One replica of the extender over an ``Api``. ``now``: wall-clock time in epoch seconds.
 
-    ``serve`` False opens no socket: a simulation calls ``verbs`` itself. ``profiles``: all that
-    pools may ask for.
+    If ``serve`` is False, it opens no socket: a simulation calls ``verbs`` itself. ``profiles``:
+    all profiles that a pool may name.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Service:
         self.leadership.first_version = lambda: self.informers.first_version
         self._fenced = fenced_by_pool(api, self.leadership.leads)
         self._vpod_events = VPodEvents(self.recorder, self.metrics)
-        # Parts hear of changes in the order in which they are made here.
+        # Caches call their handlers in the order in which the parts are constructed here.
         self.binder = SchedulerVReplicaBinder(
             api, self.caches, clock=clock, leads=self.leadership.leads, narrow_to=config.narrow_to
         )
@@ -137,7 +137,7 @@ class Service:
         self.server.questions += self.answers.routes
         self._add_gauges(ordinal_history)
 
-    # -- wiring: what each part is given, and what it tells the others -----------------------------
+    # -- wiring: what each part receives, and which others it calls --------------------------------
 
     def _leadership(
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
@@ -145,7 +145,7 @@ class Service:
         return Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
 
     def _wire_placing(self) -> None:
-        """From a vpod that is not as it should be to ledgers, statuses and the size of its pool."""
+        """The parts that place vpods, write ledgers and statuses, and scale pools."""
         self.committer = committer = Committer(
             self._api,
             self.caches,
@@ -182,7 +182,7 @@ class Service:
         self.informers.sources.on_complete = self.placer.activation.add_all
 
     def _wire_moving(self) -> None:
-        """What moves vreplicas that have a place."""
+        """The parts that move vreplicas that have a place."""
         self.evictor = Evictor(
             self.caches,
             self.placer,
@@ -197,7 +197,7 @@ class Service:
         )
 
     def _wire_pools(self, ordinal_history_reader: OrdinalHistoryReader) -> None:
-        """What keeps pods and pools as they are said to be."""
+        """The parts that repair pods and pools and report on them."""
         foreign = UnexpectedWrites(
             self.caches, self.committer.own_writes, recorder=self.recorder, metrics=self.metrics
         )
@@ -224,7 +224,7 @@ class Service:
         self.pool_status.recorder = self.recorder
 
     def _wire_verbs(self, config: Config, ordinal_history_reader: OrdinalHistoryReader) -> None:
-        """What kube-scheduler calls, on every replica."""
+        """The parts that answer kube-scheduler, on every replica."""
         self.pod_binder = PodBinder(
             self._api,
             self.caches,
@@ -243,8 +243,7 @@ class Service:
         )
 
     def leading(self) -> bool:
-        """Whether this replica may act as the leader of any pool, now; in shadow mode it never
-        does.
+        """Whether this replica may act as leader of any pool at this moment; in shadow mode, never.
         """
         return self.leadership.leading()
 
@@ -272,23 +271,21 @@ class Service:
         )
 
     def reconfigure(self, config: Config) -> None:
-        """Take what can change at work (``config.model``: Reload.LIVE) from a file that was read
-        again.
-        """
+        """Apply the settings of ``config`` that can change without a restart (``Reload.LIVE``)."""
         self.server.reconfigure(config.server)
         self.binder.narrow_to = config.narrow_to
         self.pod_binder.scheduler_names = config.scheduler_names
 
     async def run(self) -> None:
-        """Serve and, while leading, work; until cancelled, then stop in order."""
+        """Serve, and work while leading, until cancelled. Then stop in order."""
         if self._serve:
             await self.server.start()
             log.info("%s serves on %s", self.identity, self.server.url)
         recording = asyncio.create_task(self.recorder.run(), name="event recorder")
         background = asyncio.create_task(self._background(), name="background")
         try:
-            # Either of them ends only by an error, and the service with it: half a service looks
-            # healthy and is not.
+            # Either task ends only by an error. The service then stops too, because a service that
+            # runs in part looks healthy and is not.
             ended, _ = await asyncio.wait(
                 {background, recording}, return_when=asyncio.FIRST_COMPLETED
             )
@@ -317,7 +314,9 @@ class Service:
             tasks.create_task(self.leadership.run(self._lead), name="leader election")
 
     async def _lead(self, bucket: Bucket) -> None:
-        """Take over from another leader: not before all that it has written is known here."""
+        """Lead ``bucket`` until cancelled, after this replica has seen all that former leaders
+        wrote.
+        """
         if self.leadership.electors:
             await self.informers.catch_up()
         self.autoscaler.take_over(bucket)
@@ -327,8 +326,8 @@ class Service:
         self.metrics.leader.labels(lease).set(1)
         try:
             async with asyncio.TaskGroup() as tasks:
-                # The placer first: what is no longer wanted is given back before the pool's size is
-                # looked at.
+                # The placer starts first: it frees what vpods no longer want before the autoscaler
+                # computes the size of the pool.
                 tasks.create_task(self.placer.run(bucket), name="placer")
                 tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
                 tasks.create_task(self.evictor.run(bucket), name="evictor")
@@ -340,7 +339,7 @@ class Service:
             self.metrics.leader.labels(lease).set(0)
 
     def schedule_verb(self) -> ScheduleVerb:
-        """What ``POST /v1/schedule`` does."""
+        """Return the handler of ``POST /v1/schedule``."""
         return ScheduleVerb(
             self.caches,
             self.placer,
@@ -355,7 +354,7 @@ class Service:
         return [f"caches not synced: {', '.join(missing)}", *self.informers.problems()]
 
     def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
-        """``/state.json``, narrowed by the query's parameters."""
+        """The content of ``/state.json``, narrowed by the query's parameters."""
         return self._describe(
             describe_state(
                 self.caches.state, self.placer.history.explanation, StateQuery.of(parameters)
@@ -363,7 +362,7 @@ class Service:
         )
 
     def _state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
-        """The same, in steps."""
+        """The same, computed in steps."""
         return self._describe(
             (yield from state_steps(self.caches.state, self.placer.history.explanation, query))
         )
@@ -383,7 +382,8 @@ class Service:
 
 
 async def _end(task: "asyncio.Task[None]") -> None:
-    """Cancel a task and wait for its end; an error that it ended with is the caller's already."""
+    """Cancel a task and wait until it ends. If it ended with an error, the caller has that already.
+    """
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled() and (error := task.exception()) is not None:
@@ -400,8 +400,7 @@ async def serve(
 ) -> int:
     """Run one replica against the cluster that the configuration names, until cancelled.
 
-    ``watched``: the file that ``config`` is from, to take changes of; None: nothing changes at
-    work.
+    ``watched``: the file of ``config``, to reload when it changes. None: the configuration stays.
     """
     client = config.client_connection
     async with await KubeApi.connect(
@@ -410,8 +409,7 @@ async def serve(
         service = Service(api, config, now=now, rng=rng, profiles=profiles)
         service.metrics.add_process()
         watch_client(service.metrics, api)
-        # An error of any of them stops the service in order, and is told with its traceback:
-        # nothing dies unseen.
+        # An error in any task stops the service in order and is logged with its traceback.
         async with asyncio.TaskGroup() as beside:
             tasks = [
                 beside.create_task(

@@ -1,18 +1,17 @@
-"""The configuration file is looked at while the service runs, and what can change at work changes.
+"""Reloads the configuration file while the service runs.
 
-Every ``RELOAD_PERIOD_S`` the file, and the files that it refers to, are compared with what was seen
-last, as the files of a certificate are (``tls``): by modification time, inode and size, so that the
-swap of a mounted ConfigMap is seen. A file that has changed is read whole, off the event loop, and
-checked as at a start. Then
+Every ``RELOAD_PERIOD_S`` it compares the modification time, inode and size of the file, and of each
+file that it refers to, with the last ones seen, as ``tls`` does for certificates. So it also
+notices when a mounted ConfigMap is swapped. It reads a changed file whole, off the event loop, and
+checks it as at a start. Then
 
-- one that is wrong changes nothing: the old settings stay, the reason is logged, counted and shown
-  in ``/state.json``;
-- the live settings of a good one (``config.reload``) are taken together, in one step that nothing
-  can interrupt;
-- what only a restart can change is named in the log, in ``config_needs_restart`` and in
-  ``/state.json``, until the file says again what is in force. Profiles belong to that: they decide
-  what stays where it is, and replicas that decide by different ones would move vreplicas to and
-  fro.
+- if the file is wrong, the old settings stay. The reason is logged, counted and shown in
+  ``/state.json``;
+- if it is good, its live settings (``config.reload``) are applied together, in one step that
+  nothing can interrupt;
+- settings that need a restart are named in the log, in ``config_needs_restart`` and in
+  ``/state.json``, until the file agrees again with what is in force. Profiles belong to these:
+  replicas with different profiles would move vreplicas back and forth.
 """
 
 import asyncio
@@ -43,8 +42,8 @@ PROFILES: Final = "profiles"
 
 
 class Watched(NamedTuple):
-    """A file to watch: what the service was started with, and how it is read again (VReplicaError
-    where it is wrong).
+    """``first``: the configuration that the service started with. ``read`` reads the file again,
+    and raises VReplicaError if it is wrong.
     """
 
     first: Reading
@@ -61,7 +60,7 @@ class Reloading:
         apply: Sequence[Callable[[Config], None]],
         metrics: Metrics,
     ) -> None:
-        """``apply``: they take what of a configuration is theirs."""
+        """``apply``: called with each new configuration; each takes the settings that it uses."""
         first, self._read = watched
         self._apply = tuple(apply)
         self._files = first.files
@@ -70,24 +69,24 @@ class Reloading:
         self.config = first.config
         """In force."""
         self.waiting: tuple[str, ...] = ()
-        """Settings that the file has changed, and that need a restart."""
+        """Settings that the file has changed and that need a restart."""
         self.problem = ""
-        """Why the file as it is now is not used; "" where it is."""
+        """Why the present file is not used; "" if it is."""
         self.results: Counter[str] = Counter(dict.fromkeys(RESULTS, 0))
         self._add_metrics(metrics)
 
     async def run(self) -> None:
-        """Reload whenever a file has changed, for ever."""
+        """Reload whenever a file has changed, until cancelled."""
         while True:
             await asyncio.sleep(RELOAD_PERIOD_S)
             await self.reload_if_changed()
 
     async def reload_if_changed(self) -> bool:
-        """Look once; True where a changed file was read, good or not."""
+        """Check the files once. True if a changed file was read, good or not."""
         stamps = await asyncio.to_thread(_stamps, self._files)
         if stamps == self._seen:
             return False
-        # Before it is read: what changes meanwhile is seen the next time.
+        # Set before reading: the next check then notices a change during the reading.
         self._seen = stamps
         try:
             reading = await asyncio.to_thread(self._read)
@@ -116,7 +115,7 @@ class Reloading:
         log.warning("configuration not reloaded, the old one stays: %s", problem)
 
     def _take(self, reading: Reading) -> None:
-        """All live settings or none: no await in here."""
+        """Apply all live settings or none. Must not await."""
         merged = merge(self.config, reading.config)
         waiting = set(merged.waiting)
         if reading.imported != self._imported:
@@ -124,7 +123,7 @@ class Reloading:
         self.problem = ""
         self.waiting = tuple(sorted(waiting))
         if merged.taken:
-            # Before the level of the log may change.
+            # Logged before the log level may change.
             log.info("configuration reloaded from %s: %s", self._files[0], ", ".join(merged.taken))
             self.config = merged.config
             for take in self._apply:
@@ -158,7 +157,7 @@ class Reloading:
 
 
 def change_of_budget(budget: Budget) -> Callable[[Config], None]:
-    """Takes clientConnection.qps and burst."""
+    """Return a function that applies clientConnection.qps and burst."""
 
     def take(config: Config) -> None:
         budget.change(config.client_connection.qps, config.client_connection.burst)
@@ -167,8 +166,8 @@ def change_of_budget(budget: Budget) -> Callable[[Config], None]:
 
 
 def change_of_log(config: Config) -> Callable[[Config], None]:
-    """Takes logging.level and logging.format, at once those of ``config``; where it says nothing,
-    they are as they are now.
+    """Apply logging.level and logging.format of ``config``, and return a function that applies
+    later ones. Where a configuration leaves them out, the present level and format count.
     """
     root = logging.getLogger()
     started_at, started_as = root.level, form_in_use()
@@ -182,7 +181,7 @@ def change_of_log(config: Config) -> Callable[[Config], None]:
 
 
 def _stamps(files: Sequence[str]) -> tuple[tuple[int, int, int] | None, ...]:
-    """What tells each file from the one that was there before; None for one that is not there."""
+    """For each file, what changes when it is replaced; None if there is no file."""
     return tuple(_stamp(name) for name in files)
 
 

@@ -1,38 +1,37 @@
-"""``Shadow``: decides beside another scheduler, writes nothing, and tells where the two differ
+"""``Shadow``: decides beside another scheduler, writes nothing, and reports where the two differ
 (``mode: shadow``).
 
-The other one is Knative's scheduler, or another vreplica-scheduler; its answers are what vpods
-publish. Whenever the placements of a vpod change, our own decision is made from the state as it was
-right before, and compared::
+The other scheduler is Knative's or another vreplica-scheduler. Its decisions are the placements
+that vpods publish. Whenever a vpod's placements change, shadow mode decides from the state just
+before and compares::
 
     watch --vpod--> queue --after SETTLE_S--> decide on the state before
     watch --pod, node, pool, ...--> state       '--> compare with what is published
                                                        '--> metric, log line, /state.json "shadow"
 
-What each outcome means is in ``extender.whatif.comparison``. ``Waiting`` is told once of a change
-of what is wanted that the other has not answered for ``WAITING_AFTER_S``, where we would have done
-something by then.
+``extender.whatif.comparison`` explains each outcome. ``Waiting`` is reported once per change of a
+vpod's spec that the other scheduler has not answered for ``WAITING_AFTER_S``, if this one would
+have done something.
 
-What it needs: an AdapterPool that names the StatefulSet and its slots, vpods (or foreign kinds
-among the pool's sources), and the label ``vreplica.dev/pool`` on the adapter pods, also on those
-that exist already (``kubectl label pods``, which restarts nothing, besides the label in the
-template). Without the label pods are not seen, and all seems to lack room. The webhook is not
-installed, and no kube-scheduler is told of the extender; its verbs answer all the same, for trying:
-only bind is refused, by ``ReadOnlyApi``, as every write is.
+Shadow mode needs an AdapterPool that names the StatefulSet and its slots; vpods, or foreign kinds
+among the pool's sources; and the label ``vreplica.dev/pool`` on the adapter pods. Label existing
+pods too (``kubectl label pods`` restarts nothing), besides the template. Pods without the label are
+not seen, so there seems to be no room. The webhook is not installed, and no kube-scheduler is
+configured to call the extender. Its verbs still answer, for trials, but ``ReadOnlyApi`` refuses
+bind, as it refuses every write.
 
-How it is fair to the other:
+Three rules make the comparison fair:
 
-- It has a ``State`` of its own, of published placements only. The other's ledgers are left out: a
-  vreplica-scheduler writes them before it publishes, so that they would whisper its answers to us.
-- Watches of different kinds are not in step, and a pod's binding may be heard of after the
-  placements on it. So publications are judged ``SETTLE_S`` late, in their order, while all else
-  counts at once.
-- An answer that was made for an older spec (observedGeneration) is not judged, nor is one in a pool
-  that is not known.
+- Shadow mode has its own ``State``, with published placements only, without ledgers. A
+  vreplica-scheduler writes ledgers before it publishes, so they would give its answers away.
+- Watches of different kinds are not in step: the event of a pod's binding may arrive after the
+  placements on that pod. So shadow mode judges publications ``SETTLE_S`` late, in their order, and
+  applies all other events at once.
+- It does not judge an answer to an older spec (observedGeneration), or one in an unknown pool.
 
-Where the other decides many vpods at once, the order in which it took them is not known to us, only
-that in which it published. Then ``OtherPods`` is told where the same algorithm has met the vpods in
-another order.
+Where the other scheduler decides many vpods at once, only the order in which it published is known,
+not that in which it decided. So the same algorithm can yield ``OtherPods`` because it took the
+vpods in another order.
 """
 
 import asyncio
@@ -63,18 +62,18 @@ log: Final = logging.getLogger(__name__)
 SETTLE_S: Final = 0.2
 WAITING_AFTER_S: Final = 10.0
 QUEUE_ITEMS_MAX: Final = 10_000
-"""Publications not judged yet; over it the oldest is judged before it is due."""
+"""Publications that wait to be judged. Beyond this, the oldest is judged before it is due."""
 BATCH_ITEMS_MAX: Final = 100
-"""Judged at a stretch: probes and verbs are answered in between."""
+"""Publications judged without a pause. Between batches, other tasks answer probes and verbs."""
 RECORDS_MAX: Final = 200
 RECORD_PODS_MAX: Final = 100
-"""Pods of one placement list that a record shows."""
+"""Pods of one placement list in a record."""
 LOG_CHARS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One comparison. Placements are pod name -> vreplicas, by ordinal; ``time``: RFC 3339."""
+    """One comparison. Placements: pod name -> vreplicas, by ordinal. ``time``: RFC 3339."""
 
     time: str
     outcome: Outcome
@@ -87,7 +86,7 @@ class Record:
     explanation: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """As at ``/state.json``."""
+        """The record in ``/state.json``."""
         return {
             **self.summary(),
             "time": self.time,
@@ -96,7 +95,7 @@ class Record:
         }
 
     def summary(self) -> dict[str, object]:
-        """What a log line tells."""
+        """The part of the record that is logged."""
         return {
             "outcome": str(self.outcome),
             "vpod": self.vpod,
@@ -108,8 +107,8 @@ class Record:
 
 
 class Shadow:
-    """Compares, from the changes of ``caches``, which must be empty still. ``clock``: loop time;
-    ``now``: epoch seconds.
+    """Compares decisions as ``caches`` change; they must be empty when it is made. ``clock``: loop
+    time. ``now``: epoch seconds.
     """
 
     def __init__(
@@ -128,11 +127,11 @@ class Shadow:
         self._queue: deque[tuple[float, VPod | None, VPod | None]] = deque()
         """(when due, old, new)."""
         self._waiting: dict[str, tuple[str, float]] = {}
-        """vpod key -> (its pool, since when its answer is awaited), the longest first."""
+        """vpod key -> (its pool, since when an answer is awaited); the longest first."""
         self.records: deque[Record] = deque(maxlen=RECORDS_MAX)
         self.outcomes: Counter[Outcome] = Counter()
         self.not_judged: Counter[str] = Counter()
-        """Publications that could not be compared, by why."""
+        """Publications that could not be compared, by reason."""
         self._counter = metrics.add_counter(
             "shadow_decisions",
             "Answers of the other scheduler compared with ours, by outcome",
@@ -158,7 +157,7 @@ class Shadow:
         caches.vpods.add_event_handler(self._vpod_changed)
 
     async def run(self) -> None:
-        """Judge what is due, until cancelled."""
+        """Judge publications that are due, until cancelled."""
         while True:
             judged = 0
             while self._queue and self._queue[0][0] <= self._clock() and judged < BATCH_ITEMS_MAX:
@@ -169,7 +168,7 @@ class Shadow:
             await asyncio.sleep(0 if judged == BATCH_ITEMS_MAX else SETTLE_S / 2)
 
     def describe(self) -> dict[str, object]:
-        """``shadow`` of ``/state.json``: counts since the start, and the last ``RECORDS_MAX``
+        """``shadow`` in ``/state.json``: counts since the start, and the last ``RECORDS_MAX``
         comparisons, newest first.
         """
         return {
@@ -181,7 +180,7 @@ class Shadow:
             "last": [record.to_json() for record in reversed(self.records)],
         }
 
-    # -- what changes ------------------------------------------------------------------------------
+    # -- events of the caches ----------------------------------------------------------------------
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         self.state.pod_changed(_without_ledger(old), _without_ledger(new))
@@ -218,7 +217,7 @@ class Shadow:
 
     def _judge(self, old: VPod, new: VPod) -> None:
         self._waiting.pop(new.key, None)
-        # What is wanted now, published as before: the state in which the other one has decided.
+        # The new spec with the old placements: the state in which the other scheduler decided.
         asked = replace(new, placements=old.placements)
         self.state.vpod_changed(old, asked)
         decision = place(
@@ -237,7 +236,7 @@ class Shadow:
             self._waiting[vpod.key] = (vpod.pool, self._clock())
 
     def _waiting_goes_on(self, old: VPod, new: VPod) -> None:
-        """Another answer is wanted once the spec changes."""
+        """Await another answer once the spec changes."""
         if (old.vreplicas, old.weight, old.pool, old.deleting) != (
             new.vreplicas,
             new.weight,
@@ -266,7 +265,7 @@ class Shadow:
             if decision.target != _published(vpod):
                 self._tell(Outcome.WAITING, vpod, vpod, decision.target, decision.explanation)
 
-    # -- telling -----------------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------------
 
     def _tell(
         self,
@@ -290,8 +289,7 @@ class Shadow:
         self.outcomes[outcome] += 1
         self._counter.labels(str(outcome)).inc()
         self.records.append(record)
-        # Pod names in a status are whatever its writer put there: as JSON in ASCII they can end no
-        # line.
+        # Pod names in a status are any text. ASCII JSON keeps them from ending the log line.
         log.info("shadow: %s", json.dumps(record.summary(), ensure_ascii=True)[:LOG_CHARS_MAX])
 
 
@@ -309,7 +307,7 @@ def _without_ledger(pod: AdapterPod | None) -> AdapterPod | None:
 
 
 def _overcommits(pool: PoolState, before: Mapping[str, int], theirs: Mapping[str, int]) -> bool:
-    """Whether a pod that was given more holds more than its slots."""
+    """Whether a pod to which vreplicas were added exceeds its slots."""
     return any(
         (pod := pool.pods.get(name)) is not None and pod.free < 0
         for name, count in theirs.items()

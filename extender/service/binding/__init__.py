@@ -1,3 +1,3 @@
-"""Adapter pods get their nodes: the extender's verbs and the binder. Knows ``placing`` and
+"""The extender's verbs and the binder, which find nodes for adapter pods. Imports ``placing`` and
 ``watching``.
 """

@@ -1,18 +1,18 @@
-"""``VReplicaBinder``: an adapter pod and its vreplicas, from find to bind (the volume binder's
-pattern).
+"""``VReplicaBinder``: finds a node for an adapter pod and its vreplicas, and binds it, after the
+pattern of kube-scheduler's volume binder.
 
 ::
 
-    filter   -> find    what will the pod carry, on which nodes may it go
-                        (no side effect but the decision cache)
-    bind     -> assume  re-validate on the state as it is now, reserve, put the pod on the node in
+    filter   -> find    what will the pod carry, and which nodes may it go to?
+                        (changes only the decision cache)
+    bind     -> assume  validate again on the present state, reserve, put the pod on the node in
                         the assume cache
-                bind    one Binding: node and ledger in the same API write; confirmed by the watch
-                revert  undo assume, exactly, where bind did not happen
+                bind    one Binding: node and ledger in one API write; the watch confirms it
+                revert  undo assume exactly, if bind did not happen
 
-Any replica of the service may serve any verb at any time. What makes that safe is the API server: a
-Binding carries the pod's UID and version as preconditions, so it fails if anyone has bound the pod
-or touched its ledger since.
+Any replica may serve any verb at any time. The API server makes this safe: a Binding carries the
+pod's UID and version as preconditions, so it fails if anybody has bound the pod or changed its
+ledger since.
 """
 
 import logging
@@ -52,8 +52,8 @@ NodeLookup = Callable[[str], Node | None]
 
 
 class BindRefused(VReplicaError):
-    """The pod may not be bound there, now. ``reason`` goes to kube-scheduler, which tries again
-    later.
+    """The pod may not be bound to that node at present. kube-scheduler receives ``reason`` and
+    tries again later.
     """
 
     def __init__(self, reason: ConflictReason, detail: str = "") -> None:
@@ -63,8 +63,8 @@ class BindRefused(VReplicaError):
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """What ``assume`` has done and ``revert`` undoes: ``pod`` as it was, ``node`` and
-    ``bind_ledger`` as they shall be.
+    """What ``assume`` did and ``revert`` undoes. ``pod`` is the pod before; the other fields are
+    what it shall have.
     """
 
     pod: AdapterPod
@@ -74,55 +74,52 @@ class AssumedPod:
 
     @property
     def owner(self) -> tuple[str, str]:
-        """Owner of its reservations in the state."""
+        """The owner of its reservations in the state."""
         return ("bind", self.pod.uid)
 
 
 class VReplicaBinder(Protocol):
-    """Called by the extender's verbs: ``find`` for one pod at a time, ``assume``/``bind`` for
+    """The extender's verbs call ``find`` for one pod at a time, and ``assume`` and ``bind`` for
     several pods at once.
 
-    ``find`` leaves nothing but decisions. ``assume`` changes caches and state, at once and without
-    awaiting; ``bind`` writes to the API and undoes nothing by itself: the caller reverts when it
-    raises.
+    ``find`` stores only decisions. ``assume`` changes caches and state, and never awaits. ``bind``
+    writes to the API. If it raises, the caller reverts.
     """
 
     def find(
         self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None
     ) -> NodeVerdicts:
-        """Decide for every candidate node; unfit is data. Replaces all earlier decisions for the
-        pod.
+        """Decide for every candidate node. Replaces all earlier decisions for the pod. Nodes that
+        do not fit are part of the result, not an error.
 
-        ``lookup``: nodes as they were sent; None: as they are known.
+        ``lookup``: the nodes as they were sent; None: the cached nodes.
         """
         ...
 
     def bind_ledger(self, pod_uid: str) -> BindLedger | None:
-        """What the pod would carry by the last ``find``, None where no node passed or it is too
-        long ago.
+        """What the pod would carry by the last ``find``. None if no node passed or the decision has
+        expired.
         """
         ...
 
     def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
-        """What the last ``find`` decided, by node."""
+        """The decisions of the last ``find``, by node."""
         ...
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
-        """Re-validate and assume. Raises BindRefused; then nothing has changed."""
+        """Validate again and assume. Raises BindRefused, and has then changed nothing."""
         ...
 
     async def bind(self, assumed: AssumedPod) -> None:
-        """Write the Binding. Raises ApiError; OutcomeUnknown only where even reading the pod back
-        failed.
+        """Write the Binding. Raises ApiError, and BindRefused if the API server forbids the write
+        (403).
 
-        Raises BindRefused where the API server forbids it (403).
+        Raises OutcomeUnknown only if reading the pod back fails too.
         """
         ...
 
     def revert(self, assumed: AssumedPod) -> None:
-        """Undo ``assume``. Also after the pod has changed or gone meanwhile: then there is less to
-        undo.
-        """
+        """Undo ``assume``. If the pod has changed or gone meanwhile, there is less to undo."""
         ...
 
     def delete(self, pod_uid: str) -> None:
@@ -131,8 +128,8 @@ class VReplicaBinder(Protocol):
 
 
 class SchedulerVReplicaBinder:
-    """The real binder. ``leads`` tells whether a pool's pending vreplicas may be given to a pod of
-    it as it binds.
+    """The real binder. ``leads``: whether a pod that binds may receive pending vreplicas of its
+    pool.
     """
 
     def __init__(
@@ -144,15 +141,14 @@ class SchedulerVReplicaBinder:
         leads: Callable[[str], bool],
         narrow_to: int = 0,
     ) -> None:
-        """``narrow_to``: nodes that ``find`` passes at the most, of those that it knows itself; 0:
-        all.
+        """``narrow_to``: how many nodes ``find`` passes at most, if it uses cached nodes; 0: all.
         """
         self._api = api
         self._caches = caches
         self._clock = clock
         self._leads = leads
         self.narrow_to = narrow_to
-        """May be changed at work: each find looks."""
+        """May change at any time: each ``find`` reads it."""
         self._cache = PlacementDecisionCache(clock)
         caches.pods.add_event_handler(self._pod_changed)
 
@@ -181,7 +177,7 @@ class SchedulerVReplicaBinder:
     def _narrowed(
         self, pod: AdapterPod, bind_ledger: BindLedger, passed: Collection[str]
     ) -> Collection[str]:
-        """The best of the nodes that pass, where there are more than are wanted."""
+        """The best of the nodes that passed, if there are more than wanted."""
         most = room_for(self.narrow_to, self._cache.times(pod.uid))
         if len(passed) <= most:
             return passed
@@ -191,7 +187,7 @@ class SchedulerVReplicaBinder:
 
     @property
     def decisions_kept(self) -> int:
-        """Pods of which decisions are remembered."""
+        """The number of pods with remembered decisions."""
         return len(self._cache)
 
     def bind_ledger(self, pod_uid: str) -> BindLedger | None:
@@ -217,8 +213,8 @@ class SchedulerVReplicaBinder:
             raise BindRefused(
                 ConflictReason.LEDGER_CHANGED, "the pod's placements have changed since filter"
             )
-        # A missing decision is no reason to refuse: another replica, or this one before a restart,
-        # has filtered.
+        # A missing decision is no reason to refuse: another replica may have filtered, or this one
+        # before a restart.
         pool = state.pool(pod.pool)
         try:
             bind_ledger = self._bind_ledger(
@@ -226,8 +222,8 @@ class SchedulerVReplicaBinder:
             )
         except LedgerTooLarge as error:
             raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
-        # What the webhook has stamped stays: it is what the pod requests, whatever its pool says by
-        # now.
+        # The slots that the webhook stamped stay: they are what the pod requests, even if its pool
+        # has changed.
         stamped = pod.slots if pod.slots is not None else slots_of(state, pod)
         assumed = AssumedPod(pod, node, bind_ledger, stamped)
         self._assume_pod(assumed)
@@ -286,8 +282,8 @@ class SchedulerVReplicaBinder:
         self._cache.delete(pod_uid)
 
     def _bind_ledger(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
-        """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge
-        where those that stay have none.
+        """The pod's ledger; with planned vreplicas only if the ledger has bytes for them. Raises
+        LedgerTooLarge if the vreplicas that stay do not fit.
         """
         state = self._caches.state
         pool, slots = state.pool(pod.pool), slots_of(state, pod)
@@ -310,8 +306,8 @@ class SchedulerVReplicaBinder:
         return bind_ledger
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
-        """kube-scheduler has looked, at its own filter's time; whoever calls bind may be late, or
-        no scheduler at all.
+        """kube-scheduler checked this at its filter. But bind may be called late, or not by a
+        scheduler.
         """
         known, workload = (
             self._caches.state.nodes.get(node),
@@ -342,8 +338,8 @@ class SchedulerVReplicaBinder:
             self._caches.state.release(("bind", pod_uid), pool, key)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """The watch has confirmed a bind, or the pod is gone: its reservations and decisions have
-        served.
+        """Drop reservations and decisions of a pod whose bind the watch has confirmed, or that is
+        gone.
         """
         if new is not None and (not new.node or new.assumed):
             return

@@ -1,9 +1,9 @@
-"""``OrdinalHistoryReader``: whether a pod may be bound, or its ordinal's last pod can have held
-what we have not seen (I2).
+"""``OrdinalHistoryReader``: says whether this replica has seen all that an ordinal's former pods
+held, so that the next pod may be bound (I2).
 
-``engine.state.ordinal_history`` knows of whom we know. Here is what can be done about the others:
-wait a moment for the watch, which kube-scheduler's may be ahead of; and, once what was on its way
-has arrived, list vpods to see it.
+``engine.state.ordinal_history`` knows this for most ordinals. For the others, the reader waits a
+moment for the watch, because kube-scheduler's watch may be ahead. If ``HOLD_S`` have passed since
+the last list of pods, it lists vpods.
 """
 
 import asyncio
@@ -15,15 +15,16 @@ from extender.model.objects import AdapterPod
 from extender.service.watching.caches import Caches
 
 SEEN_TIMEOUT_S: Final = 1.0
-"""How long a bind waits for our watch to tell of its pod."""
+"""How long a bind waits for the watch to show its pod."""
 LIST_TIMEOUT_S: Final = 2.5
-"""How long a bind waits for vpods to be listed; it is tried again, and the list goes on meanwhile.
+"""How long a bind waits for a list of vpods. The list goes on after that, and kube-scheduler
+retries the bind.
 """
 
 
 class OrdinalHistoryReader:
-    """``list_vpods`` returns once a list begun after the call is in the caches; ``founded``: nobody
-    led a pool before us.
+    """``list_vpods`` returns once a list that began after the call is in the caches. ``founded``:
+    whether no other replica has led the pool with that key.
     """
 
     def __init__(
@@ -39,13 +40,12 @@ class OrdinalHistoryReader:
         self._list_vpods = list_vpods
         self._founded = founded
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
-        """UIDs of pods that the watch has not told of -> who waits for it."""
+        """UIDs of pods that the watch has not shown -> binds that wait for them."""
         self._closing: asyncio.Task[None] | None = None
         caches.pods.add_event_handler(self._pod_changed)
 
     async def known(self, pod: AdapterPod) -> bool:
-        """Whether all that the ordinal's former pods held is known here, if need be after a
-        moment.
+        """Whether this replica knows all that the ordinal's former pods held. It may wait for that.
         """
         ordinal_history = self._ordinal_history
         if not ordinal_history.is_seen(pod):
@@ -55,7 +55,8 @@ class OrdinalHistoryReader:
         if not ordinal_history.is_seen(pod):
             return False
         if self._founded(pod.pool):
-            # No other leader can have sent a status, and of what we have sent ourselves we know.
+            # No other leader can have sent a status, and this replica knows the statuses that it
+            # sent.
             return True
         if ordinal_history.wait_s() > 0.0:
             return False
@@ -63,7 +64,7 @@ class OrdinalHistoryReader:
         return ordinal_history.is_known(pod)
 
     def forget_gone(self) -> None:
-        """Forget what was seen of ordinals that have had no pod for long."""
+        """Forget the history of ordinals that have had no pod for long."""
         if outdated := self._ordinal_history.forget_gone():
             self._caches.state.forget_last_ledgers(outdated)
 
@@ -82,7 +83,7 @@ class OrdinalHistoryReader:
                 self._waiting.pop(pod.uid, None)
 
     async def _close(self) -> None:
-        """List vpods, for all binds that wait for it; a bind that is given up does not end it."""
+        """List vpods once for all binds that wait. A cancelled bind does not cancel the list."""
         if self._closing is None or self._closing.done():
             self._closing = asyncio.create_task(self._list(), name="list vpods for binds")
         await asyncio.wait({self._closing}, timeout=LIST_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""``PodBinder``: one bind request from beginning to end, around ``VReplicaBinder``.
+"""``PodBinder``: handles one bind request from beginning to end, with ``VReplicaBinder``.
 
 ::
 
@@ -9,13 +9,13 @@
                   '--- read again, up to ATTEMPTS_MAX times, where only the pod's version ----'
                        was stale
 
-A kube-scheduler of our own asks about every pod that names it. A pod without the pool's label is
-bound as kube-scheduler's DefaultBinder would: a Binding with the pod's UID, without annotations,
-and nothing is assumed.
+A dedicated kube-scheduler asks about every pod that names it. ``PodBinder``
+binds a pod without the pool label as kube-scheduler's DefaultBinder does: it sends a Binding with
+the pod's UID and no annotations, and assumes nothing.
 
-kube-scheduler gives a bind up after its timeout and sends it again, perhaps to another replica,
-while the first may still be under way. So the requests for one pod run one after the other here,
-and between replicas the API server decides.
+kube-scheduler gives up a bind after its timeout and sends it again, perhaps to another replica,
+while the first may still be under way. So each replica runs the requests for one pod one after the
+other, and the API server decides between replicas.
 """
 
 import asyncio
@@ -35,20 +35,20 @@ from extender.service.watching.caches import Caches
 
 @dataclass(slots=True)
 class _Flight:
-    """Bind requests of one pod, of which one runs at a time. ``users``: how many there are."""
+    """The bind requests for one pod, of which one runs at a time. ``users``: their number."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
 
 
 class PodBinder:
-    """One bind request from beginning to end: read, assume, write.
+    """Handles one bind request: read, assume, write.
 
-    A pod whose ordinal's past is not known here is refused (``knows_past``, see
-    ``ordinal_history_reader``).
+    It refuses a pod if this replica does not know what the ordinal's former pods held
+    (``knows_past``, see ``ordinal_history_reader``).
 
-    A Binding of which nobody knows whether it arrived is *in doubt*: what was assumed for it stays
-    until the watch tells, until the pod is to be bound again, or for ``RESERVATION_TTL_S``,
+    A Binding is *in doubt* while nobody knows whether it arrived. What was assumed for it stays
+    until the watch shows the outcome, until the next bind of the pod, or for ``RESERVATION_TTL_S``,
     whichever is first (I5).
     """
 
@@ -67,7 +67,7 @@ class PodBinder:
         self._knows_past = knows_past
         self._on_bound = on_bound
         self.scheduler_names = scheduler_names
-        """May be changed at work: each bind looks."""
+        """May change at any time: each bind reads it."""
         self._api = api
         self._caches = caches
         self._binder = binder
@@ -75,11 +75,11 @@ class PodBinder:
         self._in_doubt: dict[str, tuple[AssumedPod, asyncio.TimerHandle]] = {}
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Bind the pod to the node; a pod that is there already is success (I5). Raises
-        BindRefused, ApiError.
+        """Bind the pod to the node. Succeeds if the pod is there already (I5). Raises BindRefused,
+        ApiError.
 
-        Nothing in the request is believed: the pod is looked up, and read again wherever the cache
-        may be behind.
+        It does not trust the request: it looks the pod up, and reads it again if the cache may be
+        behind.
         """
         flight = self._in_flight.setdefault(uid, _Flight())
         flight.users += 1
@@ -127,23 +127,23 @@ class PodBinder:
                 return
 
     def _known(self, key: str, uid: str) -> AdapterPod | None:
-        """The pod as the cache has it; None where it has to be read."""
+        """The pod in the cache; None if it must be read."""
         pod, believed = self._caches.pods.latest(key), self._caches.pods.get(key)
         in_doubt = self._end_doubt(uid)
-        # An assumed pod is bound already, as far as we know: its watch event is still to come.
+        # An assumed pod is probably bound already, and its watch event is still to come.
         assumed_before = in_doubt or (believed is not None and believed.assumed)
         return None if pod is None or pod.uid != uid or assumed_before else pod
 
     async def _bind_plainly(self, pod: AdapterPod, uid: str, node: str) -> None:
-        """Bind a pod that is no adapter. Its UID alone is compared: whatever else has changed, it
+        """Bind a pod that is no adapter. Only its UID must match: whatever else has changed, it
         needs a node.
         """
         if not self._settled(pod, uid, node):
             await self._api.bind(Binding(pod.namespace, pod.name, node, uid=uid))
 
     async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod | None:
-        """None where the pod is there already: what refuses it may be that our view is
-        behind (I5).
+        """Assume the pod. None if the pod is on the node already: the refusal may come from a cache
+        that is behind (I5).
         """
         try:
             await self._check_past(pod)
@@ -156,7 +156,7 @@ class PodBinder:
     async def _check_past(self, pod: AdapterPod) -> None:
         pool = self._caches.state.pools.get(pod.pool)
         if pool is None or pool.adapter_pool is None:
-            return  # refused for that, and no list will change it
+            return  # assume refuses it for that; listing vpods would change nothing
         if not await self._knows_past(pod):
             raise BindRefused(
                 ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here"
@@ -188,7 +188,7 @@ class PodBinder:
         self._in_doubt[uid] = (assumed, expiry)
 
     def _end_doubt(self, uid: str) -> bool:
-        """Undo what an earlier Binding in doubt has assumed; True if there was one."""
+        """Undo what an earlier Binding in doubt assumed. True if there was one."""
         assumed, expiry = self._in_doubt.pop(uid, (None, None))
         if assumed is None or expiry is None:
             return False

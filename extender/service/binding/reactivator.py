@@ -1,20 +1,19 @@
-"""``Reactivator``: brings refused pods back to kube-scheduler when what refused them has changed.
-On every replica.
+"""``Reactivator``: brings refused pods back to kube-scheduler when the reason for the refusal may
+be gone. Runs on every replica.
 
-A pod that filter refuses everywhere waits in kube-scheduler for a cluster event, up to five minutes
-(seen on 1.36 and 1.37). kube-scheduler does not watch our pools and ledgers, but it does watch the
-pod: a patch of its ``vreplica.dev/retry`` annotation puts it back into the active queue within
-milliseconds. So every replica remembers what it refused, looks again when something has changed,
-and patches when one of the very nodes that it refused would pass now. What kube-scheduler's own
-plugins have refused is theirs to look at again: such a patch does not move it.
+A pod that filter refuses on every node waits in kube-scheduler for a cluster event, up to five
+minutes (seen on 1.36 and 1.37). kube-scheduler does not watch pools and ledgers, but it watches the
+pod: a patch of the annotation ``vreplica.dev/retry`` puts the pod back into the active queue within
+milliseconds. So each replica remembers its refusals, filters again after a change, and patches the
+pod once one of the refused nodes would pass. The patch does not move pods that kube-scheduler's own
+plugins have refused; kube-scheduler requeues those itself.
 
-What a replica has refused is in its memory alone. Who takes a pool over knows nothing of it, so it
-patches once each pod of the pool that waits: a needless look of kube-scheduler's costs less than
-its five minutes.
+Refusals are kept only in memory, so a new leader of a pool does not know them. It patches each
+waiting pod of the pool once: a needless scheduling attempt costs less than waiting five minutes.
 
-That is our view of the nodes; kube-scheduler's may be another for long, or filter may refuse for
-what is not looked at here. So a pod that is refused again after a patch gets its next ones at
-growing distances, 1 s doubling to 60 s.
+kube-scheduler may know other nodes than this replica for long, or filter may refuse for a reason
+that is not checked here. So if a pod is refused again after a patch, its next patches come at
+growing intervals, from 1 s doubling to 60 s.
 """
 
 import asyncio
@@ -35,15 +34,15 @@ log: Final = logging.getLogger(__name__)
 
 REFUSED_PODS_MAX: Final = 1_000
 SETTLE_S: Final = 0.2
-"""How long after a change: several come together."""
+"""Pause after a change, because changes often come together."""
 PERIOD_S: Final = 30.0
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 60.0
 
 
 class _Refusal(NamedTuple):
-    """``nodes``: those that were refused. ``shown``: UID of the pod of that name that the watch
-    showed then, "" for none.
+    """``nodes``: the refused nodes. ``shown``: UID of the pod that the cache had under this name
+    then; "" if it had none.
     """
 
     key: str
@@ -52,12 +51,12 @@ class _Refusal(NamedTuple):
 
 
 class Reactivator:
-    """Remembers refusals (``note``) and undoes kube-scheduler's waiting (``run``)."""
+    """Remembers refusals (``note``), and requeues the pods in kube-scheduler (``run``)."""
 
     def __init__(
         self, api: Api, caches: Caches, *, metrics: Metrics, leads: Callable[[str], bool]
     ) -> None:
-        """``leads``: whether this replica leads the pool of that key."""
+        """``leads``: whether this replica leads the pool with that key."""
         self._leads = leads
         self._api = api
         self._caches = caches
@@ -66,11 +65,11 @@ class Reactivator:
         """By pod UID."""
         self._patches = 0
         self._patched: dict[str, tuple[int, float]] = {}
-        """Pod UID -> (patches that did not help, loop time of the next one at the earliest)."""
+        """Pod UID -> (patches that did not help, earliest loop time of the next one)."""
         self._taken_over: dict[str, str] = {}
-        """UID -> key of pods that the leader before may have refused."""
+        """UID -> key of pods that a former leader may have refused."""
         self._led: set[str] = set()
-        """Pools that this replica led when it looked last."""
+        """Pools that this replica led at the last look."""
         self._wake = asyncio.Event()
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
@@ -79,7 +78,7 @@ class Reactivator:
         caches.vpods.add_event_handler(self._vpod_changed)
 
     def note(self, pod: AdapterPod, nodes: Sequence[str]) -> None:
-        """Filter has refused all of these nodes."""
+        """Remember that filter has refused the pod on all of these nodes."""
         self._refused.pop(pod.uid, None)
         known = self._caches.pods.get(pod.key)
         self._refused[pod.uid] = _Refusal(
@@ -89,7 +88,7 @@ class Reactivator:
             del self._refused[next(iter(self._refused))]
 
     def forget(self, pod_uid: str) -> None:
-        """Filter has let the pod pass."""
+        """Forget the pod: filter let it pass, or it no longer waits."""
         self._refused.pop(pod_uid, None)
         self._patched.pop(pod_uid, None)
         self._taken_over.pop(pod_uid, None)
@@ -103,7 +102,7 @@ class Reactivator:
             self._wake.set()
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Of a node only these matter here; its heartbeats come all the time."""
+        """Wake only for the fields that filter uses. A node's heartbeats come all the time."""
         if (
             old is None
             or new is None
@@ -113,7 +112,7 @@ class Reactivator:
             self._wake.set()
 
     def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
-        """Where vpods stand decides in which zones a pod may come back."""
+        """A zone rule allows zones by where vpods are placed."""
         if self._refused and (old is None or new is None or old.placements != new.placements):
             self._wake.set()
 
@@ -124,7 +123,7 @@ class Reactivator:
             self._wake.set()
 
     async def run(self) -> None:
-        """Look at refused pods after every change, until cancelled."""
+        """Check the refused pods after each change, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
@@ -142,8 +141,8 @@ class Reactivator:
             await asyncio.sleep(SETTLE_S)
 
     def _until_next_s(self, looked_at: float) -> float:
-        """Seconds until a refused pod may be patched again, ``PERIOD_S`` at most. Those due by
-        ``looked_at`` have had their look.
+        """Seconds until the next refused pod may be patched, at most ``PERIOD_S``. Pods due by
+        ``looked_at`` have just been checked.
         """
         now = asyncio.get_running_loop().time()
         again = self._refused.keys() | self._taken_over.keys()
@@ -153,7 +152,7 @@ class Reactivator:
         )
 
     def _take_over(self) -> None:
-        """Find the pods that wait in pools that this replica has begun to lead."""
+        """Find the waiting pods of pools that this replica has begun to lead."""
         led = {pool.key for pool in self._caches.pools.list() if self._leads(pool.key)}
         taken_over, self._led = led - self._led, led
         if not taken_over:
@@ -171,7 +170,7 @@ class Reactivator:
                 self._taken_over[pod.uid] = pod.key
 
     def _count_patch(self, uid: str) -> None:
-        """The next patch, should this one not help, comes only later."""
+        """Delay the next patch, in case this one does not help."""
         self._refused.pop(uid, None)
         self._taken_over.pop(uid, None)
         count, _ = self._patched.pop(uid, (0, 0.0))
@@ -186,7 +185,7 @@ class Reactivator:
         if pod is not None and pod.uid != uid:
             if pod.uid != refusal.shown:
                 self.forget(uid)
-            # Else the watch is behind, and still shows the one before it.
+            # Otherwise the watch is behind and still shows the former pod.
             return
         if pod is not None and (pod.node or pod.deleting):
             self.forget(uid)
@@ -208,7 +207,7 @@ class Reactivator:
         return asyncio.get_running_loop().time() < not_before
 
     async def _patch(self, pod: AdapterPod) -> None:
-        """Have kube-scheduler look at the pod."""
+        """Patch the pod, so that kube-scheduler tries it again."""
         uid = pod.uid
         self._patches += 1
         patch = {

@@ -1,8 +1,8 @@
-"""The extender's four verbs: bytes in, bytes out, around the binder. No HTTP here.
+"""The extender's four verbs, from bytes to bytes, around the binder. No HTTP here.
 
-kube-scheduler loses the body of every answer that is not 200, so what it and its users shall read
-goes into a 200's ``Error``. Only a body that cannot be read is a WireError, answered with its own
-status.
+kube-scheduler ignores the body of every reply that is not 200. So messages for it and its users go
+into ``Error`` of a 200. Only a body that cannot be read raises WireError, which carries its own
+HTTP status.
 """
 
 import logging
@@ -46,11 +46,11 @@ SUCCESS, UNSCHEDULABLE, ERROR = "Success", "Unschedulable", "Error"
 
 
 class ExtenderVerbs:
-    """Answers a verb with (body, status for the metrics).
+    """Each verb returns (body, status for the metrics).
 
-    A kube-scheduler of our own asks about every pod that names it. To one without our label filter
-    passes every node, prioritize gives all the same score, preempt takes every proposal, and bind
-    binds it with nothing added.
+    A dedicated kube-scheduler asks about every pod that names it. For a pod
+    without the pool label, filter passes every node, prioritize scores all nodes alike, preempt
+    accepts every proposal that has victims, and bind binds the pod and adds nothing.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ExtenderVerbs:
         self.bind_errors = 0
 
     def filter(self, body: bytes) -> tuple[bytes, str]:
-        """Which nodes the pod may go to."""
+        """Decide which nodes the pod may go to."""
         args = self._args(body)
         if not is_adapter(args.pod):
             return encode_filter_result(args, args.candidates, {}, {}), SUCCESS
@@ -94,7 +94,7 @@ class ExtenderVerbs:
         return reply, SUCCESS if verdicts.passed else UNSCHEDULABLE
 
     def prioritize(self, body: bytes) -> tuple[bytes, str]:
-        """How good the nodes are, 0 to 10."""
+        """Score the nodes, 0 to 10."""
         args = self._args(body)
         if not is_adapter(args.pod):
             return self._all_alike(args), SUCCESS
@@ -122,7 +122,7 @@ class ExtenderVerbs:
         return encode_host_priorities(args, dict.fromkeys(args.names, SCORE_MAX))
 
     async def bind(self, body: bytes) -> tuple[bytes, str]:
-        """Bind the pod with its vreplicas. What is refused says why in ``Error``, and in an event
+        """Bind the pod with its vreplicas. The reason of a refusal is in ``Error`` and in an event
         on the pod.
         """
         args = decode_binding_args(body)
@@ -157,8 +157,8 @@ class ExtenderVerbs:
         return encode_binding_result(), SUCCESS
 
     def preempt(self, body: bytes) -> tuple[bytes, str]:
-        """Which of the proposed nodes to preempt on: those that would help, where the fewest
-        vreplicas are evicted.
+        """Choose from the proposed nodes: those where preemption helps and evicts the fewest
+        vreplicas.
         """
         args = decode_preemption_args(body)
         if is_adapter(args.pod):
@@ -175,25 +175,23 @@ class ExtenderVerbs:
         return decode_extender_args(body, index.names)
 
     def _pod_of(self, obj: Json) -> AdapterPod:
-        """The pod that was sent: as we know it where that is this very version, so nothing has to
-        be read.
-        """
+        """Decode the pod that was sent. If the cache has this version, return that one instead."""
         metadata = mapping(obj, "metadata")
         known = self._caches.pods.get(f"{metadata.get('namespace')}/{metadata.get('name')}")
-        # One that is assumed has that version too, and is not what was sent.
+        # An assumed pod has the same version but not the same content.
         return as_sent(obj, None if known is not None and known.assumed else known, pod_from)
 
     def _find(self, pod: AdapterPod, args: FilterArgs, lookup: NodeLookup | None) -> NodeVerdicts:
-        """A pool that does not exist has nothing for the pod to carry, and its name, any text, is
-        not remembered.
+        """For a pool that does not exist there is nothing to carry. Its name may be any text, so no
+        decision is remembered.
         """
         if pod.pool not in self._caches.state.pools:
             return filter_known_nodes(self._caches.state, pod, args.candidates)
         return self._binder.find(pod, args.candidates, lookup)
 
     def _lookup(self, args: FilterArgs) -> NodeLookup | None:
-        """Nodes as kube-scheduler sent them, where it did (unless nodeCacheCapable) and they
-        differ; None: as we know them.
+        """The nodes that kube-scheduler sent (without nodeCacheCapable), if they differ from the
+        cached ones. None: use the cached nodes.
         """
         if args.nodes is None:
             return None
