@@ -243,8 +243,7 @@ class Service:
         )
 
     def leading(self) -> bool:
-        """Whether this replica may act as leader of any pool at this moment; in shadow mode, never.
-        """
+        """Whether this replica may act as leader of any pool now; in shadow mode, never."""
         return self.leadership.leading()
 
     def _add_gauges(self, ordinal_history: OrdinalHistory) -> None:
@@ -382,8 +381,7 @@ class Service:
 
 
 async def _end(task: "asyncio.Task[None]") -> None:
-    """Cancel a task and wait until it ends. If it ended with an error, the caller has that already.
-    """
+    """Cancel a task and wait until it ends. The caller already has any error of the task."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled() and (error := task.exception()) is not None:

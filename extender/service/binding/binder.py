@@ -141,8 +141,7 @@ class SchedulerVReplicaBinder:
         leads: Callable[[str], bool],
         narrow_to: int = 0,
     ) -> None:
-        """``narrow_to``: how many nodes ``find`` passes at most, if it uses cached nodes; 0: all.
-        """
+        """``narrow_to``: how many nodes ``find`` passes at most, with cached nodes; 0: all."""
         self._api = api
         self._caches = caches
         self._clock = clock

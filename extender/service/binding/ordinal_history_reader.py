@@ -45,8 +45,7 @@ class OrdinalHistoryReader:
         caches.pods.add_event_handler(self._pod_changed)
 
     async def known(self, pod: AdapterPod) -> bool:
-        """Whether this replica knows all that the ordinal's former pods held. It may wait for that.
-        """
+        """Whether this replica knows all that the ordinal's former pods held. May wait for that."""
         ordinal_history = self._ordinal_history
         if not ordinal_history.is_seen(pod):
             await self._wait_seen(pod)

@@ -9,9 +9,9 @@
                   '--- read again, up to ATTEMPTS_MAX times, where only the pod's version ----'
                        was stale
 
-A dedicated kube-scheduler asks about every pod that names it. ``PodBinder``
-binds a pod without the pool label as kube-scheduler's DefaultBinder does: it sends a Binding with
-the pod's UID and no annotations, and assumes nothing.
+A dedicated kube-scheduler asks about every pod that names it. ``PodBinder`` binds a pod without the
+pool label as kube-scheduler's DefaultBinder does: it sends a Binding with the pod's UID and no
+annotations, and assumes nothing.
 
 kube-scheduler gives up a bind after its timeout and sends it again, perhaps to another replica,
 while the first may still be under way. So each replica runs the requests for one pod one after the

@@ -1,1 +1,1 @@
-"""Vpods are placed: queue, placer, committer. Knows ``watching``."""
+"""The queue, the placer and the committer, which place vpods. Imports ``watching``."""

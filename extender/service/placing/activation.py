@@ -1,7 +1,7 @@
-"""``Activation``: which events bring which vpods back to be decided (kube-scheduler's queueing
-hints).
+"""``Activation``: decides which events bring which vpods back into the queue, like kube-scheduler's
+queueing hints.
 
-An event about a vpod activates that vpod; an event that may give room activates all parked vpods of
+An event about a vpod activates that vpod. An event that may give room activates all parked vpods of
 the pool.
 """
 
@@ -16,15 +16,13 @@ from extender.service.watching.caches import Caches
 
 
 class Activation:
-    """Listens to the caches and feeds the queues of the pools that are led here; of others nothing
-    is looked at.
-    """
+    """Listens to the caches and feeds the queues of the pools that this replica leads."""
 
     def __init__(self, caches: Caches, queues: VPodQueues) -> None:
         self._caches = caches
         self._queues = queues
         self._schedulable: dict[str, int] = {}
-        """Pool -> number of schedulable pods when minPodsPerVPod was last applied to all of its
+        """Pool -> number of schedulable pods when minPodsPerVPod was last applied to all its
         vpods.
         """
         caches.vpods.add_event_handler(self.vpod_changed)
@@ -35,7 +33,7 @@ class Activation:
         caches.namespaces.add_event_handler(self.namespace_changed)
 
     def __len__(self) -> int:
-        """Pools with vpods that minPodsPerVPod may have raised."""
+        """Number of pools with vpods that minPodsPerVPod may have raised."""
         return len(self._schedulable)
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
@@ -58,7 +56,7 @@ class Activation:
             self._queues.of(new.pool).diverged(new.key)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """An adapter pod came, was bound, changed its ledger or its marks, or went."""
+        """An adapter pod came, was bound, changed in a way that matters for placing, or went."""
         pod = new or old
         if pod is None or (old is not None and new is not None and _same_for_placing(old, new)):
             return
@@ -79,8 +77,8 @@ class Activation:
         self._raise_targets(pool)
 
     def _raise_targets(self, pool: PoolState) -> None:
-        """More pods, or fewer: targets that minPodsPerVPod raises are others now, also of vpods
-        that have all they asked for.
+        """The number of pods changed. Decide the vpods whose target minPodsPerVPod raises, even
+        those that have all they asked for.
         """
         minimum = pool.adapter_pool.min_pods_per_vpod if pool.adapter_pool is not None else 0
         count = min(minimum, pool.schedulable_count())
@@ -95,10 +93,10 @@ class Activation:
                 self._queues.of(pool.key).add(key)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came, went, began or ceased to take work, or lets other pods stand on it.
+        """A node came, went, changed whether it takes work, or may run other pods than before.
 
-        Filters may count nodes and zones without a pod of the pool: one less there, and more may go
-        elsewhere.
+        Filters may count nodes and zones that have no pod of the pool, so any pool with filters may
+        have new room.
         """
         if old is not None and new is not None and same_for_placing(old, new):
             return
@@ -114,10 +112,11 @@ class Activation:
                 self._raise_targets(pool)
 
     def pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """A pool came, changed or went: all of its vpods are decided again. Its status we write
-        ourselves.
+        """A pool came, changed or went: decide all its vpods again. A write of its status alone is
+        ignored.
 
-        And those of others that name its StatefulSet: which of them has it may be another one now.
+        The vpods of other pools that name its StatefulSet are decided too, because another pool may
+        now be the one that uses it.
         """
         if (
             old is not None
@@ -135,8 +134,8 @@ class Activation:
                 self.add_all(key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """Ordinals came or went; or its pods may stand on other nodes, which is another chance for
-        what waits.
+        """If ordinals came or went, decide all vpods. If only the nodes that its pods may use
+        changed, give waiting vpods another chance.
         """
         same_ordinals = (
             old is not None
@@ -155,10 +154,10 @@ class Activation:
                 self.add_all(pool.key)
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
-        """A tenant's labels changed: pools may select it now, or no more.
+        """A tenant's labels changed: pools may select it, or no longer.
 
-        Also what has all it wants is decided then: what the pool has asked of it meanwhile waits
-        for that.
+        Vpods that have all they want are decided too, because a pool's request to them may wait for
+        that.
         """
         before, after = (
             namespace.labels if namespace is not None else {} for namespace in (old, new)
@@ -185,22 +184,22 @@ class Activation:
                     self._queues.of(key).add(vpod.key)
 
     def add_all(self, pool: str) -> None:
-        """Decide every vpod of a pool again, and every key in its ledgers."""
+        """Decide again every vpod of a pool, and every key in its ledgers."""
         state = self._caches.state.pools.get(pool)
         if state is not None and self._queues.serves(pool):
             for key in sorted({*state.vpods, *state.placements}):
                 self._queues.of(pool).add(key)
 
     def forget(self, bucket: Bucket) -> None:
-        """Its pools are not led here any longer."""
+        """Forget pools of a bucket that this replica no longer leads."""
         self._schedulable = {
             pool: count for pool, count in self._schedulable.items() if not bucket.has(pool)
         }
 
 
 def _only_status(old: VPod, new: VPod) -> bool:
-    """Whether a change may be our own status write, or nothing that a decision looks at but what is
-    published.
+    """Whether the change may be this service's own status write, or at most changes what is
+    published among the fields that a decision uses.
     """
     return (old.uid, old.vreplicas, old.weight, old.pool, old.deleting, old.generation) == (
         new.uid,

@@ -8,15 +8,15 @@ from extender.engine.placing.plan import Decision
 
 @dataclass(slots=True)
 class Committed:
-    """What became of decisions: a vpod that is in neither has changed since, and is queued by
-    whoever saw that.
+    """What became of decisions. A vpod in neither dict has changed since its decision; the handler
+    of that change has queued it again.
     """
 
     failed: dict[str, str] = field(default_factory=dict)
-    """vpod key -> why not all of its decision was written: it is to be decided again."""
+    """vpod key -> why its decision was not wholly written: it is decided again."""
     told: dict[str, Decision] = field(default_factory=dict)
-    """vpod key -> its decision, as its status says now, with the moves of earlier ones that nobody
-    has been told (I4).
+    """vpod key -> its decision, which its status now shows, with moves of earlier decisions that
+    were not reported yet (I4).
     """
 
 
@@ -26,23 +26,22 @@ class Batch(Committed):
 
     _: KW_ONLY
     owner: object
-    """Whose reservations the decisions are: what they are about, and nothing that has come since.
+    """Owner of the reservations that these decisions made; later reservations have another
+    owner.
     """
     decisions: dict[str, Decision]
     published: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    """What was published when they were decided."""
+    """What the vpods published when they were decided."""
     unknown: set[str] = field(default_factory=set)
-    """vpods with a write whose outcome is unknown: their reservations must not be released."""
+    """vpods with a write of unknown outcome: their reservations must not be released."""
     written: set[str] = field(default_factory=set)
-    """vpods whose status this batch has written: whatever was decided on an older version of them
-    fails.
-    """
+    """vpods whose status this batch has written: any write for an older version of them fails."""
     stale: set[str] = field(default_factory=set)
-    """vpods that have changed since the decision. Whoever saw the change has queued them again."""
+    """vpods that have changed since the decision, and are queued again."""
     refused: dict[str, str] = field(default_factory=dict)
-    """vpod key -> what the API server forbids to write for it, and why."""
+    """vpod key -> which write the API server forbids, and why."""
 
     def fall_short(self, vpods: Iterable[str], why: str) -> None:
-        """Not all of these vpods' decisions is written; the first reason counts."""
+        """Record that these vpods' decisions were not wholly written. The first reason counts."""
         for key in vpods:
             self.failed.setdefault(key, why)

@@ -1,22 +1,21 @@
-"""``Committer``: decisions become writes, in the one order that survives a crash at any point
-(DESIGN 3).
+"""``Committer``: writes decisions, in the one order that survives a crash at any point (DESIGN 3).
 
 For a batch of decisions of one pool:
 
-1. *ledgers up*: one compare-and-swap patch a pod with everything that the batch adds there (group
-   commit);
-2. *statuses*: one patch a vpod, of what step 1 really achieved;
-3. *ledgers down*: one patch a pod with everything that has left it.
+1. *ledgers up*: one compare-and-swap patch per pod, with everything that the batch adds there
+   (group commit);
+2. *statuses*: one patch per vpod, of what step 1 achieved;
+3. *ledgers down*: one patch per pod, with everything that has left it.
 
-So a status never publishes what no ledger covers (I2), a move is on its new pod before it leaves
-the old one, and a crash in between leaves a ledger larger than the status, which the next leader
-adopts or releases. What a pod would carry whose bind is not confirmed yet is not published either:
-another replica may be binding it with less.
+So a status never publishes what no ledger covers (I2), and a move reaches its new pod before it
+leaves the old one. A crash in between leaves a ledger larger than the status; the next leader
+publishes or frees the excess. Vreplicas on a pod whose bind is unconfirmed are not published
+either, because another replica may be binding the pod with fewer.
 
-A ledger write compares the whole annotation with the text that the decision knew, and the pod's
-UID: whoever else wrote, another leader included, makes it fail instead of overcommitting (I1).
-Reservations of the batch are released at the end, when the caches hold what was written; only after
-a write whose outcome nobody knows they stay until they expire.
+A ledger write compares the pod's UID and the whole annotation with the text that the decision knew.
+If anybody else has written, such as another leader, it fails instead of overcommitting the pod
+(I1). The batch's reservations are released at the end, when the caches hold what was written. Only
+after a write of unknown outcome do they stay until they expire.
 """
 
 import asyncio
@@ -54,22 +53,22 @@ RESERVATION_TTL_S: Final = 30.0
 
 
 class PoolLeadership(Protocol):
-    """Of ``Leadership``, what whoever writes for a pool asks before each write. None of it has a
+    """The part of ``Leadership`` that a writer asks before each write for a pool. No method has a
     safe default.
     """
 
     def leads(self, pool: str) -> bool:
-        """Whether we may act for a pool, now."""
+        """Whether this replica may act for a pool now."""
 
     def leads_since(self, pool: str) -> float:
-        """The event loop's time at which our leadership of a pool has begun, seconds."""
+        """When this replica began to lead the pool: the event loop's time, seconds."""
 
     def no_predecessor_writes(self, pool: str) -> bool:
-        """Whether nothing that another leader of a pool has sent can still be under way."""
+        """Whether no write of another leader of the pool can still be under way."""
 
 
 class Committer:
-    """Writes decisions. One batch of a pool at a time (the placer sees to it); pools are
+    """Writes decisions. The placer has it write one batch per pool at a time; pools are
     independent.
     """
 
@@ -89,9 +88,9 @@ class Committer:
         self._now = now
         self.leadership = leadership
         self.write_foreign_status: StatusWriter = _no_foreign_kind
-        """How statuses of other kinds than VPods are written, where there are any."""
+        """Writes the status of a vpod that is not a VPod."""
         self.on_status_written: Callable[[VPod, VPod], None] = _tell_nobody
-        """Told of a vpod as it was and as it is, once its status has been written."""
+        """Called with the vpod before and after a write of its status."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.refusals = WriteRefusals(metrics)
         self._unreported_moves = UnreportedMoves()
@@ -109,16 +108,16 @@ class Committer:
         self.pods_behind = self._ledger_writer.pods_behind
 
     def reserve(self, owner: object, decision: Decision) -> None:
-        """Assume a decision: from now on nobody else is promised its slots."""
+        """Assume a decision: from now on no other decision gets its slots."""
         pool = self._caches.state.pool(decision.pool)
-        # Also where an earlier decision, whose writes nobody knows of, has taken it away: this one
-        # has to finish that.
+        # Includes pods that an earlier decision of unknown outcome has emptied: this decision has
+        # to finish that.
         shares = decision.shares(dict.fromkeys(pool.claims_of(decision.vpod), 0))
         pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + RESERVATION_TTL_S)
 
     def covered(self, decision: Decision, vpod: VPod) -> dict[str, int]:
-        """Pod name -> vreplicas of a decision that ``vpod`` may publish now: what ledgers cover
-        beyond doubt.
+        """Pod name -> vreplicas of a decision that ``vpod`` may publish now: those that ledgers
+        cover beyond doubt.
         """
         confirmed = self._confirmed(decision)
         for name in self._unproved(decision, confirmed):
@@ -126,14 +125,15 @@ class Committer:
         return publishable(decision.target, confirmed, vpod.placements)
 
     async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> Committed:
-        """Write decisions already reserved by ``owner``."""
+        """Write decisions that ``owner`` has reserved."""
         batch = Batch(owner=owner, decisions={decision.vpod: decision for decision in decisions})
         for key in batch.decisions:
             batch.published[key] = self._published(key, pool)
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
                 if not self.leadership.leads(pool):
-                    # Paused for longer than the lease lasts: somebody else decides by now.
+                    # The process paused for longer than the lease lasts: another leader decides by
+                    # now.
                     batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
                     break
                 await step(pool, batch)
@@ -146,7 +146,7 @@ class Committer:
         return batch
 
     def forget_gone(self) -> None:
-        """Forget moves of vpods that are gone, and of which no ledger has anything either."""
+        """Forget unreported moves of vpods that are gone and have nothing in any ledger."""
         pools = self._caches.state.pools
         self._unreported_moves.keep(
             lambda key: any(key in p.vpods or p.claims_of(key) for p in pools.values())
@@ -174,7 +174,7 @@ class Committer:
     # -- what to write -----------------------------------------------------------------------------
 
     def _ups(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
-        """Pod name -> vpod key -> share, where a bound pod's ledger does not cover the decision
+        """Pod name -> vpod key -> share, for bound pods whose ledger does not cover the decision
         yet.
         """
         ups: dict[str, dict[str, Share]] = {}
@@ -191,7 +191,8 @@ class Committer:
                 ):
                     continue
                 known = claim.ledger if claim is not None else NOTHING
-                # Fewer but heavier ones are less, for I2: the status has to go first.
+                # A share with fewer vreplicas counts as less even if its slots are more: the status
+                # must be written before it (I2).
                 more = share.vreplicas > known.vreplicas or (
                     share.vreplicas == known.vreplicas and share.slots > known.slots
                 )
@@ -202,41 +203,40 @@ class Committer:
                     and _is_new(claim, count)
                     and self._is_unproved(pool_key, state.pod)
                 ):
-                    # The comparison that comes with writing it again as it is tells what is there.
+                    # Write the same share again: the patch's comparison confirms the ledger.
                     ups.setdefault(name, {})[key] = known
         return ups
 
     def _downs(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
-        """Pod name -> vpod key -> share, where a ledger has more than is published now."""
+        """Pod name -> vpod key -> share, for ledgers that hold more than is published now."""
         downs: dict[str, dict[str, Share]] = {}
         pool = self._caches.state.pool(pool_key)
         for key, decision in batch.decisions.items():
-            # Asked for what has failed, too: it is what has vpods listed again.
+            # ``hold`` is called for failed vpods too, because it starts the list that ends a doubt.
             doubtful = self.status_doubts.hold(key)
             if key in batch.failed or key in batch.stale:
                 continue
             if doubtful:
-                # What the status says is not known until it is seen again: its ledgers have to
-                # cover all it may say (I2).
+                # Until the status is seen again, the ledgers have to cover all that it may say
+                # (I2).
                 batch.failed[key] = "what is published is in doubt"
                 continue
-            # A vpod that came back under its old name wants what it finds.
+            # A vpod recreated under its old name may want what the ledgers hold.
             if decision.of != _version(self._of_pool(key, pool_key)):
                 continue
             target, elsewhere = decision.target, self._published_elsewhere(key, pool_key)
             for name, claim in pool.claims_of(key).items():
                 if claim.reserved is None or claim.owner != batch.owner:
-                    # A bind has brought it there since the decision.
+                    # A bind has added it since the decision.
                     continue
-                # Never below what is published, whatever came of the status write, and of a change
-                # of poolRef.
+                # Never below what is published, even if the status write failed or poolRef changed.
                 published = max(claim.published, elsewhere.get(name, 0))
                 count = target.get(name, 0)
-                # What stays for the sake of a status alone stays as it is: a vpod that has left the
-                # pool has no weight here.
+                # If only the status keeps vreplicas here, the share keeps its weight: a vpod that
+                # has left the pool has no weight in this decision.
                 weight = decision.weight if count >= published else claim.ledger.weight
-                # Nothing grows here: a caller may publish more than its pod came back with, and has
-                # to be told first.
+                # This step adds nothing: a caller may publish more than its pod came back with, and
+                # must first hear of that.
                 share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)
                 if published > max(target.get(name, 0), claim.published):
                     batch.failed[key] = "its new pool has not published yet where it goes"
@@ -254,11 +254,11 @@ class Committer:
         return downs
 
     def _may_lower(self, batch: Batch, key: str) -> bool:
-        """Whether nobody else's status can still arrive that publishes what we know nothing of
+        """Whether no status of a former leader can still arrive and publish vreplicas unknown here
         (I2).
 
-        It would be for a version of the vpod that was there when its sender led: our own status has
-        ended that one.
+        Such a write names a version of the vpod from its sender's time, so it fails once this batch
+        has written the status.
         """
         pool = batch.decisions[key].pool
         return (
@@ -268,8 +268,8 @@ class Committer:
         )
 
     def _is_unproved(self, pool: str, pod: AdapterPod | None) -> bool:
-        """Whether only the watch has told of a ledger; by such a one nothing new is
-        published (I2).
+        """Whether no recent reply has confirmed the ledger. Then nothing new is published by it
+        (I2).
         """
         if pod is None:
             return False
@@ -289,13 +289,13 @@ class Committer:
             decision.of != _version(vpod)
             or self._published(key, decision.pool) != batch.published[key]
         ):
-            # Written now, the status would claim to be about a spec, or a vpod, that nobody has
-            # decided; or undo without a word what somebody else has published since, another leader
-            # perhaps (I4).
+            # The status would claim to be about a spec or a vpod that nobody has decided. Or it
+            # would silently undo what somebody else, perhaps another leader, has published since
+            # (I4).
             batch.stale.add(key)
             return
         if vpod is None:
-            # One that has changed its pool has yet to tell there why it left.
+            # A vpod that changed its pool still has to report in its new pool why it left.
             gone = self._caches.vpods.latest(key) is None
             batch.told[key] = self._unreported_moves.told(decision) if gone else decision
             return
@@ -330,12 +330,12 @@ class Committer:
                 self.status_doubts.note(batch.owner, decision.pool, vpod, conflict=conflict)
 
     def _status_write(self, batch: Batch, decision: Decision, vpod: VPod) -> StatusWrite | None:
-        """What is to be written right now: nothing may be awaited between this look at the
+        """The status to write at this moment. The caller must not await between this check of the
         confirmations and the write.
         """
         confirmed = self._confirmed(decision)
         for name in self._unproved(decision, confirmed):
-            # Other pods' ledgers have kept the batch waiting: meanwhile the pod may have gone (I2).
+            # The batch waited for other pods' ledgers, and this pod may have gone meanwhile (I2).
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
             del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
@@ -349,21 +349,19 @@ class Committer:
         return write(vpod, told, target, availability, self._now())
 
     def _tell(self, batch: Batch, decision: Decision) -> None:
-        """The status says what was decided, all of it unless a ledger has failed: then the moves
-        wait to be told in full.
+        """Pass the decision on for reporting, unless a write for it failed: then its moves wait to
+        be reported in full.
         """
         if decision.vpod not in batch.failed:
             batch.told[decision.vpod] = self._unreported_moves.told(decision)
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
-        """The newest of a vpod, None also where it has left the pool: there it is as good
-        as gone.
-        """
+        """The newest version of a vpod. None if it is gone or has left the pool."""
         vpod = self._caches.vpods.latest(key)
         return vpod if vpod is not None and vpod.pool == pool else None
 
     def _published(self, key: str, pool: str) -> Mapping[str, int]:
-        """What a vpod of the pool publishes, as far as we know."""
+        """What a vpod of the pool publishes, as far as this replica knows."""
         vpod = self._of_pool(key, pool)
         return vpod.placements if vpod is not None else {}
 
@@ -373,7 +371,7 @@ class Committer:
         return vpod.placements if vpod is not None and vpod.pool != pool else NO_PLACEMENTS
 
     def _confirmed(self, decision: Decision) -> dict[str, int]:
-        """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt."""
+        """Pod name -> vreplicas of the vpod in the ledgers of pods that are certainly bound."""
         pool = self._caches.state.pool(decision.pool)
         return {
             name: claim.ledger.vreplicas
@@ -382,8 +380,8 @@ class Committer:
         }
 
     def _unproved(self, decision: Decision, names: Iterable[str]) -> list[str]:
-        """Those pods with something new to be published of which the API server has not told
-        lately.
+        """The pods where something new would be published and no recent reply confirms the
+        ledger.
         """
         pool, target = self._caches.state.pool(decision.pool), decision.target
         claims = pool.claims_of(decision.vpod)
@@ -404,8 +402,8 @@ def _tell_nobody(_old: VPod, _new: VPod) -> None:
 
 
 async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> None:
-    """Have all ``count`` of them done, each begun as an earlier one ends: a task each would cost
-    more than many a write.
+    """Run all ``count`` writes, each starting as an earlier one ends. A task per write would cost
+    more than many of the writes.
     """
     waiting = iter(writes)
 
@@ -419,7 +417,7 @@ async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> Non
 
 
 def _is_new(claim: Claim, decided: int) -> bool:
-    """Whether the ledger lets more of what is decided be published than is."""
+    """Whether the ledger allows more of the decided vreplicas to be published than are."""
     return claim.published < min(decided, claim.ledger.vreplicas)
 
 

@@ -1,15 +1,14 @@
-"""``DecisionHistory``: what was decided for each vpod, when, by whom and why, as long as this
-replica remembers.
+"""``DecisionHistory``: remembers what this replica decided for each vpod, when and why.
 
-A decision is remembered with its ``Explanation``; one that says what the last one said is counted
-there, so that a vpod that waits and is decided again with every change of its pool keeps the
-decision that placed it. What another replica decided is not known here: the vpod's conditions and
-events tell that.
+Each decision is kept with its ``Explanation``. A decision that only repeats the last one is counted
+there. So a vpod that waits, and is decided again with every change of its pool, keeps the decision
+that placed it. Decisions of other replicas are not known here: the vpod's conditions and events
+show them.
 
-The decision log (``decision_log``) is told of the same decisions and cannot stand in for this, nor
-this for it. The log keeps nothing while nobody records, and then, in the order of all changes, what
-was decided *before* it is written: so it knows neither why nor whether the write went well. Here it
-is a vpod's few last decisions, always, *after* the write.
+The decision log (``decision_log``) receives the same decisions, but neither can replace the other.
+The log keeps decisions only while somebody records, in the order of all changes, and *before* they
+are written. So it knows neither why a decision was made nor whether its write succeeded. This
+history always keeps each vpod's last few decisions, *after* the write.
 """
 
 from collections import OrderedDict
@@ -25,7 +24,7 @@ from extender.whatif.explanation import PastDecision
 
 VPODS_MAX: Final = 10_000
 DECISIONS_MAX: Final = 8
-"""Of one vpod."""
+"""Per vpod."""
 STEPS_TOLD_MAX: Final = 20
 
 NEW: Final = "it had no place yet"
@@ -38,7 +37,7 @@ EVICTOR: Final = "the evictor moved it"
 
 @dataclass(slots=True)
 class _Entry:
-    """One decision, or several that say the same. Times are epoch seconds."""
+    """One decision, or several equal ones. Times are epoch seconds."""
 
     at: float
     why: str
@@ -50,7 +49,7 @@ class _Entry:
 
 
 class DecisionHistory:
-    """Remembers for as many vpods as ``VPODS_MAX``, those decided last. ``now``: epoch seconds."""
+    """Remembers the ``VPODS_MAX`` vpods that were decided last. ``now``: epoch seconds."""
 
     def __init__(self, identity: str, now: Callable[[], float]) -> None:
         self._identity = identity
@@ -58,13 +57,13 @@ class DecisionHistory:
         self._entries: OrderedDict[str, list[_Entry]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Vpods that it remembers something of."""
+        """The number of vpods with remembered decisions."""
         return len(self._entries)
 
     def note(
         self, key: str, explanation: Explanation, *, why: str, generation: int = 0, error: str = ""
     ) -> None:
-        """A decision was made, and written unless ``error`` says why not."""
+        """Remember a decision. ``error``: why it was not written; "" if it was."""
         now, known = self._now(), self._entries
         entries = known.get(key)
         if entries is None:
@@ -81,11 +80,11 @@ class DecisionHistory:
         del entries[:-DECISIONS_MAX]
 
     def forget(self, key: str) -> None:
-        """The vpod is gone."""
+        """Forget a vpod that is gone."""
         self._entries.pop(key, None)
 
     def why(self, key: str, vpod: VPod, explanation: Explanation) -> str:
-        """What made the placer decide a vpod now, as far as its last decision tells."""
+        """Why the placer decided the vpod, judged by the last decision."""
         steps = explanation.steps
         if any(step.reason is not None for step in steps):
             reasons = sorted({str(step.reason) for step in steps if step.reason is not None})
@@ -102,8 +101,8 @@ class DecisionHistory:
         return POOL_CHANGED if last.explanation.is_satisfied else WAITED
 
     def explanation(self, key: str) -> Explanation | None:
-        """Of the last decision; where that has left all in its place, of the one that told how it
-        came there.
+        """The explanation of the last decision. If that left all vreplicas in place, the one that
+        says how they came there.
         """
         found: Explanation | None = None
         for entry in reversed(self._entries.get(key, ())):
@@ -113,7 +112,7 @@ class DecisionHistory:
         return found
 
     def history(self, key: str) -> list[PastDecision]:
-        """The decisions that are remembered of a vpod, the last one first."""
+        """The remembered decisions of a vpod, newest first."""
         return [self._told(entry) for entry in reversed(self._entries.get(key, ()))]
 
     def _told(self, entry: _Entry) -> PastDecision:
@@ -126,7 +125,7 @@ class DecisionHistory:
 
 
 def _sentences(explanation: Explanation) -> Iterator[str]:
-    """The outcome, then what was done."""
+    """The outcome, then the steps."""
     yield explanation.outcome()
     for item in islice(explanation.steps, STEPS_TOLD_MAX):
         yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (
@@ -137,14 +136,14 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
 
 
 def _same(entry: _Entry, explanation: Explanation, generation: int, error: str) -> bool:
-    """Whether a decision says nothing that the last one has not said; one that leaves all where it
-    is says nothing.
-    """
+    """Whether a decision adds nothing to the last one: it is equal, or it leaves all in place."""
     if entry.generation != generation or entry.error != error:
         return False
     return entry.explanation == explanation or _says_nothing_new(entry.explanation, explanation)
 
 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
-    """Whether all stays where ``known`` has told how it came there, which is worth more."""
+    """Whether all stays in place after ``known``, which says how it came there and so is worth
+    more.
+    """
     return new.is_satisfied and known.is_satisfied and not new.steps and known.wanted == new.wanted

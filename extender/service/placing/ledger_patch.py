@@ -1,4 +1,4 @@
-"""What a commit writes, as values: which part of a decision may be published, and the patch of a
+"""Pure functions for a commit: the part of a decision that may be published, and the patch of a
 pod's ledger.
 """
 
@@ -17,11 +17,11 @@ _PLACEMENTS_PATH: Final = "/metadata/annotations/" + PLACEMENTS_ANNOTATION.repla
 def publishable(
     decided: Mapping[str, int], ledgers: Mapping[str, int], published: Mapping[str, int]
 ) -> dict[str, int]:
-    """Pod name -> vreplicas to publish of a decision: what ledgers cover, or what is published
-    there already.
+    """Pod name -> vreplicas of a decision that may be published: those that a ledger covers, or
+    that are published there already.
 
-    What a move did not get on its new pod stays published on the old one, whose ledger still has
-    it.
+    Vreplicas that the ledger of their new pod does not cover stay published on the old pod, whose
+    ledger still has them.
     """
     target = {
         name: min(count, max(ledgers.get(name, 0), published.get(name, 0)))
@@ -37,16 +37,16 @@ def publishable(
 
 
 def merged(ledger: Ledger, change: Mapping[str, Share]) -> dict[str, Share]:
-    """A ledger with some shares replaced; a share of 0 leaves it."""
+    """The ledger with some shares replaced. A share of 0 removes the vpod."""
     result = {**ledger, **change}
     return {key: share for key, share in result.items() if share.vreplicas}
 
 
 def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
-    """The JSON patch that swaps a pod's ledger, if the pod and its ledger are still as known.
+    """The JSON patch that replaces a pod's ledger if neither the pod nor the ledger has changed.
 
-    Raises LedgerTooLarge, and OverflowError where the ledger grows beyond ``slots``: never written,
-    however it came about.
+    Raises LedgerTooLarge. Raises OverflowError if the ledger would grow beyond ``slots``: such a
+    ledger is never written.
     """
     total = ledger_slots(ledger)
     if total > slots and total > ledger_slots(pod.ledger):
@@ -54,7 +54,7 @@ def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
     path = _PLACEMENTS_PATH
     patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
     if pod.ledger_text is None:
-        # There is no text to compare with, so compare the version: nobody else may have begun a
+        # There is no text to compare, so compare the version: another writer may have added a
         # ledger.
         patch.append(
             {"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version}
@@ -76,14 +76,14 @@ def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
 
 
 def written_text(patch: list[Obj]) -> str:
-    """The ledger's text that a ``ledger_patch`` writes."""
+    """The text of the ledger that a ``ledger_patch`` writes."""
     return str(
         next(op["value"] for op in patch if op["op"] == "add" and op["path"] == _PLACEMENTS_PATH)
     )
 
 
 def covers(ledger: Ledger, change: Mapping[str, Share]) -> bool:
-    """Whether a ledger says already what a change would make of it."""
+    """Whether the ledger already is as ``change`` would make it."""
     return all(
         ledger.get(key, Share(0)) == share or (not share.vreplicas and key not in ledger)
         for key, share in change.items()

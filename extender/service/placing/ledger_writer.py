@@ -1,10 +1,10 @@
-"""``LedgerWriter``: one compare-and-swap patch of a pod's ledger, and what is known where its
-answer does not come.
+"""``LedgerWriter``: writes a pod's ledger by one compare-and-swap patch, and finds out what became
+of it if no reply comes.
 
-The patch compares the whole annotation with the text that the decision knew, and the pod's UID
-(I1). Where no answer tells whether it has arrived, the pod is read; while it may still be under
-way, no answer proves that the ledger stays as it is (``ledger_confirmations``), and nothing new is
-published by it (I2).
+The patch compares the pod's UID and the whole annotation with the text that the decision knew (I1).
+If it is unknown whether a patch arrived, the writer reads the pod. While the patch may still be
+under way, no reply proves that the ledger stays as it is (``ledger_confirmations``), so nothing new
+is published by that ledger (I2).
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from extender.telemetry.tracing import span
 
 
 class LedgerWriter:
-    """Writes ledgers of one committer, as many at once as ``slots`` allows."""
+    """Writes the ledgers of one committer, at most as many at once as ``slots`` allows."""
 
     def __init__(
         self,
@@ -65,15 +65,15 @@ class LedgerWriter:
         caches.pods.add_event_handler(self._pod_changed)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """What is remembered of a pod ends with it."""
+        """Forget what is remembered of a pod that is gone."""
         if old is not None and (new is None or new.uid != old.uid):
             self.own_writes.forget(old.uid)
             self.ledger_confirmations.forget(old.uid)
         self.pods_behind.told(old, new)
 
     async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
-        """One compare-and-swap patch of a pod: vpod key -> its new share. What goes wrong is in
-        ``batch`` afterwards.
+        """Patch one pod's ledger. ``change``: vpod key -> its new share. Failures are recorded in
+        ``batch``.
         """
         pod = self._caches.pods.latest(pod_key)
         if pod is None or not pod.node or not self._caches.state.counts(pod):
@@ -91,8 +91,8 @@ class LedgerWriter:
         except (LedgerTooLarge, OverflowError) as error:
             if isinstance(error, LedgerTooLarge):
                 self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
-            # What is only asked for again as it is must not fail with what grows: it may be what
-            # has to go first.
+            # Shares that do not change may be written even if those that grow do not fit: perhaps
+            # they must shrink first, after this confirmation.
             asked = {key: share for key, share in change.items() if ledger.get(key) == share}
             batch.fall_short(
                 {key: share for key, share in change.items() if key not in asked}, str(error)
@@ -117,14 +117,14 @@ class LedgerWriter:
         except ApiError as error:
             await self._failed(pod, batch, change, error)
             if isinstance(error, OutcomeUnknown) and text != pod.ledger_text:
-                # It may be under way still: where the text is as it was, no answer proves that it
-                # will stay so.
+                # The write may still be under way. While the ledger has the text that the write
+                # compares with, no reply proves that the text will stay.
                 self.ledger_confirmations.late(pod.uid, pod.ledger_text)
 
     async def _failed(
         self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
     ) -> None:
-        """Find out what is there now."""
+        """Find out what the ledger is after a failed write."""
         known: AdapterPod | None = None
         if isinstance(error, Forbidden):
             vpods = [self._caches.vpods.latest(key) for key in change]
@@ -132,7 +132,7 @@ class LedgerWriter:
         if isinstance(error, (Invalid, Conflict)):
             self._metrics.ledger_conflicts.inc()
         if isinstance(error, (Invalid, Conflict, OutcomeUnknown)):
-            # Our own write may have arrived, or somebody else's did.
+            # This write may have arrived, or somebody else's.
             try:
                 sent_at = self._clock()
                 known = self._answered(await self._api.get(PODS, pod.namespace, pod.name), sent_at)

@@ -1,11 +1,12 @@
 """``Placer``: the leader's loop that keeps every vpod placed (DESIGN 4, first paragraph).
 
-One queue and one task a pool. A task takes a batch, decides each vpod on the state as the vpods
-before it have left it (a decision is reserved at once), and has the committer write the batch.
+Each pool has one queue and one task. The task takes a batch and decides its vpods one after the
+other. It reserves each decision before the next one is made. Then the committer writes the batch.
 ``Activation`` says which events bring a vpod into the queue.
 
-Two others decide through here, in between two batches of a pool, so that decisions of one pool
-never cross: the evictor (``move``), and callers that keep their own status (``schedule``).
+Two others decide through the placer, between two batches of a pool, so decisions of one pool never
+overlap: the evictor (``move``), and callers of ``POST /v1/schedule``, which keep their vpods'
+status themselves (``schedule``).
 """
 
 import asyncio
@@ -41,30 +42,30 @@ log: Final = logging.getLogger(__name__)
 
 BATCH_VPODS_MAX: Final = 256
 CALLERS_VPODS_MAX: Final = 100_000
-"""vpods whose callers keep their status: beyond, a new one is refused until others are released."""
+"""vpods of callers. Beyond this, a new one is refused until others are released."""
 PLACER: Final = "placer"
-"""Owners of reservations that placing makes are pairs of this and a number."""
+"""The placer's reservations have owners (this, a number)."""
 
 
 class NotCommitted(VReplicaError):
-    """A caller's vpod was decided but not all of it could be written; asking again goes on from
-    what was.
+    """The decision for a caller's vpod was not made, or not wholly written. The next call continues
+    from what was written.
     """
 
 
 class ScaleTrigger(Protocol):
-    """Told when a pool has vreplicas without a place."""
+    """Called when vreplicas of a pool have no place."""
 
     def trigger(self, pool: str) -> None:
-        """Look at the pool's size now."""
+        """Compute the pool's size now."""
         ...
 
 
 class OnDecided(Protocol):
-    """Told of every decision, right after it was made and before it is reserved."""
+    """Called for every decision, before it is reserved."""
 
     def __call__(self, cause: Cause, decision: Decision, asked: Sequence[Move] = (), /) -> None:
-        """``asked``: the moves that it carries out."""
+        """``asked``: the moves that the decision carries out."""
         ...
 
 
@@ -74,7 +75,7 @@ def _tell_nobody(_cause: Cause, _decision: Decision, _asked: Sequence[Move] = ()
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """Who is told of decisions."""
+    """Where decisions are reported."""
 
     vpod_events: VPodEvents
     history: DecisionHistory
@@ -82,7 +83,7 @@ class Reporting:
 
 
 class Placer:
-    """Decides the vpods of all pools while we lead."""
+    """Decides the vpods of all pools that this replica leads."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Placer:
         self.on_decided: OnDecided = _tell_nobody
         self._batches = 0
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """One a pool, for as long as somebody decides there or waits for it."""
+        """One per pool, while a task decides there or waits to."""
         self.callers = ExternalVPods(caches, forgotten=self._forget_vpod)
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
@@ -112,8 +113,8 @@ class Placer:
     # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Place in a bucket's pools until cancelled. Starts with everything: the last leader may
-        have stopped anywhere.
+        """Place vpods of the bucket's pools until cancelled. It begins with all of them, because
+        the last leader may have stopped at any point.
         """
         self.queues.begin(bucket)
         try:
@@ -125,7 +126,7 @@ class Placer:
             self.activation.forget(bucket)
 
     async def _serve(self, bucket: Bucket) -> None:
-        """A task for each queue of a bucket's pools, until cancelled."""
+        """Run a task for each queue of the bucket's pools, until cancelled."""
         running: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -138,10 +139,10 @@ class Placer:
                 await self.queues.changed.wait()
 
     async def _run_pool(self, pool: str, running: set[str]) -> None:
-        """Until nothing refers to the pool any more: tenants may name as many that do not exist as
-        they like.
+        """Place the vpods of a pool until nothing refers to it: tenants may name any number of
+        pools that do not exist.
 
-        ``running``: the pools that are served; this one is, until this ends.
+        ``running``: pools that have a task. This one is removed when the task ends.
         """
         queue = self.queues.of(pool)
         while True:
@@ -150,8 +151,8 @@ class Placer:
                 if keys:
                     await self.place_batch(pool, keys)
             except BaseException:
-                # We no longer lead, mostly. When we lead again these must not count as being
-                # decided still.
+                # Usually this replica no longer leads. The keys must not be in flight when it leads
+                # again.
                 for key in keys:
                     queue.retry(key)
                 raise
@@ -166,7 +167,7 @@ class Placer:
                 return
 
     async def place_batch(self, pool: str, keys: list[str]) -> None:
-        """Decide and write these vpods of a pool."""
+        """Decide these vpods of a pool and write the decisions."""
         async with self._lock(pool):
             with span("place_batch", pool=pool, vpods=len(keys)):
                 await self._place(pool, keys)
@@ -215,12 +216,10 @@ class Placer:
             self.on_decided(Cause.MOVE, decision, moves)
         return decision
 
-    # -- the others --------------------------------------------------------------------------------
+    # -- the evictor and callers -------------------------------------------------------------------
 
     async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
-        """Carry out an evictor's moves, as far as they are still possible; those that were
-        written.
-        """
+        """Carry out the evictor's moves that are still possible. Return those that were written."""
         state = self._caches.state.pool(pool)
         async with self._lock(pool):
             by_vpod: dict[str, list[Move]] = {}
@@ -244,8 +243,8 @@ class Placer:
                         committed.failed[key],
                         extra={"vpod": key, "pool": pool},
                     )
-                    # Placing goes on from what was written: what is on the new pod and not
-                    # published it takes back.
+                    # The placer continues from what was written: it takes back what is on the new
+                    # pod and not published.
                     self.queues.of(pool).add(key)
                 if (told := committed.told.get(key)) is not None:
                     done += decision.moves
@@ -257,19 +256,20 @@ class Placer:
         return done
 
     async def schedule(self, vpod: VPod) -> Decision:
-        """Decide for a vpod whose caller keeps its status, and write the ledgers; its target is
-        what they cover.
+        """Decide for a vpod whose caller keeps its status, and write the ledgers. The returned
+        target is what the ledgers cover.
 
-        The vpod counts for its pool from now on; one that wants nothing and publishes nothing is
-        forgotten. Raises NotCommitted: with nothing written, or a part that the next call finds.
+        From then on the vpod counts for its pool. It is forgotten once it wants nothing and
+        publishes nothing. Raises NotCommitted if not all is written; the next call finds the part
+        that was.
         """
         since = self._committer.leadership.leads_since(vpod.pool)
         async with self._lock(vpod.pool):
             self._know(vpod, since)
             pool = self._caches.state.pool(vpod.pool)
             allowed = self._caches.state.selects(vpod.pool, vpod)
-            # Its caller has to publish a move, so what stands on a pod to be emptied moves when the
-            # caller asks.
+            # Only the caller can publish a move, so vreplicas leave draining pods now, when it
+            # asks.
             decided = place(pool, vpod, allowed=allowed, leave_closed=True)
             self.on_decided(Cause.SCHEDULE, decided)
             (decision,), committed = await self._carry_out(vpod.pool, [decided])
@@ -286,8 +286,9 @@ class Placer:
             return decision._replace(target=covered, left=left)
 
     def _know(self, vpod: VPod, since: float) -> None:
-        """``since``: as which leader it was asked of us; in between the caller may have asked
-        another one.
+        """Make the vpod known to its pool. ``since``: when the leadership began under which the
+        caller asked. If that has changed, the caller may have asked another leader meanwhile:
+        raises NotCommitted.
         """
         if (
             not self._committer.leadership.leads(vpod.pool)
@@ -302,8 +303,8 @@ class Placer:
         if known is not None and known.pool != vpod.pool:
             self.queues.of(known.pool).add(vpod.key)
         if not vpod.vreplicas and not vpod.placements:
-            # It publishes nothing anywhere: what other pools still hold was asked of a leader
-            # before us.
+            # The vpod publishes nothing, so what other pools hold for it stems from a request to a
+            # former leader.
             for pool in self.callers.others_holding(vpod):
                 self.queues.of(pool).add(vpod.key)
 
@@ -315,11 +316,10 @@ class Placer:
         self.history.forget(key)
 
     def forget(self, bucket: Bucket) -> None:
-        """Another has led a bucket: what callers have asked of us says nothing now, nor what we may
-        or may not have written.
+        """Forget what callers asked about a bucket that another replica has led since, and release
+        reservations for writes that may or may not have arrived.
 
-        Who leads finds in ledgers and statuses what has come of it, and places others where nothing
-        has.
+        Ledgers and statuses show which of those writes arrived.
         """
         self.callers.forget(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
@@ -375,7 +375,7 @@ class Placer:
             self._vpod_events.decided(pool, told, newly=newly)
 
     def _note(self, pool: PoolState, decision: Decision, error: str | None) -> None:
-        """For ``explain``: what was decided, and what made us decide."""
+        """Remember the decision and its cause, for ``explain``."""
         key, explanation = decision.vpod, decision.explanation
         vpod = pool.vpods.get(key)
         if vpod is None:
@@ -385,8 +385,8 @@ class Placer:
         self.history.note(key, explanation, why=why, generation=decision.of[1], error=error or "")
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
-        """Whether a part is not published yet because it is on its way with a pod; its confirmation
-        activates us.
+        """Whether a part is unpublished because its pod is not bound yet. The watch event of the
+        bind then activates the queue.
         """
         vpod = pool.vpods.get(decision.vpod)
         return vpod is not None and sum(vpod.placements.values()) < decision.scheduled
@@ -397,8 +397,8 @@ class Placer:
 
 
 def _agrees(pool: PoolState, decision: Decision) -> bool:
-    """Whether a vpod publishes what was decided, and the ledgers of all pods that are bound have
-    just that.
+    """Whether a vpod publishes what was decided, and the ledgers of all bound pods have exactly
+    that.
     """
     key = decision.vpod
     vpod = pool.vpods.get(key)

@@ -1,16 +1,16 @@
-"""``VPodQueue``: the vpods of one pool that wait to be placed, in kube-scheduler's three parts.
+"""``VPodQueue``: the vpods of one pool that wait to be placed, in three parts as in kube-scheduler.
 
-- *active*: to be decided now, first come first served;
-- *backoff*: a write failed; back in active after 1 s, doubling to 10 s per vpod;
-- *parked*: placed as far as there is room. Events that may help (``activate``) bring all of them
-  back at once.
+- *active*: to be decided now, first come, first served;
+- *backoff*: a write failed. The vpod returns to active after 1 s, doubling to 10 s;
+- *parked*: placed as far as there is room. Events that may help (``activate``) return all parked
+  vpods to active at once.
 
-How long a vpod waits is counted from when it first comes in until it is ``done``, over all attempts
+A vpod's wait begins when it first comes in and ends when it is ``done``, over all attempts
 (``Wait``).
 
-A key is in at most one part, and never handed out twice before ``done``: what happens to it
-meanwhile is remembered and puts it back, as far as it matters to how its flight ends
-(``Meanwhile``). Everything is synchronous except ``pop_batch``, which waits.
+A key is in at most one part. ``pop_batch`` hands it out, and it is in flight until ``done``,
+``park`` or ``retry``. Events meanwhile are remembered (``Meanwhile``), and may return it to active
+when the flight ends. Only ``pop_batch`` waits; everything else is synchronous.
 """
 
 import asyncio
@@ -31,33 +31,33 @@ BACKOFF_MAX_S: Final = 10.0
 
 
 class Meanwhile(IntEnum):
-    """The most that has happened to a key in flight."""
+    """The most important event of a key in flight."""
 
     NOTHING = 0
     DIVERGED = 1
-    """One of its ledgers, or what it publishes, has changed: nothing where all is as decided in the
-    end.
+    """One of its ledgers, or what it publishes, has changed. This does not matter if both are as
+    decided in the end.
     """
     CHANGED = 2
 
 
 class QueueEvent(StrEnum):
-    """What puts a vpod into a part of its queue, in kube-scheduler's words where it has them."""
+    """What puts a vpod into a part of its queue, in kube-scheduler's words where it has one."""
 
     VPOD_UPDATE = "VPodUpdate"
-    """It has changed itself, or something made somebody look at it."""
+    """The vpod has changed, or something else requires a new decision for it."""
     DIVERGED = "Diverged"
-    """It publishes other than its ledgers say."""
+    """What it publishes differs from its ledgers."""
     CLUSTER_EVENT = "ClusterEvent"
-    """Something has changed that may give room."""
+    """A change may give room."""
     BACKOFF_COMPLETE = "BackoffComplete"
     SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 
 
 @dataclass(slots=True)
 class Wait:
-    """How long a vpod waits to be placed: since when (the event loop's time, seconds), and how
-    often it was decided.
+    """A vpod's wait to be placed: since when (event loop's time, seconds), and how often it was
+    decided.
     """
 
     since: float
@@ -65,11 +65,11 @@ class Wait:
 
 
 Incoming = Counter[tuple[QueueEvent, str]]
-"""(event, part of the queue) -> vpods that came into it."""
+"""(event, part of the queue) -> number of vpods that came into it."""
 
 
 class VPodQueue:
-    """Keys of vpods. ``clock`` is the event loop's time, in seconds."""
+    """A queue of vpod keys. ``clock``: the event loop's time, in seconds."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class VPodQueue:
         self._clock = clock
         self._incoming: Incoming = Counter() if incoming is None else incoming
         self._waits: dict[str, Wait] = {}
-        """Of all that is not done, those that wait the longest first."""
+        """All vpods that are not done, the longest waiting first."""
         self._backoff_initial_s = backoff_initial_s
         self._backoff_max_s = backoff_max_s
         self._active: dict[str, None] = {}
@@ -91,13 +91,13 @@ class VPodQueue:
         self._parked: dict[str, None] = {}
         self._in_flight: dict[str, Meanwhile] = {}
         self._activated = False
-        """Whether something that may give room has come since the batch in flight was taken."""
+        """Whether ``activate`` was called since the batch in flight was taken."""
         self._attempts: dict[str, int] = {}
         self._wake = asyncio.Event()
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of vpods by part, as kube-scheduler's pending_pods metric has it."""
+        """Number of vpods by part, as in kube-scheduler's pending_pods metric."""
         return {
             ACTIVE: len(self._active),
             BACKOFF: len(self._backing_off),
@@ -106,7 +106,7 @@ class VPodQueue:
 
     @property
     def oldest(self) -> float | None:
-        """The event loop's time since when the vpod waits that waits the longest; None for none."""
+        """The event loop's time since when the longest-waiting vpod waits. None if none waits."""
         return next((wait.since for wait in self._waits.values()), None)
 
     @property
@@ -116,11 +116,11 @@ class VPodQueue:
 
     @property
     def empty(self) -> bool:
-        """Whether it has no vpod in any part, nor in flight."""
+        """Whether no vpod is in any part or in flight."""
         return not (self._active or self._backing_off or self._parked or self._in_flight)
 
     def add(self, key: str, event: QueueEvent = QueueEvent.VPOD_UPDATE) -> None:
-        """Decide this vpod now: it has changed itself."""
+        """Decide this vpod now, because it has changed."""
         if key in self._active:
             return
         if key in self._in_flight:
@@ -135,8 +135,8 @@ class VPodQueue:
         self._wake.set()
 
     def diverged(self, key: str) -> None:
-        """Decide this vpod now: it publishes other than its ledgers say. One in flight is being
-        written, mostly.
+        """Decide this vpod now, because what it publishes differs from its ledgers. If it is in
+        flight, its writes are the usual cause.
         """
         if key in self._in_flight:
             if self._in_flight[key] is Meanwhile.NOTHING:
@@ -145,7 +145,7 @@ class VPodQueue:
             self.add(key, QueueEvent.DIVERGED)
 
     def activate(self) -> None:
-        """Something changed that may give room: bring back all that is parked."""
+        """A change may give room: return all parked vpods to active."""
         self._activated = True
         if self._parked:
             self._incoming[QueueEvent.CLUSTER_EVENT, ACTIVE] += len(self._parked)
@@ -154,8 +154,8 @@ class VPodQueue:
             self._wake.set()
 
     def done(self, key: str, *, agrees: bool = False) -> Wait | None:
-        """Placed and written; ``agrees``: and now its ledgers, and what it publishes, are as
-        decided. How long it has waited.
+        """The vpod is placed and written. ``agrees``: its ledgers, and what it publishes, are as
+        decided. Return how long it has waited.
         """
         self._attempts.pop(key, None)
         waited = self._waits.pop(key, None)
@@ -163,14 +163,14 @@ class VPodQueue:
         return waited
 
     def park(self, key: str) -> None:
-        """Not all of it has a place: wait for an event that may help."""
+        """Part of the vpod has no place: wait for an event that may help."""
         self._attempts.pop(key, None)
         if not self._finish(key, Meanwhile.NOTHING if self._activated else Meanwhile.DIVERGED):
             self._parked.setdefault(key)
             self._incoming[QueueEvent.SCHEDULE_ATTEMPT_FAILURE, UNSCHEDULABLE] += 1
 
     def retry(self, key: str) -> None:
-        """A write failed: again after a while."""
+        """A write failed: decide the vpod again after a backoff."""
         self._in_flight.pop(key, None)
         attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
         delay = min(self._backoff_initial_s * 2 ** min(attempts - 1, 30), self._backoff_max_s)
@@ -182,21 +182,21 @@ class VPodQueue:
         self._wake.set()
 
     def forget(self, key: str) -> None:
-        """The vpod is gone from this pool."""
+        """Forget a vpod that has left the pool."""
         for part in (self._active, self._parked, self._backing_off, self._attempts, self._waits):
             part.pop(key, None)
         self._wake.set()
 
     def wake(self) -> None:
-        """Have who waits for a batch look whether anything is left to wait for."""
+        """Make ``pop_batch`` check whether there is anything left to wait for."""
         self._wake.set()
 
     async def pop_batch(self, keys_max: int) -> list[str]:
-        """Wait until something is active; up to ``keys_max`` keys, now in flight. None of them: the
-        last one was forgotten.
+        """Wait until vpods are active, and return up to ``keys_max`` keys, now in flight. Return []
+        once the queue is empty.
 
-        For one consumer, which ends every key of a batch before the next call. What is still in
-        flight belongs to a batch that was cancelled: it is decided again, first of all.
+        For one consumer, which ends the flight of every key before the next call. Keys still in
+        flight belong to a cancelled batch, and are decided again first.
         """
         if self._in_flight:
             self._active = {**dict.fromkeys(self._in_flight), **self._active}
@@ -223,8 +223,8 @@ class VPodQueue:
                 return []
 
     def _finish(self, key: str, at_least: Meanwhile) -> bool:
-        """End a flight; True if so much has happened meanwhile that the key went straight back to
-        active.
+        """End a flight. If an event at least as important as ``at_least`` came meanwhile, return
+        the key to active, and return True.
         """
         meanwhile = self._in_flight.pop(key, None)
         again = meanwhile is not None and meanwhile >= at_least
@@ -243,12 +243,11 @@ class VPodQueue:
 
 
 class VPodQueues:
-    """The queues of the pools that are led here, each made on first use. ``changed`` is set
-    whenever there is a new one.
+    """The queues of the pools that this replica leads, each made on first use. A new one sets
+    ``changed``.
 
-    Only who leads a bucket has queues for its pools (``begin``, ``end``): it begins with all that
-    there is, so what has come before says nothing to it, and who only follows would fill them for
-    ever.
+    Only the leader of a bucket has queues for its pools (``begin``, ``end``). A leader begins with
+    all vpods, so it needs no earlier events; in a follower the queues would grow without limit.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -266,25 +265,25 @@ class VPodQueues:
         return len(self._queues)
 
     def values(self) -> list[VPodQueue]:
-        """All of them."""
+        """All queues."""
         return list(self._queues.values())
 
     def begin(self, bucket: Bucket) -> None:
-        """Its pools are led here from now on."""
+        """Begin to keep queues for the pools of a bucket."""
         self._led.append(bucket)
 
     def end(self, bucket: Bucket) -> None:
-        """... and are no longer: what waits is decided by who leads next."""
+        """Drop the queues of a bucket. Its next leader decides what waits."""
         self._led.remove(bucket)
         for pool in [pool for pool in self._queues if bucket.has(pool)]:
             del self._queues[pool]
 
     def serves(self, pool: str) -> bool:
-        """Whether a pool is led here: what is put into the queue of another one is lost."""
+        """Whether this replica leads the pool. Without that, keys put into its queue are lost."""
         return any(bucket.has(pool) for bucket in self._led)
 
     def of(self, pool: str) -> VPodQueue:
-        """The queue of a pool; an empty one, which nobody keeps, where it is not led here."""
+        """The queue of a pool. For a pool that is not led here, an empty queue that is not kept."""
         queue = self._queues.get(pool)
         if queue is None and self.serves(pool):
             queue = self._queues[pool] = VPodQueue(self._clock, incoming=self.incoming)
@@ -292,19 +291,19 @@ class VPodQueues:
         return queue if queue is not None else VPodQueue(self._clock)
 
     def look_again(self, pools: Container[str]) -> None:
-        """Wake who serves a pool that is not among ``pools``: nothing refers to it, so no event
-        will.
+        """Wake the tasks of pools that are not among ``pools``: nothing refers to those, so no
+        event will.
         """
         for pool, queue in self._queues.items():
             if pool not in pools:
                 queue.wake()
 
     def forget(self, pool: str) -> None:
-        """Nobody serves it any more; the next use makes it anew."""
+        """Drop a queue without a task. The next use makes a new one."""
         self._queues.pop(pool, None)
 
     def sizes(self, of: Callable[[str], bool] = lambda _pool: True) -> dict[str, int]:
-        """Vpods by queue part, over all pools, or those that ``of`` names."""
+        """Number of vpods by part, over all pools for which ``of`` is true."""
         sizes = {ACTIVE: 0, BACKOFF: 0, UNSCHEDULABLE: 0}
         for queue in [queue for pool, queue in self._queues.items() if of(pool)]:
             for part, size in queue.sizes.items():

@@ -1,14 +1,14 @@
-"""``StatusDoubts``: vpods of which nobody here knows what their status says.
+"""``StatusDoubts``: vpods whose stored status nobody here knows.
 
-A write of a status whose answer did not come may have arrived, or may still. One that was refused
-as a Conflict says that there is a newer version, which may publish anything: perhaps an earlier
-write of our own. Until that is seen, what the write has decided stays reserved, and no ledger is
-lowered below what it may have published (I2).
+A status write without a reply may have arrived, or may still arrive. A write refused as a Conflict
+shows that there is a newer version, which may publish anything: it may be an earlier write of this
+replica. Until that version is seen, the decision stays reserved, and no ledger is lowered below
+what the write may have published (I2).
 
 A newer version of the vpod ends the doubt: the write was for the older one, so it has arrived
-already or never will. That none comes proves nothing: the watch may be silent for minutes (seed
-161002421). Then the vpods are listed again, from when on a list tells: after a Conflict at once,
-else once no request lives that long.
+already or never will. The absence of a newer version proves nothing, because the watch may be
+silent for minutes (seed 161002421). So the vpods are listed again: after a Conflict any list shows
+the outcome, otherwise a list that begins after the longest life of a request.
 """
 
 import asyncio
@@ -19,13 +19,12 @@ from extender.model.objects import VPod
 from extender.service.watching.caches import Caches
 
 PATIENCE_S: Final = 2.0
-"""How long the watch has to bring the version that a Conflict speaks of."""
+"""How long the watch has to bring the newer version after a Conflict."""
 LIST_PERIOD_S: Final = 10.0
-"""A kind is not listed more often."""
+"""Shortest time between two lists of one kind."""
 
 ListAgain = Callable[[str], Awaitable[bool]]
-"""Source of vpods ("" for VPods) -> whether a list of it, begun after the call, is in the caches.
-"""
+"""Source of vpods ("" for VPods) -> whether a list that began after the call is in the caches."""
 
 
 class _Doubt(NamedTuple):
@@ -34,9 +33,9 @@ class _Doubt(NamedTuple):
     version: str
     source: str
     list_tells_at: float
-    """A list that is begun from then on shows what has become of the write."""
+    """A list that begins at or after this time shows the outcome of the write."""
     look_at: float
-    """Not before then is a list worth its price."""
+    """Earliest time at which a list is worth its cost."""
 
 
 async def _unlisted(_source: str) -> bool:
@@ -44,31 +43,30 @@ async def _unlisted(_source: str) -> bool:
 
 
 class StatusDoubts:
-    """By vpod key. ``clock``: the event loop's time, seconds; ``lasts_s``: no request lives
-    longer.
+    """Doubts by vpod key. ``clock``: the event loop's time, seconds. ``lasts_s``: the longest life
+    of a request.
     """
 
     def __init__(self, caches: Caches, clock: Callable[[], float], *, lasts_s: float) -> None:
         self.list_again: ListAgain = _unlisted
-        """How to have a kind listed; replaced by who can."""
+        """Lists a kind again; set by ``Service``."""
         self._lasts_s = lasts_s
         self._caches = caches
         self._clock = clock
         self._doubts: dict[str, _Doubt] = {}
         self._lists: dict[str, asyncio.Task[None]] = {}
-        """By source, those under way."""
+        """Lists under way, by source."""
         self._listed_at: dict[str, float] = {}
         caches.vpods.add_event_handler(self._vpod_changed)
 
     def note(self, owner: object, pool: str, vpod: VPod, *, conflict: bool) -> None:
-        """A write for this version of the vpod, which ``owner`` has reserved for, may or may not
-        have arrived.
+        """A write for this version of the vpod, reserved by ``owner``, may or may not have arrived.
 
-        ``conflict``: it has not; something else has.
+        ``conflict``: it has not arrived, but another write has.
         """
         latest = self._caches.vpods.latest(vpod.key)
         if latest is None or latest.resource_version != vpod.resource_version:
-            # A newer version has come while it was under way: there is no doubt any more (seed
+            # A newer version came while the write was under way, so there is no doubt (seed
             # 200003442).
             self._caches.state.release(owner, pool, vpod.key)
             return
@@ -77,7 +75,8 @@ class StatusDoubts:
         known = self._doubts.get(vpod.key)
         look_at = now + PATIENCE_S if conflict else tells_at
         if known is not None and known.version == vpod.resource_version:
-            # The same again: that it goes on for long is what makes it worth a list.
+            # The same version again: keep the earlier time, because a doubt that lasts is worth a
+            # list.
             look_at = min(look_at, known.look_at)
             tells_at = max(tells_at, known.list_tells_at)
         self._doubts[vpod.key] = _Doubt(
@@ -85,7 +84,7 @@ class StatusDoubts:
         )
 
     def hold(self, vpod_key: str) -> bool:
-        """Whether there is doubt about a vpod's status."""
+        """Whether a vpod's status is in doubt. May start a list to end the doubt."""
         doubt = self._doubts.get(vpod_key)
         if doubt is not None and doubt.look_at <= self._clock():
             self._look(doubt.source)

@@ -1,11 +1,10 @@
-"""``UnreportedMoves``: why vpods were moved by status writes of which nobody knows whether they
-have arrived.
+"""``UnreportedMoves``: keeps the reasons of moves whose status write has an unknown outcome.
 
-Such a decision stays reserved, so the next one starts from it and cannot know why something has
-moved. Its reasons are kept here until a status has been written and the move can be told (I4). What
-has been published again by then, because the vpod changed meanwhile and was decided anew, has not
-moved at all. And what is seen to be published no more has been told by the very write whose answer
-was lost: the next status says nothing of it.
+Such a decision stays reserved, so the next decision starts from it and cannot know why vreplicas
+have moved. The reasons are kept until a status is written and the moves can be reported (I4). The
+report leaves out two kinds. Vreplicas that are published on their old pod again, after a new
+decision, have not moved. And moves that the stored status already shows were reported by the write
+whose reply was lost.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,13 +14,13 @@ from extender.engine.placing.explain import Reasoning, Step
 from extender.engine.placing.plan import Decision
 
 STEPS_MAX: Final = 100
-"""Of one vpod; the oldest go first."""
+"""Per vpod; the oldest are dropped first."""
 
 
 class _Untold(NamedTuple):
     steps: tuple[Reasoning, ...]
     published: Mapping[str, int]
-    """Pod name -> vreplicas, when the first of them was decided."""
+    """Pod name -> vreplicas, when the first of the steps was decided."""
 
 
 class UnreportedMoves:
@@ -32,7 +31,7 @@ class UnreportedMoves:
 
     def remember(self, decision: Decision, published: Mapping[str, int]) -> None:
         """Keep the moves of a decision whose status may or may not have been written.
-        ``published``: before it.
+        ``published``: what the vpod published before.
         """
         if decision.moves:
             moving = (
@@ -46,7 +45,7 @@ class UnreportedMoves:
             )
 
     def keep(self, there: Callable[[str], bool]) -> None:
-        """Forget vpods that are not ``there`` any more: nobody will be told why they moved."""
+        """Forget vpods for which ``there`` is false: nobody needs the reasons."""
         self._unreported_moves = {
             key: unreported_moves
             for key, unreported_moves in self._unreported_moves.items()
@@ -54,17 +53,17 @@ class UnreportedMoves:
         }
 
     def telling(self, decision: Decision, published: Mapping[str, int] | None = None) -> Decision:
-        """The decision with the reasons of earlier ones that have not been told.
+        """The decision, with the unreported reasons of earlier decisions added.
 
-        ``published``: by the status that will be written anew; what differs in it from what was
-        published before the first of those decisions is not told again. None: nothing does.
+        ``published``: what the status to be overwritten publishes. Moves that it already shows are
+        left out. None: leave out none of them.
         """
         unreported_moves = self._unreported_moves.get(decision.vpod)
         if unreported_moves is None:
             return decision
         target, before = decision.target, unreported_moves.published
         left = {name for name, count in before.items() if target.get(name, 0) < count}
-        # Also what an earlier decision had put on a pod that it has left again since.
+        # Also additions to a pod that an earlier decision made and a later one took back.
         steps = [
             s
             for s in _not_told(unreported_moves, before if published is None else published)
@@ -76,8 +75,8 @@ class UnreportedMoves:
         return decision._replace(explanation=explanation)
 
     def told(self, decision: Decision) -> Decision:
-        """As ``telling``, for the last time: a status says so now, and events shall, of the answer
-        that was lost, too.
+        """As ``telling``, then forget the vpod's moves: a status shows them. For events, it
+        includes the moves of the write whose reply was lost.
         """
         telling = self.telling(decision)
         self._unreported_moves.pop(decision.vpod, None)
@@ -85,8 +84,8 @@ class UnreportedMoves:
 
 
 def _not_told(unreported_moves: _Untold, published: Mapping[str, int]) -> Iterator[Reasoning]:
-    """The steps without those that have become ``published`` since: it has left, or come, with a
-    status, the oldest first.
+    """The steps that ``published`` does not show yet, as vreplicas that left or came. Older steps
+    count as shown first.
     """
     before = unreported_moves.published
     left = {name: count - published.get(name, 0) for name, count in before.items()}

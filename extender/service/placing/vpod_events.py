@@ -1,8 +1,8 @@
-"""``VPodEvents``: tells the users of a vpod what was decided: events on the VPod, and the metric of
+"""``VPodEvents``: reports decisions to the users of a vpod, by events on the VPod and the metric of
 moves.
 
-Every move is told with its reason (I4): in an event, in the metric, and (by ``status``) in the
-Moved condition.
+Every move is reported with its reason (I4): in an event, in the metric, and in the Moved condition
+(``vpod_status``).
 """
 
 from extender.engine.placing.explain import Step
@@ -17,14 +17,16 @@ from extender.telemetry.metrics import Metrics
 
 
 class VPodEvents:
-    """Called once for each decision that has been written."""
+    """Reports each decision that has been written."""
 
     def __init__(self, recorder: EventRecorder, metrics: Metrics) -> None:
         self._recorder = recorder
         self._metrics = metrics
 
     def decided(self, pool: PoolState, decision: Decision, *, newly: bool) -> None:
-        """A vpod was placed as far as possible. ``newly``: it was not, before."""
+        """Report that a vpod was placed as far as possible. ``newly``: it was not Scheduled
+        before.
+        """
         self.moved(pool, decision)
         vpod = pool.vpods.get(decision.vpod)
         if vpod is None:
@@ -42,7 +44,7 @@ class VPodEvents:
             self._event(vpod, EventReason.SCHEDULED, f"{note}: {where}")
 
     def moved(self, pool: PoolState, decision: Decision) -> None:
-        """Tell the moves of a decision, if it has any."""
+        """Report the moves of a decision, if it has any."""
         moves = decision.moves
         for move in moves:
             self._metrics.moves.labels(str(move.reason)).inc(move.vreplicas)
@@ -51,12 +53,12 @@ class VPodEvents:
             self._event(vpod, EventReason.MOVED, "; ".join(move.sentence() for move in moves))
 
     def status_written(self, old: VPod, new: VPod) -> None:
-        """Tell each time that vreplicas are lost or the reason gets worse, and once that all are
-        served again.
+        """Report whenever vreplicas are lost or the reason gets worse, and when all are served
+        again.
 
-        A vpod whose pods have only begun to start has lost nothing, and one that waited for a place
-        is told as Scheduled. The stored status remembers what was told, so another leader does not
-        tell it again.
+        A vpod whose pods are only starting has lost nothing. A vpod that waited for a place gets
+        the event Scheduled instead. The stored status remembers what was reported, so another
+        leader does not report it again.
         """
         before, after = condition_of(old), condition_of(new)
         if before is None or after is None:
@@ -66,11 +68,11 @@ class VPodEvents:
             self._event(new, change, after.message)
 
     def would_move(self, vpod: VPod, note: str) -> None:
-        """Tell what an evictor in a dry run would do."""
+        """Report what an evictor in a dry run would do."""
         self._event(vpod, EventReason.WOULD_MOVE, note)
 
     def write_refused(self, regarding: ObjectReference, note: str) -> None:
-        """Tell on an object that the API server forbids a write; the ``Tell`` of
+        """Report on an object that the API server forbids a write; the ``Tell`` of
         ``WriteRefusals``.
         """
         self._recorder.event(
@@ -93,5 +95,5 @@ def _served(vpod: VPod, available: Condition) -> Served:
 
 
 def has_grown(decision: Decision) -> bool:
-    """Whether vreplicas have got a place that they had not."""
+    """Whether the decision gives a place to vreplicas that had none."""
     return any(step.step is Step.ADDED for step in decision.explanation.steps)

@@ -1,6 +1,4 @@
-"""The status of a VPod as we publish it: placements, counts, and the conditions Scheduled,
-Available and Moved.
-"""
+"""The status of a VPod: placements, counts, and the conditions Scheduled, Available and Moved."""
 
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -20,20 +18,17 @@ from extender.service.watching.sources import StatusWrite
 
 SCHEDULED: Final = "Scheduled"
 MOVED: Final = "Moved"
-"""Condition of a vpod of which something was moved: the last time, why, and from where to where
-(I4).
-"""
+"""Condition about a vpod's last move: why, from where and to where (I4)."""
 ALL_PLACED: Final = "AllPlaced"
 _MESSAGE_CHARS_MAX: Final = 1024
 NAMED_PODS_MAX: Final = 8
-"""In the message of a vpod that is placed."""
+"""Pods named in the message of a vpod that is placed."""
 
 StatusWriter = Callable[
     [VPod, Decision, Mapping[str, int], Availability, float], StatusWrite | None
 ]
-"""(vpod, decision, placements to publish, how these are served, epoch seconds) -> the write.
-
-None where the status says so already.
+"""(vpod, decision, placements to publish, how these are served, epoch seconds) -> the write. None
+if the status says the same already.
 """
 
 
@@ -62,13 +57,13 @@ def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Co
         else f"{missing} of {counted_are(explanation.wanted, 'vreplica')} not written yet"
         + (f": {explanation.detail}" if explanation.detail else "")
     )
-    # A plugin, or the API server, may have had its say in it.
+    # A plugin or the API server may have written part of the message.
     return Condition(SCHEDULED, "False", str(reason), clean_note(message))
 
 
 def _where(published: int, placements: Mapping[str, int]) -> str:
-    """All are placed, and where: a printer column shows no list, so this is what ``kubectl get -o
-    wide`` has.
+    """The message of a vpod that is placed. ``kubectl get -o wide`` shows it, because a printer
+    column cannot show the list of placements.
     """
     if not placements:
         return "no vreplicas are wanted"
@@ -88,12 +83,13 @@ def status_patch(
     availability: Availability,
     now: float,
 ) -> Obj | None:
-    """The merge patch of status that publishes ``placements``; None where it says so already.
+    """The merge patch of status that publishes ``placements``. None if the status says the same
+    already.
 
-    The version is a precondition: a spec that changes before this arrives makes it a Conflict. A
-    condition whose message alone differs is not worth a write: it counts pods, and would be
-    rewritten with every pod that comes. One that blames pods names those that are to be looked at,
-    so it is written again when it is to name others.
+    The vpod's version is a precondition: if the vpod changes first, the write is a Conflict. A
+    condition with only another message is not written, because messages count pods and would change
+    with every new pod. But a condition that names pods which do not serve is written when it would
+    name others.
     """
     published = sum(placements.values())
     condition = scheduled_condition(decision, placements)
@@ -138,7 +134,7 @@ def _message_of(known: Condition | None) -> str:
 
 
 def _stored_message(condition: Condition) -> str:
-    """A condition's message as it is written."""
+    """A condition's message as it is stored."""
     return clean_note(condition.message)[:_MESSAGE_CHARS_MAX]
 
 
@@ -147,7 +143,7 @@ def _says_the_same(known: Condition | None, now: Condition) -> bool:
 
 
 def _written(vpod: VPod, condition: Condition, known: Condition | None, now: float) -> Obj:
-    """A condition as it is to be stored. ``known``: as it stands, whose time goes on where the
+    """A condition as it is stored. ``known``: the present one, whose transition time stays if the
     status is the same.
     """
     since = (
@@ -164,8 +160,8 @@ def _written(vpod: VPod, condition: Condition, known: Condition | None, now: flo
 
 
 def _moved(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> list[Obj]:
-    """The Moved condition where this write takes vreplicas away that were published, of these
-    alone; else nothing new to say.
+    """The Moved condition, about the published vreplicas that this write takes away. [] if there
+    are none: then the present condition stays.
     """
     wanted = decision.explanation.wanted
     moves = list(moves_made(decision.moves, vpod.placements, placements, wanted=wanted))

@@ -1,12 +1,12 @@
-"""``WriteRefusals``: a write that the API server forbids (403) is told at once, by name, wherever
-it shows.
+"""``WriteRefusals``: reports a write that the API server forbids (403) at once, under a reason of
+its own.
 
-A role that was taken away, an admission policy or a webhook of somebody else: trying again does not
-help until a person has changed something, and a vpod that just says ``InsufficientSlots`` sends
-that person the wrong way. So such a write has a reason of its own, ``WriteRefused``: in the vpod's
-condition, in a Warning event on the object that could not be written and on the vpods concerned, in
-a line of the log at level WARNING, and in the metric of refusals. It is tried again all the same,
-with the queue's backoff, and what was refused is written as soon as it may be.
+A missing role, an admission policy or somebody else's webhook may refuse a write. Retrying does not
+help until a person changes something, and a vpod that reports ``InsufficientSlots`` would mislead
+that person. So the reason is ``WriteRefused``: in the vpod's condition, in a Warning event on the
+object that could not be written and on the vpods concerned, in a log line at level WARNING, and in
+the metric of refusals. The write is still retried with the queue's backoff, so it succeeds once it
+is allowed.
 """
 
 import logging
@@ -24,23 +24,23 @@ from extender.telemetry.metrics import Metrics
 log: Final = logging.getLogger(__name__)
 
 VPODS_TOLD_MAX: Final = 32
-"""Of one refused ledger: the vpods that get an event of their own. The pod's event and the log tell
-of all.
-"""
+"""vpods of one refused ledger that get an event. The event on the pod, and the log, cover all."""
 
 Tell = Callable[[ObjectReference, str], None]
 """(the object, a sentence): ``VPodEvents.write_refused``."""
 
 
 class WriteRefusals:
-    """Of one committer. ``tell`` records an event; without one there is the log, and the metric."""
+    """For one committer. ``tell`` records an event; by default only the log and the metric
+    report.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self.tell: Tell = lambda _regarding, _note: None
 
     def ledger(self, pod: AdapterPod, vpods: Iterable[VPod | None], error: Forbidden) -> str:
-        """The ledger of a pod may not be written, for the sake of these vpods; why, in a
+        """Report that the ledger of a pod may not be written for these vpods. Return why, as a
         sentence.
         """
         why = f"the ledger of pod {pod.key} may not be written: {error.message}"
@@ -52,7 +52,7 @@ class WriteRefusals:
         return why
 
     def status(self, vpod: VPod, error: Forbidden) -> str:
-        """The status of a vpod may not be written; why, in a sentence."""
+        """Report that the status of a vpod may not be written. Return why, as a sentence."""
         why = (
             f"the status of {vpod.source or 'VPod'} {vpod.key} may not be written: {error.message}"
         )
@@ -72,9 +72,7 @@ class WriteRefusals:
 
 
 def as_refused(decision: Decision, why: str | None) -> Decision:
-    """A decision as its vpod is told of it: ``why`` it could not be written, None if nothing was
-    refused.
-    """
+    """The decision as it is reported. ``why``: which write was refused; None: none was."""
     if why is None:
         return decision
     explanation = decision.explanation._replace(reason=ConflictReason.WRITE_REFUSED, detail=why)
