@@ -1,3 +1,3 @@
-"""What the leader does for a pool as a whole: size, moves, repairs, status. Knows ``placing`` and
-``watching``.
+"""The leader's loops for whole pools: scaling, moving, repairing and reporting status. Imports
+``placing`` and ``watching``.
 """

@@ -1,19 +1,20 @@
-"""``Autoscaler``: keeps a pool's StatefulSet as large as it must be, and no larger (DESIGN 5.4).
-The leader's.
+"""``Autoscaler``: the leader's loop that keeps each pool's StatefulSet as large as necessary, and
+no larger (DESIGN 5.4).
 
-*Up* at once: it is triggered when vreplicas are left over, and looks at each pool each period
-besides. *Down* in each pool's own period, whatever triggers come in between: ordinals that are not
-needed are closed, so that nothing new is placed there, and those of them that hold nothing are
-removed, from the top (``engine.scale_down``). The evictor empties the others, and triggers us. They
-are opened again as soon as they are needed, and when we lead no longer.
+*Up* at once: it is triggered when vreplicas have no place, and also looks at each pool each period.
+*Down* only once in each pool's own period, whatever triggers come in between: it closes ordinals
+that are not needed, so that nothing new is placed there, and removes those that hold nothing, from
+the top (``engine.scaling.scale_down``). The evictor empties the others, and then triggers the
+autoscaler. Closed ordinals are opened as soon as they are needed, and when this replica no longer
+leads.
 
-Replicas are read and written through a ``ScaleCache``, with the version that was read as
-precondition: another one's write is never overwritten unseen, it is a Conflict, and everything is
-looked at again. A number that somebody else has written is reported, stands until the pool's needs
-change or its next period, and is then replaced (``engine.scaling.replica_writes``).
+Replicas are read and written through a ``ScaleCache``. A write has the version that was read as its
+precondition. So it never overwrites another writer's number unseen: it fails as a Conflict, and the
+pool is looked at again. A number that somebody else has written is reported, stands until the
+pool's needs change or its next period, and is then replaced (``engine.scaling.replica_writes``).
 
-Every pool is looked at in a task of its own, so that a broken one holds up no other; errors are
-tried again with growing, jittered delays.
+Each pool is looked at in its own task, so a broken pool does not delay others. After errors it
+retries with growing, jittered delays.
 """
 
 import asyncio
@@ -36,14 +37,14 @@ from extender.telemetry.metrics import Metrics
 log: Final = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.1
-"""How long after a trigger: a burst of vpods becomes one change of replicas, not one each."""
+"""Pause after a trigger, so that a burst of vpods becomes one change of replicas."""
 
 
 class Autoscaler:
-    """Looks at pools that were triggered, and at all of them each period.
+    """Looks at triggered pools at once, and at all pools each period.
 
-    ``on_opened``: told the key of a pool of which closed pods take new vreplicas again;
-    ``on_closed``: of one that has pods to be emptied.
+    ``on_opened``: called with the key of a pool whose closed pods take new vreplicas again.
+    ``on_closed``: called with the key of a pool that has pods to empty.
     """
 
     def __init__(  # noqa: PLR0913 (each is a different collaborator)
@@ -57,7 +58,7 @@ class Autoscaler:
         rng: random.Random,
         no_predecessor_writes: Callable[[str], bool],
     ) -> None:
-        """``api``: to read through; ``fenced``: to write through; ``no_predecessor_writes``: see
+        """``api`` is for reads, ``fenced`` for writes. ``no_predecessor_writes``: see
         ``PoolLeadership``.
         """
         self._caches = caches
@@ -85,7 +86,7 @@ class Autoscaler:
 
     @property
     def limited(self) -> set[str]:
-        """Keys of pools that maxPods holds below what they need."""
+        """Keys of pools that need more pods than maxPods allows."""
         return {key for key, pool in self._pools.items() if pool.limited_at}
 
     @property
@@ -94,16 +95,16 @@ class Autoscaler:
         numbers = {key: pool.writes.foreign for key, pool in self._pools.items()}
         return {key: number for key, number in numbers.items() if number is not None}
 
-    # -- what makes us look ------------------------------------------------------------------------
+    # -- triggers ----------------------------------------------------------------------------------
 
     def trigger(self, pool: str) -> None:
-        """Look at this pool now. Does not put off its scale-down period."""
+        """Look at this pool now. Does not delay its scale-down period."""
         self._triggered.setdefault(pool)
         self._wake.set()
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """Its floor, its ceiling, its slots or its period may be others now; or its StatefulSet
-        another pool's.
+        """Limits, slots or period of the pool may have changed, or which pool has its
+        StatefulSet.
         """
         if old is None or new is None or old.generation != new.generation:
             for key in self._caches.state.naming(old, new):
@@ -121,7 +122,7 @@ class Autoscaler:
             known.period_changed(new.scale_down_period_s)
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """It has come, perhaps after its pool, or it has other replicas now."""
+        """A StatefulSet came, perhaps after its pool, or its replicas changed."""
         if new is None:
             return
         if (
@@ -136,13 +137,13 @@ class Autoscaler:
                 continue
             known = self._pools.get(pool.key)
             if self._caches.state.pool(pool.key).taken_by:
-                known = None  # what happens to it is another pool's doing
+                known = None  # another pool scales this StatefulSet
             if known is not None and any(bucket.has(pool.key) for bucket in self._led):
                 known.replicas_changed(old, new)
             self.trigger(pool.key)
 
     def _version_changed(self, stateful_set: StatefulSet) -> None:
-        """That it is of a newer version may end the doubt about a scale-down."""
+        """A newer version may end the doubt about a scale-down."""
         for key, known in self._pools.items():
             pool = self._caches.pools.get(key) if known.closed.doubts else None
             if pool is not None and pool.stateful_set_key == stateful_set.key:
@@ -155,8 +156,8 @@ class Autoscaler:
     # -- the loop ----------------------------------------------------------------------------------
 
     def take_over(self, bucket: Bucket) -> None:
-        """Before anything is placed: what another leader's scale-down may still remove is closed,
-        what we knew is forgotten.
+        """Forget former knowledge of the bucket's pools, and close the ordinals that another
+        leader's scale-down may still remove. Must run before anything is placed.
         """
         self._scales.reset()
         for key in [key for key in self._pools if bucket.has(key)]:
@@ -167,13 +168,13 @@ class Autoscaler:
                 self._keep(pool)
 
     def _keep(self, pool: AdapterPool) -> None:
-        """The pool is ours to scale from now on."""
+        """Begin to scale the pool."""
         self._pools[pool.key] = PoolScaler(
             pool.key, self._around, period_s=pool.scale_down_period_s
         )
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Scale a bucket's pools, after ``take_over``, until cancelled; then open what is
+        """Scale the bucket's pools, after ``take_over``, until cancelled. Then open what is
         closed.
         """
         self._led.append(bucket)
@@ -191,7 +192,7 @@ class Autoscaler:
                 self._running.discard(key)
 
     async def _sleep(self, bucket: Bucket) -> None:
-        """Until something is triggered or due."""
+        """Wait until a pool is triggered or due."""
         waiting = (
             pool
             for key, pool in self._pools.items()
@@ -207,7 +208,9 @@ class Autoscaler:
         self._wake.clear()
 
     def _due(self, bucket: Bucket) -> list[str]:
-        """Pools to look at now; what was triggered and is being looked at stays triggered."""
+        """The pools to look at now. A pool that is triggered while a look at it runs stays
+        triggered.
+        """
         pools = {pool.key: pool for pool in self._caches.pools.list() if bucket.has(pool.key)}
         gone = [key for key in self._pools if bucket.has(key) and key not in pools]
         for key in gone:

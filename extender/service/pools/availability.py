@@ -1,18 +1,18 @@
-"""``AvailabilityTracker``: has statuses written again when pods cease or begin to serve. On every
-replica.
+"""``AvailabilityTracker``: has vpod statuses written again when pods cease or begin to serve. Runs
+on every replica.
 
-A pod, or the node under it, changes: the state knows at once whether the pod serves
-(``engine.state.availability``). What takes time is here: a pod that has served is excused for
-``EXCUSED_S``, and after that the vpods on it are to be told. A vpod whose status says other than
-its pods do is put into its pool's queue; there it is decided again and written as any other, by who
-leads the pool. So readiness has no write path of its own.
+When a pod or its node changes, the state knows at once whether the pod serves
+(``engine.state.availability``). The tracker adds what takes time: a pod that has served is excused
+for ``EXCUSED_S``, and only then do its vpods report it. If a vpod's status disagrees with its pods,
+the tracker puts the vpod into its pool's queue, and the pool's leader decides and writes it as any
+other. So readiness has no write path of its own.
 
-A status may also be late: it was written for pods that have changed before it arrived. So a vpod is
-looked at when its status changes, too.
+A status may also be out of date when it arrives, because pods changed meanwhile. So a vpod is
+checked when its status changes, too.
 
-Every replica keeps the time, so that the next leader does not begin anew. It alone feeds the
-queues: at most ``FEED_MAX`` vpods a pool in ``FEED_PERIOD_S``, so that new vpods do not wait behind
-those of a lost zone, and changes that come within a period are one write.
+Every replica keeps the time of excuses, so that the next leader does not begin anew. The leader
+feeds the queues with at most ``FEED_MAX`` vpods per pool in ``FEED_PERIOD_S``. So new vpods do not
+wait behind all those of a lost zone, and several changes within a period become one write.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from extender.service.watching.caches import Caches
 
 FEED_PERIOD_S: Final = 1.0
 FEED_MAX: Final = 256
-"""vpods of one pool that are put into its queue in a period."""
+"""vpods of one pool that are put into its queue per period."""
 
 _PodKey = tuple[str, str]
 """(pool key, pod name)."""
 
 
 class AvailabilityTracker:
-    """``feed``: put a vpod (pool key, vpod key) into its queue; ``leads``: whether this replica
+    """``feed``: puts a vpod (pool key, vpod key) into its queue. ``leads``: whether this replica
     leads a pool.
     """
 
@@ -51,11 +51,11 @@ class AvailabilityTracker:
         self._leads = leads
         self._clock = clock
         self._changed: dict[_PodKey, None] = {}
-        """Pods of which it may have changed whether they serve."""
+        """Pods that may have begun or ceased to serve."""
         self._excused_until: dict[_PodKey, float] = {}
-        """Pods that are excused -> when that ends; those that end first come first."""
+        """Excused pods -> when the excuse ends, the earliest first."""
         self._outdated: dict[str, dict[str, None]] = {}
-        """Pool -> vpods that may have to be written."""
+        """Pool -> vpods whose status may be outdated."""
         self._wake = asyncio.Event()
         caches.pods.add_event_handler(self._pod_changed)
         caches.nodes.add_event_handler(self._node_changed)
@@ -102,11 +102,11 @@ class AvailabilityTracker:
                     await self._wake.wait()
             except TimeoutError:
                 continue
-            # Pods of one node, or of a StatefulSet that starts, change together.
+            # Pods of one node, or of a starting StatefulSet, change together.
             await asyncio.sleep(FEED_PERIOD_S)
 
     def look(self) -> float | None:
-        """End what excuses are over, and feed the queues; seconds until that is to be done again,
+        """End excuses that are over, and feed the queues. Return the seconds until the next look;
         None: when something changes.
         """
         now = self._clock()
@@ -143,11 +143,11 @@ class AvailabilityTracker:
             )
 
     def _feed_all(self) -> bool:
-        """Whether some have to wait for the next period."""
+        """Feed the queues. Return whether some vpods wait for the next period."""
         for pool_key, keys in list(self._outdated.items()):
             pool = self._caches.state.pools.get(pool_key)
             if pool is None or not self._leads(pool_key):
-                # Who begins to lead a pool decides all of its vpods.
+                # A new leader of a pool decides all its vpods.
                 del self._outdated[pool_key]
                 continue
             self._feed_some(pool, keys)
@@ -168,5 +168,5 @@ class AvailabilityTracker:
 
 
 def _presence(pod: AdapterPod) -> tuple[object, ...]:
-    """What of a pod says whether it serves."""
+    """The fields of a pod that decide whether it serves."""
     return pod.uid, pod.pool, pod.ready, pod.node, pod.deleting, pod.finished, pod.assumed

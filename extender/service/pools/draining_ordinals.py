@@ -1,10 +1,10 @@
-"""``DrainingOrdinals``: which ordinals of one pool take no new vreplicas, so that they can be
-emptied and removed (DESIGN 5.4).
+"""``DrainingOrdinals``: which ordinals of one pool are *closed*: they take no new vreplicas, so
+that they can be emptied and removed (DESIGN 5.4).
 
-What the pool does not need is closed, what it needs again is opened. A vpod that is left over opens
-all: each time that happens soon after closing, it takes twice as long until pods are closed again.
-And what a scale-down of which nobody has heard may still remove stays closed, whatever the pool
-needs (``engine.scaling.shrink_doubt``).
+What the pool does not need is closed, and what it needs again is opened. A vpod without a place
+opens all. Each time this happens soon after closing, the pause before the next closing doubles.
+Ordinals that a scale-down of unknown outcome may still remove stay closed, whatever the pool needs
+(``engine.scaling.shrink_doubt``).
 """
 
 from collections.abc import Callable
@@ -27,16 +27,16 @@ from extender.service.pools.scale_cache import Scale
 from extender.service.watching.caches import Caches
 
 LEFT_OVER_S: Final = 5.0
-"""After so long a vpod that seems to have room on open pods gets closed ones, too: its profile
-refuses that room.
+"""After this time, closed pods are opened even for a vpod that seems to have room on open pods: its
+profile refuses that room.
 """
 REOPENED_MAX: Final = 6
-"""Each opening in vain doubles the time until pods are closed again; not beyond 64 periods."""
+"""Each useless closing doubles the pause before the next one, up to 64 periods."""
 
 
 class ClosedChanged(Protocol):
-    """Told after closed pods of a pool took new vreplicas again (``opened``), or others
-    ceased to.
+    """Called after closed pods of a pool take new vreplicas again (``opened``), or others cease
+    to.
     """
 
     def __call__(self, pool: str, *, opened: bool) -> None:
@@ -45,11 +45,11 @@ class ClosedChanged(Protocol):
 
 
 class DrainingOrdinals:
-    """Of pool ``key``. Times are ``clock``'s, in seconds.
+    """For pool ``key``. Times are ``clock``'s, in seconds.
 
-    ``no_predecessor_writes``: whether what another leader of the pool has sent has arrived by now,
-    or never will. Where it may not have, what it may still remove is closed at once, before
-    anything is placed.
+    ``no_predecessor_writes``: whether every write of another leader of the pool has arrived or
+    never will. If not, what such a write may still remove is closed at once, before anything is
+    placed.
     """
 
     def __init__(
@@ -70,35 +70,35 @@ class DrainingOrdinals:
         self._waiting = ("", 0.0)
         """The vpod that seems to wait for a closed pod, and since when."""
         self._only_in_doubt = 0
-        """Ordinals that are closed because they are in doubt; the pool would keep them open."""
+        """Ordinals that are closed only because they are in doubt."""
         self._doubt = ShrinkDoubt()
         if not no_predecessor_writes(key):
             self._take_over()
 
     @property
     def doubts(self) -> bool:
-        """Whether pods are closed because a scale-down may still be under way, or were at the last
+        """Whether a scale-down that may still be under way keeps pods closed, or did at the last
         look.
         """
         return self._doubt.noted
 
     @property
     def only_in_doubt(self) -> bool:
-        """Whether some are closed that the pool would keep open: what is closed must not be removed
-        now.
+        """Whether any ordinal is closed only because it is in doubt. Then no closed ordinal may be
+        removed now.
         """
         return bool(self._only_in_doubt)
 
     def close(self, state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool]) -> None:
-        """Close what is not needed, unless pods were opened in vain lately."""
+        """Close what is not needed, unless pods were opened for a waiting vpod lately."""
         if self._clock() >= self._close_from:
             self._set(state, ordinals_to_close(state, plan, allows))
 
     def reopen(
         self, state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool], period_s: float
     ) -> float:
-        """Open what is wanted again, or what a vpod that is left over could use; when to look
-        again, infinite for not at all.
+        """Open what is needed again, or what a waiting vpod could use. Return when to look again;
+        infinite for not at all.
 
         ``period_s``: the pool's scale-down period.
         """
@@ -109,7 +109,7 @@ class DrainingOrdinals:
         if not state.closed & ~doubtful:
             return look_at
         keep = still_closed(state, plan) & ~self._only_in_doubt
-        # Above maxPods stays closed, whoever waits: that is a person's order.
+        # Ordinals above maxPods stay closed, whoever waits, because a person set maxPods.
         waits = None if plan.limited else waits_for_closed(state, allows)
         now = self._clock()
         if waits is None or waits[0] != self._waiting[0]:
@@ -126,23 +126,23 @@ class DrainingOrdinals:
         return look_at
 
     def keep_open(self, for_s: float) -> None:
-        """Close nothing for so long."""
+        """Close nothing for this time."""
         self._close_from = self._clock() + for_s
 
     def removed(self) -> None:
-        """Pods that were closed have been removed: closing them was right."""
+        """Closed pods have been removed, so closing them was right."""
         self._reopened = 0
 
     def open_all(self) -> None:
-        """We lead no longer: whoever leads next decides for itself what to close."""
+        """Open everything when leading ends: the next leader decides what to close."""
         self._doubt = ShrinkDoubt()
         state = self._caches.state.pools.get(self.key)
         if state is not None:
             self._set(state, 0)
 
     def may_still_shrink(self, scale: Scale, replicas: int) -> None:
-        """Nobody knows whether the StatefulSet of ``scale`` was made ``replicas`` large, or will
-        be.
+        """A write of unknown outcome may have reduced, or may still reduce, the StatefulSet of
+        ``scale`` to ``replicas``.
         """
         state = self._caches.state.pools.get(self.key)
         if state is None or state.stateful_set is None or replicas >= scale.replicas:
@@ -153,7 +153,7 @@ class DrainingOrdinals:
         self._doubt.begin(removed, uid=scale.uid, version=scale.resource_version, until=until)
 
     def _take_over(self) -> None:
-        """What the leader before us has sent may still remove pods."""
+        """Close what a write of the former leader may still remove."""
         state = self._caches.state.pools.get(self.key)
         if state is None or state.stateful_set is None:
             return
@@ -171,7 +171,7 @@ class DrainingOrdinals:
         return self._doubt.ordinals(state.stateful_set, self._clock())
 
     def _set(self, state: PoolState, closed: int) -> None:
-        """Close these, and what is in doubt; open all others."""
+        """Close these ordinals and those in doubt, and open all others."""
         doubtful = self._in_doubt(state)
         self._only_in_doubt = doubtful & ~closed
         closed |= doubtful

@@ -1,19 +1,19 @@
-"""``Evictor``: each pool's moves, period by period (DESIGN 5.5). The leader's.
+"""``Evictor``: the leader's loop that moves vreplicas, period by period (DESIGN 5.5).
 
-One task a pool. Each period (scaleDownPeriodSeconds), or when triggered, ``plan_moves`` says what
-should go where; the mover (the placer, in between two of its batches) carries out what is still
-possible. The limits are the pool's:
+Each pool has one task. Each period (scaleDownPeriodSeconds), or when triggered, ``plan_moves`` says
+what should move where. The mover carries out what is still possible; it is the placer, which does
+it between two of its batches. Each pool sets the limits:
 
-- *budget*: movesPerPeriod vreplicas a period, however often the pool is looked at in it;
-- *cool-down*: a vpod that was moved less than cooldownSeconds ago is left in peace by compaction
-  and policy. When it was moved is in its ``Moved`` condition, so a new leader knows it too; objects
-  of foreign kinds have no such condition, for them it is in memory only;
-- *dryRun*: moves are planned, counted and told (event ``WouldMove``), and nothing is written.
+- *budget*: at most movesPerPeriod vreplicas per period, however often the pool is looked at;
+- *cool-down*: compaction and policy do not move a vpod that was moved less than cooldownSeconds
+  ago. The ``Moved`` condition has the time, so a new leader knows it too. Objects of foreign kinds
+  have no such condition; for them the time is only in memory;
+- *dryRun*: moves are planned, counted and reported (event ``WouldMove``), but not made.
 
-The autoscaler closes the ordinals that it wants to remove, and is triggered once something was
-moved. A move that the mover refuses is left out the next time: it may not hold the budget for ever.
-A plan never awaits, so policy looks at some vpods at a time, and the extender's verbs are answered
-in between.
+The autoscaler closes the ordinals that it wants to remove; it is triggered after a move. A move
+that the mover refuses is left out the next time, so that it does not use up the budget each time. A
+plan never awaits, so policy examines some vpods at a time, and the extender's verbs answer in
+between.
 """
 
 import asyncio
@@ -38,22 +38,20 @@ log: Final = logging.getLogger(__name__)
 
 
 class Mover(Protocol):
-    """Carries out moves. Called by one task a pool; what it undoes, and how, is its own
-    business.
-    """
+    """Carries out moves, for one task per pool."""
 
     async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
-        """Make these moves of a pool as far as they are still possible; those that were written,
-        perhaps smaller.
+        """Make those moves of a pool that are still possible. Return those that were written,
+        perhaps with fewer vreplicas.
 
-        Serialised with the pool's placing. Order of writes: destination ledger, status, source
-        ledger.
+        Does not overlap with the pool's placing. Order of writes: destination ledger, status,
+        source ledger.
         """
         ...
 
 
 class Evictor:
-    """Moves until cancelled. ``now``: epoch seconds."""
+    """Moves vreplicas until cancelled. ``now``: epoch seconds."""
 
     def __init__(
         self,
@@ -76,22 +74,22 @@ class Evictor:
         caches.pools.add_event_handler(self._pool_changed)
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """It came or went, or its period or its limits are others now."""
+        """A pool came or went, or its period or limits may have changed."""
         pool = new or old
         if pool is not None and (old is None or new is None or old.generation != new.generation):
             self._changed.set()
             self.trigger(pool.key)
 
     def trigger(self, pool: str) -> None:
-        """Look at this pool now: there may be something to move. The budget stays a period's."""
+        """Look at this pool now. The budget of the period does not change."""
         if (known := self._pools.get(pool)) is not None:
             known.wake.set()
 
     # -- the loop ----------------------------------------------------------------------------------
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Move in a bucket's pools until cancelled. A new leader waits one period first: placing
-        has the first word.
+        """Move vreplicas in the bucket's pools until cancelled. A new leader waits one period, so
+        that placing comes first.
         """
         self._forget(bucket)
         try:
@@ -122,16 +120,16 @@ class Evictor:
             except TimeoutError:
                 pass
             known.wake.clear()
-            # However it woke: triggers, one after the other, must not make a period endless.
+            # Checked after every wake-up: frequent triggers must not prolong a period.
             if clock() >= due:
                 known.begin_period(clock())
             await self.rebalance(key)
         del self._pools[key]
-        self._changed.set()  # it may be back already
+        self._changed.set()  # the pool may be back already
 
     async def rebalance(self, key: str) -> list[Move]:
-        """Plan this pool's moves with what is left of the period's budget, and have them made;
-        those that were.
+        """Plan the pool's moves with the rest of the period's budget, and make them. Return those
+        that were made.
         """
         known = self._pools.setdefault(key, PoolMoves())
         known.begin_look()
@@ -199,14 +197,14 @@ class Evictor:
         known.settle(moves, done, before, self._now())
         return done
 
-    # -- telling -----------------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------------
 
     def _count_planned(self, moves: Sequence[Move]) -> None:
         for move in moves:
             self._metrics.moves_planned.labels(str(move.reason)).inc(move.vreplicas)
 
     def _would_move(self, known: PoolMoves, state: PoolState, moves: list[Move]) -> None:
-        """Dry run: tell what has not been told yet."""
+        """Dry run: report moves that have not been reported yet."""
         new = known.unreported_moves(moves, state.vpods)
         self._count_planned(new)
         notes: dict[str, list[str]] = {}

@@ -1,20 +1,20 @@
-"""``Leadership``: which pools this replica may act for, and what is known of who did before it.
+"""``Leadership``: which pools this replica may act for, and what is known of their former leaders.
 
-One Lease for all pools, or one for each bucket of them (``leaderElection.buckets``,
-``model.bucket``): then replicas share the pools. Everything about leading is asked for a pool.
-Whoever acts asks ``leads`` right before.
+There is one Lease for all pools, or one per bucket of them (``leaderElection.buckets``,
+``model.bucket``), so that replicas share the pools. All questions about leading name a pool. A
+writer asks ``leads`` right before each write.
 
-**Replicas that count otherwise.** While a new number is rolled out, some replicas split the pools
-in one way and some in another. All compete for the first bucket's Lease, whatever the number; it
-says how its holder counts. The others' Leases are led by only while it says the same, as read less
-than a renew deadline ago. Who takes it from somebody who counted otherwise says 0 on it, by which
-nobody leads, and waits for a lease's duration before it leads and says its own number. So no pool
-has two leaders.
+**Replicas with different numbers of buckets.** While a new number is rolled out, replicas split the
+pools in different ways. All of them compete for the first bucket's Lease, and it says the number of
+its holder. A replica leads by the Leases of other buckets only while the first one says the
+replica's own number, as read less than a renew deadline ago. A replica that takes the first Lease
+from a holder with another number writes 0 on it, by which nobody leads. After a lease duration it
+writes its own number and leads. So no pool has two leaders.
 
-**Sharing.** Every replica competes for every bucket, so the first one has them all. One that
-carries less than another asks for a bucket of it (an annotation on its Lease); the holder stops its
-loops, gives the Lease up, and leaves it to who has asked. While a bucket changes hands nobody
-decides for its pools, some seconds; nothing is moved by it.
+**Sharing.** Every replica competes for every bucket, so the first replica gets them all. A replica
+that has less than another asks for one of the other's buckets by an annotation on its Lease. The
+holder stops its loops, gives the Lease up and leaves it to the one that asked. While a bucket
+changes hands, for some seconds, nobody decides for its pools. This moves no vreplicas.
 """
 
 import asyncio
@@ -36,15 +36,17 @@ from extender.service.watching.caches import Caches
 log: Final = logging.getLogger(__name__)
 
 SHARE_PERIOD_S: Final = 5.0
-"""Not more than one bucket is asked for in this time."""
+"""At most one bucket is asked for in this time."""
 SHARE_AFTER_S: Final = 15.0
-"""... and none sooner after the start: while replicas are replaced, shares change with each."""
+"""None is asked for sooner after the start: while replicas are replaced, shares change with
+each.
+"""
 
 Lead = Callable[[Bucket], Awaitable[None]]
 
 
 class Leadership:
-    """Of one replica. In shadow mode it leads nothing, whatever it holds. ``now``: epoch
+    """For one replica. In shadow mode it never leads, even if it holds Leases. ``now``: epoch
     seconds.
     """
 
@@ -61,10 +63,10 @@ class Leadership:
         election = config.leader_election
         self.identity = identity
         self.first_version: Callable[[], str] = lambda: ""
-        """resourceVersion of what this replica has read first of all."""
+        """Returns the resourceVersion of this replica's first list."""
         self.another_has_led: Callable[[Bucket], None] = lambda _bucket: None
-        """Told when another has led a bucket since we did, or may have: as soon as that is seen, at
-        the latest before we do again.
+        """Called if another replica has, or may have, led a bucket since this one did: as soon as
+        that is seen, and before this replica leads the bucket again.
         """
         self._caches = caches
         self._never = config.mode is Mode.SHADOW
@@ -74,11 +76,11 @@ class Leadership:
         self._renew_deadline_s = election.renew_deadline_s
         self._always = False
         self._touched: dict[int, bool] = {}
-        """Bucket -> whether something was placed there when we led it first."""
+        """Bucket -> whether anything was placed there when this replica first led it."""
         self._acting: set[int] = set()
-        """Buckets whose loops run, with all that was written before in the caches."""
+        """Buckets whose loops run, with all earlier writes in the caches."""
         self._left: set[int] = set()
-        """Buckets that we have led, and nobody else since, as far as we know."""
+        """Buckets that this replica has led, and no other since, as far as it knows."""
         self.electors: list[LeaderElector] = []
         if election.leader_elect:
             self.electors = [
@@ -95,7 +97,7 @@ class Leadership:
         now: Callable[[], float],
         rng: random.Random,
     ) -> LeaderElector:
-        """Of one bucket."""
+        """The elector of one bucket."""
         lease = LeaseConfig(
             namespace=config.resource_namespace,
             name=bucket.lease_name(config.resource_name),
@@ -119,10 +121,10 @@ class Leadership:
             ),
         )
 
-    # -- what others ask ---------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def leads(self, pool: str) -> bool:
-        """Whether this replica may act for a pool as its leader, now."""
+        """Whether this replica may act as leader of the pool now."""
         if self._never:
             return False
         if not self.electors:
@@ -130,17 +132,17 @@ class Leadership:
         return self._leads_bucket(self._index(pool))
 
     def acts(self, pool: str) -> bool:
-        """... and whether it knows by now what was written before it led: only then may it decide
-        for others.
+        """Whether it leads the pool and its caches have what was written before. Only then may it
+        decide for others.
         """
         return self.leads(pool) and self._index(pool) in self._acting
 
     def leading(self) -> bool:
-        """Whether it leads any pool that there could be."""
+        """Whether it leads any bucket."""
         return bool(self.buckets_led())
 
     def buckets_led(self) -> list[Bucket]:
-        """Those that it may act for, now."""
+        """The buckets that it may act for now."""
         if self._never:
             return []
         if not self.electors:
@@ -150,22 +152,20 @@ class Leadership:
         ]
 
     def has_begun(self) -> bool:
-        """Whether it has begun to act for any pool, with all that was written before in the
-        caches.
-        """
+        """Whether it has ever begun to act for a pool, with all earlier writes in the caches."""
         return self._always or bool(self._touched)
 
     def leads_since(self, pool: str) -> float:
-        """The event loop's time at which leading it has begun, seconds."""
+        """When it began to lead the pool: the event loop's time, seconds."""
         return self.electors[self._index(pool)].acts_since if self.electors else float("-inf")
 
     def leader(self, pool: str) -> str:
-        """Who leads a pool, as far as we know; "" for nobody."""
+        """Who leads the pool, as far as this replica knows; "" for nobody."""
         return self.electors[self._index(pool)].leader_identity if self.electors else self.identity
 
     def no_predecessor_writes(self, pool: str) -> bool:
-        """Whether what another leader has sent has arrived by now, or never will: only then may
-        ledgers be lowered.
+        """Whether every write of another leader of the pool has arrived or never will. Only then
+        may ledgers be lowered.
         """
         if not self.electors:
             return True
@@ -175,11 +175,11 @@ class Leadership:
         return asyncio.get_running_loop().time() >= elector.acts_since + UNDER_WAY_S
 
     def founded(self, pool: str) -> bool:
-        """Whether no other process has ever led it, so that nobody but us can have sent what we do
-        not know.
+        """Whether no other process has ever led the pool, so that none can have sent a write
+        unknown here.
 
-        Without an election we are the only one by configuration; of a process before us nothing is
-        known either way. In shadow mode nothing is bound anyway.
+        Without leader election this replica is the only one by configuration; nothing is known of
+        processes before it. In shadow mode nothing is bound.
         """
         if self._never:
             return True
@@ -187,17 +187,17 @@ class Leadership:
             return False
         if not self.electors:
             return True
-        # Of a later bucket's pools the Lease cannot tell: another number of buckets has had another
-        # one for them.
+        # Only the first bucket's Lease can tell: with another number of buckets, another Lease had
+        # the pools of later buckets.
         index = self._index(pool)
         return not index and self.electors[0].founded and not self._touched.get(0, True)
 
     def lease_name(self, bucket: Bucket) -> str:
-        """Of a bucket's Lease."""
+        """The name of a bucket's Lease."""
         return bucket.lease_name(self._lease_name)
 
     def describe(self) -> list[dict[str, object]]:
-        """What ``/state.json`` says of each bucket's Lease."""
+        """Each bucket's Lease, for ``/state.json``."""
         return [
             {
                 "lease": elector.lease_name,
@@ -210,10 +210,10 @@ class Leadership:
     # -- leading -----------------------------------------------------------------------------------
 
     def run(self, lead: Lead) -> Coroutine[None, None, None]:
-        """Compete, and run ``lead`` for each bucket while it is led, until cancelled. Raises what
-        ``lead`` raises, LeadStuck.
+        """Compete, and run ``lead`` for each bucket while this replica leads it, until cancelled.
+        Raises LeadStuck, and what ``lead`` raises.
 
-        Without an election it leads from now on.
+        Without leader election, this replica leads from now on.
         """
         self._always = not self.electors
         return self._run(lead)
@@ -243,13 +243,13 @@ class Leadership:
         return self.first_version()
 
     def began(self, bucket: Bucket) -> None:
-        """Leading it begins, with caches that have all that was written before."""
+        """Begin to act for the bucket: the caches have what was written before."""
         self._acting.add(bucket.index)
         if bucket.index not in self._touched:
             self._touched[bucket.index] = self._is_touched(bucket)
 
     def ended(self, bucket: Bucket) -> None:
-        """Its loops are to end."""
+        """The bucket's loops are about to end."""
         self._acting.discard(bucket.index)
         self._left.add(bucket.index)
 
@@ -266,17 +266,17 @@ class Leadership:
         return bucket_of(pool, self._total) if self._total > 1 else 0
 
     def _is_touched(self, bucket: Bucket) -> bool:
-        """Whether something is placed in the pools of a bucket."""
+        """Whether anything is placed in the bucket's pools."""
         vpods, pods = self._caches.vpods.list(), self._caches.pods.list()
         return any(vpod.placements and bucket.has(vpod.pool) for vpod in vpods) or any(
             pod.ledger and bucket.has(pod.pool) for pod in pods
         )
 
     def _others_count_alike(self) -> bool:
-        """Whether who holds the first bucket's Lease splits the pools as we do; no longer than we
-        would lead by that one.
+        """Whether the first bucket's Lease says this replica's number of buckets, as read less than
+        a renew deadline ago.
 
-        So loops have ended, too, before somebody who counts otherwise begins.
+        With that limit, loops have ended before a replica with another number begins.
         """
         first = self.electors[0]
         now = (asyncio.get_running_loop().time(), self._now())
@@ -313,5 +313,7 @@ class Leadership:
 
 
 def _other(holder: str, me: str) -> str:
-    """A holder that is not us; our own name on a Lease that we do not lead by counts for nobody."""
+    """The holder, unless it is this replica: its own name on a Lease by which it does not lead
+    counts as nobody.
+    """
     return "" if holder == me else holder

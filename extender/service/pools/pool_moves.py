@@ -1,4 +1,4 @@
-"""``PoolMoves``: what the evictor remembers of one pool, from one plan to the next."""
+"""``PoolMoves``: what the evictor remembers of one pool from plan to plan."""
 
 import asyncio
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -13,40 +13,40 @@ from extender.model.objects import VPod
 from extender.service.placing.vpod_status import MOVED
 
 POLICY_VPODS_A_PLAN: Final = 50
-"""Looked at in one go, in which nothing else runs: some tens of milliseconds for a profile of many
-plugins.
-"""
+"""vpods examined without a pause: some tens of milliseconds for a profile with many plugins."""
 POLICY_PLANS_MAX: Final = 20
-"""Of one period; the next goes on where it ended."""
+"""Plans in one look. The next look continues where it ended."""
 TOLD_MAX: Final = 10_000
 
 
 class PoolMoves:
-    """Not shared: one a pool, used by its task only."""
+    """One per pool, used only by the pool's task."""
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
         self.period_began = 0.0
         self.spent = 0
-        """vreplicas moved in this period, or told in a dry run."""
+        """vreplicas moved in this period, or reported in a dry run."""
         self.left_behind = LeftBehind()
         self._moved_at: dict[str, float] = {}
         self._refused: tuple[set[str], set[str]] = (set(), set())
-        """vpods of which moves were not made, this time and last time."""
+        """vpods that the mover refused to move: in this look, and in the last one."""
         self._told: set[Move] = set()
         self._next_vpod = 0
 
     def begin_period(self, at: float) -> None:
-        """A new budget. ``at``: the loop's time."""
+        """Begin a period with a new budget. ``at``: the event loop's time, seconds."""
         self.period_began = at
         self.spent = 0
 
     def begin_look(self) -> None:
-        """What was refused last time is left out this time; what was left out has another try."""
+        """Skip the vpods that were refused in the last look, and try again those that were skipped
+        in it.
+        """
         self._refused = (set(), self._refused[0])
 
     def refused(self, key: str) -> bool:
-        """Whether the mover has just refused to move this vpod."""
+        """Whether the mover refused to move this vpod in this look or the last one."""
         return any(key in refused for refused in self._refused)
 
     def settle(
@@ -56,11 +56,10 @@ class PoolMoves:
         before: Mapping[str, tuple[VPod, Mapping[str, int]]],
         now: float,
     ) -> None:
-        """Take note of what became of a plan. ``before``: the vpods of the plan with their
-        placements before it.
+        """Record what became of a plan. ``before``: its vpods, with their placements before it.
 
-        All of it is spent: what was begun and not finished, or finished without an answer, placing
-        may finish (seed 131001924).
+        The budget is charged for the whole plan: placing may finish a move that was only begun, or
+        that had no reply (seed 131001924).
         """
         self.spent += sum(move.vreplicas for move in planned)
         moved = {move.vpod for move in done}
@@ -70,10 +69,10 @@ class PoolMoves:
             self.left_behind.leave(*before[key])
 
     def unreported_moves(self, moves: Sequence[Move], vpods: Container[str]) -> list[Move]:
-        """A dry run plans the same again and again, since nothing is moved: what has not been told.
-        It is now.
+        """The moves that a dry run has not reported yet. They count as reported from now on. A dry
+        run moves nothing, so it plans the same moves again and again.
 
-        ``vpods``: those that there are.
+        ``vpods``: those that exist.
         """
         self._told = {move for move in self._told if move.vpod in vpods}
         new = [move for move in moves if move not in self._told]
@@ -84,12 +83,12 @@ class PoolMoves:
         return new
 
     def forget_told(self) -> None:
-        """The dry run is over: the next one tells all again."""
+        """The dry run is over: the next one reports everything again."""
         self._told.clear()
 
     def cooling(self, state: PoolState, cooldown_s: int, now: float) -> Callable[[str], bool]:
-        """Whether a vpod was moved less than ``cooldown_s`` ago; also one stamped by a clock a
-        little ahead of ours.
+        """Return a function that says whether a vpod was moved less than ``cooldown_s`` ago. The
+        leader that recorded the move may have a clock slightly ahead of this one.
         """
         self._moved_at = {
             key: at for key, at in self._moved_at.items() if abs(now - at) < cooldown_s
@@ -105,8 +104,8 @@ class PoolMoves:
         return is_cooling
 
     def turns(self, state: PoolState) -> Iterator[list[str]]:
-        """The vpods that policy looks at in each plan of a look; one plan without any for a profile
-        without plugins.
+        """The vpods that policy examines in each plan of a look. For a profile without plugins, one
+        plan with none.
         """
         count = len(state.vpods) if state.profile.has_plugins else 0
         for _ in range(max(1, min(POLICY_PLANS_MAX, -(-count // POLICY_VPODS_A_PLAN)))):
@@ -121,7 +120,7 @@ class PoolMoves:
 
 
 def _moved_at(vpod: VPod) -> float | None:
-    """When the vpod's Moved condition says that it was moved, in epoch seconds; None for never, or
+    """When the vpod was moved, by its Moved condition, in epoch seconds. None for never or
     unreadable.
     """
     for condition in vpod.conditions:

@@ -1,9 +1,8 @@
-"""``PoolScaler``: one pool's size, decided and written (DESIGN 5.4). The ``Autoscaler`` says when.
+"""``PoolScaler``: computes and writes one pool's size (DESIGN 5.4). The ``Autoscaler`` says when.
 
-A look goes: what is closed and wanted again is opened; a number that somebody else has written is
-left alone for now; more pods are asked for at once; and, where nothing more is needed, pods that
-are closed and empty are removed. Once a period what is not needed is closed first
-(``draining_ordinals``).
+A look has these steps. It opens closed ordinals that are needed again. It leaves a number that
+somebody else has written, for now. It adds pods at once if more are needed. Otherwise it removes
+closed and empty pods. Once per period it first closes what is not needed (``draining_ordinals``).
 """
 
 import asyncio
@@ -40,16 +39,16 @@ log: Final = logging.getLogger(__name__)
 PERIOD_S: Final = 10.0
 RETRY_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
-"""However often it failed, and however long a Retry-After asks for."""
+"""The longest delay, after any number of failures and for any Retry-After."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all pools share.
+    """What the scalers of all pools share.
 
-    ``closed_changed``: told of a pool that pods were opened again, or that others were closed.
-    ``no_predecessor_writes``: whether what another leader of a pool has sent has arrived by now, or
-    never will.
+    ``closed_changed``: called after ordinals of a pool were opened or closed.
+    ``no_predecessor_writes``: whether every write of another leader of a pool has arrived or never
+    will.
     """
 
     caches: Caches
@@ -64,7 +63,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The pool, as it is at this moment."""
+    """The pool at this moment."""
 
     state: PoolState
     pool: AdapterPool
@@ -74,15 +73,15 @@ class _View:
 
     @property
     def needs(self) -> tuple[int, int]:
-        """What must change before another one's number is questioned: pods' worth of slots, the
-        pool's generation.
+        """(pods' worth of expected slots, generation of the pool). Somebody else's number stands
+        until these change.
         """
         return -(-self.plan.expected_slots // self.pool.slots_per_pod), self.pool.generation
 
 
 class PoolScaler:
-    """Scales the StatefulSet of pool ``key``; for one task at a time. Times are the event loop's,
-    in seconds.
+    """Scales the StatefulSet of pool ``key``, in one task at a time. Times are the event loop's, in
+    seconds.
     """
 
     def __init__(self, key: str, around: Surroundings, *, period_s: float) -> None:
@@ -92,18 +91,19 @@ class PoolScaler:
         self._down_at = self._look_at + period_s * self._jitter()
         self._failures = 0
         self._shrunk_for: tuple[int, int] | None = None
-        """Slots and generation of the pool when it was made smaller last, until it has grown again.
+        """Expected slots and generation of the pool when it was last made smaller; None after it
+        has grown again.
         """
         self._regrown = 0
-        """Times that it was made smaller and had to grow again for the same needs,
-        ``_regrown_for``.
+        """How often the pool was made smaller and had to grow again for the same needs
+        (``_regrown_for``).
         """
         self._regrown_for: tuple[int, int] | None = None
         self._needs: tuple[int, int] | None = None
-        """When somebody else's number was first looked at."""
+        """The needs when somebody else's number was first seen."""
         self.writes = ReplicaWrites()
         self.limited_at = 0
-        """Pods that are needed where maxPods allows fewer; else 0."""
+        """Pods that are needed if maxPods allows fewer; otherwise 0."""
         self.closed = DrainingOrdinals(
             key,
             around.caches,
@@ -114,20 +114,20 @@ class PoolScaler:
 
     @property
     def due_at(self) -> float:
-        """When to look next, if nothing happens."""
+        """When to look next if nothing happens."""
         return min(self._down_at, self._look_at)
 
     @property
     def held_back(self) -> bool:
-        """Whether it has failed again and again: then no trigger makes the delay shorter."""
+        """Whether it has failed more than once in a row: then triggers do not shorten the delay."""
         return self._failures > 1
 
     def period_changed(self, period_s: float) -> None:
-        """The pool's scale-down period is another one: a shorter one counts from now."""
+        """The pool has another scale-down period. A shorter one counts from now."""
         self._down_at = min(self._down_at, now() + period_s)
 
     def replicas_changed(self, old: StatefulSet | None, new: StatefulSet) -> None:
-        """The watch has seen other replicas: by our write, or by somebody else's, which is told."""
+        """The watch shows another number of replicas. If somebody else wrote it, report that."""
         if old is None or old.uid != new.uid:
             self.writes = ReplicaWrites()
             return
@@ -139,15 +139,13 @@ class PoolScaler:
         self._event(EventReason.REPLICAS_CHANGED, note)
 
     def retry(self, after_s: float | None) -> None:
-        """It failed: look again after a growing delay, or when the server asked for it."""
+        """After a failure: look again after a growing delay, or when the server asked for it."""
         delay = min(after_s or RETRY_S * 2 ** min(self._failures, 10), RETRY_MAX_S)
         self._failures += 1
         self._look_at = now() + delay * self._jitter()
 
     async def look(self) -> None:
-        """Scale up, down, or not at all. Raises ApiError, NotFound where there is no
-        StatefulSet.
-        """
+        """Scale up, down or not at all. Raises ApiError; NotFound if there is no StatefulSet."""
         self._look_at = now() + PERIOD_S * self._jitter()
         await self._decide()
         self._failures = 0
@@ -171,7 +169,8 @@ class PoolScaler:
     async def _decide(self) -> None:
         view = self._view()
         if view is None:
-            # No StatefulSet, or another pool's: what was noted of one has no meaning for the next.
+            # There is no StatefulSet, or another pool has it: notes about the last one do not apply
+            # to the next.
             self.writes, self.limited_at = ReplicaWrites(), 0
             return
         due = self._down_at - TIMER_RESOLUTION_S <= now()
@@ -204,8 +203,8 @@ class PoolScaler:
         return not (view.plan.homeless and view.plan.wanted > view.stateful_set.replicas)
 
     def _backs_off(self) -> bool:
-        """Whether somebody else has undone our writes so often that even vreplicas without a place
-        wait.
+        """Whether somebody else has undone this pool's writes so often that even vreplicas without
+        a place wait.
         """
         if self.writes.foreign is None or self.writes.back_off_until - TIMER_RESOLUTION_S <= now():
             return False
@@ -218,12 +217,12 @@ class PoolScaler:
         scale = await self._around.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
         wanted = view.plan.wanted
         if wanted <= scale.replicas:
-            return  # our cache lags behind an earlier scale-up
+            return  # the cached StatefulSet lags behind an earlier scale-up
         await self._write(scale, wanted)
         needs = (view.plan.expected_slots, view.pool.generation)
         if self._shrunk_for == needs:
-            # All fitted into fewer pods, and not where the profile wants it: trying that again
-            # moves things for nothing.
+            # Fewer pods had room for all, but not where the profile needs it. Another attempt would
+            # move vreplicas for nothing.
             self._regrown = min(self._regrown + 1, REOPENED_MAX)
             self.closed.keep_open(view.pool.scale_down_period_s * 2**self._regrown)
             self._shrunk_for, self._regrown_for = None, needs
@@ -244,14 +243,12 @@ class PoolScaler:
         if again is None:
             return
         if scale.resource_version != again.stateful_set.resource_version:
-            # The watch lags behind, and with it what we know of the ordinals: how many, and from
-            # which on.
+            # The watch lags behind, so the cached ordinals (their number and start) may be wrong.
             self._around.scales.forget(scale.key)
             self._look_at = now() + RETRY_S
             return
-        # A second look: something may have been placed or wanted while the scale was read. From
-        # here on nothing is placed there until the write has happened, for what is removed is
-        # closed.
+        # Look again: vreplicas may have been placed or requested while the scale was read. From
+        # here to the write nothing is placed on the removed ordinals, because they are closed.
         count = max(again.plan.wanted, count_without_empty(again.state, self._around.caches.state))
         count = lasting_count(again.state, count, again.allows)
         if count >= scale.replicas:
@@ -275,7 +272,7 @@ class PoolScaler:
             raise
         self.writes.settle()
 
-    # -- what is told ------------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------------
 
     def _mark_limited(self, plan: ScalePlan) -> None:
         limited_at = plan.unlimited if plan.limited else 0

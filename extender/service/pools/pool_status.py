@@ -1,10 +1,9 @@
-"""``PoolStatusWriter``: what a pool looks like, in its AdapterPool's status and at ``/state.json``.
-The leader's.
+"""``PoolStatusWriter``: the leader's loop that writes AdapterPool statuses.
 
-A write reads the stored status first, and asks for that very version: transition times go on from
-what is stored, so a failover neither writes nor changes one, and conditions that others have put
-there stay. Once a status is known to be stored, nothing is read or written until our numbers
-change, or the object does (then somebody may have overwritten it).
+A write first reads the stored status, and has that version as its precondition. Transition times
+continue from what is stored, so a failover neither writes nor changes a status. Conditions that
+others have added stay. Once a status is known to be stored, nothing is read or written until this
+service's numbers change, or the object does (somebody may have overwritten it).
 """
 
 import asyncio
@@ -34,17 +33,17 @@ from extender.service.watching.sources import PoolCondition
 log: Final = logging.getLogger(__name__)
 
 PERIOD_S: Final = 1.0
-"""Not more than one write a pool in this time; most passes find nothing to write."""
+"""At most one write per pool in this time. Most passes find nothing to write."""
 SHARE_OF_TIME: Final = 0.05
-"""A large pool that changes all the time is looked at less often: looking takes no more of the time
-than that.
+"""The longest share of the time spent on examining a pool: a large pool that changes all the time
+is examined less often.
 """
 
 
 def pool_numbers(state: PoolState) -> dict[str, int]:
     """The counts of AdapterPool.status: pods, slots, vreplicas and vpods.
 
-    Used, free and closed slots are all slots (``SlotCounts``).
+    Used, free and closed slots add up to all slots (``SlotCounts``).
     """
     published = sum(sum(vpod.placements.values()) for vpod in state.vpods.values())
     unserved = sum(state.unserved.values())
@@ -69,9 +68,9 @@ def pool_numbers(state: PoolState) -> dict[str, int]:
 def pool_conditions(
     state: PoolState, allows: Callable[[VPod], bool] = anyone, *, foreign: int | None = None
 ) -> list[PoolCondition]:
-    """(type, whether it holds, reason, message) of the pool's conditions.
+    """(type, whether it holds, reason, message) of each condition of the pool.
 
-    ``foreign``: the replicas that somebody else has asked for, while that number stands.
+    ``foreign``: replicas that somebody else has asked for, while that number stands.
     """
     over = sorted(pod.name for pod in state.overcommitted())
     plan = plan_scale(state, allows)
@@ -84,7 +83,7 @@ def pool_conditions(
 
 
 def available(state: PoolState) -> PoolCondition:
-    """Whether all vreplicas of the pool are served; the counts and pods, where not."""
+    """Whether all vreplicas of the pool are served. If not, the message has counts and pods."""
     condition = pool_availability(state).condition()
     return (condition.type, condition.status == "True", condition.reason, condition.message[:1024])
 
@@ -118,7 +117,7 @@ def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
 
 
 def readiness(state: PoolState) -> tuple[bool, str, str]:
-    """Whether vpods are placed in the pool as it asks for, reason and message."""
+    """Whether vpods are placed in the pool as it specifies, with reason and message."""
     if state.taken_by:
         return (
             False,
@@ -154,7 +153,7 @@ def readiness(state: PoolState) -> tuple[bool, str, str]:
 
 
 def _why_none(state: PoolState) -> str:
-    """Reasons with how many pods have each, the commonest first."""
+    """The reasons, each with its number of pods, most frequent first."""
     reasons = Counter(why_unschedulable(state, pod) or "closed" for pod in state.members())
     missing = (
         len(state.stateful_set.ordinals) - reasons.total() if state.stateful_set is not None else 0
@@ -169,7 +168,7 @@ def _why_none(state: PoolState) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What was made of a pool as it was at ``revision``, with that many ``foreign`` replicas."""
+    """The numbers and conditions of a pool at ``revision`` with ``foreign`` replicas."""
 
     state: PoolState
     revision: tuple[int, int]
@@ -177,19 +176,19 @@ class _Seen:
     numbers: dict[str, int]
     conditions: list[PoolCondition]
     look_again_at: float
-    """The event loop's time, seconds; not before, whatever changes."""
+    """Event loop's time, seconds. Before it the pool is not examined again, whatever changes."""
 
     def holds(
         self, state: PoolState, revision: tuple[int, int], foreign: int | None, now: float
     ) -> bool:
-        """Whether nothing has changed since, or it is too early to look again."""
+        """Whether nothing has changed since, or it is too early to examine the pool again."""
         same = (self.revision, self.foreign) == (revision, foreign)
         return self.state is state and (same or now < self.look_again_at)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the API server is known to have: our ``plain`` status, in these versions of the
+    """What the API server is known to store: the status ``plain``, in these versions of the
     object.
     """
 
@@ -199,7 +198,7 @@ class _Told:
 
 
 class PoolStatusWriter:
-    """Writes what has changed, until cancelled."""
+    """Writes statuses that have changed, until cancelled."""
 
     def __init__(
         self,
@@ -212,7 +211,7 @@ class PoolStatusWriter:
         foreign: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self.recorder: EventRecorder | None = None
-        """Where it is told that vreplicas are served no longer, and again; None: nowhere."""
+        """Reports that vreplicas are no longer served, or served again. None: no report."""
         self._foreign = foreign
         self._api = api
         self._fenced = fenced
@@ -225,8 +224,8 @@ class PoolStatusWriter:
         """By pool key."""
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Look at all pools of a bucket each period."""
-        # Who led in between has written what we do not know of.
+        """Examine all pools of the bucket each period."""
+        # Another leader in between may have written statuses unknown here.
         self._forget_but(bucket, frozenset())
         try:
             while True:
@@ -275,8 +274,8 @@ class PoolStatusWriter:
             )
 
     def _look(self, state: PoolState, foreign: int | None) -> _Seen:
-        """The pool as it is; looked at once a change, not once a period: with thousands of vpods
-        that takes its time.
+        """The pool's present numbers. They are computed once per change, not once per period,
+        because thousands of vpods take time.
         """
         revision = self._caches.state.revision_of(state)
         seen, clock = self._seen.get(state.key), asyncio.get_running_loop().time
@@ -293,10 +292,10 @@ class PoolStatusWriter:
         return seen
 
     async def _publish(self, pool: AdapterPool, plain: Obj) -> str:
-        """Make the stored status say ``plain``; the version of the object that does.
+        """Make the stored status say ``plain``. Return the version of the object that does.
 
-        A merge patch replaces the list of conditions: others' are put back, as they are in the
-        version that it asks for.
+        A merge patch replaces the list of conditions, so the patch includes the conditions of
+        others, as read in the version that is its precondition.
         """
         stored = await self._api.get(ADAPTERPOOLS, pool.namespace, pool.name)
         metadata, known = (
@@ -324,8 +323,8 @@ class PoolStatusWriter:
         return text(mapping(written, "metadata"), "resourceVersion")
 
     def _tell(self, pool: AdapterPool, before: Json, after: Json) -> None:
-        """Tell each time that vreplicas are lost, and once that all are served again: what is
-        stored says what was told.
+        """Report whenever vreplicas are lost, and when all are served again. The stored status
+        shows what was reported.
         """
         new = _available_of(after)
         change = told_change(_served(before), _served(after))
@@ -359,7 +358,7 @@ class PoolStatusWriter:
 
 
 def _says(stored: Json, status: Obj) -> bool:
-    """Whether the stored status is ``status`` already, in whatever order its conditions are."""
+    """Whether the stored status already is ``status``, in any order of conditions."""
     return all(
         _by_type(stored) == _by_type(status) if name == "conditions" else stored.get(name) == value
         for name, value in status.items()
@@ -373,7 +372,7 @@ def _available_of(status: Json) -> Json:
 
 
 def _served(status: Json) -> Served:
-    """As a pool's status says; a count that it does not say is 0."""
+    """What a pool's status says; a missing count is 0."""
     ready, unserved = (
         count if type(count := status.get(name)) is int else 0
         for name in ("readyVReplicas", "unservedVReplicas")

@@ -1,18 +1,18 @@
-"""``Reconciler``: puts right what no event will (DESIGN 4, last paragraph). The leader's, each
-period and on events.
+"""``Reconciler``: the leader's loop that repairs what no event repairs, each period and on events
+(DESIGN 4, last paragraph).
 
-- a pod that slipped past the webhook, or was bound by another scheduler: it has no slots annotation
-  and no ledger; it gets both, with what vpods already publish there;
-- a ledger that cannot be read, or that somebody has taken away: rewritten from the statuses;
-- a slots annotation that is not what the pod requests (which nobody can change): written again from
-  the request;
-- a ledger that another has written, or that differs as we begin to lead: told
-  (``UnexpectedWrites``), and decided again;
-- a ledger and a status that differ, a claim of a vpod that is gone: the vpod is decided again;
-- a reservation that no write confirmed: dropped.
+- A pod that bypassed the webhook, or was bound by another scheduler, has no slots annotation and no
+  ledger: it gets both, with what vpods already publish there.
+- A ledger that is unreadable or was removed is rewritten from the statuses.
+- A slots annotation that differs from the pod's request, which nobody can change, is rewritten from
+  the request.
+- A ledger that another writer has changed, or that differs when this replica begins to lead, is
+  reported (``UnexpectedWrites``), and its vpods are decided again.
+- A vpod whose ledger and status differ, or that is gone and still has a claim, is decided again.
+- A reservation that no write confirmed is dropped.
 
-Every repair is counted and told in an event. A drain mark whose value is no bool is only told: what
-was meant nobody knows.
+Every repair is counted, and an event reports it. A drain annotation that is no boolean is only
+reported, because its meaning is unknown.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ log: Final = logging.getLogger(__name__)
 PERIOD_S: Final = 60.0
 EXPIRY_PERIOD_S: Final = 5.0
 SETTLE_S: Final = 0.2
-"""How long after an event: several come together."""
+"""Pause after an event, because events often come together."""
 SLICE_VPODS: Final = 1_000
-"""Looked at at a stretch, some 10 ms: the extender's verbs have to answer meanwhile."""
+"""vpods examined without a pause, in some 10 ms: the extender's verbs must answer in between."""
 
 
 class Reconciler:
-    """Repairs until cancelled."""
+    """Repairs pods and vpods until cancelled."""
 
     def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
@@ -64,22 +64,24 @@ class Reconciler:
         clock: Callable[[], float],
         on_expiry: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """``on_expiry``: what else is to be forgotten in time, on every replica."""
+        """``on_expiry``: called each ``EXPIRY_PERIOD_S`` on every replica, to forget outdated
+        data.
+        """
         self._fenced = fenced
         self._caches = caches
         self._queues = queues
         self._metrics = metrics
         self._clock = clock
         self._running: dict[Bucket, asyncio.Event] = {}
-        """Buckets whose pools are reconciled -> what wakes that one."""
+        """Buckets whose pools are reconciled -> what wakes their loop."""
         self._unexpected_writes = foreign
         self._on_expiry = on_expiry
         self._broken: dict[str, AdapterPod] = {}
-        """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of
+        """UID -> a pod in need of repair, as last seen. The placer may repair it first, while
         placing.
         """
         self._no_bools: dict[str, tuple[str, ...]] = {}
-        """UID -> what was told of a pod's drain marks that are no bools."""
+        """UID -> what was reported of a pod's drain annotations that are no booleans."""
         caches.pods.add_event_handler(self._pod_changed)
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
@@ -94,14 +96,14 @@ class Reconciler:
             return
         for bucket, wake in self._running.items():
             if bucket.has(new.pool):
-                # Also where it is put right now, perhaps by the placer while our own repair fails:
-                # that is to be told.
+                # Wake also when the pod has just been repaired, perhaps by the placer while this
+                # repair failed: that must be reported.
                 wake.set()
                 if broken:
                     self._broken[new.uid] = new
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """Its spec, that is: its status we write ourselves."""
+        """Wake for changes of the spec. The status is this service's own write."""
         if old is None or new is None or old.generation != new.generation:
             self._wake_all()
 
@@ -118,7 +120,7 @@ class Reconciler:
             wake.set()
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Reconcile a bucket's pools on events and each period, until cancelled."""
+        """Reconcile the bucket's pools, on events and each period, until cancelled."""
         wake = self._running[bucket] = asyncio.Event()
         try:
             await self._unexpected_writes.begin(bucket)
@@ -141,10 +143,10 @@ class Reconciler:
                     self._no_bools.pop(pod.uid, None)
 
     async def run_expiry(self) -> None:
-        """Drop reservations in time until cancelled, on every replica: one that led may have left
-        some behind (I5).
+        """Drop expired reservations until cancelled, on every replica: a former leader may have
+        left some (I5).
 
-        And what was remembered of pods, vpods and pools that are gone.
+        Also forget data about pods, vpods and pools that are gone.
         """
         while True:
             await asyncio.sleep(EXPIRY_PERIOD_S)
@@ -154,13 +156,13 @@ class Reconciler:
                 forget()
 
     def expire_reservations(self) -> None:
-        """Drop what no write has confirmed in time; its vpods are decided again."""
+        """Drop reservations that no write has confirmed in time, and decide their vpods again."""
         for pool, key in self._caches.state.expire(self._clock()):
             self._metrics.repairs.labels("ReservationExpired").inc()
             self._queues.of(pool).add(key)
 
     async def reconcile(self, bucket: Bucket = WHOLE) -> None:
-        """One pass over all of a bucket's pools."""
+        """Make one pass over the bucket's pools."""
         self.expire_reservations()
         await self._requeue_differences(bucket)
         for pod in self._caches.pods.list():
@@ -176,7 +178,9 @@ class Reconciler:
         return pod.no_bools != self._no_bools.get(pod.uid, ())
 
     def _tell_no_bools(self, pod: AdapterPod) -> None:
-        """Who has annotated it believes that it is drained: told once a value, by each leader."""
+        """Report, once per value and leader, that the pod is not drained: its annotator believes
+        that it is.
+        """
         if not pod.no_bools:
             del self._no_bools[pod.uid]
             return
@@ -185,9 +189,7 @@ class Reconciler:
         self._unexpected_writes.warn(pod, EventReason.ANNOTATION_UNREADABLE, note)
 
     async def _requeue_differences(self, bucket: Bucket) -> None:
-        """In slices, between which claims may change: what is different from then on, an event
-        tells.
-        """
+        """Queue vpods whose records differ. Works in slices; later differences come as events."""
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for count, (key, claims) in enumerate(list(pool.placements.items()), 1):
                 if count % SLICE_VPODS == 0:
@@ -255,7 +257,7 @@ class Reconciler:
         return known is not None and known.uid == pod.uid
 
     def _needs_repair(self, pod: AdapterPod) -> bool:
-        """Whether a bound pod's annotations are not as our bind writes them."""
+        """Whether a bound pod's annotations are not as a bind writes them."""
         if (
             not pod.node
             or pod.assumed
@@ -272,8 +274,8 @@ class Reconciler:
         )
 
     def _slots_differ(self, pod: AdapterPod) -> bool:
-        """Whether the slots annotation says neither what the webhook had the pod request nor that
-        the pool has a pod less.
+        """Whether the slots annotation is neither what the pod requests nor the pool's slotsPerPod,
+        if that is lower.
         """
         if not pod.slots_request or pod.slots == pod.slots_request:
             return False
@@ -286,8 +288,8 @@ class Reconciler:
         return pod.slots is None or pod.slots > pod.slots_request or pod.slots != per_pod
 
     def _what_was_wrong(self, pod: AdapterPod) -> tuple[EventReason, str]:
-        """(kind, in words). What requests slots has passed through the webhook: nobody can add that
-        later.
+        """(reason, explanation). A pod that requests slots has passed the webhook, because nobody
+        can add the request later.
         """
         if pod.ledger_error:
             return EventReason.LEDGER_UNREADABLE, pod.ledger_error
@@ -309,8 +311,8 @@ class Reconciler:
 
 
 def _says_otherwise(pool: PoolState, vpod: VPod) -> bool:
-    """Whether its conditions do not agree with its placements and their pods: somebody else has
-    written one of them.
+    """Whether a vpod's conditions disagree with its placements and pods: another writer has changed
+    one of them.
     """
     if is_outdated(pool, vpod):
         return True

@@ -1,13 +1,13 @@
 """``Rescheduler``: gives up pods that were not Ready for rescheduleAfterSeconds, and takes them
 back.
 
-A pod, its node or its pool changes: which ordinals are absent, and since when, is looked at again
-(``Absences``), and once more when the next of them is due. Nothing is polled. Every replica sees
-who is absent (``watch``) and counts by its own clock, so that who leads next goes on from there;
-only the leader gives up (``run``). What is given up goes into ``PoolState.set_abandoned``: placing
-moves what such a pod holds as far as there is room, the evictor the rest when there is. Both give
-the reason ``Reschedule``. A pool whose rescheduleAfterSeconds is null gives up nothing: its
-ordinals come back with what they had.
+When a pod, its node or its pool changes, it determines which ordinals are absent and since when
+(``Absences``), and again when the next of them is due. It does not poll. Every replica observes
+absences (``watch``) by its own clock, so that the next leader continues from there. Only the leader
+gives pods up (``run``), by ``PoolState.set_abandoned``. Placing then moves what such a pod holds,
+as far as there is room, and the evictor moves the rest when there is room. Both give the reason
+``Reschedule``. A pool with rescheduleAfterSeconds null gives up nothing: its ordinals come back
+with what they had.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from extender.service.watching.caches import Caches
 log: Final = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.1
-"""How long after an event: a failing node takes many pods with it."""
+"""Pause after an event: a failing node affects many pods."""
 NAMED_PODS_MAX: Final = 10
-"""Of an event's note."""
+"""Pods named in an event."""
 
 
 class Rescheduler:
-    """Watches over all pools. ``activate``: decide a pool's vpods again. Times are the event
-    loop's, in seconds.
+    """Observes all pools. ``activate``: decides a pool's vpods again. Times are the event loop's,
+    in seconds.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Rescheduler:
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
 
-    # -- what may change it ------------------------------------------------------------------------
+    # -- events of the caches ----------------------------------------------------------------------
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is None or new is None or _presence(old) != _presence(new):
@@ -84,7 +84,7 @@ class Rescheduler:
     # -- the loops ---------------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """See who is absent in all pools, whoever leads them, until cancelled."""
+        """Observe the absent pods of all pools, led here or not, until cancelled."""
         while True:
             self._wake.clear()
             self._note()
@@ -99,8 +99,8 @@ class Rescheduler:
             self._absences.setdefault(key, Absences()).note(state, now)
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Give up and take back in a bucket's pools until cancelled; then nothing is given up: that
-        is the leader's.
+        """Give up and take back pods in the bucket's pools until cancelled. Then nothing is given
+        up: only the leader does that.
         """
         try:
             while True:
@@ -119,7 +119,7 @@ class Rescheduler:
                     state.set_abandoned(frozenset())
 
     def look(self, bucket: Bucket = WHOLE) -> float | None:
-        """Bring its pools up to date; the time at which to look again, None: not before something
+        """Update the bucket's pools. Return the time of the next look; None: when something
         changes.
         """
         pools = [state for key, state in self._caches.state.pools.items() if bucket.has(key)]

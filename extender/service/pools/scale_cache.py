@@ -1,15 +1,15 @@
-"""``ScaleCache``: the scale subresources of StatefulSets, read at most once a refresh period
-(Knative's ScaleCache).
+"""``ScaleCache``: the scale subresources of StatefulSets, each read at most once per refresh period
+(after Knative's ScaleCache).
 
-Same verbs and the same life of an entry as Knative's: a get within the period asks nobody, an
-update always writes and stores the reply, a failed update keeps the entry, reset forgets all. Two
-things are otherwise, on purpose:
+Verbs and life of an entry are as in Knative: a get within the period makes no request, an update
+always writes and stores the reply, a failed update keeps the entry, and reset forgets all. Two
+things differ on purpose:
 
-- an entry keeps its resourceVersion, and an update has it as its precondition. Knative loses it, so
-  that its update overwrites whatever a person or another controller has written meanwhile. A
-  Conflict drops the entry;
-- what the watch of StatefulSets shows is not older than the entry: one of another version is
-  dropped at once, so that a change from outside is not hidden until the period ends.
+- An entry keeps its resourceVersion, and an update has it as its precondition. Knative drops it, so
+  its update overwrites what a person or another controller has written meanwhile. A Conflict drops
+  the entry.
+- When the watch shows another version of a StatefulSet, its entry is dropped at once. So a change
+  from outside is not hidden until the period ends.
 """
 
 from collections import OrderedDict
@@ -22,14 +22,14 @@ from extender.model.decode import mapping, text
 from extender.model.objects import StatefulSet, object_key
 
 REFRESH_PERIOD_S: Final = 300.0
-"""Knative's default: what a refresh period of 0 means."""
+"""Knative's default, also used for a refresh period of 0."""
 ENTRIES_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An autoscaling/v1 Scale. Counts are pods: asked for (``replicas``) and there
-    (``status_replicas``).
+    """An autoscaling/v1 Scale. ``replicas`` counts the pods asked for, ``status_replicas`` those
+    that exist.
     """
 
     namespace: str
@@ -46,7 +46,7 @@ class Scale:
 
 
 class ScaleCache:
-    """Scales by StatefulSet. ``clock`` is in seconds; for one event loop."""
+    """Scales by StatefulSet, for one event loop. ``clock``: seconds."""
 
     def __init__(
         self, api: Api, *, clock: Callable[[], float], refresh_period_s: float = REFRESH_PERIOD_S
@@ -57,7 +57,7 @@ class ScaleCache:
         self._entries: OrderedDict[str, tuple[float, Scale]] = OrderedDict()
 
     async def get_scale(self, namespace: str, name: str) -> Scale:
-        """The scale, not older than the refresh period. Raises NotFound and other ApiErrors of a
+        """The scale, no older than the refresh period. Raises NotFound and other ApiErrors of a
         read.
         """
         key = object_key(namespace, name)
@@ -71,11 +71,11 @@ class ScaleCache:
         return scale
 
     async def update_scale(self, scale: Scale, replicas: int, *, via: Api | None = None) -> Scale:
-        """Ask for ``replicas``, if the StatefulSet is still of the version in ``scale``; what is
-        stored now.
+        """Ask for ``replicas`` if the StatefulSet still has the version of ``scale``. Return what
+        is stored.
 
-        ``via``: what to write through, where that is another. Raises Conflict where it is not, and
-        other ApiErrors of a write.
+        ``via``: the ``Api`` to write through, if it is another. Raises Conflict if the version has
+        changed, and other ApiErrors of a write.
         """
         try:
             stored = await (via or self._api).update(
@@ -93,7 +93,7 @@ class ScaleCache:
         return new
 
     def reset(self) -> None:
-        """Forget everything: we have just become the leader."""
+        """Forget everything, because this replica has just become leader."""
         self._entries.clear()
 
     def forget(self, key: str) -> None:
@@ -101,8 +101,8 @@ class ScaleCache:
         self._entries.pop(key, None)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """The watch has seen a StatefulSet: an entry of another version is out of date, or will
-        soon be confirmed.
+        """Drop the entry if the watch shows another version: the entry is outdated, or the watch
+        will soon confirm it.
         """
         changed = new or old
         known = self._entries.get(changed.key) if changed is not None else None
@@ -135,7 +135,7 @@ def _count(obj: Obj, part: str) -> int:
 
 
 def _to_write(scale: Scale, replicas: int) -> Obj:
-    """A Scale to write back: the version that was read is the precondition."""
+    """The Scale to write. The version that was read is the precondition."""
     return {
         "apiVersion": "autoscaling/v1",
         "kind": "Scale",

@@ -1,1 +1,3 @@
-"""What is seen: caches, informers, foreign kinds. Knows no other folder of the service."""
+"""What the service sees of the cluster: caches, informers and foreign kinds. Imports no other
+folder of the service.
+"""

@@ -1,8 +1,8 @@
 """``Caches``: what the service knows of the cluster, and the state derived from it.
 
-Two assume caches (adapter pods, vpods) hold what we write ourselves; nodes, namespaces,
-StatefulSets and pools are only read. Each change goes to ``State`` first and then to the listeners,
-in one synchronous step: nobody ever sees a cache and the state apart.
+Two assume caches (adapter pods, vpods) hold objects that the service also writes. Nodes,
+namespaces, StatefulSets and pools are only read. Each change goes first to ``State`` and then to
+the other handlers, in one synchronous step, so no task sees a cache and the state disagree.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ OnChange = Callable[[T | None, T | None], None]
 
 
 class ReadCache(Generic[T]):
-    """The last known objects of a kind that we never write, by key."""
+    """The last known objects of a kind that the service only reads, by key."""
 
     def __init__(self, on_change: OnChange[T]) -> None:
         self._objects: dict[str, T] = {}
@@ -40,7 +40,9 @@ class ReadCache(Generic[T]):
         return self._objects.get(key)
 
     def confirm(self, key: str, uid: str, resource_version: str) -> bool:  # noqa: ARG002 - as the assume caches have it
-        """Whether an event tells nothing new: none does about what somebody else writes."""
+        """Always False, so every event is applied. An assume cache returns True for its own
+        writes.
+        """
         return False
 
     def update(self, obj: T) -> None:
@@ -56,12 +58,12 @@ class ReadCache(Generic[T]):
             self._tell(old, None)
 
     def replace(self, objects: list[T], resource_version: str) -> None:
-        """The whole list, after a relist."""
+        """Replace all objects after a list."""
         for _ in self.replacing(objects, resource_version):
             pass
 
     def replacing(self, objects: list[T], resource_version: str) -> Iterator[None]:  # noqa: ARG002 - same signature as the assume caches
-        """``replace`` in slices of ``SLICE_OBJECTS``, between which others may run."""
+        """As ``replace``, in slices of ``SLICE_OBJECTS``, between which other tasks may run."""
         listed = {obj.key for obj in objects}
         for key in [key for key in self._objects if key not in listed]:
             self.delete(self._objects[key])
@@ -80,8 +82,8 @@ class ReadCache(Generic[T]):
 
 
 class Caches:
-    """All caches with the ``State`` that they feed. ``profiles``: by name, those that pools may ask
-    for.
+    """All caches, and the ``State`` that they feed. ``profiles``: those that pools may name, by
+    name.
     """
 
     def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:

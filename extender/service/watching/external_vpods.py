@@ -1,14 +1,15 @@
-"""``Callers``: the vpods whose callers keep their status themselves and ask ``POST /v1/schedule``,
+"""``ExternalVPods``: the vpods of callers of ``POST /v1/schedule``, who keep the status themselves,
 as the leader remembers them.
 
-Nobody watches what they publish. So what a caller has asked with and was answered counts as
-published until it asks again; what it has not asked about since we lead is known by the ledgers
-alone, and kept as it stands there. When another leads, all of it is forgotten: they ask that one,
-and a pod that we bind must not bring back what it has taken away.
+Nobody watches what callers publish. So the placements in a caller's request and in the reply count
+as published until it asks again. For a caller that has not asked this leader yet, the ledgers alone
+say what it has, and they are kept as they are. When another replica leads, everything is forgotten:
+callers then ask that one, and a pod that this replica binds must not bring back what the other has
+taken away.
 
-One that has given all back is remembered, too, until no bound pod holds any of it and no pod is
-still to be bound that may bring some back, of whichever pool: what the last pod of an ordinal held
-is carried by any replica that has seen it, and we may not be one of those.
+A vpod that has given everything back is remembered too, until no bound pod of any pool holds any of
+it and no ordinal waits for a pod that may bring some back. Such a pod may come from another
+replica: any replica that has seen what the ordinal's last pod held carries it over.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,16 +24,16 @@ from extender.model.objects import VPod
 from extender.service.watching.caches import Caches
 
 GIVEN_BACK_MAX: Final = 10_000
-"""While a pod is never bound; the oldest are forgotten."""
+"""While some ordinal has no bound pod. Beyond this, the oldest are forgotten."""
 
 
 class ExternalVPods:
-    """By vpod key. What they ask for is in the state of ``caches`` while it is remembered here."""
+    """Vpods of callers, by key. While remembered here, each is in the state of ``caches`` too."""
 
     def __init__(
         self, caches: Caches, *, forgotten: Callable[[str], None] = lambda _key: None
     ) -> None:
-        """``forgotten``: told the key of a vpod that is not remembered any longer."""
+        """``forgotten``: called with the key of each vpod that is forgotten."""
         self._state = caches.state
         self._forgotten = forgotten
         self._vpods: dict[str, VPod] = {}
@@ -48,19 +49,19 @@ class ExternalVPods:
         return len(self._vpods)
 
     def get(self, key: str) -> VPod | None:
-        """What a caller has asked for."""
+        """The vpod as its caller last asked, with what counts as published."""
         return self._vpods.get(key)
 
     def ask(self, vpod: VPod) -> VPod | None:
-        """A caller asks for that; what it has asked for before."""
+        """Remember a caller's request. Return the one before."""
         known = self._vpods.get(vpod.key)
         self._vpods[vpod.key] = vpod
         self._state.vpod_changed(known, vpod)
         return known
 
     def note_answer(self, vpod: VPod, covered: Mapping[str, int]) -> None:
-        """It publishes what it has asked with, and from now on what it is answered: both have to
-        stay covered (I2).
+        """The caller publishes what it asked with, and soon what it was answered: both must stay
+        covered (I2).
         """
         if self._vpods.get(vpod.key) is vpod:
             names = {*vpod.placements, *covered}
@@ -69,8 +70,8 @@ class ExternalVPods:
             }
             answered = self._vpods[vpod.key] = replace(vpod, placements=published)
             self._state.vpod_changed(vpod, answered)
-        # Else another has led meanwhile, or is about to: ledgers speak for the caller until it asks
-        # again.
+        # Otherwise another replica has led meanwhile: the ledgers say what the caller has until it
+        # asks again.
         if vpod.key in self._vpods:
             self._given_back.pop(vpod.key, None)
             if not vpod.vreplicas:
@@ -78,11 +79,11 @@ class ExternalVPods:
         self.forget_given_back()
 
     def forget_given_back(self) -> None:
-        """Those that have given all back, of which no pool holds anything nor may get it with a pod
-        that is still to be bound.
+        """Forget vpods that have given everything back, unless a pool holds some of it or may get
+        some with a pod that is still to be bound.
 
-        Any pool: a caller may have changed its own, and left something with a pod of the former one
-        that was away.
+        All pools count: a caller may have changed its pool, and left something on an absent pod of
+        the former one.
         """
         if not self._given_back:
             return
@@ -102,7 +103,7 @@ class ExternalVPods:
         return any(pool.claims_of(key) for pool in self._state.pools.values())
 
     def others_holding(self, vpod: VPod) -> list[str]:
-        """Keys of the pools besides its own that hold some of a caller's vpod."""
+        """Keys of the other pools that hold some of a caller's vpod."""
         return [
             key
             for key, pool in self._state.pools.items()
@@ -110,8 +111,8 @@ class ExternalVPods:
         ]
 
     def forget(self, bucket: Bucket) -> None:
-        """What they have asked of us before another led says nothing any more: ledgers do, until
-        they ask again.
+        """Another replica has led the bucket: forget the requests. The ledgers say what callers
+        have until they ask again.
         """
         for vpod in [vpod for vpod in self if bucket.has(vpod.pool)]:
             del self._vpods[vpod.key]
@@ -120,15 +121,15 @@ class ExternalVPods:
             self._forgotten(vpod.key)
 
     def speak_by_ledgers(self, pool_key: str, key: str) -> bool:
-        """Whether a ledger's key belongs to a caller that has not asked since we lead: it is kept
-        as it stands.
+        """Whether the vpod of a ledger's key may belong to a caller that has not asked this leader
+        yet. Then the ledger is kept as it is.
         """
         pool = self._state.pool(pool_key)
         return key not in pool.vpods and key not in self._vpods and may_exist_unseen(pool, key)
 
 
 def _awaits_pods(pool: PoolState) -> bool:
-    """Whether any of its ordinals has no bound pod."""
+    """Whether an ordinal of the pool has no bound pod."""
     ordinals = pool.stateful_set.ordinals if pool.stateful_set is not None else ()
     bound = (pool.by_ordinal.get(ordinal) for ordinal in ordinals)
     return any(state is None or not state.bound for state in bound)

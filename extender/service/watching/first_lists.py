@@ -1,5 +1,5 @@
-"""How far the first lists have come, in the log: with many objects they take a while, and a start
-must not look stuck.
+"""Logs the progress of the first lists: with many objects they take a while, and a start must not
+look stuck.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ PERIOD_S: Final = 5.0
 
 
 async def wait_synced(informers: Informers) -> None:
-    """Wait until every kind has been listed, and tell each ``PERIOD_S`` how far it is."""
+    """Wait until every kind has been listed, and log the progress each ``PERIOD_S``."""
     synced = asyncio.ensure_future(informers.wait_synced())
     try:
         while not synced.done():

@@ -1,9 +1,8 @@
-"""``ForeignKind``: the objects of one foreign kind, translated and given to the pool that each
-belongs to.
+"""``ForeignKind``: translates the objects of one foreign kind, and assigns each to its pool.
 
-The sink of the kind's reflector. An object is kept translated, once for each way in which pools
-read the kind (one, mostly), so that it can be given away again when pools or namespaces change.
-What cannot be read stays as it is known.
+It is the sink of the kind's reflector. Each object is kept translated, once for each way in which
+pools read the kind (usually one), so that it can be assigned again when pools or namespaces change.
+If an object cannot be read, its last known form stays.
 """
 
 import logging
@@ -23,13 +22,11 @@ from extender.service.watching.caches import Caches
 log: Final = logging.getLogger(__name__)
 
 SLICE_OBJECTS: Final = 500
-"""Given away at a stretch, some 10 ms: the extender's verbs have to answer meanwhile."""
+"""Objects assigned without a pause, in some 10 ms: the extender's verbs must answer in between."""
 
 
 _Readings = Mapping[SourcePaths, VPod | InvalidObject]
-"""An object translated in each way in which pools read its kind, an error where it cannot be read
-so.
-"""
+"""An object translated in each way in which pools read its kind, or the error of that reading."""
 
 
 class _Known(NamedTuple):
@@ -39,11 +36,11 @@ class _Known(NamedTuple):
     labels: Mapping[str, str]
     read: _Readings
     pool: str
-    """Key of the pool that has it, "" where none selects it."""
+    """Key of the pool that has it; "" if none selects it."""
     source: Source | None
     """How that pool declares its kind."""
     also: tuple[str, ...]
-    """Keys of the other pools that select it."""
+    """Keys of other pools that select it."""
 
 
 class ForeignKind:
@@ -65,8 +62,8 @@ class ForeignKind:
         return len(self._objects)
 
     def read_by(self, sources: Iterable[Source]) -> bool:
-        """Read objects as these sources say from the next list on; True if that differs
-        from now.
+        """Read objects as these sources say, from the next list on. True if that differs from
+        before.
         """
         translators = {source.paths: PlacementTranslator(source) for source in sources}
         changed = translators.keys() != self._translators.keys()
@@ -85,7 +82,7 @@ class ForeignKind:
             pass
 
     def replacing(self, objects: list[Obj]) -> Iterator[None]:
-        """Take a whole list in slices of ``SLICE_OBJECTS``, between which others may run."""
+        """Take a whole list in slices of ``SLICE_OBJECTS``, between which other tasks may run."""
         listed = {self._key(obj) for obj in objects}
         for key in [key for key in self._objects if key not in listed]:
             self._forget(key)
@@ -105,8 +102,8 @@ class ForeignKind:
             self._take(event.object)
 
     def _take(self, obj: Obj) -> None:
-        """Translate, and give to whom it belongs. Raises InvalidObject: then the vpod stays as it
-        is known.
+        """Translate an object and assign it to its pool. Raises InvalidObject, and then the vpod
+        stays as known.
         """
         metadata = mapping(obj, "metadata")
         self._give(
@@ -123,12 +120,14 @@ class ForeignKind:
             if (vpod := self._caches.vpods.get(key)) is not None:
                 self._caches.vpods.delete(vpod)
 
-    # -- whose it is -------------------------------------------------------------------------------
+    # -- assigning objects to pools ----------------------------------------------------------------
 
     def give_again(self, namespaces: Collection[str] | None) -> Iterator[None]:
-        """Pools (None), or the labels of namespaces, have changed: look again whose each object is.
+        """Assign each object again, after pools (None) or the labels of these namespaces have
+        changed.
 
-        In slices of ``SLICE_OBJECTS``, between which others may run and objects come and go.
+        Works in slices of ``SLICE_OBJECTS``. In between, other tasks may run, and objects may come
+        and go.
         """
         for count, key in enumerate(list(self._objects), 1):
             known = self._objects.get(key)
@@ -160,11 +159,11 @@ class ForeignKind:
         if isinstance(vpod, InvalidObject):
             raise vpod
         if vpod is None:
-            return  # declared with new paths: the list that is on its way reads them
+            return  # declared with new paths: the list under way reads them
         vpod = replace(vpod, pool=pool)
         if have is not None and have.resource_version == vpod.resource_version and have != vpod:
-            # The cache goes by versions, and this one has changed hands, or is read otherwise,
-            # without a new one.
+            # The cache compares versions. This object has another pool, or is read otherwise, under
+            # the same version.
             self._caches.vpods.delete(have)
         self._caches.vpods.update(vpod)
 
@@ -175,12 +174,12 @@ class ForeignKind:
                 del self.conflicts[loser, known.pool]
 
     def forget_all(self) -> None:
-        """No pool declares the kind any more: its vpods leave their pools."""
+        """No pool declares the kind any more: remove all its vpods."""
         for key in list(self._objects):
             self._forget(key)
 
     def written(self, reply: Obj, sent: VPod) -> VPod:
-        """The reply to a status write as a vpod of the pool that has the object now."""
+        """The reply to a status write, as a vpod of the pool that has the object now."""
         known = self._objects.get(self._key(reply))
         if known is None or known.source is None:
             return sent
@@ -188,7 +187,7 @@ class ForeignKind:
         return replace(vpod, pool=known.pool) if isinstance(vpod, VPod) else sent
 
     def declared(self, vpod: VPod) -> Source | None:
-        """How the pool of a vpod declares its kind; None where it has it no longer."""
+        """How the vpod's pool declares its kind. None if that pool no longer has the object."""
         known = self._objects.get(vpod.key)
         return known.source if known is not None and known.pool == vpod.pool else None
 
@@ -198,8 +197,8 @@ class ForeignKind:
 
 
 class _KindListing:
-    """A list that is being read. Objects are kept as they are: how they are read may change before
-    it ends.
+    """A list being read. Objects are kept untranslated, because how they are read may change before
+    the list ends.
     """
 
     def __init__(self, kind: ForeignKind) -> None:
@@ -216,7 +215,7 @@ class _KindListing:
 
 
 def _placed_on(have: VPod | None, read: _Readings) -> Iterator[str]:
-    """The pods that an object publishes placements on."""
+    """The pods on which an object publishes placements."""
     for vpod in (have, *read.values()):
         if isinstance(vpod, VPod):
             yield from vpod.placements

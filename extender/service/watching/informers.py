@@ -1,8 +1,9 @@
-"""``Informers``: the reflectors that fill the caches, one a kind, and when they may be relied on.
+"""``Informers``: the reflectors that fill the caches, one per kind, and when the caches can be
+relied on.
 
 The order of the first lists matters. A bind gives a returning ordinal what vpods publish there, so
-the vpods' list must not be older than the pods': pods are listed first, and whenever their watch
-has a gap (a relist), vpods are listed again. Between two lists the pods' own watch shows every
+the list of vpods must not be older than the list of pods. Pods are listed first; and when their
+watch has a gap (a relist), vpods are listed again. Between two lists, the watch of pods shows every
 ledger that an ordinal had, which is kept for its next pod.
 """
 
@@ -48,14 +49,14 @@ T = TypeVar("T")
 
 
 class Cache(Protocol[T]):
-    """What all our caches have in common."""
+    """What all caches have in common."""
 
     def get(self, key: str) -> T | None:
         """The object under a key."""
         ...
 
     def confirm(self, key: str, uid: str, resource_version: str) -> bool:
-        """Whether an event of that version tells nothing that is not known."""
+        """Whether an event of that version brings nothing new."""
         ...
 
     def update(self, obj: T) -> None:
@@ -67,17 +68,19 @@ class Cache(Protocol[T]):
         ...
 
     def replacing(self, objects: list[T], resource_version: str) -> Iterator[None]:
-        """The whole list as of a version, in slices between which others may run."""
+        """Replace all objects by a list of that version, in slices between which other tasks may
+        run.
+        """
         ...
 
 
 class CacheSink(Generic[T]):
-    """Decodes a reflector's objects into a cache. An object that cannot be read leaves what the
-    cache had of it.
+    """Decodes a reflector's objects into a cache. If an object cannot be read, the cache keeps what
+    it had of it.
 
-    Nothing relies on a cache before its first list is in, so that one is taken in slices; a later
-    one at one stretch, for decisions are made meanwhile, and must not see some pods as of the list
-    and others as of before.
+    The first list is taken in slices, because nothing relies on the cache before that. Later lists
+    are taken without a pause: decisions are made meanwhile, and must not see some pods from before
+    the list and some from after.
     """
 
     def __init__(
@@ -129,9 +132,7 @@ class CacheSink(Generic[T]):
         return self._cache.confirm(_key(obj), uid, version)
 
     def _last_of(self, gone: Obj) -> T:
-        """A deleted object, or what is known of it where its last form cannot be read: it is gone
-        all the same.
-        """
+        """A deleted object. If its last form cannot be read, what is known of it."""
         try:
             return self._decode(gone)
         except InvalidObject:
@@ -142,8 +143,8 @@ class CacheSink(Generic[T]):
 
 
 class _CacheListing(Generic[T]):
-    """A list that is being read. ``take``: what could be read, the keys of the others, and the
-    list's version.
+    """A list being read. ``take``: receives the decoded objects, the keys of unreadable ones, and
+    the list's version.
     """
 
     def __init__(
@@ -171,19 +172,17 @@ class _CacheListing(Generic[T]):
 
 
 class CaughtUp:
-    """How often all that was written has been waited for; one at a ``turn``."""
+    """Counts the rounds of ``catch_up``; ``turn`` allows one at a time."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.begun = 0
         self.done = 0
-        """Number of the last one that has come to its end."""
+        """Number of the last round that has ended."""
 
 
 class OwnVPods:
-    """The cache of vpods as the reflector of VPods may see it: a list of them says nothing about
-    foreign kinds.
-    """
+    """The cache of vpods for the reflector of VPods: its lists say nothing about foreign kinds."""
 
     def __init__(self, cache: VPodAssumeCache) -> None:
         self._cache = cache
@@ -193,16 +192,16 @@ class OwnVPods:
         self.delete = cache.delete
 
     def replacing(self, objects: list[VPod], resource_version: str) -> Iterator[None]:
-        """The whole list of VPods as of a version."""
+        """Replace all VPods by a list of that version. Vpods of foreign kinds stay."""
         foreign = [vpod for vpod in self._cache.list() if vpod.source]
         return self._cache.replacing([*objects, *foreign], resource_version)
 
 
 class Informers:
-    """All reflectors of the service. ``run`` them in one task; ``synced`` once every first list is
-    in.
+    """All reflectors of the service. ``run`` them in one task. ``synced`` is true once every first
+    list is in.
 
-    A foreign kind that cannot be listed counts as listed then: it must not keep the service from
+    A foreign kind that cannot be listed counts as listed: it must not keep the service from
     working.
     """
 
@@ -241,12 +240,12 @@ class Informers:
 
     @property
     def reflectors(self) -> list[Reflector]:
-        """All of them."""
+        """All reflectors, without those of foreign kinds."""
         return [self._pods, self._vpods, *self._others]
 
     @property
     def first_version(self) -> str:
-        """Of the first list of all."""
+        """The resourceVersion of the first list."""
         return self._pods.first_version
 
     @property
@@ -255,14 +254,12 @@ class Informers:
         return not self.not_synced()
 
     def not_synced(self) -> list[str]:
-        """Plurals of the kinds still to be listed."""
+        """Plurals of the kinds that are not listed yet."""
         missing = [r.resource.plural for r in self.reflectors if not r.is_synced]
         return missing if missing or self.sources.settled.is_set() else ["foreign sources"]
 
     def problems(self) -> list[str]:
-        """Why kinds are still to be listed, a line each; those that have not failed are
-        left out.
-        """
+        """Why kinds are not listed yet, a line for each that has failed."""
         return [reflector.problem for reflector in self.reflectors if reflector.problem]
 
     async def wait_synced(self) -> None:
@@ -275,11 +272,10 @@ class Informers:
             await reflector.synced.wait()
 
     async def catch_up(self) -> None:
-        """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors,
-        for minutes.
+        """Wait until the caches have all ledgers and statuses written before the call. A watch
+        alone may lag, or retry after errors, for minutes.
 
-        Who waits while another one's is going on shares the next with all that wait: of many
-        buckets, each wants one.
+        Calls that come during one round share the next: with many buckets, each makes a call.
         """
         wanted = self._caught_up.begun + 1
         async with self._caught_up.turn:
@@ -291,16 +287,16 @@ class Informers:
             self._caught_up.done = self._caught_up.begun
 
     async def list_vpods(self) -> None:
-        """Wait until a list of vpods that is begun from now on is in the cache."""
+        """Wait until a list of vpods that begins after the call is in the cache."""
         await self._vpods.relist()
 
     def list_pods(self) -> None:
-        """Ask for a list of pods, and of vpods after it; waits for neither."""
+        """Request a list of pods, and of vpods after it, without waiting."""
         self._pods.request_relist()
 
     async def list_again(self, source: str) -> bool:
-        """Have a source's vpods ("": VPods) listed; whether a list that is begun from now on is in
-        the cache.
+        """List a source's vpods again ("": VPods). Return whether a list that began after the call
+        is in the cache.
         """
         if source:
             return await self.sources.list_again(source)
@@ -308,15 +304,15 @@ class Informers:
         return True
 
     async def list_published(self) -> None:
-        """Wait until all statuses as they are from now on are in the cache, those of foreign kinds
-        included.
+        """Wait until lists of all vpods that begin after the call are in the cache; foreign kinds
+        only as far as they answer in time.
         """
         await self.list_vpods()
         await self.sources.catch_up()
 
     async def _reach_pods(self) -> None:
-        """Wait until the watch has told what pods there are now. A list would do, but it skips what
-        happened before it.
+        """Wait until the watch has shown all pods of a read. A list is only the fallback, because
+        it skips what happened before it.
         """
         try:
             async with asyncio.timeout(REACH_TIMEOUT_S):
@@ -333,8 +329,8 @@ class Informers:
             await self._pods.relist()
 
     def _has_reached(self, versions: Mapping[str, str], version: str) -> bool:
-        """Whether the cache of pods is as new as a list of that version, or newer. ``versions``:
-        its pods' own, by key.
+        """Whether the cache of pods is at least as new as a list of that version. ``versions``:
+        those of the listed pods, by key.
         """
         known = {pod.key: pod.resource_version for pod in self._caches.pods.list()}
         return all(_is_reached(known.get(key), at) for key, at in versions.items()) and all(
@@ -349,8 +345,7 @@ class Informers:
                 tasks.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
             await self._pods.synced.wait()
             tasks.create_task(self._vpods.run(), name="reflector vpods")
-            # Whose an object is depends on pools and namespaces, and which pods it may be on comes
-            # from the pods.
+            # An object's pool depends on pools and namespaces, and its placements on pods.
             await self._wait_listed()
             tasks.create_task(self.sources.run(), name="foreign sources")
 
@@ -365,7 +360,7 @@ def _key(obj: Obj) -> str:
 
 
 def _is_readable(pod: Obj) -> bool:
-    """Whether the cache can have it."""
+    """Whether the pod can be decoded."""
     try:
         decode.pod_from(pod)
     except InvalidObject:

@@ -1,9 +1,8 @@
-"""A cluster watched by a command: its objects in caches, kept up to date, for as long as a block
-lasts.
+"""Keeps caches up to date with the cluster while a command runs a block.
 
-The same reflectors as the service's, over an ``Api`` that only reads. Reflectors wait out whatever
-goes wrong, which is right for a service and wrong for who has just typed a command: so each kind is
-asked for once before, and what is wrong with that is the command's error.
+It uses the service's reflectors, over an ``Api`` that only reads. Reflectors retry after every
+error. That suits a service, but not a person who has typed a command. So each kind is requested
+once first, and an error of that request ends the command.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ LOOK_EVERY_S: Final = 0.2
 
 
 class NotReadable(VReplicaError):
-    """A kind of objects cannot be read from the cluster; the message says why and what helps."""
+    """A kind of objects cannot be read from the cluster. The message says why, and what helps."""
 
 
 @asynccontextmanager
@@ -46,8 +45,8 @@ async def watched(
     *,
     progress: Callable[[int], None] = lambda _objects: None,
 ) -> AsyncIterator[Caches]:
-    """Caches that follow the cluster until the block ends, all of them listed. ``progress``:
-    objects so far. Raises NotReadable.
+    """Yield caches that follow the cluster until the block ends, with all kinds listed.
+    ``progress``: called with the number of objects so far. Raises NotReadable.
     """
     for resource in KINDS:
         await _probe(api, resource)

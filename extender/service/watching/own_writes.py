@@ -1,11 +1,10 @@
-"""``OwnWrites``: which texts of a pod's ledger are on their way from here, so that another's write
-can be told apart.
+"""``OwnWrites``: the ledger texts that this service is writing, to tell its writes from others'.
 
-A ledger that changes on a bound pod has been written by the leader, or by somebody who should not
-have. The watch does not say who; but whatever the leader writes it has announced here before it
-sends it, and the answer brings the caches up to date before the announcement ends. So a change that
-comes by the watch and was not announced is another's. A write of which nobody knows whether it
-arrived stays announced until the next one of that pod has been answered.
+If the ledger of a bound pod changes, either the leader has written it, or somebody who should not
+have. The watch does not say who. But the leader announces here what it is about to write, and the
+reply updates the caches before the announcement ends. So a change that the watch brings and nobody
+announced is another writer's. A write of unknown outcome stays announced until the next write of
+that pod has its reply.
 """
 
 from collections.abc import Iterator
@@ -15,23 +14,25 @@ from typing import Final
 from extender.kube.api import ApiError, OutcomeUnknown
 
 TEXTS_MAX: Final = 8
-"""Of one pod. More are never on their way: each compares with what the one before has written."""
+"""Per pod. There are never more writes under way, because each compares with what the one before
+has written.
+"""
 
 
 class OwnWrites:
-    """Of one service. All on one loop."""
+    """Announcements of one service, on one event loop."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
 
     def __len__(self) -> int:
-        """Pods of which ledgers are on their way."""
+        """The number of pods with announced ledgers."""
         return len(self._texts)
 
     @contextmanager
     def sending(self, uid: str, text: str) -> Iterator[None]:
-        """While a ledger ``text`` is being written to the pod ``uid`` and its answer is taken into
-        the caches.
+        """Announce ``text`` while it is written to the ledger of pod ``uid`` and the caches take
+        the reply.
         """
         texts = self._texts.setdefault(uid, [])
         texts.append(text)
@@ -42,15 +43,15 @@ class OwnWrites:
             if not isinstance(error, OutcomeUnknown):
                 self._end(uid, text, earlier=False)
             raise
-        # A cancelled write may have arrived as well.
+        # A cancelled write skips this: it may have arrived.
         self._end(uid, text, earlier=True)
 
     def is_ours(self, uid: str, text: str | None) -> bool:
-        """Whether that text of the pod's ledger may have come from here."""
+        """Whether this text of the pod's ledger may be this service's write."""
         return text in self._texts.get(uid, ())
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget a pod that is gone."""
         self._texts.pop(uid, None)
 
     def _end(self, uid: str, text: str, *, earlier: bool) -> None:

@@ -1,10 +1,10 @@
-"""``PodsBehind``: has the pods listed where reads show that their watch is silent.
+"""``PodsBehind``: has pods listed again when reads show that their watch is silent.
 
-A ledger is written with what the watch has told of its pod as precondition. Where that write is
-refused, the pod is read, and a pod that was created anew meanwhile is left to the watch, which
-first shows how the former one ended. A watch may say nothing for minutes while its connection
-stands. Until then every write of that ledger fails, and what was last seen, a pod that is not
-Ready, would look like one that is still away (seed 320000291).
+A ledger write has what the watch showed of the pod as its precondition. If the write is refused,
+the pod is read. If the pod was recreated meanwhile, the read result is left out of the cache,
+because the watch first has to show how the former pod ended. But a watch may be silent for minutes
+while its connection stands. Until it speaks, every write of that ledger fails, and the last state
+seen, such as not Ready, would count as if it lasted (seed 320000291).
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from extender.model.objects import AdapterPod
 from extender.service.watching.caches import Caches
 
 PATIENCE_S: Final = 2.0
-"""How long the watch has to bring what a read has shown."""
+"""How long the watch has to show what a read has shown."""
 LIST_PERIOD_S: Final = 10.0
-"""Pods are not listed more often."""
+"""Shortest time between two lists of pods."""
 
 
 class _Seen(NamedTuple):
@@ -25,19 +25,19 @@ class _Seen(NamedTuple):
 
 
 class PodsBehind:
-    """Of one replica. ``clock``: the event loop's time, seconds."""
+    """For one replica. ``clock``: the event loop's time, seconds."""
 
     def __init__(self, caches: Caches, clock: Callable[[], float]) -> None:
         self.list_pods: Callable[[], None] = lambda: None
-        """Asks for a list of pods; replaced by who can."""
+        """Requests a list of pods; set by ``Service``."""
         self._caches = caches
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
-        """By pod key: what a read has shown and the watch has not. A list empties it."""
+        """By pod key: what a read has shown and the watch has not. Requesting a list empties it."""
         self._listed_at = float("-inf")
 
     def told(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """The watch has told of a pod: what it has caught up with is no longer behind."""
+        """The watch has shown a change of a pod: forget the read that it has caught up with."""
         changed = new or old
         seen = self._seen.get(changed.key) if changed is not None else None
         if (
@@ -48,7 +48,7 @@ class PodsBehind:
             del self._seen[changed.key]
 
     def read(self, pod_key: str, pod: AdapterPod | None) -> None:
-        """The API server has just answered this about a pod; None: it is gone."""
+        """A read has just returned ``pod``; None: the pod is gone."""
         known = self._caches.pods.latest(pod_key)
         uid = pod.uid if pod is not None else ""
         if uid == (known.uid if known is not None else ""):

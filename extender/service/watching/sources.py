@@ -1,5 +1,5 @@
-"""``ForeignSources``: objects of foreign kinds as vpods in the caches, for as long as a pool
-declares their kind.
+"""``ForeignSources``: keeps objects of foreign kinds in the caches as vpods, while a pool declares
+their kind.
 
 ::
 
@@ -9,15 +9,16 @@ declares their kind.
                       VPodAssumeCache <-- ForeignKind: translated, given to the pool that they
                                                        belong to
 
-Whose an object is depends on pools and namespaces too, so each object is kept translated and is
-given away again when they change. A kind is watched once, however many pools declare it; the first
-of them by key says which version, and another one that comes before it later does not.
+Pools and namespaces also decide which pool an object belongs to. So each object is kept translated,
+and is assigned again when they change. A kind has one watch, however many pools declare it. When
+the watch starts, the first of these pools by key decides the version; a pool that comes before it
+later does not change that.
 
-**Nothing is taken for gone that is only not seen.** While a kind cannot be listed its vpods stay as
-they are known, and a key that only ledgers know is released only if ``PoolState.watched_sources``
-has its source: that is, while a list is complete. When a pool ceases to declare a kind its vpods
-leave the pool, but their shares stay: what their statuses publish is still true, and whoever places
-them from now on says when that ends (``is_caller_kept``).
+**An object that is merely not seen is not taken for gone.** While a kind cannot be listed, its
+vpods stay as they are known. A key that only ledgers know is released only while
+``PoolState.watched_sources`` has its source, that is, while the kind's list is complete. When a
+pool ceases to declare a kind, its vpods leave the pool but their shares stay. Their statuses still
+publish them, and whoever places these vpods next decides when that ends (``is_caller_kept``).
 """
 
 import asyncio
@@ -39,11 +40,11 @@ from extender.service.watching.foreign_kind import ForeignKind
 KINDS_MAX: Final = 64
 """Foreign kinds watched at once, over all pools."""
 CATCH_UP_TIMEOUT_S: Final = 5.0
-"""How long a new leader waits for a foreign kind: one that is not served must not keep all others
-from being placed.
+"""How long a new leader waits for a foreign kind. A kind that is not served must not keep the
+others from being placed.
 """
 PERIOD_S: Final = 1.0
-"""How often it is looked whether a kind's list is complete."""
+"""How often to check whether lists are complete."""
 SOURCE_UNAVAILABLE: Final = "SourceUnavailable"
 SOURCE_CONFLICT: Final = "SourceConflict"
 PoolCondition = tuple[str, bool, str, str]
@@ -52,7 +53,7 @@ PoolCondition = tuple[str, bool, str, str]
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite:
-    """One write of a status: a merge patch of ``resource``'s status, and how its reply reads."""
+    """A merge patch of ``resource``'s status, and a decoder for its reply."""
 
     resource: Resource
     patch: Obj
@@ -65,11 +66,11 @@ class _Running:
     watch: KindWatch
     task: "asyncio.Task[None]"
     first: tuple[str, Source]
-    """The pool that says which version, and its source."""
+    """The pool that decides the version, and its source."""
 
 
 class ForeignSources:
-    """All foreign kinds. ``run`` in one task, from when pools and namespaces are known on."""
+    """All foreign kinds. ``run`` it in one task, once pools and namespaces are listed."""
 
     def __init__(self, api: Api, caches: Caches, *, rng: random.Random) -> None:
         self._api = api
@@ -77,13 +78,15 @@ class ForeignSources:
         self._rng = rng
         self._running: dict[str, _Running] = {}
         self._declared: dict[str, list[tuple[AdapterPool, Source]]] = {}
-        """Source -> the pools that declare it, by key; of a pool each declaration, in its order."""
+        """Source -> the pools that declare it, by key, with each of a pool's declarations in
+        order.
+        """
         self._with_sources: set[str] = set()
-        """Pools that have been told about their sources: the conditions are there, and must not
-        grow old.
+        """Pools with conditions about sources. These must be kept up to date even if the sources
+        go.
         """
         self._claimed: dict[tuple[str, str], Sequence[Claimant]] = {}
-        """(source, namespace) -> who declares the kind, worked out once until pools or namespaces
+        """(source, namespace) -> who declares the kind. Computed once until pools or namespaces
         change.
         """
         self._changed = asyncio.Event()
@@ -93,7 +96,8 @@ class ForeignSources:
         self.settled = asyncio.Event()
         """Set once each kind that was declared at the start has been listed, or cannot be."""
         self.on_complete: Callable[[str], None] = lambda _pool: None
-        """Told the pools whose source has just been listed: what only ledgers know of it is gone.
+        """Called for each pool with a source that has just been listed: keys of it that only
+        ledgers know are gone.
         """
         caches.pools.add_event_handler(self._pool_changed)
         caches.namespaces.add_event_handler(self._namespace_changed)
@@ -135,8 +139,8 @@ class ForeignSources:
         return known
 
     def _accepted(self, source: str) -> list[tuple[AdapterPool, Source]]:
-        """The declarations of a kind that go with its place in the API: where it is watched, as
-        long as one says so.
+        """The declarations of a kind that agree with the watched API version, as long as one does;
+        otherwise with the first declaration.
         """
         declared = self._declared.get(source, [])
         running = self._running.get(source)
@@ -148,7 +152,7 @@ class ForeignSources:
     # -- the watches -------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Watch what pools declare until cancelled."""
+        """Watch the kinds that pools declare, until cancelled."""
         self._declare()
         self._changed.set()
         try:
@@ -175,7 +179,7 @@ class ForeignSources:
             return
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        """Stop and start watches, and give objects to whom they belong now."""
+        """Stop and start watches, and assign objects to their pools again."""
         self._changed.clear()
         self._giving = True
         for source, running in list(self._running.items()):
@@ -185,7 +189,7 @@ class ForeignSources:
             await self._stop(source)
             self._tell_pools()
             if accepted:
-                # Another version: what is known stays until that is listed.
+                # Another version: known objects stay until it is listed.
                 self._start(source, tasks, running.kind)
             else:
                 running.kind.forget_all()
@@ -224,8 +228,8 @@ class ForeignSources:
         await asyncio.wait({task})
 
     async def catch_up(self) -> None:
-        """See what is there now, as far as the API server answers in time; the rest is not complete
-        until it has.
+        """List all kinds again, as far as the API server answers in time. The others stay
+        incomplete until it does.
         """
         watches = [running.watch for running in self._running.values()]
         async with asyncio.TaskGroup() as tasks:
@@ -234,14 +238,14 @@ class ForeignSources:
         self._tell_pools()
 
     async def list_again(self, source: str) -> bool:
-        """Have one kind listed, by its source's key; whether it is, in time."""
+        """List one source again. Return whether that succeeded in time."""
         running = self._running.get(source)
         listed = running is not None and await running.watch.relist(CATCH_UP_TIMEOUT_S)
         self._tell_pools()
         return listed
 
     def _tell_pools(self) -> None:
-        """Let each pool's state know which of its sources are complete."""
+        """Set in each pool's state which of its sources are complete."""
         complete = {source for source, running in self._running.items() if running.watch.complete}
         for pool in self._caches.pools.list():
             state = self._caches.state.pool(pool.key)
@@ -249,7 +253,7 @@ class ForeignSources:
                 s.key for s in pool.sources if s.key in complete and self._accepts(pool, s)
             )
             if self._giving or self._changed.is_set():
-                # Objects that belong to the pool may not have been given to it yet.
+                # The pool may not have received all its objects yet.
                 watched &= state.watched_sources
             if watched != state.watched_sources:
                 news = watched - state.watched_sources
@@ -262,10 +266,10 @@ class ForeignSources:
             other.key == pool.key and item == source for other, item in self._accepted(source.key)
         )
 
-    # -- what others ask ---------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def writes_status_of(self, vpod: VPod) -> bool:
-        """Whether the vpod is of a kind that its pool has us place and write the status of."""
+        """Whether the vpod's pool has this service place its kind and write its status."""
         pool = self._caches.pools.get(vpod.pool)
         running = self._running.get(vpod.source)
         known = running.kind.declared(vpod) if running is not None else None
@@ -280,8 +284,8 @@ class ForeignSources:
         _availability: Availability,
         _now: float,
     ) -> StatusWrite | None:
-        """The ``StatusWriter`` of foreign kinds: placements and their number, for all else is their
-        controller's.
+        """The ``StatusWriter`` of foreign kinds. It writes the placements and their number; the
+        rest of the status belongs to the kind's controller.
         """
         running = self._running.get(vpod.source)
         source = running.kind.declared(vpod) if running is not None else None
@@ -295,11 +299,11 @@ class ForeignSources:
 
     @property
     def pools_told(self) -> int:
-        """How many pools have conditions of their sources."""
+        """The number of pools with conditions about sources."""
         return len(self._with_sources)
 
     def objects(self) -> dict[str, float]:
-        """Objects known, by source."""
+        """Number of known objects, by source."""
         return {source: float(len(running.kind)) for source, running in self._running.items()}
 
     def unavailable(self) -> dict[str, float]:
@@ -310,7 +314,7 @@ class ForeignSources:
         }
 
     def conditions(self, pool: AdapterPool) -> list[PoolCondition]:
-        """Of a pool that has sources, or had some: what became of them."""
+        """The conditions about sources of a pool that has or had some."""
         if pool.sources or pool.source_problems:
             self._with_sources.add(pool.key)
         elif pool.key not in self._with_sources:
@@ -356,7 +360,7 @@ class ForeignSources:
 
 
 def _claims(pool: AdapterPool) -> tuple[object, ...]:
-    """What of a pool matters for whose objects are."""
+    """The fields of a pool that decide which objects belong to it."""
     return (
         pool.sources,
         pool.source_problems,

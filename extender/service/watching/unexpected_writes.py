@@ -1,19 +1,18 @@
-"""``UnexpectedWrites``: tells of ledgers that somebody else has written. What it finds is put right
-by placing and reconciling.
+"""``UnexpectedWrites``: reports ledgers that somebody else has written. Placing and reconciling
+repair them.
 
-The admission policy keeps others from the ledger. What is left: it was not installed yet, somebody
-took it away for a while, or wrote to etcd. The wrong ledger cannot overcommit a pod (a pod over its
-slots takes nothing new, and is trimmed), and statuses say what is right; but a person has to learn
-of it. Two ways lead here, on the leader alone:
+The admission policy keeps other writers from the ledger. But the policy may be missing for a while,
+or somebody may write to etcd. The wrong ledger cannot overcommit a pod: a pod over its slots takes
+nothing new and is trimmed, and statuses say what is right. But a person has to hear of it. The
+leader alone reports two cases:
 
-- a ledger that changes on a bound pod by a text that is none of ours (``OwnWrites``):
-  ``ForeignWrite``, at once;
-- what stands there when we begin to lead: an entry that no vpod accounts for, or less than is
-  published, or more than the pod's slots: ``LedgerDiffers``. A crash of the leader before us leaves
-  such entries too, so it says what is there and not who wrote it.
+- ``ForeignWrite``, at once: the ledger of a bound pod changes to a text that this service did not
+  write (``OwnWrites``);
+- ``LedgerDiffers``, when this replica begins to lead: the ledger has an entry that no vpod accounts
+  for, or less than is published, or more than the pod's slots. A crash of the former leader can
+  leave such entries too, so the report says what differs, not who wrote it.
 
-Both are told once a pod and moment: a Warning event on the pod, the metric of repairs, and a line
-of the log.
+Each report is a Warning event on the pod, a count in the metric of repairs, and a log line.
 """
 
 import asyncio
@@ -44,13 +43,13 @@ REMEDY: Final = (
 )
 ENTRIES_TOLD_MAX: Final = 5
 SLICE_PODS: Final = 250
-"""Looked at at a stretch, some 10 ms: the extender's verbs have to answer meanwhile."""
+"""Pods examined without a pause, in some 10 ms: the extender's verbs must answer in between."""
 KEY_CHARS_TOLD_MAX: Final = 120
 
 
 class UnexpectedWrites:
-    """Listens to the pods, between ``begin`` and ``end``: while we lead, what changes and is not
-    ours is another's.
+    """Reports changes of ledgers in the pools of each bucket that is led, from ``begin`` to
+    ``end``.
     """
 
     def __init__(
@@ -90,8 +89,8 @@ class UnexpectedWrites:
             )
 
     async def begin(self, bucket: Bucket = WHOLE) -> None:
-        """We lead from now on: tell what stands in ledgers and should not, and at once what others
-        write there.
+        """Begin for a bucket that is led: report what is wrong in its ledgers, and from now on what
+        others write there.
         """
         self._led.append(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
@@ -106,18 +105,16 @@ class UnexpectedWrites:
                     self.tell(pod, EventReason.LEDGER_DIFFERS, note)
 
     def end(self, bucket: Bucket = WHOLE) -> None:
-        """Another leads, who tells."""
+        """End for a bucket that is no longer led."""
         self._led.remove(bucket)
 
     def tell(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
-        """Count a repair of a pod's annotations, and tell it in the log and in a Warning event on
-        the pod.
-        """
+        """Count a repair of a pod's annotations, and report it as ``warn`` does."""
         self._metrics.repairs.labels(kind).inc()
         self.warn(pod, kind, note)
 
     def warn(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
-        """Tell it in the log and in a Warning event on the pod."""
+        """Report in the log and in a Warning event on the pod."""
         log.warning(
             "pod %s: %s: %s",
             pod.key,
@@ -133,8 +130,8 @@ class UnexpectedWrites:
 
 
 def differences(pool: PoolState, state: PodClaims, pod: AdapterPod) -> Iterator[str]:
-    """What of a bound pod's ledger no vpod accounts for, in a few words each; nothing where there
-    is none to be read.
+    """Each difference between a bound pod's ledger and its vpods, in a few words. Nothing if the
+    ledger is missing or unreadable.
     """
     if pod.ledger_text is None or pod.ledger_error:
         return
@@ -154,8 +151,8 @@ def differences(pool: PoolState, state: PodClaims, pod: AdapterPod) -> Iterator[
 
 
 def _same_bound_pod(old: AdapterPod, new: AdapterPod) -> bool:
-    """Whether only the leader may have written in between: a bind, by any replica, brings a ledger
-    along.
+    """Whether only the leader may have written the ledger in between; a bind, by any replica,
+    writes it too.
     """
     return old.uid == new.uid and bool(old.node) and not (old.assumed or new.assumed)
 
@@ -174,6 +171,6 @@ def _listed(entries: Iterator[str]) -> str:
 
 
 def _short(key: str) -> str:
-    """A key as it goes into a sentence. Whoever forges one chooses its text."""
+    """A key as it is shown in a sentence. The text may be forged."""
     shown = key if len(key) <= KEY_CHARS_TOLD_MAX else key[:KEY_CHARS_TOLD_MAX] + "..."
     return ascii(shown)[1:-1]
