@@ -1,1 +1,1 @@
-"""The HTTP server and all that it answers. Knows every other folder of the service."""
+"""The HTTP server and its answers. Imports every other folder of the service."""

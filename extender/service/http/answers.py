@@ -1,8 +1,8 @@
-"""``Answers``: all that one replica tells people over HTTP: explanations and plans, its decisions,
-an overview, the page.
+"""``Answers``: everything that a replica answers to people over HTTP: explanations and plans, its
+decisions, an overview, and the page.
 
-It only reads, but for what it remembers of decisions that the placer tells it of. The extender's
-verbs are not here.
+It only reads the state, and remembers decisions that the placer passes to it. The extender's verbs
+are not here.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from extender.telemetry.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The parts of a replica that the answers are about."""
+    """The parts of a replica that the answers describe."""
 
     caches: Caches
     placer: Placer
@@ -31,10 +31,8 @@ class Asked:
 
 
 class Answers:
-    """The placer tells it of its decisions from now on. ``routes``: for
-    ``ExtenderServer.questions``.
-
-    ``now``: epoch seconds.
+    """Receives the placer's decisions. ``routes``: for ``ExtenderServer.questions``. ``now``: epoch
+    seconds.
     """
 
     def __init__(self, asked: Asked, config: Config, *, now: Callable[[], float]) -> None:
@@ -64,5 +62,5 @@ class Answers:
         self.routes = (questions.add_routes, *self.watchers.routes, self.page.add_routes)
 
     def close(self) -> None:
-        """Nobody is told anything any more."""
+        """Stop recording."""
         self.watchers.close()

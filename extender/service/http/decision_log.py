@@ -1,24 +1,24 @@
 """``DecisionLog``: what this replica sees and decides, for ``vreplica record`` (``GET
 /v1/decisions``).
 
-Nothing is kept while nobody records. Who asks without ``since`` gets a snapshot, as lines of JSON,
-and from then on the state's changes and the placer's decisions go into a ring
-(``recording_buffer``), each under its number; with ``since`` and ``journal``, the name of what is
-kept, comes what is there after that number. It ends ``IDLE_S`` after the last question.
+Nothing is kept while nobody records. A request without ``since`` gets a snapshot, as lines of JSON.
+From then on the state's changes and the placer's decisions go into a ring (``recording_buffer``),
+each with a number. A request with ``since`` and ``journal`` (the name of the present recording)
+gets what came after that number. Recording ends ``IDLE_S`` after the last request.
 
 .. code-block:: text
 
     OFF --GET /v1/decisions--> ON: ring --GET ?since=N&journal=J--> lines after N, and
      ^                          |           |                       {"synced": {"seq": M}}
      |                          |           '-- 410: N has fallen out of the ring, or J is not
-     '--- IDLE_S without any ---'                    this one: ask anew
+     '--- IDLE_S without any ---'                    this recording: begin anew
 
-``wait``: seconds to wait for something new. Several may record at once. A replica that does not
-lead decides nothing: its log has objects alone, and its header says who leads.
+``wait``: seconds to wait for something new. Several clients may record at once. A replica that does
+not lead decides nothing: its log has only objects, and its header names the leader.
 
-What ``vreplica explain`` tells of the past comes from ``memory``, which is told of the same
-decisions: it joins those that say the same and forgets a vpod that is gone, and it has no target
-and no moves, so no replay could be made of it.
+``vreplica explain`` shows the past from ``decision_history``, which receives the same decisions. It
+merges equal ones, forgets vpods that are gone, and has neither targets nor moves, so it cannot be
+replayed.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ from extender.whatif.recording.entries import Cause, Header, Synced
 IDLE_S: Final = 60.0
 WAIT_MAX_S: Final = 30.0
 READERS_MAX: Final = 8
-"""Answered at once: they may wait, and a snapshot holds many references."""
+"""Requests answered at once: they may wait, and a snapshot holds many references."""
 SEQ_CHARS_MAX: Final = 20
-"""Of a number after which somebody asks; answers repeat it."""
+"""Length of ``since``, which answers repeat."""
 _KIND: Final = "application/jsonl"
 
 
 class DecisionLog:
-    """Of ``state``. ``now``: epoch seconds; ``refusal``: why nothing is answered now, "" if
+    """The log of ``state``. ``now``: epoch seconds. ``refusal``: why nothing is answered now; "" if
     it is.
     """
 
@@ -59,13 +59,13 @@ class DecisionLog:
     ) -> None:
         self.ring = RecordingBuffer(state, now=now, header=header)
         self.decisions = 0
-        """Made since the start, whether or not somebody records."""
+        """Decisions since the start, recorded or not."""
         self._refusal = refusal
         self._readers = 0
         self._idle: asyncio.TimerHandle | None = None
 
     def decided(self, cause: Cause, decision: Decision, asked: Sequence[Move] = ()) -> None:
-        """The placer has decided, and reserves it next. ``asked``: the moves that it was to carry
+        """Record a decision, which the placer reserves next. ``asked``: the moves that it carries
         out.
         """
         self.decisions += 1
@@ -73,13 +73,13 @@ class DecisionLog:
             self.ring.notes.decided(cause, decision, asked)
 
     def close(self) -> None:
-        """End at once."""
+        """End the recording at once."""
         if self._idle is not None:
             self._idle.cancel()
         self.ring.end()
 
     def _keep_on(self) -> None:
-        """Somebody has asked: go on for ``IDLE_S``, beginning now if nothing is kept."""
+        """After a request: record for another ``IDLE_S``. Begin if nothing is being recorded."""
         self.ring.begin()
         if self._idle is not None:
             self._idle.cancel()
@@ -92,7 +92,7 @@ class DecisionLog:
             self.ring.end()
 
     def add_routes(self, app: web.Application) -> None:
-        """See ExtenderServer.questions."""
+        """For ``ExtenderServer.questions``."""
         app.router.add_get("/v1/decisions", self._answer)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -136,15 +136,15 @@ class DecisionLog:
 
 
 def _seq_from(text: str) -> int:
-    """A number of the ring's. Raises ValueError, also for one that nothing is ever counted to."""
+    """Decode ``since``. Raises ValueError, also if it is longer than any number that occurs."""
     if len(text) > SEQ_CHARS_MAX:
         raise ValueError("too long")
     return int(text)
 
 
 def new_header(identity: str, leader: str, state: State, *, shadow: bool) -> Header:
-    """What a replica's snapshot begins with; in shadow mode it is somebody else's cluster that it
-    sees.
+    """The header of a snapshot. In shadow mode its source is "cluster", because the decisions seen
+    are another scheduler's.
     """
     used = {
         pool.adapter_pool.profile for pool in state.pools.values() if pool.adapter_pool is not None

@@ -13,14 +13,13 @@ tools.
                        elsewhere, explanation [sentence]
     nodes[]            name, zone, takesWork, slots
 
-Counts are vreplicas, slots or pods as their names say; ``slots`` of a node is null where it
-declares none. The terms are those of Knative's State, as the state collector
-(``extender.engine.state.collector``) has them.
+Counts are vreplicas, slots or pods, as their names say. ``slots`` of a node is null if it declares
+none. The terms are those of Knative's State (``extender.engine.state.collector``).
 
-Bounded: so many pools, pods, vpods and nodes are listed altogether, and ``poolsNotListed``,
-``podsNotListed``, ``vpodsNotListed`` and ``nodesNotListed`` say how many are not.
-``?pool=NAMESPACE/NAME`` narrows the answer to one pool, ``?vpod=NAMESPACE/NAME`` to one vpod, with
-the pools and pods that know of it. Parameters that are not known are ignored.
+The numbers of listed pools, pods, vpods and nodes are limited; ``poolsNotListed``,
+``podsNotListed``, ``vpodsNotListed`` and ``nodesNotListed`` count the others.
+``?pool=NAMESPACE/NAME`` narrows the answer to one pool. ``?vpod=NAMESPACE/NAME`` narrows it to one
+vpod, with the pools and pods that know it. Unknown parameters are ignored.
 """
 
 from collections import Counter
@@ -45,34 +44,34 @@ NODES_LISTED_MAX: Final = 5_000
 KEY_CHARS_MAX: Final = 1024
 """``namespace/name@kind.group``."""
 STEP_OBJECTS: Final = 20
-"""Pods, vpods or nodes that are looked at in one step: about a millisecond."""
+"""Pods, vpods or nodes examined in one step, in about a millisecond."""
 SENTENCES_LISTED_MAX: Final = 100
 """Of one explanation."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateQuery:
-    """What to show; "" for all. ``pool`` and ``vpod`` are keys."""
+    """What to show. ``pool`` and ``vpod`` are keys; "" for all."""
 
     pool: str = ""
     vpod: str = ""
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> "StateQuery":
-        """From the parameters of a URL. Raises ValueError where one is longer than any key."""
+        """Decode a URL's parameters. Raises ValueError if one is longer than any key."""
         for name in ("pool", "vpod"):
             if len(parameters.get(name, "")) > KEY_CHARS_MAX:
                 raise ValueError(f"{name}: expected a key of at most {KEY_CHARS_MAX} characters")
         return cls(pool=parameters.get("pool", ""), vpod=parameters.get("vpod", ""))
 
     def wants_pool(self, pool: PoolState) -> bool:
-        """Whether the pool is to be shown."""
+        """Whether to show the pool."""
         if self.vpod and self.vpod not in pool.vpods and not pool.claims_of(self.vpod):
             return False
         return self.pool in {"", pool.key}
 
     def wants_pod(self, pod: PodClaims) -> bool:
-        """Whether the pod, of a pool that is shown, is."""
+        """Whether to show the pod of a pool that is shown."""
         return not self.vpod or self.vpod in pod.claims
 
 
@@ -82,8 +81,8 @@ ExplanationOf = Callable[[str], Explanation | None]
 def describe_state(
     state: State, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> dict[str, object]:
-    """Pools with their pods and vpods, and nodes. ``explanation_of``: of a vpod's last decision, by
-    its key.
+    """Pools with their pods and vpods, and nodes. ``explanation_of``: by vpod key, of its last
+    decision.
     """
     steps = state_steps(state, explanation_of, query)
     while True:
@@ -97,8 +96,8 @@ def describe_state(
 def state_steps(
     state: State, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> Generator[None, None, dict[str, object]]:
-    """The same, in steps between which the state may change: each object is as it is when its turn
-    comes.
+    """The same, in steps between which the state may change: each object is described as it is at
+    its step.
     """
     query = query or StateQuery()
     pools = [pool for _, pool in sorted(state.pools.items()) if query.wants_pool(pool)]
@@ -124,7 +123,7 @@ def state_steps(
 
 
 class _Page:
-    """One answer, and what may still be listed in it."""
+    """One answer, and how much may still be listed in it."""
 
     def __init__(self, explanation_of: ExplanationOf, query: StateQuery) -> None:
         self._explanation_of = explanation_of
@@ -133,7 +132,7 @@ class _Page:
         self._vpods_left = VPODS_LISTED_MAX
 
     def pool(self, pool: PoolState) -> Generator[None, None, dict[str, object]]:
-        """One pool with what is listed of it."""
+        """One pool with its listed pods and vpods."""
         found = collect(pool)
         yield
         wanted = {self._query.vpod} & pool.vpods.keys() if self._query.vpod else pool.vpods.keys()
@@ -152,7 +151,7 @@ class _Page:
             yield
         vpod_list = []
         for start in range(0, len(listed_vpods), STEP_OBJECTS):
-            # One that has gone since then is not there any more.
+            # Skip vpods that have gone since the first step.
             keys = [key for key in listed_vpods[start : start + STEP_OBJECTS] if key in pool.vpods]
             vpod_list += [self._vpod(pool, key) for key in keys]
             yield
@@ -193,7 +192,7 @@ class _Page:
 
 
 def listed_sentences(explanation: Explanation) -> list[str]:
-    """An explanation's sentences; of one that is too long its first ones and its outcome."""
+    """An explanation's sentences. If they are too many, the first ones and the outcome."""
     listed = list(islice(explanation.sentences(), SENTENCES_LISTED_MAX + 1))
     if len(listed) <= SENTENCES_LISTED_MAX:
         return listed

@@ -1,8 +1,8 @@
-"""Gauges and counters of the service that are read when somebody scrapes: queues, caches,
-reflectors, Leases, events.
+"""Gauges and counters of the service that are computed at a scrape: queues, caches, reflectors,
+Leases, events.
 
-Reading one touches memory only. The queues are the leader's: a replica tells of the pools that it
-leads, so that a sum over all replicas is right. Pools have gauges of their own (``pool_gauges``).
+Computing them touches only memory. Queues belong to the leader, so a replica reports the pools that
+it leads, and a sum over all replicas is right. ``pool_gauges`` has the gauges of pools.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _RESOURCE: Final = Label("resource", names="plurals of the six kinds that every 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauged:
-    """The parts that gauges are read from."""
+    """The parts that are measured."""
 
     caches: Caches
     queues: VPodQueues
@@ -42,7 +42,7 @@ class Gauged:
 
 
 def add_gauges(metrics: Metrics, parts: Gauged) -> None:
-    """Declare all of them."""
+    """Declare all gauges."""
     _add_queues(metrics, parts)
     _add_caches(metrics, parts)
     add_pool_gauges(metrics, parts.caches.state)
@@ -126,7 +126,7 @@ def _unschedulable(
         if leads(pool):
             for key in queues.of(pool).parked:
                 explanation = history.explanation(key)
-                # Parked without a reason: it is placed, and its pods' binds are still to be
+                # Parked without a reason: the vpod is placed, and waits for its pods' binds to be
                 # confirmed.
                 if explanation is not None and explanation.reason is not None:
                     found[str(explanation.reason)] += 1
@@ -161,7 +161,7 @@ def _add_caches(metrics: Metrics, parts: Gauged) -> None:
     )
 
 
-# -- the API server's edge -------------------------------------------------------------------------
+# -- reflectors, events, Leases --------------------------------------------------------------------
 
 
 def _add_reflectors(metrics: Metrics, informers: Informers) -> None:

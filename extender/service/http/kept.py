@@ -1,8 +1,8 @@
-"""How much is kept of objects that come and go, one number a map: none of them may grow while
-nothing else does.
+"""A gauge of the sizes of maps that follow objects which come and go: none may grow while the
+number of objects does not.
 
-Everybody who names pools, vpods or pods decides how many entries these maps get; each ends with its
-object. The soak watches them, and so may an alert.
+Whoever names pools, vpods or pods decides how many entries these maps get. Each entry must end with
+its object. The soak test checks this, and an alert may too.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def add_kept_gauge(  # noqa: PLR0913 (each is a different collaborator)
     own_writes: OwnWrites,
     ordinal_history: OrdinalHistory,
 ) -> None:
-    """Declare it."""
+    """Declare the gauge."""
     sizes: dict[str, Callable[[], int]] = {
         "queues": lambda: len(queues),
         "pool_states": lambda: len(state.pools),

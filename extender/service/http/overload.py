@@ -1,14 +1,14 @@
-"""How much work the verbs take at once, and what is turned away so that the rest is answered in
-time.
+"""Limits the verbs' concurrent work, and refuses the excess so that the rest is answered in time.
 
-A queue in front of a slow verb would make every answer late, and kube-scheduler gives a late one
-up: it would be work for nobody. So there is none: what is over a limit is refused at once (503),
-before its body is read, and asked again later. Each verb has a share of the requests in flight that
-no other can take from it (binds and schedules wait for the API server), and the shares together are
-the limit of all. A request is in flight once its body is whole, so that who sends none takes none
-of them; the bodies that are not whole have limits of their own (``kube.serving.bodies``). The bytes
-of a body are limited by its verb, and those of all bodies together, counted as they arrive: a
-length that is only announced takes nothing from anybody. Health, metrics and state are not counted.
+A queue in front of a slow verb would make every answer late. kube-scheduler gives up a late answer,
+so that work would be wasted. So there is no queue: a request over a limit is refused at once (503),
+before its body is read, and kube-scheduler retries it. Each verb has its own limit of requests in
+flight, because binds and schedules wait for the API server and must not block the others. The sum
+of these limits bounds all verbs. A request is in flight once its body is complete, so a client that
+sends no body takes no place. Incomplete bodies have limits of their own (``kube.serving.bodies``).
+The bytes of one body are limited by verb, and so are those of all bodies together. They are counted
+as they arrive: a length that is only announced takes nothing from others. Health, metrics and state
+are not counted.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from extender.node.wire import BODY_BYTES_MAX
 from extender.service.http import schedule
 
 OVERLOAD_RETRY_S: Final = 1
-"""Retry-After of a refusal."""
+"""Retry-After of a refusal, seconds."""
 BIND_BODY_BYTES_MAX: Final = 1024 * 1024
-"""Of three names and a UID; the longest that are valid stay below 2 KiB."""
+"""A bind has three names and a UID; the longest valid ones stay below 2 KiB."""
 
 FILTER, PRIORITIZE, PREEMPT, BIND, SCHEDULE = "filter", "prioritize", "preempt", "bind", "schedule"
 
 
 class Overloaded(WireError):
-    """Turned away: the same request may pass in a moment."""
+    """Refused for overload. The same request may succeed a moment later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, 503)
@@ -48,7 +48,7 @@ class Overloaded(WireError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerbLimits:
-    """Bounds of one server's verbs."""
+    """Limits of one server's verbs."""
 
     in_flight_max: Mapping[str, int] = field(
         # kube-scheduler filters one pod at a time, and binds as many as the API server takes.
@@ -66,28 +66,28 @@ class VerbLimits:
     bodies_bytes_max: int = 2 * BODY_BYTES_MAX
     """Of all bodies that are being read or worked on."""
     arrivals: ArrivalLimits = field(default_factory=ArrivalLimits)
-    """Of all verbs together: whatever its verb, the slowest gives way."""
+    """For all verbs together: the slowest body gives way, whatever its verb."""
 
 
 class Gate:
-    """Counts what is in flight; refuses what would be too much."""
+    """Counts requests in flight, and refuses those over the limits."""
 
     def __init__(self, limits: VerbLimits | None = None) -> None:
         self.limits = limits or VerbLimits()
         self.in_flight: Counter[str] = Counter()
-        """Requests whose bodies are whole, by verb."""
+        """Requests with complete bodies, by verb."""
         self.bodies = BodyBudget(self.limits.bodies_bytes_max, self.limits.arrivals)
         self.turned_away: Counter[str] = Counter()
-        """Requests refused with 503 for being too many or too large together, by verb."""
+        """Requests refused with 503 for their number or total size, by verb."""
         self._admitted = 0
-        """In flight, or with a body on its way."""
+        """Requests in flight, or with a body arriving."""
         self._empty = asyncio.Event()
         self._empty.set()
 
     @contextmanager
     def admit(self, verb: str) -> Iterator["Admission"]:
-        """A request of ``verb`` is read and worked on within the context. Raises Overloaded, then
-        nothing is read.
+        """Read and handle a request of ``verb`` within the context. Raises Overloaded before
+        reading anything.
         """
         self.check(verb)
         self._admitted += 1
@@ -105,14 +105,14 @@ class Gate:
                 self._empty.set()
 
     def check(self, verb: str) -> None:
-        """Raises Overloaded where as many of ``verb`` are in flight as may be."""
+        """Raises Overloaded if ``verb`` has reached its limit of requests in flight."""
         if self.in_flight[verb] >= self.limits.in_flight_max[verb]:
             raise self.refusal(
                 verb, f"{self.in_flight[verb]} {verb} requests are in flight already"
             )
 
     async def drained(self, timeout_s: float) -> bool:
-        """Returns once nothing is in flight or on its way, or False after ``timeout_s``."""
+        """Wait until no request is in flight or arriving. Return False after ``timeout_s``."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
@@ -121,7 +121,7 @@ class Gate:
         return True
 
     def refusal(self, verb: str, message: str) -> Overloaded:
-        """Counts a request that is turned away; what to raise."""
+        """Count a refused request, and return the error to raise."""
         self.turned_away[verb] += 1
         return Overloaded(f"{message}; try again")
 
@@ -136,9 +136,9 @@ class Admission:
         self.is_in_flight = False
 
     async def read(self, body: BodyStream, announced_bytes: int | None) -> bytes:
-        """The whole body, never a part of it; from then on the request is in flight.
+        """Return the whole body. From then on the request is in flight.
 
-        Raises WireError 408 and 413, Overloaded, or what the stream raises.
+        Raises WireError 408 and 413, Overloaded, and what the stream raises.
         """
         bytes_max = self._gate.limits.body_bytes_max[self._verb]
         try:

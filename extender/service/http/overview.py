@@ -1,10 +1,10 @@
-"""``GET /v1/overview``: what ``vreplica top`` shows of this replica (``whatif.overview``), with who
-leads and what happens.
+"""``GET /v1/overview``: what ``vreplica top`` shows of this replica (``whatif.overview``), with the
+leader and counters.
 
-``counters`` only grow while the process lives; who asks twice makes rates of them: ``decisions``,
-``binds``, ``published`` (vpods whose placements have changed), ``moved`` (vreplicas that left a pod
-while they were wanted). An answer is good for ``FRESH_S``, so many that look cost as much as one,
-and while it is made others run every few milliseconds.
+``counters`` only grow while the process lives, so a client computes rates from two answers:
+``decisions``, ``binds``, ``published`` (vpods whose placements have changed) and ``moved``
+(vreplicas that left a pod while they were wanted). An answer is reused for ``FRESH_S``, so many
+clients cost as much as one. While it is computed, other tasks run every few milliseconds.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ FRESH_S: Final = 1.0
 
 
 class Happenings:
-    """Counts what the caches show to happen, from its making on."""
+    """Counts binds, publications and moves that the caches show."""
 
     def __init__(self, caches: Caches) -> None:
         self.binds = 0
@@ -48,12 +48,12 @@ class Happenings:
             self.moved += left_behind(old.placements, new.placements, new.vreplicas)
 
     def to_json(self) -> dict[str, int]:
-        """``counters``, as far as they are seen here."""
+        """The part of ``counters`` that is counted here."""
         return {"binds": self.binds, "published": self.published, "moved": self.moved}
 
 
 async def overview_of(state: State) -> dict[str, object]:
-    """The overview, made in steps between which others run."""
+    """The overview, computed in steps between which other tasks run."""
     made = Overview(state)
     for _ in made.steps():
         await asyncio.sleep(0)
@@ -61,9 +61,7 @@ async def overview_of(state: State) -> dict[str, object]:
 
 
 class OverviewAnswer:
-    """The route. ``more``: what this replica adds, besides the time; ``refusal``: why nothing is
-    answered, "" if it is.
-    """
+    """The route. ``more``: fields to add. ``refusal``: why nothing is answered; "" if it is."""
 
     def __init__(
         self,
@@ -82,7 +80,7 @@ class OverviewAnswer:
         self._lock = asyncio.Lock()
 
     def add_routes(self, app: web.Application) -> None:
-        """See ExtenderServer.questions."""
+        """For ``ExtenderServer.questions``."""
         app.router.add_get("/v1/overview", self._answer)
 
     async def _answer(self, _request: web.Request) -> web.Response:

@@ -1,12 +1,12 @@
-"""Gauges of pools: pods by what they are good for, slots, vreplicas that wait.
+"""Gauges of pools: pods by state, slots, and vreplicas that wait.
 
-Every replica tells of every pool, as it sees it; take the maximum over replicas. A pool's numbers
-are counted once a change, by the revision of its state.
+Every replica reports every pool as it sees it, so take the maximum over replicas. A pool is counted
+once per change, by the revision of its state.
 
-Pools are named by who may create AdapterPools, which in many clusters are admins of namespaces: so
-no more than ``POOLS_NAMED_MAX`` have series of their own, those that were seen first, and the
-others are added up as ``other``. Pools that do not exist are named by tenants, in their vpods: all
-of them together are ``missing``, while there are any.
+Anybody who may create AdapterPools names pools; in many clusters, that includes admins of
+namespaces. So only the first ``POOLS_NAMED_MAX`` pools seen have series of their own; the others
+are added up as ``other``. Pools that do not exist are named by tenants in their vpods: all of them
+together are ``missing``, while there are any.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,9 @@ POOLS_NAMED_MAX: Final = 200
 POD_STATE_VALUES: Final = ("schedulable", "unschedulable", "pending", "expected")
 SLOT_STATE_VALUES: Final = ("total", "used", "free", "closed", "reserved")
 MISSING: Final = "missing"
-"""Label of vpods whose AdapterPool does not exist; no pool's key, which has a slash."""
+"""Label of vpods whose AdapterPool does not exist. No pool has this key, because keys contain a
+slash.
+"""
 _POOL: Final = Label(
     "pool",
     names=f"namespace/name of AdapterPools, {POOLS_NAMED_MAX} at the most, then `{OTHER}`; "
@@ -45,16 +47,16 @@ class PoolNumbers:
     ready: int
     """vreplicas that are placed and served."""
     unserved: int
-    """vreplicas that are placed and that nobody serves."""
+    """vreplicas that are placed and not served."""
     unavailable: int
-    """vpods with such vreplicas."""
+    """vpods with unserved vreplicas."""
     vpods: int
     replicas: int
-    """That the StatefulSet asks for."""
+    """Of the StatefulSet's spec."""
 
 
 class PoolGauges:
-    """What the pools look like, each looked at once a change, with a limit to how many are
+    """The numbers of all pools, each counted once per change, with a limit on the pools that are
     named.
     """
 
@@ -64,7 +66,7 @@ class PoolGauges:
         self._named: dict[str, None] = {}
 
     def read(self) -> list[tuple[str, PoolNumbers]]:
-        """(label, numbers) of every pool that exists, or that vpods name; several have the label
+        """(label, numbers) of every pool that exists or that vpods name. Several may have the label
         ``other`` or ``missing``.
         """
         pools = {
@@ -132,7 +134,7 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
 
 
 def add_pool_gauges(metrics: Metrics, state: State) -> None:
-    """Declare all of them."""
+    """Declare the gauges."""
     gauges = PoolGauges(state)
 
     def declare(

@@ -1,8 +1,8 @@
-"""What only a real process has: the lag of the event loop, the client's requests and waits (and
-``Exposition.add_process``).
+"""Metrics that only a real process has: the event loop's lag, and the API client's requests and
+waits.
 
-The embedded cluster and a simulation, which run several services in one process and in virtual
-time, have none of it.
+``Exposition.add_process`` has the others. The embedded cluster and simulations have none of them:
+they run several services in one process, in virtual time.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ _LAG_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 
 
 def watch_client(metrics: Metrics, api: KubeApi) -> None:
-    """What is asked of the API server, how it answers, and what our own limit makes wait,
-    by lane.
+    """Declare metrics of the requests to the API server, their status codes, and the waits for the
+    client's own limit, by lane.
     """
     budget, lane = api.budget, Label("lane", LANE_VALUES)
     api.tell_answers(metrics.requested)
@@ -54,10 +54,9 @@ def watch_client(metrics: Metrics, api: KubeApi) -> None:
 
 
 class LoopLag:
-    """Measures by how much the event loop is late: a callback of ours may keep it from all others.
+    """Measures how late the event loop is, because one callback may delay all others.
 
-    kube-scheduler waits for a verb's answer on this loop, the API server's leases are renewed on
-    it.
+    Verbs are answered and Leases are renewed on this loop.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -68,7 +67,7 @@ class LoopLag:
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Measure until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LAG_PERIOD_S

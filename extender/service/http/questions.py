@@ -1,20 +1,20 @@
-"""``GET /v1/explain`` and ``POST /v1/plan``: questions about what is known here, answered beside
-the work, never before it.
+"""``GET /v1/explain`` and ``POST /v1/plan``: questions about this replica's state, answered without
+delaying its work.
 
 .. code-block:: text
 
-    GET  /v1/explain?vpod=NAMESPACE/NAME   (?pod=NAMESPACE/NAME)   where it is and why, what would
-                                                                   place the rest of it
-    POST /v1/plan {"pool": "ns/name", "drain": ["node/y"], ...}    what would be if; see
+    GET  /v1/explain?vpod=NAMESPACE/NAME   (?pod=NAMESPACE/NAME)   where it is and why, and what
+                                                                   would place the rest of it
+    POST /v1/plan {"pool": "ns/name", "drain": ["node/y"], ...}    what would happen if; see
                                                                    ``whatif.request``
 
-The event loop copies references of the pool (a ``Snapshot``, some milliseconds for the largest that
-is allowed); all else runs in a thread, on a state of its own. One question at a time: a few wait,
-more are turned away with 503. A question has ``deadline_s``; what is found by then is the answer
-where a part of it is one (``fixesCutShort``), else it is a 504. The thread notices the deadline by
-itself, and the next question waits for it.
+The event loop only copies references of the pool (a ``Snapshot``; some milliseconds for the largest
+that is allowed). The rest runs in a thread, on a state of its own. One question is answered at a
+time; a few wait, and more get 503. Each has a deadline of ``deadline_s``. If a partial answer makes
+sense by then, it is returned (``fixesCutShort``), otherwise a 504. The thread checks the deadline
+itself, and the next question waits until the thread ends.
 
-Answers are JSON, errors too: ``{"error": "..."}``. Who may ask is the listener's business, as with
+Answers are JSON, also errors: ``{"error": "..."}``. The listener decides who may ask, as for
 ``/state.json``.
 """
 
@@ -58,26 +58,28 @@ from extender.whatif.trial import OutOfTime
 from extender.whatif.whatif import what_if
 
 DEADLINE_S: Final = 10.0
-"""A person waits so long."""
+"""How long a person waits."""
 FIXES_SHARE: Final = 0.4
-"""Of the deadline, for trying changes: the rest of the answer is worth more than one change more.
+"""Share of the deadline for trying changes: the rest of the answer is worth more than one more
+change.
 """
 WAITING_MAX: Final = 4
 BODY_BYTES_MAX: Final = 1024 * 1024
 BODIES_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of all that wait or are on their way; apart from those of verbs, which they must not keep out."""
+"""Of all bodies that wait or arrive. Separate from the verbs' limit, so that questions cannot
+displace verbs.
+"""
 ARRIVING_MAX: Final = 16
 AT_ONCE_BYTES: Final = 16 * 1024
-"""Of a body that is decoded as soon as it is there. Larger ones are decoded one after the other, in
-a thread: a megabyte takes four milliseconds, and hundreds may come at once.
+"""A body up to this size is decoded at once. Larger ones are decoded one after the other in a
+thread: a megabyte takes four milliseconds, and hundreds may arrive together.
 """
 REST_S: Final = 0.02
-"""Between a large body that is refused and the next: a flood of them takes a fifth of a processor.
-"""
+"""Pause after a refused large body, so that a flood of them uses a fifth of a processor."""
 RETRY_AFTER_S: Final = 1
 POOLS_LISTED: Final = 10
 POOLS_BESIDE: Final = 2
-"""Existing pools that are looked at for a vpod whose own does not exist."""
+"""Existing pools to examine for a vpod whose own pool does not exist."""
 
 NOBODY_LEADS: Final = "no replica leads the pool now: nothing is decided or written until one does"
 
@@ -88,8 +90,8 @@ _KEY: Final = re.compile(r"[-a-z0-9.]{1,253}/[-a-z0-9.]{1,253}(@[-a-z0-9.]{1,320
 
 
 class Refused(VReplicaError):
-    """No answer; ``status`` is HTTP's. ``unread``: the body is not whole, and is awaited no
-    longer.
+    """No answer, with HTTP status ``status``. ``unread``: the body is incomplete, and nobody waits
+    for the rest.
     """
 
     def __init__(self, status: int, message: str, *, unread: bool = False) -> None:
@@ -99,7 +101,7 @@ class Refused(VReplicaError):
 
 
 class Questions:
-    """Answers questions about ``caches``. ``refusal``: why none is answered now, "" if they are."""
+    """Answers questions about ``caches``. ``refusal``: why none is answered now; "" if they are."""
 
     def __init__(
         self,
@@ -110,8 +112,8 @@ class Questions:
         who: Callable[[str], dict[str, object]],
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """``who``: who answers, and who leads the pool whose key it is given, as fields of the
-        answer.
+        """``who``: for a pool key, the fields of an answer that name this replica and the pool's
+        leader.
         """
         self._caches = caches
         self._history = history
@@ -179,7 +181,7 @@ class Questions:
     # -- the answers -------------------------------------------------------------------------------
 
     async def explain(self, vpod: str, pod: str) -> bytes:
-        """Explain one of them, by ``namespace/name``. Raises Refused, UnknownObject,
+        """Explain a vpod or a pod, by ``namespace/name``. Raises Refused, UnknownObject,
         SnapshotTooLarge.
         """
         if bool(vpod) == bool(pod):
@@ -221,13 +223,15 @@ class Questions:
         return await self._in_turn(prepare, share=FIXES_SHARE)
 
     async def plan(self, body: bytes) -> bytes:
-        """What would be if. Raises Refused, InvalidObject, UnknownObject, SnapshotTooLarge."""
+        """Say what would happen if. Raises Refused, InvalidObject, UnknownObject,
+        SnapshotTooLarge.
+        """
         at_once = len(body) <= AT_ONCE_BYTES
         document = _decoded(body) if at_once else await self._decoded_beside(body)
         return await self._in_turn(lambda: self._planning(document))
 
     async def _decoded_beside(self, body: bytes) -> dict[str, object]:
-        """One after the other, in a thread."""
+        """Decode in a thread, one body after the other."""
         async with self._decoding:
             try:
                 return await asyncio.to_thread(_decoded, body)
@@ -248,8 +252,8 @@ class Questions:
         return lambda expired: what_if(snapshot, change, expired=expired) | who
 
     async def _in_turn(self, prepare: Callable[[], Work], *, share: float = 1.0) -> bytes:
-        """One after the other: ``prepare`` on the loop, its work in a thread; ``share`` of the
-        deadline is what that is told.
+        """Run ``prepare`` on the loop and its work in a thread, one question after the other. The
+        work gets ``share`` of the deadline.
         """
         if self._waiting >= WAITING_MAX:
             raise Refused(503, f"{self._waiting} questions wait already; ask again in a moment")
@@ -271,8 +275,8 @@ class Questions:
                     return given_up.is_set() or time.monotonic() >= stop_at
 
                 answering = asyncio.create_task(asyncio.to_thread(_computed, work, expired))
-                # The turn ends with the thread, not with who waits for it: there is never a second
-                # one beside it.
+                # The turn ends with the thread, even if nobody waits for it any more: two threads
+                # never run at once.
                 answering.add_done_callback(self._turn_ends)
                 return await asyncio.shield(answering)
         except (TimeoutError, OutOfTime) as error:
@@ -286,7 +290,7 @@ class Questions:
     def _turn_ends(self, answering: "asyncio.Task[bytes]") -> None:
         self._turn.release()
         if not answering.cancelled():
-            answering.exception()  # who asked may have gone
+            answering.exception()  # the client may have gone
 
 
 def _decoded(body: bytes) -> dict[str, object]:

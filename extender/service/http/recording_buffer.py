@@ -1,9 +1,8 @@
-"""``RecordingBuffer``: the changes and decisions of a state while somebody records, in a ring of so
-many.
+"""``RecordingBuffer``: a ring of the changes and decisions of a state, kept while somebody records.
 
-Only references are put into it, for the objects never change; they become lines when somebody
-fetches them, some at a time, between which others run. A snapshot too is a list of references that
-is taken at one moment.
+It holds only references, because objects never change. They become lines when a client fetches
+them, some at a time, so that other tasks run in between. A snapshot too is a list of references,
+taken at one moment.
 """
 
 import asyncio
@@ -21,20 +20,22 @@ from extender.whatif.recording.entry_writer import EntryWriter, MakeEntry, snaps
 from extender.whatif.recording.lines import line_to_json
 
 ENTRIES_MAX: Final = 50_000
-"""In the ring; over it the oldest go, and who has not fetched them is told so."""
+"""In the ring. Beyond this the oldest are dropped, and clients that have not fetched them get an
+error.
+"""
 FETCHED_MAX: Final = 5_000
 """Fetched at once."""
 SLICE_ENTRIES: Final = 100
-"""Made into lines at a stretch, some 3 ms."""
+"""Entries made into lines without a pause, in some 3 ms."""
 
 
 class Lost(VReplicaError):
-    """What was asked for is not kept: begin anew, with a snapshot."""
+    """The requested entries are no longer kept: begin anew, with a snapshot."""
 
 
 class RecordingBuffer:
-    """Keeps between ``begin`` and ``end``. ``now``: epoch seconds; ``header``: of a snapshot, as
-    far as it is known.
+    """Records from ``begin`` to ``end``. ``now``: epoch seconds. ``header``: a snapshot's header,
+    without time and journal.
     """
 
     def __init__(
@@ -49,17 +50,17 @@ class RecordingBuffer:
         self._more = asyncio.Event()
         self.notes = EntryWriter(self._keep)
         self.journal = ""
-        """Name of what is kept, "" while nothing is."""
+        """Name of the present recording; "" if there is none."""
 
     def begin(self) -> None:
-        """Keep, unless that goes on already."""
+        """Begin to record, unless that goes on already."""
         if not self.journal:
             self._begun += 1
             self.journal = f"{self._header().identity}-{self._begun}"
             self._state.observed_by(self.notes)
 
     def end(self) -> None:
-        """Keep nothing, and forget what was kept."""
+        """End the recording and forget it."""
         if self.journal:
             self._state.observed_by(None)
         self.journal = ""
@@ -72,8 +73,8 @@ class RecordingBuffer:
             self._more.set()
 
     async def snapshot(self) -> AsyncIterator[bytes]:
-        """All that is known now, as lines, some at a time; the last says after which number to go
-        on.
+        """Yield all that is known now as lines, some at a time. The last line has the number to
+        continue from.
         """
         at, seq = self._now(), self._seq
         header = self._header()._replace(at=at, journal=self.journal)
@@ -85,7 +86,7 @@ class RecordingBuffer:
         yield as_lines([Synced(seq)])
 
     async def after(self, since: int, wait_s: float = 0.0) -> tuple[list[bytes], int]:
-        """Lines of what came after ``since``, some at a time, and up to which number; waits for the
+        """Return lines of what came after ``since``, and the number of the last one. Waits for the
         first. Raises Lost.
         """
         if wait_s > 0:
@@ -103,7 +104,7 @@ class RecordingBuffer:
         return lines, wanted[-1][1] if wanted else since
 
     async def _grow(self, since: int, wait_s: float) -> None:
-        """Wait for something after ``since``, not for longer than ``wait_s``."""
+        """Wait up to ``wait_s`` for something after ``since``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while self._seq <= since:
@@ -112,7 +113,7 @@ class RecordingBuffer:
 
 
 def as_lines(lines: Iterable[Line]) -> bytes:
-    """Lines of a recording as they are written."""
+    """Encode lines of a recording."""
     return b"".join(
         orjson.dumps(line_to_json(line), option=orjson.OPT_APPEND_NEWLINE) for line in lines
     )

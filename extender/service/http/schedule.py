@@ -1,4 +1,4 @@
-"""``POST /v1/schedule``: placing for callers that keep their own status, as Knative's
+"""``POST /v1/schedule``: places vpods for callers that keep their own status, like Knative's
 ``Scheduler.Schedule(vpod)``.
 
 .. code-block:: text
@@ -10,15 +10,15 @@
     -> {"placements": [{"podName": "dispatcher-0", "vreplicas": 8}], "left": 0}
     -> {"placements": [...], "left": 2, "reason": "InsufficientSlots", "retryAfterSeconds": 5}
 
-``placements`` of the request is what the caller's status publishes now. The reply is what it may
-publish: the ledgers hold it before we answer, so neither a crash of ours nor one of the caller
-loses it, and a call that is repeated gets the same answer. What a reply takes away stays in the
-ledger until a later call no longer publishes it (I2). ``vreplicas`` 0 or ``"deleted": true`` gives
-all back; with ``deleted`` what is published counts no more. Nobody else releases such a vpod: it
-stays in the ledgers, over restarts too, until its caller says so.
+``placements`` in the request is what the caller's status publishes at present. The reply says what
+it may publish. The ledgers hold that before the reply is sent. So it survives a crash of the
+service or the caller, and a repeated call gets the same answer. What a reply takes away stays in
+the ledger until a later call no longer publishes it (I2). ``vreplicas`` 0 or ``"deleted": true``
+gives everything back; with ``deleted``, what is published no longer counts. Nobody else releases
+such a vpod: it stays in the ledgers, even across restarts, until its caller gives it back.
 
-Only the pool's leader decides: another replica answers 503 and says who leads. The listener is the
-extender's own, so the callers are those who reach loopback, or have a client certificate.
+Only the pool's leader decides; other replicas answer 503 and name the leader. The listener is the
+extender's, so callers are those that reach loopback or have a client certificate.
 """
 
 import asyncio
@@ -46,12 +46,14 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 PLACEMENTS_MAX: Final = 10_000
 DEFAULT_KIND: Final = "Placeable"
 DEFAULT_GROUP: Final = "duck.knative.dev"
-"""Knative's duck type of all that has placements: what a caller is that does not say what it is."""
+"""Knative's duck type for everything with placements: the default for a caller without kind or
+group.
+"""
 RETRY_AFTER_S: Final = 5
-"""Knative's requeue when slots are missing."""
+"""Knative's requeue delay when slots are missing."""
 RETRY_SOON_S: Final = 1
 DECISIONS_MAX: Final = 256
-"""At once."""
+"""Decisions under way at once."""
 
 _SUBJECT: Final = "request"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -63,31 +65,33 @@ _VPOD_FIELDS: Final = frozenset(
 
 
 class SchedulesVPods(Protocol):
-    """Who decides: the placer, between two batches of the pool."""
+    """The placer, which decides between two batches of the pool."""
 
     async def schedule(self, vpod: VPod) -> Decision:
-        """Decide, write the ledgers, and answer with what they cover. Raises NotCommitted."""
+        """Decide, write the ledgers, and return what they cover. Raises NotCommitted."""
         ...
 
 
 class KnowsWhoLeads(Protocol):
-    """``Leadership``, as far as it matters here; each asks about a pool, by its key."""
+    """The part of ``Leadership`` that is used here. ``pool``: a pool's key."""
 
     def leads(self, pool: str) -> bool:
-        """Whether we do, now."""
+        """Whether this replica leads the pool now."""
         ...
 
     def acts(self, pool: str) -> bool:
-        """... and know by now what was written before."""
+        """Whether it also knows what was written before it led."""
         ...
 
     def leader(self, pool: str) -> str:
-        """Who does, "" for nobody that we know of."""
+        """Who leads the pool; "" if unknown."""
         ...
 
 
 class ScheduleRefused(WireError):
-    """No answer now. ``retry_after_s``: when to ask again; None: not with this request."""
+    """No answer at present. ``retry_after_s``: when to ask again; None: this request will not
+    succeed.
+    """
 
     def __init__(self, message: str, status: int, *, retry_after_s: int | None = None) -> None:
         super().__init__(message, status)
@@ -95,7 +99,7 @@ class ScheduleRefused(WireError):
 
 
 class ScheduleVerb:
-    """The endpoint's work: body in, body out."""
+    """The endpoint, from body to body."""
 
     def __init__(
         self,
@@ -112,7 +116,7 @@ class ScheduleVerb:
         self._deciding: set[asyncio.Task[Decision]] = set()
 
     async def schedule(self, body: bytes) -> tuple[bytes, str]:
-        """Answer one request: (body, status for metrics). Raises WireError: 400, 404, 409, 413,
+        """Answer one request: (body, status for the metrics). Raises WireError: 400, 404, 409, 413,
         503.
         """
         vpod = vpod_of_request(body)
@@ -123,7 +127,7 @@ class ScheduleVerb:
                 f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S
             )
         if not self._leadership.acts(vpod.pool):
-            # It would decide by what may be old.
+            # Its caches may be outdated.
             told = "this replica is about to lead, and reads what was written before"
             raise ScheduleRefused(told, 503, retry_after_s=RETRY_SOON_S)
         if self._sources.writes_status_of(vpod):
@@ -146,9 +150,7 @@ class ScheduleVerb:
         return _reply(decision), UNSCHEDULABLE if decision.left else SUCCESS
 
     async def _decide(self, vpod: VPod) -> Decision:
-        """Have it decided and written to the end, also where our answer comes too late for the
-        caller.
-        """
+        """Decide and write to the end, even if the reply comes too late for the caller."""
         if len(self._deciding) >= DECISIONS_MAX:
             raise ScheduleRefused("too many requests at once", 503, retry_after_s=RETRY_SOON_S)
         task = asyncio.create_task(self._placer.schedule(vpod), name=f"schedule {vpod.key}")
@@ -171,15 +173,14 @@ def _reply(decision: Decision) -> bytes:
     }
     if decision.left:
         reason = decision.explanation.reason
-        # Without one the rest has its place and is on its way there, with a pod that is being
-        # bound.
+        # Without a reason, the rest has a place on a pod that is being bound.
         reply |= {"reason": str(reason)} if reason is not None else {}
         reply["retryAfterSeconds"] = RETRY_AFTER_S if reason is not None else RETRY_SOON_S
     return orjson.dumps(reply)
 
 
 def vpod_of_request(body: bytes) -> VPod:
-    """The vpod that a request is about. Raises WireError, naming the field."""
+    """The vpod of a request. Raises WireError, which names the field."""
     if len(body) > BODY_BYTES_MAX:
         raise WireError(f"the body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}", 413)
     try:

@@ -1,20 +1,20 @@
 """The extender's HTTP server: verbs, ``/v1/schedule``, health, metrics and state (aiohttp).
 
-Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a bound on how many
-run at once (``overload``): over it the answer is a quick 503, which kube-scheduler retries. Slow
-and idle connections are the listener's business (``kube.serving.listener``), who may connect at all
-is ``tls``'s. Until the caches are synced every verb answers 503 too: an answer from half a picture
-would be a wrong one.
+Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a limit of requests
+at once (``overload``). Over that limit the answer is a quick 503, which kube-scheduler retries. The
+listener handles slow and idle connections (``kube.serving.listener``), and ``tls`` decides who may
+connect. Until the caches are synced every verb answers 503, because an answer from an incomplete
+state would be wrong.
 
-A bind that is not done by its deadline is answered 200 with ``Error``, because kube-scheduler would
-lose the text of a 504, which the other verbs answer: theirs have no ``Error`` to put it in. Late by
-its own body, any verb is a 408. A body that does not say it is JSON is refused: a page in a browser
-beside us could post any other kind to loopback. What a browser says that another site has made is
-refused on every route (``kube.serving.browsers``).
+A bind that misses its deadline gets 200 with ``Error``, because kube-scheduler ignores the text of
+a 504. The other verbs get a 504, because their replies have no ``Error``. If the body is what was
+late, any verb gets a 408. A body that is not declared as JSON is refused, because a web page in a
+browser on this host could post any other type to loopback. A request that the browser marks as
+another site's is refused on every route (``kube.serving.browsers``).
 
-Stopping: ``/readyz`` says no at once, verbs are answered for ``shutdown_delay_s`` more (a Service's
-endpoints take a moment to forget us), then refused; those in flight are finished; then the sockets
-are closed.
+To stop, the server first makes ``/readyz`` fail. It answers verbs for ``shutdown_delay_s`` more,
+until a Service's endpoints have dropped this replica, and then refuses them. It finishes those in
+flight and closes the sockets.
 """
 
 import asyncio
@@ -63,18 +63,18 @@ DRAIN_TIMEOUT_S: Final = 10.0
 """Longer than any deadline that kube-scheduler's default httpTimeout allows."""
 
 LINKS: Final = frozenset({"/ui", "/ui/"})
-"""Of the page: links of other sites may lead there."""
+"""Links on other sites may lead to the page."""
 
 Verb = Callable[[bytes], Awaitable[tuple[bytes, str]]]
 
 
 class Health:
-    """What the probes answer. ``not_ready`` gives the reasons why not, none when ready."""
+    """What the probes answer. ``not_ready`` returns why the service is not ready; [] if it is."""
 
     def __init__(self, not_ready: Callable[[], list[str]]) -> None:
         self._not_ready = not_ready
         self.stopping = False
-        """Send no new requests here; they are still answered."""
+        """No new requests should be sent here, but they are still answered."""
         self.draining = False
         """New requests are refused."""
 
@@ -83,14 +83,14 @@ class Health:
         return ["shutting down"] if self.stopping else self._not_ready()
 
     def refusal(self) -> str:
-        """Why a verb is not answered now; "" if it is."""
+        """Why verbs are not answered now; "" if they are."""
         if self.draining:
             return "shutting down"
         return next(iter(self._not_ready()), "")
 
 
 class ExtenderServer:
-    """Serves on ``config.host:port`` (port 0: any free one) between ``start`` and ``stop``."""
+    """Serves on ``config.host:port`` (port 0: any free one) from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -112,29 +112,29 @@ class ExtenderServer:
         )
         self._metrics_page = SharedAnswers[None](self._rendered_metrics, general=None)
         self.sending = Sending()
-        """Answers that are long."""
+        """Long answers being sent."""
         self._sending_metrics = Sending()
-        """Apart, so that who reads the one keeps nobody from the other."""
+        """Separate, so that readers of metrics and of other answers do not block each other."""
         self._listener = Listener()
         self._health_listener = Listener()
         self.certificate: ServingCertificate | None = None
-        """What is served with, once started with TLS."""
+        """The serving certificate, after a start with TLS."""
         self._clients = ClientExpiry()
         self._reloading: asyncio.Task[None] | None = None
         self.questions: list[Callable[[web.Application], None]] = []
-        """Each adds routes that only read, for people, when the server starts: same listener, same
-        rules of access.
+        """Each adds read-only routes for people when the server starts, on the same listener with
+        the same access rules.
         """
         self.gate = Gate()
         self.requests: dict[str, int] = {FILTER: 0, PRIORITIZE: 0, BIND: 0, PREEMPT: 0}
         """Requests received, by verb."""
         self.url = ""
         self.health_url = ""
-        """Of the listener that serves health and metrics alone; "" without one."""
+        """Of the listener that serves only health and metrics; "" without one."""
         self._add_metrics()
 
     async def start(self) -> None:
-        """Listen. Raises OSError where the port is taken, ssl.SSLError for certificates that do not
+        """Listen. Raises OSError if the port is taken, ssl.SSLError if a certificate does not
         load.
         """
         config = self._config
@@ -168,14 +168,14 @@ class ExtenderServer:
             self.health_url = f"http://{host_port(config.health_host, port)}"
 
     def reconfigure(self, config: ServerConfig) -> None:
-        """Answer by these settings from now on. Address, port and files are those that it was
-        started with.
+        """Use these settings from now on. Address, port and files stay as they were at the
+        start.
         """
         self._config = config
 
     async def stop(self) -> None:
-        """Unready; refuse what is new after the delay; let what runs finish (``DRAIN_TIMEOUT_S`` at
-        most); close.
+        """Become unready, refuse new requests after the delay, let the running ones finish for at
+        most ``DRAIN_TIMEOUT_S``, and close.
         """
         self._health.stopping = True
         if self.url and self._config.shutdown_delay_s:
@@ -198,7 +198,7 @@ class ExtenderServer:
         )
 
     def _health_sites(self) -> Sites:
-        # Beyond loopback it is there for who scrapes it, by whatever name.
+        # Beyond loopback, scrapers may use any host name.
         return Sites(
             checks_host=self._config.health_host in LOOPBACK, hosts=self._config.allowed_hosts
         )
@@ -257,7 +257,7 @@ class ExtenderServer:
         return handle
 
     def _refusal(self, request: web.Request) -> web.Response | None:
-        """The answer to a request that is not even read, None if it is to be."""
+        """The answer to a request whose body is not even read. None if it is to be read."""
         if problem := self._health.refusal():
             return _text(
                 request, 503, problem, _retry_after(OVERLOAD_RETRY_S), close=self._health.draining
@@ -310,7 +310,7 @@ class ExtenderServer:
 
     @web.middleware
     async def _send_in_bounds(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Long answers wait for their readers here, but for those of verbs, of which few are in
+        """Send long answers within the limits for slow readers. Verbs are exempt: few are in
         flight.
         """
         answer = await handler(request)
@@ -417,6 +417,6 @@ def _text(
     close: bool = False,
 ) -> web.Response:
     response = web.Response(status=status, text=text + "\n", headers=headers)
-    if close or not request.content.is_eof():  # the rest of the body is not wanted
+    if close or not request.content.is_eof():  # do not read the rest of the body
         response.force_close()
     return response

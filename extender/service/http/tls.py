@@ -1,15 +1,15 @@
-"""Whose clients the extender serves, beyond loopback.
+"""Which clients the extender serves beyond loopback.
 
-Who may call bind may bind pods, so beyond loopback there is no listening without TLS, and no TLS
-without client certificates. A client must have a certificate of our client CA (without one the
-handshake fails), and its name, the subject's common name or a name of its subjectAltName, must be
-on the list: a cluster's CA signs for many who have nothing to do with us. A CA of its own for this
-purpose and a list of one name is what we advise.
+A client that reaches the bind verb can bind pods. So beyond loopback, TLS with client certificates
+is required. The client must have a certificate of the configured client CA; without one the
+handshake fails. And its common name, or a name of its subjectAltName, must be in the list of
+allowed clients, because a cluster's CA signs certificates for many unrelated clients. A CA of its
+own for this purpose and a list of one name are recommended.
 
 Certificate, key and client CA are renewed by replacing their files (``kube.serving.tls``).
-kube-scheduler reads its client certificate again for each new connection, the CA by which it knows
-us never, and has no metric for either; so it is we who say when its certificate ends
-(``ClientExpiry``).
+kube-scheduler reads its client certificate again for each new connection, but never the CA by which
+it verifies the extender, and it has no metric for either. So the extender reports when the client's
+certificate ends (``ClientExpiry``).
 """
 
 import ssl
@@ -23,15 +23,15 @@ ANY_CLIENT: Final = "*"
 
 
 def files_of(tls: TlsConfig) -> CertificateFiles | None:
-    """The files to serve with; None where TLS is not configured."""
+    """The files to serve with. None if TLS is not configured."""
     return (
         CertificateFiles(tls.cert_file, tls.key_file, tls.client_ca_file) if tls.cert_file else None
     )
 
 
 def certificate_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
-    """The names in a peer's certificate, as ``ssl.SSLSocket.getpeercert`` gives it: common name and
-    subjectAltName.
+    """The common name and the subjectAltNames of a certificate as ``ssl.SSLSocket.getpeercert``
+    returns it.
     """
     if not certificate:
         return frozenset()
@@ -45,29 +45,25 @@ def certificate_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
 
 
 def is_allowed(certificate: Mapping[str, Any] | None, tls: TlsConfig) -> bool:
-    """Whether a client with that certificate, which the handshake has verified, may ask us
-    anything.
-    """
+    """Whether a client with this certificate, verified by the handshake, may send requests."""
     return not tls.allowed_clients or not certificate_names(certificate).isdisjoint(
         tls.allowed_clients
     )
 
 
 class ClientExpiry:
-    """When the certificates end that allowed clients have come with last, by the name that is on
-    the list.
+    """When the last certificate of each allowed client ends, by its name in the list.
 
-    Names come from the configuration, never from a certificate, so there are no more of them than
-    it has.
+    Names come from the configuration, never from a certificate, so their number is limited.
     """
 
     def __init__(self) -> None:
         self.not_after: dict[str, float] = {}
-        """Epoch seconds by allowed name; ``*`` where every client of the CA is allowed."""
+        """Epoch seconds by allowed name; ``*`` if every client of the CA is allowed."""
         self._last: Mapping[str, Any] | None = None
 
     def note(self, certificate: Mapping[str, Any] | None, tls: TlsConfig) -> None:
-        """A request of a client that is allowed. Cheap: one connection's requests come with the
+        """Note an allowed client's request. Cheap, because all requests of a connection have the
         same object.
         """
         if not certificate or certificate is self._last:

@@ -1,6 +1,4 @@
-"""``Watchers``: what a running replica tells those who watch it from outside: ``vreplica record``
-and ``vreplica top``.
-"""
+"""``Watchers``: what a replica answers to ``vreplica record`` and ``vreplica top``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,8 +11,8 @@ from extender.service.watching.caches import Caches
 
 @dataclass(frozen=True, slots=True)
 class Whoami:
-    """A replica, to itself. ``leader``: who leads the first bucket, as far as known; ``shadow``:
-    whether it writes nothing.
+    """A replica's own description. ``leader``: who leads the first bucket, as far as known.
+    ``shadow``: whether it writes nothing.
     """
 
     identity: str
@@ -52,7 +50,7 @@ class Watchers:
         self.routes = (self.decision_log.add_routes, overview.add_routes)
 
     def close(self) -> None:
-        """Nobody is told anything any more."""
+        """Stop recording."""
         self.decision_log.close()
 
     def _describe(self) -> Mapping[str, object]:

@@ -1,1 +1,1 @@
-"""The page at ``/ui``: its files, its stream of facts, and what it remembers of the last hour."""
+"""The page at ``/ui``: its files, its stream of facts, and its history of the last hour."""

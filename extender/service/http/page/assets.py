@@ -1,9 +1,9 @@
-"""The files of the page: a closed set, in memory, under names of our own; what a URL says never
-becomes a path of a file.
+"""The files of the page: a fixed set, in memory, under fixed names. No part of a URL becomes the
+path of a file.
 
-Each has a strong ETag of its content and is asked for again every time (``no-cache``), so that
-after an upgrade no page is half old. The policy lets the browser load from here and nowhere else,
-run no script but these files, and hand no text to what would read it as HTML (Trusted Types).
+Each file has a strong ETag of its content, and browsers check it every time (``no-cache``), so no
+page mixes two versions after an upgrade. The Content-Security-Policy lets the browser load only
+from here, run only these scripts, and pass no text to an HTML parser (Trusted Types).
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class Asset:
     etag: str
 
     def answer(self, request: web.Request) -> web.Response:
-        """The file, or 304 for who has it."""
+        """The file, or 304 for a client that has it."""
         headers = {**HEADERS, "ETag": f'"{self.etag}"', "Content-Type": self.content_type}
         known = request.if_none_match or ()
         if any(tag.value in {self.etag, "*"} for tag in known):
@@ -55,7 +55,7 @@ class Asset:
 
 
 def load_assets() -> dict[str, Asset]:
-    """File name -> file, of the package ``extender.ui``."""
+    """The files of the package ``extender.ui``, by name."""
     found = {}
     for file in resources.files("extender").joinpath("ui").iterdir():
         kind = TYPES.get(file.name.rpartition(".")[2])

@@ -1,16 +1,17 @@
-"""``Facts``: the records of one stream, kept up to date by looking, and what of them is news.
+"""``Facts``: the records of one stream, kept up to date by comparison, and what of them has
+changed.
 
-Theory of operation. A stream tells what there is once, and from then on what is different. Nobody
-reports changes to it: reservations, ledgers, statuses, nodes come from many places, and a report
-that is forgotten somewhere would be a page that lies. Instead ``look`` compares all records with
-those told before. That is cheap enough, for the revision of a pool says whether anything can have
-changed at all, and that of a pod whether its record has (``records``): a pool with 1,000 pods and
-2,000 vpods takes a few milliseconds, however many listen. It is done in slices, between which the
-event loop serves others; what changes meanwhile moves the revision, so the next look finds it.
+A stream sends all records once, and then those that differ. No part reports changes to it:
+reservations, ledgers, statuses and nodes change in many places, and one forgotten report would make
+the page wrong. Instead ``look`` compares all records with those sent before. This is cheap, because
+a pool's revision says whether anything may have changed, and a pod's revision whether its record
+may have (``records``). A pool with 1,000 pods and 2,000 vpods takes a few milliseconds, for any
+number of listeners. The work is done in slices, between which the event loop runs other tasks. A
+change in between raises the revision, so the next look finds it.
 
-Every section is a mapping of keys to records, and news are the records that are new or different,
-None for one that is gone: a JSON merge patch (RFC 7396) of one level, where a record is replaced as
-a whole.
+Each section maps keys to records. News are the records that are new or different, with None for one
+that is gone: a JSON merge patch (RFC 7396) of one level, in which each record is replaced as a
+whole.
 """
 
 import asyncio
@@ -35,19 +36,19 @@ POOLS_MAX: Final = 1_000
 PODS_MAX: Final = 5_000
 VPODS_MAX: Final = 10_000
 SLICE_ITEMS: Final = 200
-"""Pods or vpods looked at at a stretch."""
+"""Pods or vpods examined without a pause."""
 SLICE_POOLS: Final = 10
-"""The same of pools: what is counted of one takes as long as some hundred pods."""
+"""Pools examined without a pause: one pool's counts take as long as some hundred pods."""
 
 _UNKNOWN: Final = object()
 News = dict[str, dict[str, object]]
-"""Section -> key -> its record, None for one that is gone."""
+"""Section -> key -> its record; None for one that is gone."""
 Own = Callable[[str], Record]
 """Pool key -> what this replica knows of its leader."""
 
 
 class Section:
-    """Keyed records, and those that have changed since ``take``."""
+    """Records by key, and those that have changed since ``take``."""
 
     def __init__(self) -> None:
         self.records: dict[str, object] = {}
@@ -60,7 +61,7 @@ class Section:
         return known is sign or known == sign
 
     def put(self, key: str, sign: object, make: Callable[[], object]) -> None:
-        """The record of ``key``, made only where its sign is another than before."""
+        """Set the record of ``key``, made only if its sign has changed."""
         if self.has(key, sign):
             return
         self.signs[key] = sign
@@ -69,20 +70,20 @@ class Section:
             self.records[key] = self._news[key] = record
 
     def keep(self, keys: Iterable[str]) -> None:
-        """Records of other keys are gone."""
+        """Remove the records of all other keys."""
         known = keys if isinstance(keys, AbstractSet) else set(keys)
         for key in self.records.keys() - known:
             del self.records[key], self.signs[key]
             self._news[key] = None
 
     def take(self) -> dict[str, object]:
-        """What is new since the last time, by key."""
+        """Return what has changed since the last call, by key."""
         news, self._news = self._news, {}
         return news
 
 
 class Facts:
-    """Of one stream: the service and all pools in short, and ``pool`` (a key) in full; ""
+    """The facts of one stream: the service, all pools in short, and ``pool`` (a key) in full; ""
     for none.
     """
 
@@ -102,11 +103,11 @@ class Facts:
         self._samples: object = None
 
     def all(self) -> News:
-        """Every record, as last told."""
+        """Every record, as last sent."""
         return {name: section.records for name, section in self._sections.items()}
 
     async def look(self) -> News:
-        """What has changed since the last time, without empty sections."""
+        """Return what has changed since the last call, without empty sections."""
         self._put("service", {"": self._service()})
         await self._look_at_pools()
         self._look_at_history()
@@ -126,7 +127,7 @@ class Facts:
 
     async def _look_at_pools(self) -> None:
         section, state = self._sections["pools"], self._state
-        # A pool that is gone is remembered for a while for what its pods held.
+        # The state keeps a pool that is gone for a while, for what its pods held.
         there = sorted(
             key for key, pool in state.pools.items() if pool.adapter_pool is not None or pool.vpods
         )
@@ -196,7 +197,7 @@ class Facts:
 
 
 def _first(names: Iterable[str], most: int) -> list[str]:
-    """Of many names the first ones, by ordinal."""
+    """The first ``most`` names, by ordinal if there are more."""
     found = list(names)
     return found if len(found) <= most else sorted(found, key=placement_order)[:most]
 

@@ -1,9 +1,8 @@
-"""``History``: slots of each pool over the last hour, so that a page that is opened now shows how
-it came about.
+"""``History``: slots of each pool over the last hour, so that a newly opened page shows the past.
 
-A sample each ``PERIOD_S`` of every pool, the last ``SAMPLES_MAX`` of them. A pool whose revision
-stands costs nothing but its copy; of more than ``POOLS_MAX`` pools the later ones by name are left
-out. It is in memory only: another replica has its own, and a restart begins anew.
+It keeps the last ``SAMPLES_MAX`` samples of every pool, one each ``PERIOD_S``. If a pool's revision
+has not changed, the last sample is copied. Of more than ``POOLS_MAX`` pools, the later ones by name
+are left out. The history is in memory only: each replica has its own, and a restart begins anew.
 """
 
 import asyncio
@@ -32,14 +31,14 @@ FIELDS: Final = (
     "unservedSlots",
     "unservedVReplicas",
 )
-"""Of ``pool_numbers``, and the slots that pending vreplicas would take and unserved ones do, in the
-order of a sample.
+"""Of ``pool_numbers``, and the slots of pending and unserved vreplicas, in the order of a
+sample.
 """
 
 
 @dataclass(slots=True)
 class _Samples:
-    """Of one pool, the last of them at ``History.times[-1]``."""
+    """The samples of one pool; the last one is of ``History.times[-1]``."""
 
     state: PoolState
     revision: tuple[int, int]
@@ -55,19 +54,17 @@ class History:
         self.times: deque[int] = deque(maxlen=SAMPLES_MAX)
         self._pools: dict[str, _Samples] = {}
         self._made: dict[str, dict[str, list[int]]] = {}
-        """What ``of`` has answered since the last sample."""
+        """What ``of`` has returned since the last sample."""
 
     async def run(self, synced: Callable[[], Awaitable[object]]) -> None:
-        """Sample each period, from when the state is ``synced`` on, until cancelled."""
+        """Sample each period, once the state is ``synced``, until cancelled."""
         await synced()
         while True:
             await self.sample()
             await asyncio.sleep(PERIOD_S)
 
     async def sample(self) -> None:
-        """Take one of each pool; probes and verbs are answered between pools, and nobody sees half
-        a sample.
-        """
+        """Sample each pool. Other tasks run between pools, but no reader sees a partial sample."""
         taken: dict[str, tuple[_Samples, list[int]]] = {}
         for key in sorted(self._state.pools)[:POOLS_MAX]:
             if (pool := self._state.pools.get(key)) is not None:
@@ -94,8 +91,8 @@ class History:
         return samples, [numbers[name] for name in FIELDS]
 
     def of(self, pool: str) -> dict[str, list[int]]:
-        """Time (epoch seconds) -> a value for each of ``FIELDS``, the oldest first; empty for a
-        pool that is not known.
+        """Time (epoch seconds) -> a value for each of ``FIELDS``, oldest first. Empty for an
+        unknown pool.
         """
         made = self._made.get(pool)
         if made is None:

@@ -1,4 +1,4 @@
-"""Records: what the page is told of one pool, pod, vpod or node, as plain data.
+"""Records: what the page receives about one pool, pod, vpod or node, as plain data.
 
 .. code-block:: text
 
@@ -13,14 +13,14 @@
               waits (why, where some wait, or all wait for their pool)
     nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
 
-``placements`` of a pod: vpod key -> vreplicas; where one of them takes more than one slot, or not
-all is in the pod's ledger, ``[vreplicas, slots, slots that are in the ledger]``. What is placed and
-not in the ledger is *reserved*: decided a moment ago, or published on an ordinal whose pod is to
-come back. A pod with ``used`` + ``free`` below ``slots`` holds the difference for what just leaves
-it.
+``placements`` of a pod maps vpod keys to vreplicas. If a vreplica takes more than one slot, or the
+pod's ledger does not have all of them, the value is ``[vreplicas, slots, slots in the ledger]``.
+Placed vreplicas that are not in the ledger are *reserved*: they were decided a moment ago, or are
+published on an ordinal whose pod is to come back. If a pod's ``used`` and ``free`` are together
+less than ``slots``, it holds the difference for vreplicas that are just leaving it.
 
-A record is made anew where its *sign* is another than that of the record told before; vpods and
-nodes, which are replaced and never changed in place, are signs of their own.
+A record is made again if its *sign* differs from the one of the last record. Vpods and nodes are
+their own signs, because they are replaced and never changed in place.
 """
 
 from collections.abc import Mapping
@@ -36,18 +36,18 @@ from extender.service.pools.pool_status import pool_numbers, readiness
 
 Record = Mapping[str, Any]
 TEXT_CHARS_MAX: Final = 400
-"""Of a message that is shown beside a vpod that waits."""
+"""Of the message shown for a vpod that waits."""
 
 
 def pod_sign(pod: PodClaims) -> tuple[PodClaims, int, str]:
-    """Changes whenever ``pod_record`` does. A status that says what the ledger does changes no
-    revision, and who is unserved.
+    """Changes whenever ``pod_record`` does. It includes the unserved reason, because a status that
+    agrees with the ledger changes that without a new revision.
     """
     return (pod, pod.revision, _unserved(pod))
 
 
 def pod_record(pool: PoolState, pod: PodClaims) -> Record:
-    """One ordinal of the pool: its pod, or what is kept for the one that is to come."""
+    """One ordinal of the pool: its pod, or what is kept for the pod to come."""
     return {
         "node": pod.pod.node if pod.pod is not None else "",
         "zone": pod.node.zone if pod.node is not None else "",
@@ -102,7 +102,7 @@ def _why_it_waits(vpod: VPod, published: int) -> str:
 
 
 def node_record(node: Node) -> Record:
-    """A node under some of the pool's pods."""
+    """A node of some of the pool's pods."""
     return {"zone": node.zone, "ready": node.ready, "cordoned": node.cordoned}
 
 
@@ -116,12 +116,12 @@ def pending_slots(pool: PoolState) -> int:
 
 
 def unserved_slots(pool: PoolState) -> int:
-    """Slots of the vreplicas that are placed and that nobody serves."""
+    """Slots of the vreplicas that are placed and not served."""
     return sum(count * pool.vpods[key].weight for key, count in pool.unserved.items())
 
 
 def pool_record(pool: PoolState) -> Record:
-    """A pool's counts. Looks at each of its pods."""
+    """A pool's counts. Examines each of its pods."""
     ready, _, problem = readiness(pool)
     found = pool.adapter_pool is not None
     return {

@@ -1,9 +1,9 @@
-"""``Page``: ``/ui`` with its files, and ``/v1/stream``; added to the extender's server, under the
-same rules of access.
+"""``Page``: ``/ui`` with its files, and ``/v1/stream``, on the extender's server with the same
+access rules.
 
-A page of another site may open ours in as many windows as it likes, and each would hold one of the
-few streams. So who follows a link from there gets a door first: a page with nothing but a link to
-ours, which only a person follows.
+Another site could open the page in any number of windows, and each would hold one of the few
+streams. So a link on another site leads first to a *door*: a page with only a link to the real one,
+which a person has to follow.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,14 +27,16 @@ DOOR: Final = (
     b"<!doctype html><html lang=en><meta charset=utf-8><title>vreplicas</title>"
     b'<p>Another site has led you here. <a href="">Open the page of vreplica-scheduler</a>.'
 )
-"""The link leads to the same address, and then it is ours that leads there."""
+"""The link has the door's own address; followed from there, the request no longer comes from
+another site.
+"""
 DOOR_HEADERS: Final = {**HEADERS, "Cache-Control": "no-store", "Content-Type": TYPES["html"]}
 POOL_CHARS_MAX: Final = 317
-"""Of a namespace, a slash and a name."""
+"""A namespace, a slash and a name."""
 
 
 class Page:
-    """The page of one replica. ``problems``: why it is not ready; ``now``: epoch seconds."""
+    """The page of one replica. ``problems``: why it is not ready. ``now``: epoch seconds."""
 
     def __init__(
         self,
@@ -63,11 +65,11 @@ class Page:
         )
 
     async def run(self, synced: Callable[[], Awaitable[object]]) -> None:
-        """Keep the history, until cancelled."""
+        """Keep the history until cancelled."""
         await self.history.run(synced)
 
     def add_routes(self, app: web.Application) -> None:
-        """Called by the server before it starts."""
+        """For ``ExtenderServer.questions``."""
         assets = load_assets()
         app.router.add_get("/ui", _behind_the_door(_serving(assets["index.html"])))
         app.router.add_get("/ui/", _to_the_page)
@@ -127,5 +129,5 @@ def _behind_the_door(handler: Handler) -> Handler:
 
 
 async def _to_the_page(_request: web.Request) -> web.StreamResponse:
-    # Relative, for a proxy may serve us below a path of its own.
+    # Relative, because a proxy may serve the page below another path.
     return web.Response(status=308, headers={"Location": "../ui"})

@@ -1,5 +1,5 @@
-"""``GET /v1/stream?pool=NAMESPACE/NAME``: the state as server-sent events, all of it once and then
-what is different.
+"""``GET /v1/stream?pool=NAMESPACE/NAME``: the state as server-sent events: all of it once, then
+what changes.
 
 .. code-block:: text
 
@@ -7,19 +7,18 @@ what is different.
     event: news         data: {section: {key: record, or null for one that is gone}}, at most two
                         a second
     : a comment         each ``KEEPALIVE_S``, so that proxies keep the connection and a browser
-                        notices that we are gone
+                        notices when this replica is gone
 
-Theory of operation. Streams of the same pool share a *feed*: what it looks at and encodes is done
-once, however many listen, and nothing is while nobody does. A feed looks each ``PERIOD_S``, less
-often where looking takes more than ``SHARE_OF_TIME``. All that has happened in between is one piece
-of news. A listener has a short queue of encoded events; a client that does not take them in time is
-cut, by its queue here or by its socket in ``kube.serving.listener``, and its browser begins again
-with a snapshot.
+Streams of the same pool share a *feed*. It examines and encodes the state once, however many
+listeners it has, and stops when it has none. A feed looks each ``PERIOD_S``, or less often if
+looking takes more than ``SHARE_OF_TIME``. All changes in between are one event. Each listener has a
+short queue of encoded events. If a client does not take them in time, its stream is cut, by this
+queue or by its socket in ``kube.serving.listener``, and its browser begins again with a snapshot.
 
     State --look--> Facts --news, encoded once--> queue of each listener --> its socket
 
-Without ``pool`` only the service and the counts of all pools are told. Of another leader's pools,
-and in shadow mode, it is what this replica has seen; ``leads`` and ``shadow`` say so.
+Without ``pool``, a stream has only the service and the counts of all pools. For pools of another
+leader, and in shadow mode, it shows what this replica has seen; ``leads`` and ``shadow`` say so.
 """
 
 import asyncio
@@ -40,14 +39,13 @@ PERIOD_S: Final = 0.5
 SHARE_OF_TIME: Final = 0.05
 STREAMS_MAX: Final = 32
 QUEUE_ITEMS_MAX: Final = 16
-"""Events that a client has not taken yet: some eight seconds of a state that changes all the time.
-"""
+"""Events that a client has not taken yet: some eight seconds of a state that always changes."""
 KEEPALIVE_S: Final = 15.0
 LEFT_PERIOD_S: Final = 1.0
-"""How often a stream looks whether its client is still there."""
+"""How often a stream checks whether its client is still there."""
 END_REASONS: Final = ("too many", "slow reader")
 RETRY_MS: Final = 2_000
-"""After which a browser begins again."""
+"""After this time a browser reconnects."""
 RETRY_AFTER_S: Final = 10
 HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -60,8 +58,8 @@ _KEEPALIVE: Final = b":\n\n"
 
 
 class Listener:
-    """One stream's events that wait to be sent. ``abort`` is called, and ``cut`` is true, once
-    there are too many.
+    """One stream's events that wait to be sent. If there are too many, ``cut`` becomes True and
+    ``abort`` is called.
     """
 
     def __init__(self, abort: Callable[[], None] = lambda: None) -> None:
@@ -80,7 +78,7 @@ class Listener:
             self._abort()
 
     async def next(self) -> bytes:
-        """The next event, or a comment where none comes for ``KEEPALIVE_S``."""
+        """The next event, or a comment if none comes for ``KEEPALIVE_S``."""
         try:
             async with asyncio.timeout(KEEPALIVE_S):
                 return await self._queue.get()
@@ -89,7 +87,7 @@ class Listener:
 
 
 class Feed:
-    """What the streams of one pool share. Looks while it has listeners."""
+    """What the streams of one pool share. It looks while it has listeners."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -99,9 +97,7 @@ class Feed:
         self._looked = False
 
     def join(self, listener: Listener) -> None:
-        """Tell a listener everything, now or as soon as it is known, and what is new from
-        then on.
-        """
+        """Send the listener everything, now or after the first look, and then every change."""
         self.listeners[listener] = None
         if self._looked:
             listener.tell(self._everything())
@@ -109,7 +105,7 @@ class Feed:
             self._task = asyncio.create_task(self._run(), name="page feed")
 
     def leave(self, listener: Listener) -> None:
-        """Tell it nothing more; with the last one the feed stops."""
+        """Send the listener nothing more. The feed stops with its last listener."""
         self.listeners.pop(listener, None)
         if not self.listeners and self._task is not None:
             self._task.cancel()
@@ -143,8 +139,8 @@ class Feed:
 
 
 class Streams:
-    """All streams of one replica. ``facts``: of a pool's key; at most ``STREAMS_MAX`` streams at
-    once.
+    """All streams of one replica, at most ``STREAMS_MAX`` at once. ``facts``: makes those of a pool
+    key.
     """
 
     def __init__(self, facts: Callable[[str], Facts]) -> None:
@@ -152,11 +148,11 @@ class Streams:
         self._feeds: dict[str, Feed] = {}
         self.open = 0
         self.ended: Counter[str] = Counter(dict.fromkeys(END_REASONS, 0))
-        """Streams that we did not serve to their end, by why."""
+        """Streams that this replica ended, by reason."""
         self._stopping = asyncio.Event()
 
     async def serve(self, request: web.Request, pool: str) -> web.StreamResponse:
-        """Stream until the client leaves, is cut, or ``stop``."""
+        """Stream until the client leaves or is cut, or until ``stop``."""
         if self.open >= STREAMS_MAX or self._stopping.is_set():
             self.ended["too many"] += not self._stopping.is_set()
             return ask_again(
@@ -179,7 +175,7 @@ class Streams:
                 del self._feeds[pool]
 
     async def stop(self) -> None:
-        """End all streams, and begin none."""
+        """End all streams, and begin no more."""
         self._stopping.set()
 
     async def _send(self, request: web.Request, listener: Listener) -> web.StreamResponse:
@@ -206,12 +202,12 @@ class Streams:
 
 
 def _has_left(request: web.Request) -> bool:
-    """aiohttp tells a handler only when it writes: who leaves while nothing happens would hold one
-    of the few streams.
+    """aiohttp notices a closed connection only on a write. Without this check, a client that leaves
+    while nothing happens would keep one of the few streams.
     """
     return request.transport is None or request.transport.is_closing()
 
 
 def encode_event(name: str, data: News) -> bytes:
-    """One server-sent event. JSON has no line breaks outside of its strings, and none in them."""
+    """Encode one server-sent event. orjson writes no line breaks, which would end the data line."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), orjson.dumps(data))
