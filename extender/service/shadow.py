@@ -10,8 +10,8 @@ before and compares::
                                                        '--> metric, log line, /state.json "shadow"
 
 ``extender.whatif.comparison`` explains each outcome. ``Waiting`` is reported once per change of a
-vpod's spec that the other scheduler has not answered for ``WAITING_AFTER_S``, if this one would
-have done something.
+vpod's spec that the other scheduler has not answered for ``WAITING_AFTER_S``, if shadow mode would
+have acted.
 
 Shadow mode needs an AdapterPool that names the StatefulSet and its slots; vpods, or foreign kinds
 among the pool's sources; and the label ``vreplica.dev/pool`` on the adapter pods. Label existing

@@ -48,9 +48,9 @@ SUCCESS, UNSCHEDULABLE, ERROR = "Success", "Unschedulable", "Error"
 class ExtenderVerbs:
     """Each verb returns (body, status for the metrics).
 
-    A dedicated kube-scheduler asks about every pod that names it. For a pod
-    without the pool label, filter passes every node, prioritize scores all nodes alike, preempt
-    accepts every proposal that has victims, and bind binds the pod and adds nothing.
+    A dedicated kube-scheduler asks about every pod that names it. For a pod without the pool label,
+    filter passes every node, prioritize scores all nodes alike, preempt accepts every proposal that
+    has victims, and bind binds the pod and adds nothing.
     """
 
     def __init__(

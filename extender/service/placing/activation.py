@@ -198,8 +198,8 @@ class Activation:
 
 
 def _only_status(old: VPod, new: VPod) -> bool:
-    """Whether the change may be this service's own status write, or at most changes what is
-    published among the fields that a decision uses.
+    """Whether the change may be this service's own status write: of the fields that a decision
+    uses, at most the placements differ.
     """
     return (old.uid, old.vreplicas, old.weight, old.pool, old.deleting, old.generation) == (
         new.uid,

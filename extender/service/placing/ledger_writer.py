@@ -91,8 +91,8 @@ class LedgerWriter:
         except (LedgerTooLarge, OverflowError) as error:
             if isinstance(error, LedgerTooLarge):
                 self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
-            # Shares that do not change may be written even if those that grow do not fit: perhaps
-            # they must shrink first, after this confirmation.
+            # Unchanged shares are written only to confirm the ledger. They must not fail together
+            # with shares that do not fit, because they may be the ones that have to leave first.
             asked = {key: share for key, share in change.items() if ledger.get(key) == share}
             batch.fall_short(
                 {key: share for key, share in change.items() if key not in asked}, str(error)

@@ -268,7 +268,7 @@ class Placer:
             self._know(vpod, since)
             pool = self._caches.state.pool(vpod.pool)
             allowed = self._caches.state.selects(vpod.pool, vpod)
-            # Only the caller can publish a move, so vreplicas leave draining pods now, when it
+            # Only the caller can publish a move, so vreplicas may leave draining pods now, when it
             # asks.
             decided = place(pool, vpod, allowed=allowed, leave_closed=True)
             self.on_decided(Cause.SCHEDULE, decided)
@@ -286,9 +286,10 @@ class Placer:
             return decision._replace(target=covered, left=left)
 
     def _know(self, vpod: VPod, since: float) -> None:
-        """Make the vpod known to its pool. ``since``: when the leadership began under which the
-        caller asked. If that has changed, the caller may have asked another leader meanwhile:
-        raises NotCommitted.
+        """Make the vpod known to its pool. ``since``: when the leadership that the caller asked
+        began. If another has begun, the caller may have asked another leader meanwhile. Raises
+        NotCommitted then, if this replica no longer leads, or if too many vpods of callers are
+        known.
         """
         if (
             not self._committer.leadership.leads(vpod.pool)

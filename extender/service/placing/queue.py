@@ -106,7 +106,7 @@ class VPodQueue:
 
     @property
     def oldest(self) -> float | None:
-        """The event loop's time since when the longest-waiting vpod waits. None if none waits."""
+        """The event loop's time since when the longest-waiting vpod has waited; None for none."""
         return next((wait.since for wait in self._waits.values()), None)
 
     @property

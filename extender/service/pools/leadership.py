@@ -12,9 +12,9 @@ from a holder with another number writes 0 on it, by which nobody leads. After a
 writes its own number and leads. So no pool has two leaders.
 
 **Sharing.** Every replica competes for every bucket, so the first replica gets them all. A replica
-that has less than another asks for one of the other's buckets by an annotation on its Lease. The
-holder stops its loops, gives the Lease up and leaves it to the one that asked. While a bucket
-changes hands, for some seconds, nobody decides for its pools. This moves no vreplicas.
+that has less than another asks for one of the other's buckets by an annotation on the bucket's
+Lease. The holder stops its loops, gives the Lease up and leaves it to the one that asked. While a
+bucket changes hands, for some seconds, nobody decides for its pools. This moves no vreplicas.
 """
 
 import asyncio

@@ -8,8 +8,8 @@ callers then ask that one, and a pod that this replica binds must not bring back
 taken away.
 
 A vpod that has given everything back is remembered too, until no bound pod of any pool holds any of
-it and no ordinal waits for a pod that may bring some back. Such a pod may come from another
-replica: any replica that has seen what the ordinal's last pod held carries it over.
+it and no ordinal waits for a pod that may bring some back. Another replica may bind such a pod, and
+give it what the ordinal's last pod held.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -36,7 +36,7 @@ POOLS_MAX: Final = 1_000
 PODS_MAX: Final = 5_000
 VPODS_MAX: Final = 10_000
 SLICE_ITEMS: Final = 200
-"""Pods or vpods examined without a pause."""
+"""Pods examined without a pause; of vpods, five times as many."""
 SLICE_POOLS: Final = 10
 """Pools examined without a pause: one pool's counts take as long as some hundred pods."""
 
