@@ -1,6 +1,6 @@
-"""``VReplicaSchedulerConfiguration``: what may be said (``model``), how it is read, shown,
-published and changed at work.
+"""``VReplicaSchedulerConfiguration``: its settings (``model``), and how its file is read, shown,
+described by a JSON schema and reloaded.
 
-The dataclasses of ``model`` are the only list of settings: the reader, ``vreplica config view``,
+The dataclasses of ``model`` are the only list of settings. The reader, ``vreplica config view``,
 the JSON schema and the table in docs/configuration.md are all made from them.
 """

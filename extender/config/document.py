@@ -1,9 +1,10 @@
-"""YAML and JSON files with the place of every field, for messages that say where.
+"""Parses YAML and JSON files, and keeps the place of every field for messages.
 
-``parse`` keeps, beside the plain value, the line and column of each key and list item, by the
-field's path as messages have it (``profiles[0].scores[1].name``). A key that is there twice is an
-error that names both lines: YAML's own rule, which its parser does not keep, and kube-scheduler's
-strict decoding too. What aliases repeat has the place where it stands.
+Beside the plain value, ``parse`` keeps the line and column of each key and list item. Their paths
+have the form that messages use (``profiles[0].scores[1].name``). A key that occurs twice in a
+mapping is an error that names both lines. YAML forbids duplicate keys, but its parser accepts them;
+kube-scheduler's strict decoding refuses them too. A value that an alias repeats has the place of
+the anchored original.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -20,12 +21,12 @@ from extender.model.yaml_errors import why_not_yaml
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
 DOCUMENTS_MAX: Final = 200
-"""In one file."""
+"""Per file."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class Place(NamedTuple):
-    """Where something stands in a file; both count from 1, 0 is unknown."""
+    """A position in a file. Line and column count from 1; 0 means unknown."""
 
     line: int
     column: int
@@ -35,8 +36,8 @@ NOWHERE: Final = Place(0, 0)
 
 
 class InvalidField(InvalidObject):
-    """An InvalidObject of a file: ``place`` in it, and ``hint``, what to write instead ("" where
-    nobody knows).
+    """An InvalidObject with its ``place`` in a file. ``hint`` says what to write instead; it may be
+    empty.
     """
 
     def __init__(
@@ -51,8 +52,8 @@ class InvalidField(InvalidObject):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML document: its ``value``, and the ``places`` of its fields by path ("" is the
-    document itself).
+    """One YAML document: its ``value``, and the ``places`` of its fields by path. The path "" is
+    the document itself.
     """
 
     subject: str
@@ -60,14 +61,14 @@ class Document:
     places: Mapping[str, Place] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def place(self, path: str) -> Place:
-        """Where a field is; of what is not there, where the nearest thing around it is."""
+        """Return the place of a field, or of the nearest field around it if it is absent."""
         while path and path not in self.places:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.places.get(path, NOWHERE)
 
     def placed(self, error: InvalidObject, path: str | None = None) -> InvalidField:
-        """The same error with its place. ``path``: of the field in this document, where the error
-        says it otherwise.
+        """Return the same error with its place. ``path`` is the field's path in this document, if
+        that is not ``error.field``.
         """
         hint = error.hint if isinstance(error, InvalidField) else ""
         problem = error.plain if isinstance(error, InvalidField) else error.problem
@@ -76,7 +77,7 @@ class Document:
 
 
 def read_file(path: str) -> bytes:
-    """A file's bytes. Raises InvalidObject, also where it cannot be opened or is too large."""
+    """Read a file. Raises InvalidObject if it cannot be opened or is too large."""
     try:
         with Path(path).open("rb") as file:
             raw = file.read(CONFIG_BYTES_MAX + 1)
@@ -88,12 +89,12 @@ def read_file(path: str) -> bytes:
 
 
 def open_document(path: str) -> Document:
-    """The one document in a file. Raises InvalidObject, InvalidField."""
+    """Parse the one document in a file. Raises InvalidObject, InvalidField."""
     return parse(read_file(path), path)
 
 
 def parse(raw: bytes | str, subject: str) -> Document:
-    """The one document in a text; an empty text is a document of nothing. Raises InvalidObject,
+    """Parse a text of one document. An empty text has the value None. Raises InvalidObject,
     InvalidField.
     """
     found = parse_all(raw, subject)
@@ -105,8 +106,8 @@ def parse(raw: bytes | str, subject: str) -> Document:
 
 
 def parse_all(raw: bytes | str, subject: str) -> list[Document]:
-    """All documents of a text, YAML or JSON. Raises InvalidObject, InvalidField for a key that is
-    there twice.
+    """Parse all documents of a YAML or JSON text. Raises InvalidObject, and InvalidField for a
+    duplicate key.
     """
     try:
         return list(_documents(raw, subject))
@@ -117,8 +118,8 @@ def parse_all(raw: bytes | str, subject: str) -> list[Document]:
 
 
 def _without_tabs(raw: bytes | str) -> bytes:
-    """JSON that is indented by tabs, which YAML does not allow, with spaces; b"" for
-    anything else.
+    """Return JSON with its tabs replaced by spaces, because YAML forbids tabs as indentation.
+    Return b"" for anything else.
     """
     data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "replace")
     return data.replace(b"\t", b" ") if data.lstrip()[:1] == b"{" and b"\t" in data else b""
@@ -134,8 +135,8 @@ def _documents(raw: bytes | str, subject: str) -> Iterator[Document]:
                 raise InvalidObject(subject, "", f"has more than {DOCUMENTS_MAX} documents")
             node = loader.get_node()
             assert node is not None
-            # Before the value is made: that resolves merge keys in place, and what they bring may
-            # be there twice.
+            # Look for duplicate keys first: construct_document resolves merge keys in place,
+            # and a merged key may repeat another.
             places = _places(node, subject)
             try:
                 value = loader.construct_document(node)
@@ -148,8 +149,8 @@ def _documents(raw: bytes | str, subject: str) -> Iterator[Document]:
 
 
 def _places(root: yaml.Node, subject: str) -> dict[str, Place]:
-    """The place of every key and item; what an alias repeats is walked once. Raises InvalidField
-    for a double key.
+    """Return the place of every key and item. An aliased node is walked once. Raises InvalidField
+    for a duplicate key.
     """
     places = {"": _place(root)}
     pending: list[tuple[str, yaml.Node]] = [("", root)]

@@ -1,7 +1,7 @@
-"""What of kube-scheduler's configuration matters here: extenders, profiles and timing, with
-kube-scheduler's validation.
+"""The part of kube-scheduler's configuration that is used here (extenders, profiles and timing),
+with kube-scheduler's validation.
 
-``validate`` returns field errors as data. Reading documents is ``scheduler_config_file``'s.
+``validate`` returns field errors as data. ``kube_scheduler_file`` reads the documents.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Final
 from extender.model.names import DEFAULT_SCHEDULER_NAME
 
 DEFAULT_HTTP_TIMEOUT_S: Final = 5.0
-"""DefaultExtenderTimeout, used where httpTimeout is 0."""
+"""kube-scheduler's DefaultExtenderTimeout, used if httpTimeout is 0."""
 
 INVALID: Final = "FieldValueInvalid"
 REQUIRED: Final = "FieldValueRequired"
@@ -21,9 +21,7 @@ UNKNOWN: Final = "FieldValueUnknown"
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong: apimachinery's error ``type``, the ``field`` path and the
-    ``detail``.
-    """
+    """One error: apimachinery's error ``type``, the ``field`` path and the ``detail``."""
 
     type: str
     field: str
@@ -55,13 +53,13 @@ class TLSConfig:
 
     @property
     def empty(self) -> bool:
-        """Nothing is set."""
+        """Whether nothing is set."""
         return self == TLSConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderConfig:
-    """One entry of ``extenders``. ``http_timeout_s`` 0 is the default."""
+    """One entry of ``extenders``. With ``http_timeout_s`` 0, ``DEFAULT_HTTP_TIMEOUT_S`` applies."""
 
     url_prefix: str = ""
     filter_verb: str = ""
@@ -79,19 +77,18 @@ class ExtenderConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProfileConfig:
-    """One profile: pods with that spec.schedulerName are ours."""
+    """One profile. It schedules the pods whose spec.schedulerName is ``scheduler_name``."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     percentage_of_nodes_to_score: int | None = None
     ignored_resources: tuple[str, ...] = ()
-    """Of NodeResourcesFit's arguments. The embedded scheduler takes those of all profiles together.
-    """
+    """From NodeResourcesFit's arguments. The embedded scheduler merges those of all profiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
-    """What the embedded kube-scheduler needs. ``percentage_of_nodes_to_score`` 0: by the size of
-    the cluster.
+    """The configuration of the embedded kube-scheduler. With ``percentage_of_nodes_to_score`` 0,
+    the percentage depends on the size of the cluster.
     """
 
     profiles: tuple[ProfileConfig, ...] = (ProfileConfig(),)
@@ -102,8 +99,8 @@ class SchedulerConfig:
 
     @property
     def ignored_resources(self) -> frozenset[str]:
-        """Extended resources that NodeResourcesFit does not look for: extenders' own take the place
-        of its arguments.
+        """Extended resources that NodeResourcesFit ignores. If extenders manage any such resource,
+        NodeResourcesFit's own arguments do not apply.
         """
         managed = frozenset(
             resource.name
@@ -116,11 +113,11 @@ class SchedulerConfig:
         )
 
 
-# Validation, in kube-scheduler's order and words
+# Validation, in kube-scheduler's order and with its messages
 
 
 def validate(config: SchedulerConfig) -> list[FieldError]:
-    """ValidateKubeSchedulerConfiguration, for the fields that are kept here."""
+    """ValidateKubeSchedulerConfiguration, for the fields that ``SchedulerConfig`` has."""
     errors = []
     first: dict[str, int] = {}
     for index, profile in enumerate(config.profiles):
@@ -163,8 +160,8 @@ def _percentage(path: str, value: int | None) -> list[FieldError]:
 
 
 def validate_extenders(extenders: tuple[ExtenderConfig, ...]) -> list[FieldError]:
-    """Weights, at most one binder, and managed resources that are valid and unique over all
-    extenders.
+    """Check weights, that at most one extender binds, and that managed resources are valid and
+    unique across all extenders.
     """
     errors = []
     seen: set[str] = set()
@@ -264,7 +261,7 @@ def _bad_name(name: str) -> list[str]:
 
 
 def is_native_resource(name: str) -> bool:
-    """Whether a resource name is in the ``*kubernetes.io/`` namespace, where unprefixed names are
-    too.
+    """Whether a resource name is in the ``*kubernetes.io/`` namespace, as names without a prefix
+    are.
     """
     return "/" not in name or "kubernetes.io/" in name

@@ -1,8 +1,9 @@
 """Reads kube-scheduler's configuration files.
 
-A KubeSchedulerConfiguration (``kubescheduler.config.k8s.io/v1``) or the legacy v1 Policy (up to
-1.22, ``httpTimeout`` in integer nanoseconds), with kube-scheduler's defaults. ``read_*`` return all
-that is wrong beside the configuration, ``load_configuration`` raises it all at once.
+They hold a KubeSchedulerConfiguration (``kubescheduler.config.k8s.io/v1``) or a legacy v1 Policy
+(up to 1.22, with ``httpTimeout`` in integer nanoseconds). Defaults are kube-scheduler's. The
+``read_*`` functions return all errors beside the configuration. ``load_configuration`` raises them
+together.
 """
 
 import base64
@@ -52,7 +53,7 @@ _DURATION_UNITS_S: Final = {
     "h": 3600.0,
 }
 INT64_MAX: Final = 2**63 - 1
-"""Go's integers, of nanoseconds too: a larger number is no number to kube-scheduler."""
+"""Go's largest integer, and its longest duration in nanoseconds. kube-scheduler refuses more."""
 _DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
@@ -71,7 +72,7 @@ def duration_s(value: str) -> float:
 
 
 class _Reader:
-    """Reads typed fields of one document and collects what is wrong with it."""
+    """Reads typed fields of one document and collects the errors."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -201,9 +202,7 @@ def _extenders(
 
 
 def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, list[FieldError]]:
-    """Read a KubeSchedulerConfiguration, with its defaults; all that is wrong comes back
-    beside it.
-    """
+    """Read a KubeSchedulerConfiguration with its defaults. Return it and all errors."""
     reader = _Reader()
     if text(document, "apiVersion") != API_VERSION:
         reader.wrong("apiVersion", f"must be {API_VERSION}", document.get("apiVersion"))
@@ -244,8 +243,7 @@ def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, li
 def read_policy(
     document: Mapping[str, Any], *, scheduler_name: str = DEFAULT_SCHEDULER_NAME
 ) -> tuple[SchedulerConfig, list[FieldError]]:
-    """Read a legacy v1 Policy. Its predicates and priorities are not looked at: the default plugins
-    run.
+    """Read a legacy v1 Policy. Its predicates and priorities are ignored; the default plugins run.
     """
     reader = _Reader()
     if text(document, "kind") != "Policy":
@@ -260,7 +258,7 @@ def read_policy(
 
 
 def load_configuration(document: str | bytes) -> SchedulerConfig:
-    """Read YAML or JSON text of a KubeSchedulerConfiguration, or of a v1 Policy. Raises
+    """Read YAML or JSON text of a KubeSchedulerConfiguration or a v1 Policy. Raises
     InvalidConfiguration.
     """
     try:

@@ -1,6 +1,6 @@
 # ruff: noqa: RUF009 - _of and _section make a field, as dataclasses.field does
-"""The settings of ``VReplicaSchedulerConfiguration``: every one with its name, default, range,
-meaning and reload.
+"""The settings of ``VReplicaSchedulerConfiguration``, each with its name, default, range, meaning
+and reload.
 
 .. code-block:: yaml
 
@@ -23,9 +23,9 @@ meaning and reload.
     profiles: []                  # beside the built-in ones; extender.engine.policy reads each,
                                   # see docs/profiles.md
 
-A new setting is one line here. Its ``reload`` is ``LIVE`` only where ``Service.reconfigure`` takes
-it and no decision that stands would be made otherwise: profiles, for example, decide what stays
-where it is (I4), so they want a restart.
+A new setting is one line here. Its ``reload`` is ``LIVE`` only if ``Service.reconfigure`` takes it
+and no existing decision would be made differently. Profiles, for example, decide which vreplicas
+stay where they are (I4), so they need a restart.
 """
 
 from collections.abc import Mapping
@@ -42,30 +42,30 @@ ALLOWED_CLIENTS_MAX: Final = 100
 ALLOWED_HOSTS_MAX: Final = 100
 SCHEDULER_NAMES_MAX: Final = 32
 BUCKETS_MAX: Final = 64
-"""Each is a Lease that is written every two seconds."""
+"""Each bucket is a Lease that is written every two seconds."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 DNS_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-"""A namespace's name (RFC 1123), as a regular expression of Python and of JSON schema."""
+"""A namespace's name (RFC 1123), as a regular expression for Python and JSON schema."""
 DNS_SUBDOMAIN: Final = f"{DNS_LABEL}([.]{DNS_LABEL})*"
-"""Most other objects' names."""
+"""The name of most other objects."""
 METADATA_KEY: Final = "setting"
 
 
 class Reload(StrEnum):
-    """What it takes to change a setting of a replica that runs."""
+    """How a running replica takes a changed setting."""
 
     LIVE = "live"
-    """The file is read again by itself."""
+    """The replica reads the changed file by itself."""
     RESTART = "restart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is known about one setting beside its default and type, which its dataclass's field has.
+    """The metadata of one setting. Its default and type are in the field of the dataclass.
 
-    ``name``: in the file, below its section; with a dot where the section is no dataclass of its
-    own. ``minimum``, ``maximum``: of a number. ``items_max``: of a list. ``unit``: of a number, for
-    people.
+    ``name`` is the name in the file, below its section; it has a dot if the section has no
+    dataclass of its own. ``minimum`` and ``maximum`` are of a number, ``items_max`` of a list.
+    ``pattern`` is what the whole of a string must match; "" for any.
     """
 
     name: str
@@ -75,27 +75,21 @@ class Setting:
     maximum: float | None = None
     items_max: int = 0
     pattern: str = ""
-    """Of a string: what the whole of it must match; "" for any."""
 
 
 def _of(default: Any, name: str, text: str, **more: Any) -> Any:
-    """A dataclass's field with that default and what ``Setting`` says of it."""
+    """Return a dataclass's field with this default and this ``Setting``."""
     return field(default=default, metadata={METADATA_KEY: Setting(name=name, text=text, **more)})
 
 
 def _section(made_by: Any, name: str, text: str) -> Any:
-    """A field that is a section of the file."""
+    """Return a field that is a section of the file."""
     return field(default_factory=made_by, metadata={METADATA_KEY: Setting(name=name, text=text)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """Serving certificate; with ``client_ca_file`` only clients with a certificate of that CA are
-    served.
-
-    ``allowed_clients``: of those, only the ones with such a common name or subjectAltName; empty:
-    all of them.
-    """
+    """TLS of the extender's server."""
 
     cert_file: str = _of(
         "", "certFile", "Serving certificate, PEM. A file that is replaced is used at once."
@@ -118,15 +112,10 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Where the extender's verbs are served. ``deadline_s`` must stay below kube-scheduler's
-    httpTimeout (5 s).
+    """Where the extender's verbs are served.
 
-    ``health_port``: health and metrics over plain HTTP too, for probes and scrapers, which have no
-    client certificate; 0: not. ``health_host``: where, on loopback unless a scraper shall reach it;
-    nothing else is served there. ``shutdown_delay_s``: how long verbs are still answered after
-    SIGTERM. ``insecure``: beyond loopback without client certificates all the same.
-    ``allowed_hosts``: names by which plain HTTP is asked for, beside addresses and names of the
-    cluster; a page that has made its own name resolve to us has that one in its requests.
+    ``health_host`` stays on loopback unless a scraper must reach it. ``allowed_hosts`` guards
+    against DNS rebinding: a web page whose own name resolves to this server sends that name.
     """
 
     host: str = _of(
@@ -182,11 +171,7 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElectionConfig:
-    """The Lease. Without ``leader_elect`` this replica always leads: for a single one, and for
-    development.
-
-    ``buckets``: in how many parts the pools are led, by a Lease each; replicas share them.
-    """
+    """How replicas elect leaders, by a Lease for each bucket of pools."""
 
     leader_elect: bool = _of(
         True, "leaderElect", "Without it this replica always leads: only ever run one."
@@ -226,9 +211,7 @@ class LeaderElectionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConnectionConfig:
-    """How to reach the API server; an empty kubeconfig is the in-cluster one. qps and burst are
-    requests, of each lane.
-    """
+    """How to reach the API server. ``qps`` and ``burst`` are requests of each lane."""
 
     kubeconfig: str = _of(
         "", "kubeconfig", 'File; "": the pod\'s ServiceAccount, or what kubectl would find.'
@@ -257,8 +240,7 @@ class Mode(StrEnum):
 
     ACTIVE = "active"
     SHADOW = "shadow"
-    """Nothing is written: what would be decided is compared with what another scheduler publishes.
-    """
+    """Write nothing, and compare the decisions with what another scheduler publishes."""
 
 
 class LogLevel(StrEnum):
@@ -283,7 +265,7 @@ class LogFormatOverride(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole file. ``profiles``: documents as they stand; who starts the service makes Profiles
+    """The whole file. ``profiles`` are plain documents; ``extender.config.profiles`` makes Profiles
     of them.
     """
 
@@ -311,15 +293,14 @@ class Config:
         reload=Reload.LIVE,
         items_max=SCHEDULER_NAMES_MAX,
     )
-    """Profiles of kube-schedulers that call this extender."""
     slots_resource: bool = _of(
         False,
         "slotsResource",
         "The webhook marks adapter pods with 0 of vreplica.dev/slots: for a kube-scheduler that "
         "others share, which has it in managedResources.",
     )
-    """Whether the extender is asked about pods with that resource only, not about all that name the
-    scheduler.
+    """If true, kube-scheduler asks the extender only about pods with that resource. If false, it
+    asks about all pods that name the scheduler.
     """
     narrow_to: int = _of(
         0,
@@ -329,9 +310,7 @@ class Config:
         minimum=0,
         maximum=NODES_MAX,
     )
-    """Nodes that filter passes at the most, the best ones (``node_level.narrowing``); 0: all that
-    the pod may go to.
-    """
+    """See ``extender.node.narrowing``."""
     log_level: LogLevel = _of(
         LogLevel.AS_STARTED,
         "logging.level",

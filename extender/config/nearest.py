@@ -1,17 +1,18 @@
-"""``nearest``: which of the known names somebody may have meant."""
+"""``nearest``: the known name that somebody may have meant."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
 ALIKE_MIN: Final = 0.6
-"""difflib's ratio, from which on two names are alike: one letter in three may be wrong."""
+"""The least ratio (difflib's) of two names that count as alike: one letter in three may be wrong.
+"""
 NAME_CHARS_MAX: Final = 80
-"""Longer ones are compared with nothing: the comparison is quadratic."""
+"""Longer names are not compared: the comparison is quadratic."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like ``name``, whatever its letter case; "" where none is."""
+    """Return the known name that is most like ``name``, ignoring case; "" if none is alike."""
     by_folded = {one.casefold(): one for one in known}
     if len(name) > NAME_CHARS_MAX:
         return ""

@@ -1,14 +1,13 @@
-"""Third parties' plugins, found through Python entry points of the group
-``vreplica_scheduler.plugins``.
+"""Loads third-party plugins from Python entry points of the group ``vreplica_scheduler.plugins``.
 
 ::
 
     [project.entry-points."vreplica_scheduler.plugins"]
     CheapNodesFirst = "acme_placing:CHEAP_NODES_FIRST"     # a PluginFactory of that name
 
-Read once, at start. Installing a package is trusting it: what it registers runs inside the
-decisions. A plugin that cannot be loaded stops the start, as a profile that names it could not be
-kept.
+They are loaded whenever a configuration file with profiles is read. A plugin's code runs inside the
+decisions, so install only packages that you trust. A plugin that cannot be loaded stops the start:
+a profile that names it could not be used.
 """
 
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ GROUP: Final = "vreplica_scheduler.plugins"
 
 
 class BrokenPlugin(VReplicaError):
-    """An entry point that cannot be loaded, or gives no plugin. ``entry_point`` names it."""
+    """An entry point that cannot be loaded or is no PluginFactory. ``entry_point`` names it."""
 
     def __init__(self, entry_point: str, problem: str) -> None:
         super().__init__(f"plugin entry point {entry_point}: {problem}")
@@ -30,10 +29,11 @@ class BrokenPlugin(VReplicaError):
 
 
 def load_entry_points(found: Iterable[EntryPoint] | None = None) -> Registry:
-    """The built-in plugins and those of all installed packages; ``found``: None for the entry
-    points of this Python.
+    """Return the built-in plugins and those of ``found``, by default all entry points of this
+    Python.
 
-    Raises BrokenPlugin, or InvalidObject where a name is already taken.
+    Raises BrokenPlugin. Raises InvalidObject if a plugin has the name of a built-in one, has
+    another name than its entry point, or has no role.
     """
     added: dict[str, PluginFactory] = {}
     for point in entry_points(group=GROUP) if found is None else found:

@@ -1,18 +1,18 @@
-"""The profiles of one service: the built-in ones, and those that its configuration file adds.
+"""Loads the profiles of one service: the built-in ones, and those that its configuration file adds.
 
 ::
 
     profiles:
-      - name: three-zones                       # plugins, see
-        extender.engine.policy.profile_document scores: [{name: ZoneSpread, weight: 10}]
-      - name: as-before                         # Knative's ConfigMaps as they are; files beside the
-        configuration file knativeConfigMaps: {scheduler: config-kafka-scheduler.yaml, descheduler:
-        config-kafka-descheduler.yaml}
+      - name: three-zones    # plugins, see extender.engine.policy.profile_document
+        scores: [{name: ZoneSpread, weight: 10}]
+      - name: as-before      # Knative's own ConfigMaps; files beside the configuration file
+        knativeConfigMaps: {scheduler: config-kafka-scheduler.yaml,
+                            descheduler: config-kafka-descheduler.yaml}
 
-``ignoreUnknown: true`` beside the two files leaves out names that are no plugin, as Knative does,
-in place of an error.
+A name that is no plugin is an error. With ``ignoreUnknown: true`` beside the two files it is
+skipped, as Knative does.
 
-Read once, at start, and by ``vreplica config check``. Installed packages may bring plugins
+A service uses the profiles that it has read at its start. Installed packages may add plugins
 (``extender.config.plugins``).
 """
 
@@ -40,8 +40,8 @@ _IGNORE: Final = "ignoreUnknown"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A configuration file as it was read. ``files``: itself and those that it refers to,
-    ``imported`` what is in those.
+    """What is watched of a configuration file. ``files`` are the file and those that it refers to;
+    ``imported`` is a digest of the latter.
     """
 
     config: Config
@@ -50,7 +50,7 @@ class Reading:
 
 
 class ConfigFile(NamedTuple):
-    """A configuration file that has been read, with all that it refers to."""
+    """A configuration file as it was read, with its profiles."""
 
     document: Document
     config: Config
@@ -58,8 +58,8 @@ class ConfigFile(NamedTuple):
 
 
 def open_config(path: str) -> ConfigFile:
-    """Read a configuration file and its profiles. Raises InvalidObject (with the place in the
-    file), BrokenPlugin.
+    """Read a configuration file and its profiles. Raises InvalidObject with the place in the file,
+    BrokenPlugin.
     """
     document = open_document(path)
     config = config_of(document)
@@ -67,18 +67,18 @@ def open_config(path: str) -> ConfigFile:
 
 
 def profiles_of(path: str) -> Mapping[str, Profile]:
-    """The profiles that a pool may name: those of a configuration file, or for "" the built-in
-    ones. Raises as ``open_config``.
+    """Return the profiles that a pool may name: those of a configuration file, or the built-in ones
+    for "". Raises what ``open_config`` raises.
     """
     return open_config(path).profiles if path else BUILT_IN_PROFILES
 
 
 def load_profiles(config: Config, path: str, file: Document | None = None) -> Mapping[str, Profile]:
-    """All profiles by name. ``path``: the configuration file's, whose folder relative names start
-    from.
+    """Return all profiles by name. Relative file names start from the folder of ``path``, the
+    configuration file.
 
-    Raises InvalidObject naming the profile and the field, and its place in ``file``; BrokenPlugin
-    for a package that does not load.
+    Raises InvalidObject with the profile, the field and its place in ``file``. Raises BrokenPlugin
+    for a plugin that does not load.
     """
     profiles = dict(BUILT_IN_PROFILES)
     registry = load_entry_points() if config.profiles else {}
@@ -94,10 +94,10 @@ def load_profiles(config: Config, path: str, file: Document | None = None) -> Ma
 
 
 def reading_of(file: ConfigFile, path: str) -> Reading:
-    """What is watched of a file: its settings, and what is in the files that its profiles are read
-    from.
+    """Return what is watched of a file: its settings, and a digest of the files that its profiles
+    are read from.
 
-    Raises InvalidObject for one of those that can no longer be read.
+    Raises InvalidObject if one of those files can no longer be read.
     """
     files = files_of(file.config, path)
     digest = sha256()
@@ -112,7 +112,7 @@ def _refuse_taken(name: object, taken: Mapping[str, Profile], path: str, index: 
 
 
 def files_of(config: Config, path: str) -> list[str]:
-    """The configuration file at ``path`` and those that its profiles are read from."""
+    """Return the configuration file at ``path`` and the files that its profiles are read from."""
     imported = [document.get(_IMPORT) for document in config.profiles]
     names = [one.get(what) for one in imported if isinstance(one, Mapping) for what in _IMPORTED]
     return [
@@ -122,9 +122,7 @@ def files_of(config: Config, path: str) -> list[str]:
 
 
 def _placed(error: InvalidObject, index: int, file: Document | None) -> InvalidObject:
-    """The error of a profile, which speaks of the profile's own fields, with the place in
-    the file.
-    """
+    """Add the place in the file to a profile's error, which names the profile's own field."""
     if file is None or isinstance(error, InvalidField):
         return error
     entry = f"profiles[{index}]"
@@ -134,7 +132,7 @@ def _placed(error: InvalidObject, index: int, file: Document | None) -> InvalidO
 
 
 def _imported(document: Mapping[str, object], path: str, index: int) -> Mapping[str, object]:
-    """A profile's document; one that names Knative's ConfigMaps is read from them."""
+    """Return a profile's document. A profile that names Knative's ConfigMaps is read from them."""
     if _IMPORT not in document:
         return document
     field = f"profiles[{index}].{_IMPORT}"
@@ -179,7 +177,7 @@ def _config_map(path: str, field: str, name: object) -> Mapping[str, object]:
 
 
 def read_config_map(path: str) -> Mapping[str, object]:
-    """A ConfigMap's manifest. Raises InvalidObject."""
+    """Read a ConfigMap's manifest. Raises InvalidObject."""
     value = open_document(path).value
     if not isinstance(value, Mapping) or value.get("kind") != "ConfigMap":
         raise InvalidObject(path, "kind", "must be ConfigMap")

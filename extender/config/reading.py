@@ -1,8 +1,7 @@
-"""Reads a document as a ``Config``, strictly: all that is wrong with it comes back, each thing with
-its field.
+"""Reads a document as a ``Config``, strictly. Returns all errors, each with its field.
 
-An unknown field, a wrong type or a value out of its range is an error: a typing error must not
-silently become a default. A field that is null, as an empty one in YAML, has its default.
+An unknown field, a wrong type or a value out of range is an error, so that a typing error does not
+silently become a default. A field that is null, such as an empty one in YAML, has its default.
 """
 
 import re
@@ -33,20 +32,16 @@ READ_BY: Final[Mapping[str, str]] = MappingProxyType(
         "Config": "a kubeconfig: name it under clientConnection.kubeconfig",
     }
 )
-"""Files that people give by mistake -> whose they are."""
+"""Kinds that people pass by mistake -> who reads them."""
 
 
 def load_config(path: str) -> Config:
-    """Read a file. Raises InvalidObject for the first thing that is wrong, also where it cannot be
-    opened.
-    """
+    """Read a file. Raises InvalidObject for the first error, or if the file cannot be opened."""
     return config_of(open_document(path))
 
 
 def config_of(document: Document) -> Config:
-    """Read a document of a file. Raises InvalidField for the first thing, in the file's order, that
-    is wrong.
-    """
+    """Read a document. Raises InvalidField for the first error in the file's order."""
     config, problems = read_config(document)
     if config is None:
         raise problems[0]
@@ -59,9 +54,7 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
 
 
 def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:
-    """The configuration, None where anything is wrong, and all that is wrong, in the file's
-    order.
-    """
+    """Return the configuration, or None if there are errors, and all errors in the file's order."""
     problems = [document.placed(error) for error in _wrong_head(document)]
     if problems:
         return None, problems
@@ -81,9 +74,7 @@ def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:
 
 
 def _wrong_head(document: Document) -> list[InvalidField]:
-    """What is wrong with apiVersion and kind; a document of another kind is not looked at any
-    further.
-    """
+    """Return the errors in apiVersion and kind. If there are any, the rest is not read."""
     value, subject = document.value, document.subject
     if value is not None and not isinstance(value, Mapping):
         return [InvalidField(subject, "", f"must be a mapping, not {safe_repr(value)}")]
@@ -96,14 +87,14 @@ def _wrong_head(document: Document) -> list[InvalidField]:
         hint = f"this {found} is {read_by}" if read_by else ""
         got = f", not {safe_repr(found)}" if found is not None else ""
         wrong.append(InvalidField(subject, name, f"must be {expected}{got}", hint=hint))
-    # Of a file of another kind, that it is of another kind is the news.
+    # If the file is of another kind, report that first.
     return sorted(wrong, key=lambda error: not error.hint)
 
 
 def _made(
     model: type[Any], values: Mapping[tuple[str, ...], object], attributes: tuple[str, ...]
 ) -> Any:
-    """An instance of a dataclass of ``model`` from values by their attributes."""
+    """Make a dataclass of ``model`` from values by their attributes."""
     hints = get_type_hints(model)
     made = {}
     for one in fields(model):
@@ -118,7 +109,9 @@ def _is_section(hint: Any) -> bool:
 
 
 class _Reader:
-    """Reads every setting of a document; what cannot be read is a problem and has its default."""
+    """Reads every setting of a document. A setting that cannot be read is a problem, and has its
+    default.
+    """
 
     def __init__(self, document: Document) -> None:
         self._subject = document.subject
@@ -135,7 +128,7 @@ class _Reader:
         }
 
     def values(self) -> Mapping[tuple[str, ...], object]:
-        """Value by attributes, of all settings."""
+        """Return the values of all settings by their attributes."""
         sections: dict[str, Json] = {"": self._section("", self._root)}
         for path in SECTIONS:
             above, _, name = path.rpartition(".")
@@ -242,7 +235,7 @@ class _Reader:
 
 
 def known_below(section: str) -> list[str]:
-    """Names of the fields of a section ("" is the file itself)."""
+    """Return the names of a section's fields. The section "" is the file itself."""
     prefix = f"{section}." if section else ""
     paths = [*SECTIONS, *BY_PATH]
     names = {path[len(prefix) :] for path in paths if path.startswith(prefix)}
@@ -250,8 +243,8 @@ def known_below(section: str) -> list[str]:
 
 
 def hint_for(section: str, name: str, known: list[str]) -> str:
-    """What somebody may have meant by an unknown field: a known one of the section, or one of
-    another section.
+    """Return a hint for an unknown field: a known field with this name or one like it, in this
+    section or another, else all fields of the section.
     """
     elsewhere = {path.rpartition(".")[2]: path for path in [*BY_PATH, *SECTIONS]}
     if name in elsewhere:

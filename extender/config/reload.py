@@ -1,10 +1,10 @@
-"""What a changed file changes: which settings, and which of them a replica that runs may take.
-Pure.
+"""Decides which settings of a changed file a running replica takes. Pure.
 
-``merge`` gives the configuration that is in force after a reload: the old one with the live
-settings of the new one, all of them or none. That one has to stand on its own: a list of allowed
-clients that goes with an address which only a restart brings would otherwise open the address of
-today. Then nothing is taken, and everything waits for the restart.
+``merge`` returns the configuration in force after a reload: the old one with the live settings of
+the new one, all of them or none. This configuration must be valid on its own. Otherwise no setting
+is taken, and all wait for a restart. For example, a file may move ``host`` to loopback and empty
+``allowedClients``. Only a restart moves ``host``. Until then, the empty list would open the present
+address to every client of the CA.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from extender.config.settings import SETTINGS, Entry
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """``config``: in force from now on. ``taken``, ``waiting``: paths of settings that changed, and
-    of those that wait.
+    """``config`` is in force after the reload. ``taken`` and ``waiting`` are paths of changed
+    settings: those in force, and those that wait for a restart.
     """
 
     config: Config
@@ -28,7 +28,7 @@ class Reloaded:
 
 
 def merge(now: Config, new: Config) -> Reloaded:
-    """What to do where ``now`` is in force, and the file says ``new``."""
+    """Decide what to take if ``now`` is in force and the file says ``new``."""
     changed = [entry for entry in SETTINGS if entry.of(now) != entry.of(new)]
     live = [entry for entry in changed if entry.setting.reload is Reload.LIVE]
     merged = _with(now, {entry.attributes: entry.of(new) for entry in live})
@@ -42,7 +42,7 @@ def _paths(entries: list[Entry]) -> tuple[str, ...]:
 
 
 def _with(instance: Any, values: Mapping[tuple[str, ...], object]) -> Any:
-    """A copy of a dataclass with other values, by their attributes."""
+    """Return a copy of a dataclass with other values, by their attributes."""
     changes: dict[str, Any] = {}
     below: dict[str, dict[tuple[str, ...], object]] = {}
     for (first, *rest), value in values.items():

@@ -1,4 +1,4 @@
-"""Which settings go together. The JSON schema says the same where it can (``schema``)."""
+"""Which settings go together. The JSON schema (``schema``) says the same where it can."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 from extender.config.model import LOOPBACK, Config, ServerConfig, TlsConfig
 
 RETRY_JITTER: Final = 1.2
-"""client-go's: a retry period is stretched by up to so much."""
+"""client-go stretches a retry period by up to this factor."""
 
 
 class BrokenRule(NamedTuple):
-    """Settings that do not go together, told at one of them."""
+    """Settings that do not go together; ``path`` is one of them."""
 
     path: str
     problem: str
@@ -18,7 +18,7 @@ class BrokenRule(NamedTuple):
 
 
 def broken_rules(config: Config) -> Iterator[BrokenRule]:
-    """What does not go together."""
+    """Yield the rules that ``config`` breaks."""
     tls, election = config.server.tls, config.leader_election
     if bool(tls.cert_file) != bool(tls.key_file):
         yield BrokenRule("server.tls", "certFile and keyFile go together")
@@ -43,15 +43,17 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
 
 
 def _one_address(server: ServerConfig) -> bool:
-    """Whether both listeners would want the same address."""
+    """Whether both listeners would use the same address and port."""
     everywhere = {"", "0.0.0.0", "::"}
     meet = server.health_host == server.host or everywhere & {server.health_host, server.host}
     return server.health_port != 0 and server.health_port == server.port and bool(meet)
 
 
 def _open(tls: TlsConfig) -> Iterator[BrokenRule]:
-    """Beyond loopback: who reaches bind may bind pods, and a CA signs for more clients than
-    ours.
+    """Check a server beyond loopback.
+
+    A client that reaches the bind verb can bind pods. A CA usually signs certificates for other
+    clients too, so the allowed ones must be named.
     """
     if not tls.client_ca_file:
         yield BrokenRule(

@@ -1,10 +1,11 @@
-"""The JSON schema (2020-12) of the configuration file, made from ``model`` and from what profiles
-may say.
+"""The JSON schema (2020-12) of the configuration file, made from ``model`` and the form of
+profiles.
 
-It says what the reader checks, as far as a schema can: not that renewDeadlineSeconds lies between
-two other settings, or that two ports differ, not that 15.0 is no whole number, not the names of
-plugins, which packages may add, nor their arguments, and not that two profiles have one name.
-``x-reload`` of a setting is ``live`` where a replica that runs takes a change of the file.
+It checks what the reader checks, except what a schema cannot express: that renewDeadlineSeconds
+lies between two other settings, that two ports differ, that 15.0 is not a whole number, and that
+two profiles have different names. It does not check names or arguments of plugins, because packages
+may add plugins. ``x-reload`` is ``live`` if a running replica takes a changed setting from the
+file.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ Schema = dict[str, Any]
 SCHEMA_ID: Final = "urn:vreplica:config:v1alpha1"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _GIVEN: Final[Schema] = {"type": "string", "minLength": 1}
-"""A text that is set."""
+"""A string that is not empty."""
 
 
 def config_schema() -> Schema:
@@ -91,12 +92,12 @@ def _setting(entry: Entry) -> Schema:
 
 
 def _has(**properties: Schema) -> Schema:
-    """An object that has all of these."""
+    """The schema of an object that has all of these properties."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 def _tls_rules() -> list[Schema]:
-    """``rules.broken_rules`` of server.tls."""
+    """The rules of ``rules.broken_rules`` about server.tls."""
     listed = {"type": "array", "minItems": 1}
     return [
         {"if": _has(certFile=_GIVEN), "then": _has(keyFile=_GIVEN)},
@@ -107,7 +108,7 @@ def _tls_rules() -> list[Schema]:
 
 
 def _open_rule() -> Schema:
-    """Beyond loopback: client certificates and names, or ``insecure``."""
+    """Beyond loopback, require client certificates and names, or ``insecure``."""
     beyond = {"type": "string", "not": {"enum": sorted(LOOPBACK)}}
     listed = {"type": "array", "minItems": 1}
     return {
@@ -117,7 +118,7 @@ def _open_rule() -> Schema:
 
 
 def _profile() -> Schema:
-    """One entry of ``profiles``: plugins, or Knative's ConfigMaps."""
+    """The schema of one entry of ``profiles``: plugins, or Knative's ConfigMaps."""
     plugins = {
         "filters": _plugins("filter"),
         "scores": _plugins("score"),

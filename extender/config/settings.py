@@ -1,4 +1,4 @@
-"""All settings in one flat list, read off the dataclasses of ``model``."""
+"""All settings in one flat list, read from the dataclasses of ``model``."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -23,8 +23,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One setting. ``path``: in the file, ``server.tls.certFile``. ``attributes``: in a ``Config``,
-    from its root.
+    """One setting. ``path`` leads to it in the file (``server.tls.certFile``), ``attributes`` in a
+    ``Config``.
     """
 
     path: str
@@ -35,7 +35,7 @@ class Entry:
     setting: Setting
 
     def of(self, config: Config) -> Any:
-        """Its value in a configuration."""
+        """Return its value in a configuration."""
         value: Any = config
         for name in self.attributes:
             value = getattr(value, name)
@@ -43,7 +43,7 @@ class Entry:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """All values of a CHOICE."""
+        """All values of a CHOICE; empty for other kinds."""
         return tuple(str(one) for one in self.type) if issubclass(self.type, Enum) else ()
 
 
@@ -102,4 +102,4 @@ SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "logging": "What is logged.",
     }
 )
-"""Every section of the file -> what it is about."""
+"""Every section of the file -> its description."""

@@ -1,6 +1,4 @@
-"""The effective configuration, every default filled in: as a document that reads back, or as rows
-for people.
-"""
+"""Shows the effective configuration with all defaults, as a document or as table rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +12,7 @@ Row = dict[str, str]
 
 
 def document_of(config: Config) -> dict[str, Any]:
-    """The file that says all of ``config``; ``config_from`` reads the same back."""
+    """Return the file that sets all of ``config``. ``config_from`` reads it back."""
     document: dict[str, Any] = {"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND}
     sections = {"": document}
     for path in SECTIONS:
@@ -27,8 +25,8 @@ def document_of(config: Config) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A setting's value as a file has it: texts of enumerations, whole numbers without a point,
-    lists in a fixed order.
+    """Return a setting's value as a file has it: enumerations as text, whole numbers without a
+    point, sets as sorted lists.
     """
     if isinstance(value, frozenset):
         return sorted(value)
@@ -42,7 +40,9 @@ def plain(value: Any) -> Any:
 
 
 def rows_of(config: Config, file: Document | None) -> list[Row]:
-    """A row a setting: its value, where it comes from, and what it takes to change it at work."""
+    """Return a row for each setting: its value, where that comes from, and how a change takes
+    effect.
+    """
     return [
         {
             "setting": entry.path,

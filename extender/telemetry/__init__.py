@@ -1,1 +1,1 @@
-"""What both programs tell about themselves: metrics, spans and log lines. Knows ``model`` only."""
+"""Metrics, spans and log lines of both programs. Imports ``model`` only."""

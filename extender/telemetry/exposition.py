@@ -1,15 +1,15 @@
-"""Families of metrics as they are declared: what both programs export, and what ``docs/metrics.md``
-is made of.
+"""Declares families of metrics. Both programs export them, and ``docs/metrics.md`` is made from
+them.
 
-Every family is declared in the code that fills it, with its help text, the values that its labels
-can have, and how stable its name is. A label has a *closed set* of values, or it names things that
-operators create (``names``), and then there is a limit to how many. What comes as another value is
-counted as ``other``: a series costs memory here and in Prometheus for weeks, so no text of a
-tenant's object, and no text that grows without limit, may become one.
+The code that fills a family declares it, with its help text, the values of its labels and the
+stability of its name. A label either has a *closed set* of values, or its values are names that
+operators create (``names``), up to a limit. A value outside a closed set is counted as ``other``. A
+series costs memory here and, for weeks, in Prometheus. So no text of a tenant's object, and no text
+without a limit, may become a label value.
 
-Two ways to fill a family: a counter or histogram of ``prometheus_client`` that is touched when
-something happens; or a function that is read when somebody scrapes (``read``), so that nothing has
-to keep a gauge up to date.
+There are two ways to fill a family. A counter or histogram of ``prometheus_client`` is changed when
+something happens. A function that is passed to ``read`` is called at each scrape, so that nothing
+has to keep a gauge up to date.
 """
 
 import platform
@@ -34,7 +34,7 @@ from prometheus_client.registry import Collector
 from extender import __version__
 
 OTHER: Final = "other"
-"""Stands for every value of a label that is not in its closed set."""
+"""Replaces every value that is not in a label's closed set."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -47,23 +47,23 @@ class Kind(StrEnum):
 
 
 class Stability(StrEnum):
-    """Kubernetes' levels: what may become of a name.
+    """Kubernetes' levels of stability: how a metric's name may change.
 
     https://kubernetes.io/docs/concepts/cluster-administration/system-metrics/#metric-lifecycle
     """
 
     ALPHA = "ALPHA"
-    """May change or go with any version."""
+    """May change or disappear in any version."""
     BETA = "BETA"
-    """Labels may come, none go; a name goes only a version after it was told."""
+    """Labels may be added, not removed. A name is announced one version before it is removed."""
     STABLE = "STABLE"
-    """Name, labels and buckets stay while the API group's version does."""
+    """Name, labels and buckets stay as long as the API group's version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label: ``values`` is its closed set; empty, the values are names that operators give, which
-    ``names`` tells.
+    """A label. ``values`` is its closed set. If that is empty, operators create the values, and
+    ``names`` describes them.
     """
 
     name: str
@@ -71,14 +71,14 @@ class Label:
     names: str = ""
 
     def value(self, text: str) -> str:
-        """``text``, or ``other`` where it is none of the closed set."""
+        """Return ``text``, or ``other`` if it is not in the closed set."""
         return text if not self.values or text in self.values else OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One declared family. ``like``: the metric of kube-scheduler, or of client-go, that it is
-    modelled on.
+    """One declared family. ``like`` is the metric of another program, such as kube-scheduler, that
+    it is modelled on.
     """
 
     name: str
@@ -91,12 +91,12 @@ class Family:
 
     @property
     def label_names(self) -> list[str]:
-        """As prometheus_client takes them."""
+        """The labels' names, as prometheus_client takes them."""
         return [label.name for label in self.labels]
 
 
 class More(TypedDict, total=False):
-    """What a declaration may say besides, as ``Family`` has it."""
+    """Optional parts of a declaration; ``Family`` explains them."""
 
     stability: Stability
     like: str
@@ -110,17 +110,17 @@ def family_of(
 
 
 ReadMany = Callable[[], Mapping[tuple[str, ...], float]]
-"""Values in the order of the labels -> amount."""
+"""Label values, in the order of the labels -> amount."""
 
 
 class _Scraped(Collector):
-    """Families that are read when scraped."""
+    """Families whose amounts are read at each scrape."""
 
     def __init__(self) -> None:
         self.sources: list[tuple[Family, ReadMany]] = []
 
     def collect(self) -> list[GaugeMetricFamily | CounterMetricFamily]:
-        """One family a source."""
+        """Return one family for each source."""
         return [_collected(family, read()) for family, read in self.sources]
 
 
@@ -141,13 +141,17 @@ def _collected(
 
 
 def _closed(labels: Sequence[Label]) -> Iterator[tuple[str, ...]]:
-    """All values together; none where a label has no closed set, or there are no labels."""
+    """Yield all combinations of values, or none if a label has no closed set or there are no
+    labels.
+    """
     if labels and all(label.values for label in labels):
         yield from product(*(label.values for label in labels))
 
 
 class Exposition:
-    """The families of one program. One registry each, so that several can live in one process."""
+    """The families of one program, in a registry of their own. So one process can hold several
+    programs.
+    """
 
     def __init__(self, prefix: str) -> None:
         self.registry = CollectorRegistry()
@@ -158,7 +162,7 @@ class Exposition:
 
     @property
     def families(self) -> list[Family]:
-        """All that are declared, by name."""
+        """All declared families, by name."""
         return [self._families[name] for name in sorted(self._families)]
 
     def add_counter(
@@ -166,8 +170,8 @@ class Exposition:
     ) -> Counter:
         """Declare a counter; ``name`` is without the prefix and without ``_total``.
 
-        With labels of closed sets it says 0 from the start, each: of a series that begins with 1
-        Prometheus's increase() is 0, so an alert would miss the first of what must never happen.
+        If all labels have closed sets, every series starts at 0. Prometheus' increase() of a series
+        that starts at 1 is 0, so an alert would miss the first event.
         """
         family = self._declare(family_of(Kind.COUNTER, name, documentation, labels, **more))
         counter = Counter(
@@ -204,14 +208,14 @@ class Exposition:
         return Gauge(family.name, family.documentation, family.label_names, registry=self.registry)
 
     def read(self, family: Family, read: ReadMany) -> None:
-        """Declare a family whose amounts ``read`` gives at each scrape; its name is without prefix
-        and ``_total``.
+        """Declare a family whose amounts ``read`` returns at each scrape. Its name is without the
+        prefix and without ``_total``.
         """
         self._scraped.sources.append((self._declare(family), read))
 
     def add_process(self) -> None:
-        """Which program this is, and ``process_*`` and ``python_gc_*``: once, where the process is
-        one program alone.
+        """Declare the version of this program, ``process_*`` and ``python_gc_*``. Call it once, and
+        only if no other program runs in the process.
         """
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -228,12 +232,12 @@ class Exposition:
         self.read(family, lambda: {(__version__, platform.python_version()): 1.0})
 
     def render(self) -> bytes:
-        """The text format."""
+        """Return the text format."""
         return generate_latest(self.registry)
 
     def _declare(self, family: Family) -> Family:
-        """With its whole name, and its stability before the help text, as Kubernetes has it. Raises
-        ValueError for one declared twice.
+        """Add the prefix to the name, and the stability to the help text as Kubernetes does. Raises
+        ValueError for a family that is declared twice.
         """
         name = f"{self._prefix}_{family.name}"
         if name in self._families:

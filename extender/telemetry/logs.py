@@ -1,16 +1,15 @@
-"""How both programs write their log: ``--log-format text`` or ``json``, to stderr.
+"""How both programs write their log to stderr: as ``--log-format text`` or ``json``.
 
-Text is for people (``one_line``). JSON is one object a line, with keys that stay as they are:
+Text is for people (``one_line``). JSON is one object a line, with stable keys:
 
 - always ``ts`` (RFC 3339, UTC, milliseconds), ``level`` (DEBUG to CRITICAL), ``logger``, ``msg``;
-- ``exception`` with a traceback, which has line feeds in it, escaped as JSON does;
-- ``trace_id`` where the record is written within a trace (``extender.telemetry.tracing``);
-- of ``FIELDS`` those that the record is about. Keys of pools, vpods and pods are
-  ``namespace/name``.
+- ``exception``, a traceback; its line feeds are escaped, as JSON requires;
+- ``trace_id`` if the record is written within a trace (``extender.telemetry.tracing``);
+- those ``FIELDS`` that the record is about. Keys of pools, vpods and pods are ``namespace/name``.
 
-Names and messages come from tenants and servers, so in both forms they are escaped where they are
-not printable and cut where they are too long: nobody but us begins a line, and a viewer that shows
-decoded JSON shows no escape sequences.
+Names and messages come from tenants and servers. So both formats escape characters that are not
+printable, and cut long texts. No such text can begin a line, and a viewer that shows decoded JSON
+shows no terminal escape sequences.
 """
 
 import json
@@ -26,7 +25,7 @@ from extender.telemetry.one_line import OneLineFormatter, one_line
 from extender.telemetry.tracing import trace_id
 
 FIELDS: Final = ("pool", "vpod", "pod", "node", "lease", "reason")
-"""What ``extra=`` of a call may carry, in the order in which it is written."""
+"""What ``extra=`` of a logging call may carry, in the order in which it is written."""
 FIELD_CHARS_MAX: Final = 512
 TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -39,10 +38,10 @@ class LogFormat(StrEnum):
 
 
 class JsonFormatter(OneLineFormatter):
-    """One JSON object a record; never more than one line."""
+    """Formats a record as one JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The whole record."""
+        """Return the line."""
         line: dict[str, str] = {
             "ts": timestamp(record.created, "milliseconds"),
             "level": record.levelname,
@@ -57,14 +56,13 @@ class JsonFormatter(OneLineFormatter):
             line["trace_id"] = trace
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        # Not orjson: half a surrogate pair, which an API server's answer may hold, is an error
-        # there.
+        # Not orjson: it refuses half a surrogate pair, which an API server's answer may hold.
         return json.dumps(line, separators=(",", ":"))
 
 
 class AtMost(logging.Filter):
-    """So many records a second pass; the next that does says how many did not. For what a stranger
-    has us write.
+    """Passes at most ``per_second`` records a second. The next record says how many were left out.
+    It limits what strangers can make a program log.
     """
 
     def __init__(self, per_second: int, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -91,13 +89,13 @@ class AtMost(logging.Filter):
 
 
 def formatter_of(form: LogFormat) -> logging.Formatter:
-    """What makes lines in that form."""
+    """Return the formatter for that form."""
     return JsonFormatter() if form is LogFormat.JSON else OneLineFormatter(TEXT_FORMAT)
 
 
 def set_up(level: str, form: LogFormat) -> None:
-    """Log to stderr from ``level`` (``INFO``) on. Where others have set up logging before us,
-    theirs stays.
+    """Log to stderr from ``level`` (``INFO``) upwards. Logging that another library has already set
+    up stays as it is.
     """
     root = logging.getLogger()
     if root.handlers and not _ours():
@@ -110,7 +108,7 @@ def set_up(level: str, form: LogFormat) -> None:
 
 
 def form_in_use() -> LogFormat:
-    """How our handler writes; text where there is none."""
+    """Return the form of our handler; TEXT if there is none."""
     return (
         LogFormat.JSON
         if any(type(one.formatter) is JsonFormatter for one in _ours())
@@ -119,7 +117,7 @@ def form_in_use() -> LogFormat:
 
 
 def use_form(form: LogFormat) -> None:
-    """Write in that form from now on; handlers of others stay as they are."""
+    """Write in that form from here on. Handlers of other libraries stay as they are."""
     for handler in _ours():
         handler.setFormatter(formatter_of(form))
 

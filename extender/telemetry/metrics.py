@@ -1,9 +1,9 @@
-"""The service's metrics, with kube-scheduler's names (our prefix), labels and buckets.
+"""The service's metrics, with kube-scheduler's names (under our prefix), labels and buckets.
 
-Labels have closed sets of values: results, verbs, reasons, queue parts. Nothing from a tenant's
-object is a label; pools and sources, which operators create, are, up to a limit.
-``docs/metrics.md`` is made from what is declared here and by the parts that add gauges of their
-own.
+Labels have closed sets of values: results, verbs, reasons, queue parts. No text of a tenant's
+object is a label value. Pools and sources, which operators create, are label values up to a limit.
+``docs/metrics.md`` is made from the families that are declared here, and from the gauges that other
+parts add.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ _REQUEST_BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.
 """client-go's rest_client_request_duration_seconds."""
 
 ATTEMPTS_MANY: Final = 15
-"""kube-scheduler: from so many attempts on the label says ``15+``."""
+"""As in kube-scheduler: from this many attempts on, the label says ``15+``."""
 
 VERB_VALUES: Final = ("filter", "prioritize", "bind", "preempt", "schedule")
 STATUS_VALUES: Final = ("Success", "Unschedulable", "Error")
@@ -61,7 +61,7 @@ ATTEMPTS_VALUES: Final = (*map(str, range(1, ATTEMPTS_MANY)), f"{ATTEMPTS_MANY}+
 
 
 class Metrics(Exposition):
-    """Of one service."""
+    """The metrics of one service."""
 
     def __init__(self) -> None:
         super().__init__(PREFIX)
@@ -163,10 +163,10 @@ class Metrics(Exposition):
         read: Callable[[], Mapping[str, float]],
         **more: Unpack[More],
     ) -> None:
-        """Add a gauge read at scrape time: label value -> amount (label "" with key "" for a plain
-        one).
+        """Add a gauge whose amounts ``read`` returns at each scrape: label value -> amount. A gauge
+        without a label has the label "" and the key "".
 
-        A label needs its closed set, or what operators name by it: ``Label``.
+        A label needs a closed set, or a description of its values; see ``Label``.
         """
         self._scrape(family_of(Kind.GAUGE, name, documentation, _labels(label), **more), read)
 
@@ -178,7 +178,7 @@ class Metrics(Exposition):
         read: Callable[[], Mapping[str, float]],
         **more: Unpack[More],
     ) -> None:
-        """Add a counter that something else counts, read at scrape time as a gauge is."""
+        """Add a counter that other code counts. ``read`` returns its amounts at each scrape."""
         self._scrape(family_of(Kind.COUNTER, name, documentation, _labels(label), **more), read)
 
     def _scrape(self, family: Family, read: Callable[[], Mapping[str, float]]) -> None:
@@ -188,31 +188,33 @@ class Metrics(Exposition):
             self.read(family, lambda: {(): sum(read().values())})
 
     def schedule_attempt(self, result: str, duration_s: float) -> None:
-        """A vpod was decided and written: ``result`` is scheduled, unschedulable or error."""
+        """Count a vpod that was decided and written: ``result`` is scheduled, unschedulable or
+        error.
+        """
         found = self._of_result.get(result)
         if found is None:
-            # Looking a label up takes a lock and makes tuples, at each decision.
+            # labels() takes a lock and makes tuples, so its results are kept.
             found = self._attempts.labels(result), self._attempt_duration.labels(result)
             self._of_result[result] = found
         found[0].inc()
         found[1].observe(duration_s)
 
     def placed(self, waited_s: float, attempts: int) -> None:
-        """All vreplicas of a vpod that waited have their place, after so many attempts."""
+        """Record that all vreplicas of a waiting vpod have a place, after so many attempts."""
         told = str(attempts) if attempts < ATTEMPTS_MANY else ATTEMPTS_VALUES[-1]
         self._sli.labels(told).observe(waited_s)
         self._vpod_attempts.observe(attempts)
 
     def verb(self, extension_point: str, status: str, duration_s: float) -> None:
-        """An extender verb was answered: ``status`` is Success, Unschedulable or Error."""
+        """Record an answered extender verb: ``status`` is Success, Unschedulable or Error."""
         self._verb_duration.labels(extension_point, status).observe(duration_s)
 
     def requested(self, method: str, lane: str, duration_s: float) -> None:
-        """The API server has begun to answer a request."""
+        """Record that the API server has begun to answer a request."""
         self._request_duration.labels(method, lane).observe(duration_s)
 
     def refused(self, reason: str, count: int = 1) -> None:
-        """Nodes, a bind, a write, or a vpod's vreplicas were refused."""
+        """Count refused nodes, binds, writes or vreplicas."""
         self._refusals.labels(reason if reason in REASON_VALUES else OTHER).inc(count)
 
 

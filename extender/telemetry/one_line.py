@@ -1,10 +1,10 @@
 """``OneLineFormatter``: how both programs write their log, so that nobody else can write a line of
 it.
 
-Names, messages of the API server and bodies of requests end up in messages. Whoever chooses such a
-text could end the line and begin one of his own, colour a terminal, turn the direction of text, or
-fill a disk. So a record is one line of printable characters and has an end. Only a traceback has
-more lines; each of them is indented, as no record is.
+Messages contain names, texts of the API server and bodies of requests. Such a text could end the
+line and begin another, colour a terminal, reverse the direction of text, or fill a disk. So a
+record is one line of printable characters with a limited length. Only a traceback has more lines.
+Each of these is indented, and no record is.
 """
 
 import logging
@@ -20,17 +20,15 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tupl
 
 
 class OneLineFormatter(logging.Formatter):
-    """One message is one line, whatever text of tenants or servers is in it; only a traceback has
-    more.
-    """
+    """Formats a message as one line, whatever text it contains. Only a traceback adds lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class names it so
-        """The message with what is not printable escaped."""
+        """Return the message with characters that are not printable escaped."""
         return one_line(super().formatMessage(record))
 
     def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the base class names it so
-        """The traceback, indented, its last lines where it is long: an exception's text may come
-        from anywhere too.
+        """Return the traceback, indented and escaped, because an exception's text may come from
+        anywhere. A long one keeps its last lines.
         """
         lines = super().formatException(ei).split("\n")
         cut = (
@@ -42,8 +40,8 @@ class OneLineFormatter(logging.Formatter):
 
 
 def one_line(text: str) -> str:
-    """Text on one line of at most ``LINE_CHARS_MAX`` characters, escaped where it is not
-    printable.
+    """Return the text as one line: escaped where it is not printable, and cut after
+    ``LINE_CHARS_MAX`` characters.
     """
     cut = len(text) - LINE_CHARS_MAX
     shown = text[:LINE_CHARS_MAX]

@@ -1,9 +1,9 @@
-"""OpenTelemetry behind ``tracing``: what the extra ``vreplica-scheduler[otel]`` adds. Imported only
-where tracing is asked for.
+"""OpenTelemetry for ``tracing``, which the extra ``vreplica-scheduler[otel]`` adds. Imported only
+if tracing is asked for.
 
-Spans go out by OTLP over HTTP from a thread of the exporter's with a bounded queue: a backend that
-is slow or gone costs spans, never a decision. Where to, how much is sampled, headers and time-outs
-are the SDK's own environment variables.
+The exporter sends spans by OTLP over HTTP, from its own thread with a bounded queue. A slow or
+missing backend costs spans, and delays no decision. The SDK's environment variables set the
+endpoint, sampling, headers and time-outs.
 """
 
 import re
@@ -28,7 +28,7 @@ _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2}
 
 
 def exporting(service: str, environment: Mapping[str, str]) -> TracerProvider:
-    """A provider that exports as the environment says; ``service`` is its name unless
+    """Return a provider that exports as the environment says. ``service`` is its name, unless
     ``OTEL_SERVICE_NAME`` is set.
     """
     named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": service}
@@ -39,7 +39,7 @@ def exporting(service: str, environment: Mapping[str, str]) -> TracerProvider:
 
 
 class OtelTracer:
-    """``tracing.Tracer`` of a provider."""
+    """The ``tracing.Tracer`` of a provider."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -62,8 +62,8 @@ class OtelTracer:
         return f"{context.trace_id:032x}" if context.is_valid else ""
 
     def shutdown(self) -> None:
-        """Send what is still queued, for ``SHUTDOWN_TIMEOUT_S`` at the most: the exporter itself
-        would go on for ten seconds.
+        """Send what is queued, for at most ``SHUTDOWN_TIMEOUT_S``. The exporter alone would take up
+        to ten seconds.
         """
         sending = Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         sending.start()
@@ -71,8 +71,7 @@ class OtelTracer:
 
 
 def context_of(traceparent: str) -> Context | None:
-    """The caller's span as a context; None where none is named, or not as W3C Trace Context
-    has it.
+    """Return the caller's span as a context; None if there is none, or it is not W3C Trace Context.
     """
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None:
@@ -83,7 +82,7 @@ def context_of(traceparent: str) -> Context | None:
 
 
 class _Present:
-    """``tracing.Span`` of one that lasts."""
+    """The ``tracing.Span`` of a span that has not ended."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span

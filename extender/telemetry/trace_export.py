@@ -1,5 +1,5 @@
-"""Where spans go: nowhere, or by OpenTelemetry (``otel``, an extra of the package) where its
-variables ask for it.
+"""Exports spans through OpenTelemetry (``otel``, an extra of the package) if its variables ask for
+it.
 """
 
 import logging
@@ -16,10 +16,10 @@ DISABLED_VARIABLE: Final = "OTEL_SDK_DISABLED"
 
 
 def start(service: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Trace if the environment asks for it: one of ``ENDPOINT_VARIABLES`` is set. Where the extra
-    is missing, that is logged.
+    """Trace if the environment sets one of ``ENDPOINT_VARIABLES``. Log a warning if the extra is
+    missing.
 
-    ``service``: ``service.name``, unless ``OTEL_SERVICE_NAME`` is set.
+    ``service`` is the ``service.name``, unless ``OTEL_SERVICE_NAME`` is set.
     """
     wanted = next((name for name in ENDPOINT_VARIABLES if environment.get(name)), "")
     if not wanted or environment.get(DISABLED_VARIABLE, "").lower() == "true":

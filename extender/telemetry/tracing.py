@@ -1,15 +1,13 @@
-"""Spans of what takes time: verbs, batches of placing, writes, reviews. Nothing, at nearly no cost,
-unless somebody asked.
+"""Spans of what takes time: verbs, batches of placing, writes, reviews. They cost nearly nothing
+unless somebody asks for traces.
 
-``trace_export`` looks whether OpenTelemetry's variables ask for traces, and installs its tracer
-here. Until then ``span`` gives one and the same span that does nothing. There is one tracer a
-process, as there is one log: what is traced crosses tasks, and the span that surrounds the present
-one is known to the tracer by its task's context.
+If OpenTelemetry's variables ask for traces, ``trace_export`` installs a tracer here. Without one,
+``span`` always returns the same span, which does nothing. A process has one tracer, as it has one
+log, because a trace crosses tasks. The tracer finds the surrounding span in the task's context.
 
-A caller's ``traceparent`` (W3C Trace Context) makes our span a part of its trace. The API server
-sends one to webhooks if it traces itself; kube-scheduler's extender client sends none. Text in
-attributes is a tenant's, mostly: it goes to the trace backend as text, cut to
-``ATTRIBUTE_CHARS_MAX``.
+A caller's ``traceparent`` (W3C Trace Context) makes our span part of its trace. The API server
+sends one to webhooks if it traces itself; kube-scheduler's extender client sends none. Attributes
+are mostly text from tenants. They go to the trace backend as text, cut to ``ATTRIBUTE_CHARS_MAX``.
 """
 
 from collections.abc import Mapping
@@ -24,14 +22,14 @@ Attribute = str | int | float | bool
 
 
 class Span(Protocol):
-    """One span, while it lasts."""
+    """A span that has not ended."""
 
     def set(self, name: str, value: Attribute) -> None:
-        """Say something about it."""
+        """Set an attribute."""
         ...
 
     def failed(self, why: str) -> None:
-        """What it stands for did not succeed."""
+        """Mark the operation as failed."""
         ...
 
 
@@ -41,22 +39,22 @@ class Tracer(Protocol):
     def span(
         self, name: str, attributes: Mapping[str, Attribute], *, traceparent: str
     ) -> AbstractContextManager[Span]:
-        """A span that begins when it is entered; ``traceparent`` "" for none. An exception that
-        leaves it fails it.
+        """Return a span that begins when it is entered. An exception that leaves the span marks it
+        as failed. ``traceparent`` is "" without a caller's span.
         """
         ...
 
     def trace_id(self) -> str:
-        """Of the present trace, 32 hex digits; "" for none."""
+        """Return the current trace's ID, 32 hex digits; "" if there is none."""
         ...
 
     def shutdown(self) -> None:
-        """Send what is still to be sent. May block for some seconds."""
+        """Send what is queued. May block for some seconds."""
         ...
 
 
 class _NoSpan:
-    """Does nothing; there is only one."""
+    """A span that does nothing. There is only one."""
 
     __slots__ = ()
 
@@ -83,26 +81,26 @@ _installed: list[Tracer] = []
 
 
 def install(tracer: Tracer | None) -> None:
-    """Trace with ``tracer`` from now on; None: not at all."""
+    """Trace with ``tracer`` from here on. None turns tracing off."""
     _installed[:] = [] if tracer is None else [tracer]
 
 
 def span(
     name: str, /, *, traceparent: str = "", **attributes: Attribute
 ) -> AbstractContextManager[Span]:
-    """Give a span to enter: ``with tracing.span("place_batch", pool=pool) as present:``."""
+    """Return a span to enter: ``with tracing.span("place_batch", pool=pool) as present:``."""
     if not _installed:
         return _NO_SPAN
     return _installed[0].span(name, attributes, traceparent=traceparent)
 
 
 def trace_id() -> str:
-    """Of the present trace, for a line of the log; "" for none."""
+    """Return the current trace's ID, for the log; "" if there is none."""
     return _installed[0].trace_id() if _installed else ""
 
 
 def stop() -> None:
-    """Trace no more, and send what is still to be sent. May block for some seconds: not on the
+    """Turn tracing off and send what is queued. May block for some seconds: do not call it on the
     event loop.
     """
     tracers, _installed[:] = list(_installed), []
