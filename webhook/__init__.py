@@ -1,1 +1,3 @@
-"""The admission webhook: sends adapter pods, with their vreplicas, through our scheduler."""
+"""The admission webhook: sends adapter pods through our scheduler, and checks pods, pools and
+vpods.
+"""

@@ -1,11 +1,12 @@
-"""What the webhook knows: pools, vpods and namespaces, each fed by a reflector, read without
-waiting.
+"""What the webhook knows: pools, vpods and namespaces. A reflector feeds each cache, and reads do
+not wait.
 
-A review has 3 s and stands in the way of the user, so it never asks the API server: it is answered
-from memory, as old as the watches are (milliseconds). Before the first lists are in, everything is
-simply not known yet.
+A review must be answered within 3 s while a user waits. So it is answered from memory, which is as
+old as the watches (milliseconds), and never asks the API server. Before the first lists arrive, no
+object is known.
 
-One object that cannot be decoded keeps its last good form, is logged, and disturbs no other.
+An object that cannot be decoded is logged and keeps its last good form. Other objects are not
+affected.
 """
 
 import logging
@@ -42,7 +43,7 @@ T = TypeVar("T", bound=Keyed)
 
 
 class ObjectStore(Generic[T]):
-    """The objects of one kind by key; a ``Sink`` of its reflector."""
+    """The objects of one kind by key. It is the ``Sink`` of its reflector."""
 
     def __init__(self, kind: str, decode: Callable[[Mapping[str, Any]], T]) -> None:
         self._kind = kind
@@ -50,11 +51,11 @@ class ObjectStore(Generic[T]):
         self._objects: dict[str, T] = {}
         self.synced = False
         self.undecodable = 0
-        """Objects that could not be decoded so far, for the metric."""
+        """How often an object could not be decoded, for the metric."""
 
     @property
     def objects(self) -> Mapping[str, T]:
-        """Key to object."""
+        """The objects by key."""
         return self._objects
 
     def get(self, key: str) -> T | None:
@@ -62,7 +63,7 @@ class ObjectStore(Generic[T]):
         return self._objects.get(key)
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
-        """Take a whole list: what is not in it is gone."""
+        """Take a whole list. Objects that are not in it are removed."""
         listed = {key_of(obj) for obj in objects}
         for key in [key for key in self._objects if key not in listed]:
             del self._objects[key]
@@ -72,7 +73,7 @@ class ObjectStore(Generic[T]):
         self.synced = True
 
     def apply(self, event: WatchEvent) -> None:
-        """Take one event; bookmarks say nothing here."""
+        """Take one event. Bookmarks are ignored."""
         match event.type:
             case WatchEventType.ADDED | WatchEventType.MODIFIED:
                 self._take(event.object)
@@ -103,7 +104,7 @@ class WebhookCaches:
     def sinks(
         self,
     ) -> Mapping[Resource, ObjectStore[AdapterPool] | ObjectStore[VPod] | ObjectStore[Namespace]]:
-        """What to reflect, and where to."""
+        """The resources to reflect -> their caches."""
         return {ADAPTERPOOLS: self.pools, VPODS: self.vpods, NAMESPACES: self.namespaces}
 
     @property
@@ -116,9 +117,7 @@ class WebhookCaches:
         return self.pools.get(key)
 
     def pools_of(self, stateful_set_key: str) -> Sequence[AdapterPool]:
-        """The pools that name this StatefulSet, by key. Pools are few; this is asked when one is
-        written.
-        """
+        """The pools that name this StatefulSet, by key. One pass over all pools, which are few."""
         found = [
             pool
             for pool in self.pools.objects.values()
@@ -131,7 +130,7 @@ class WebhookCaches:
         return self.namespaces.get(name)
 
     def vpods_of(self, pool_key: str) -> int:
-        """How many VPods name this pool and are not being deleted; one pass, asked when a pool is
+        """How many VPods name this pool and are not being deleted. One pass, made when a pool is
         deleted.
         """
         return sum(
@@ -139,8 +138,8 @@ class WebhookCaches:
         )
 
     def heavier_vpods(self, pool_key: str, slots: int) -> int:
-        """How many vpods of that pool have a vreplica that takes more than ``slots``; one pass,
-        asked when a pool is written.
+        """How many vpods of that pool have a vreplica that takes more than ``slots``. One pass,
+        made when a pool is written.
         """
         return sum(
             vpod.pool == pool_key and vpod.weight > slots for vpod in self.vpods.objects.values()

@@ -1,21 +1,19 @@
-"""The certificate that the webhook serves, as one of two kinds: its own authority's, or what is in
-files.
+"""The certificate that the webhook serves: one of its own authority, or one that is in files.
 
-``CertificateManager`` is the first kind. Every process that keeps the bundle runs the same loop and
-none is special: load the stored bundle, ask ``webhook.rotation`` for the next step, store its
-result under the condition that nobody else has stored one meanwhile, and look again until no step
-is left. Who loses that race loads the winner's. So all replicas serve certificates of authorities
-of one bundle, and the caBundle in the webhook configurations, which is that bundle's ``ca.crt``, is
-right for all of them.
+``CertificateManager`` keeps a *bundle*: the webhook's own authorities and a serving certificate.
+Every process that keeps it runs the same loop, and none is special. It loads the stored bundle,
+asks ``webhook.rotation`` for the next step, and stores the result only if no other process has
+stored one meanwhile. If one has, it loads that one. It repeats this until no step is left. So all
+replicas serve certificates of authorities of one bundle. The caBundle in the webhook configurations
+is that bundle's ``ca.crt``, and is right for all of them.
 
-``StoredCertificates`` is the same for a process that may not write: another one keeps the bundle,
-this one serves what is in it. The shipped webhook is such a one: what its port might be made to do,
-it has no right to.
+``StoredCertificates`` serves a bundle that another process keeps. The shipped webhook runs it,
+because the process with the open port should have no right to write.
 
-``FileCertificates`` is the second: cert-manager or a person renews the files, and we only notice.
+``FileCertificates`` serves files that cert-manager or a person renews.
 
-Either way a new certificate is a new TLS context behind the one that the server has
-(``extender.kube.serving.tls``): connections and handshakes that have begun go on.
+In each case, a new certificate is a new TLS context behind the one that the server has
+(``extender.kube.serving.tls``). Connections and handshakes that have begun go on.
 """
 
 import asyncio
@@ -40,44 +38,44 @@ from webhook.x509 import served_form
 
 _log: Final = logging.getLogger(__name__)
 RACES_MAX: Final = 8
-"""Times that another replica may be faster before we give up; one is usual, at the first start."""
+"""How often other replicas may be faster before this one gives up. Once is usual, at the first
+start.
+"""
 
 
 class CertificateError(VReplicaError):
-    """There is no usable certificate, or it could not be renewed, and why."""
+    """There is no usable certificate, or it could not be renewed. The message says why."""
 
 
 class Certificates(Protocol):
-    """What the server and the upkeep need; called by one task."""
+    """What the server and the upkeep need. One task calls it."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the server; always the same one, usable once ``served_pem`` is not empty."""
+        """For the server. It is always the same object, usable once ``served_pem`` is not empty."""
         ...
 
     @property
     def served_pem(self) -> bytes:
-        """The certificate in use, with what links it to its authority; b"" before there is one."""
+        """The certificate in use, with the intermediate ones; b"" before there is one."""
         ...
 
     def expiry(self) -> Mapping[str, float]:
-        """When what is in use ends, epoch seconds, by what it is for."""
+        """When the certificates in use end, in epoch seconds, by their use."""
         ...
 
     async def ensure(self, published: Collection[bytes] = ()) -> Bundle | None:
-        """Renew what is due, and use what is new. The bundle whose authorities belong into every
-        caBundle; None: not ours to say.
+        """Renew what is due, and use what is new. Return the bundle whose authorities belong into
+        every caBundle; None if another process writes these.
 
-        ``published``: fingerprints of authorities that may sign by now. Raises ApiError,
-        CertificateError, OSError; the certificate in use stays in use then.
+        ``published`` are fingerprints of authorities that may sign. Raises ApiError,
+        CertificateError, OSError; the certificate in use then stays in use.
         """
         ...
 
 
 class StoredCertificates:
-    """Serves a bundle that another process keeps good. ``now`` is wall-clock time, epoch
-    seconds.
-    """
+    """Serves a bundle that another process renews. ``now`` is wall-clock time, epoch seconds."""
 
     def __init__(
         self, store: CertificateStore, hosts: Sequence[str], *, now: Callable[[], float]
@@ -99,7 +97,7 @@ class StoredCertificates:
         return b"" if self._current is None else self._current.cert_pem
 
     def expiry(self) -> Mapping[str, float]:
-        """``serving`` and ``authority``, the one that signs."""
+        """The ends of ``serving`` and of ``authority``, which is the authority that signs."""
         return {} if self._current is None else self._current.expiry()
 
     async def ensure(self, published: Collection[bytes] = ()) -> Bundle | None:  # noqa: ARG002
@@ -115,9 +113,7 @@ class StoredCertificates:
         return None
 
     async def _use_if_usable(self, bundle: Bundle) -> None:
-        """What is stored is served even while it cannot be renewed, and even if that is all that
-        can be done.
-        """
+        """Serve what is stored if it is usable, even if it cannot be renewed."""
         if bundle == self._current:
             return
         if not await asyncio.to_thread(is_usable, bundle, self._hosts, now_s=self._now()):
@@ -133,7 +129,7 @@ class StoredCertificates:
 
 
 class CertificateManager(StoredCertificates):
-    """Keeps a bundle good. ``early`` is this replica's share of the jitter, 0 to 1."""
+    """Renews a bundle. ``early`` is this replica's share of the jitter, 0 to 1."""
 
     def __init__(
         self,
@@ -178,8 +174,8 @@ class CertificateManager(StoredCertificates):
 
 
 class FileCertificates:
-    """A certificate that somebody else renews by replacing its files; the caBundle is
-    theirs, too.
+    """A certificate that somebody else renews by replacing its files. They also fill in the
+    caBundle.
     """
 
     def __init__(self, cert_file: str, key_file: str, *, now: Callable[[], float]) -> None:
@@ -196,7 +192,7 @@ class FileCertificates:
         return self._certificate.cert_pem
 
     def expiry(self) -> Mapping[str, float]:
-        """``serving``."""
+        """The end of ``serving``."""
         return self._certificate.expiry()
 
     async def ensure(self, published: Collection[bytes] = ()) -> Bundle | None:  # noqa: ARG002
@@ -208,15 +204,15 @@ class FileCertificates:
         return None
 
     async def run(self) -> None:
-        """Follow the files, for ever; once ``ensure`` has loaded them."""
+        """Follow the files, for ever, after ``ensure`` has loaded them."""
         while True:
             await asyncio.to_thread(self._certificate.reload_if_changed)
             await asyncio.sleep(RELOAD_PERIOD_S)
 
 
 def _context_of(bundle: Bundle) -> ssl.SSLContext:
-    """A context that serves it; ``ssl`` reads files only, so they exist for a moment, for this user
-    alone.
+    """Return a context that serves the bundle. ``ssl`` reads only files, so they exist for a
+    moment, readable by this user alone.
     """
     context = server_context()
     with tempfile.TemporaryDirectory(prefix="vreplica-webhook-") as directory:

@@ -1,18 +1,18 @@
 """``vreplica-webhook``: reads the settings, wires the parts together, and stops them in order.
 
     reflectors --> caches --> server  <-- TLS context <-- certificates <-- Secret, directory, or
-                                                           |               files of somebody else's
+                                                           |               files that others renew
                                                            `--> upkeep --> caBundle in both webhook
                                                                            configurations
 
-The server listens as soon as there is a certificate; caches fill meanwhile (``/readyz`` says when).
-Certificates and registration are looked after once a minute: rotation, a Secret that another
-replica renewed, manifests applied anew. ``--upkeep=none`` leaves the looking after to a process of
-``--upkeep=only``, which has nothing but that: no server, no caches. So the identity that may write
-registrations and the Secret is not the one that whoever reaches the port talks to.
+The server listens as soon as there is a certificate. Caches fill meanwhile, and ``/readyz`` says
+when they are full. Upkeep looks once a minute for work: rotation, a Secret that another replica
+renewed, manifests that were applied anew. With ``--upkeep=none``, a process of ``--upkeep=only``
+does this work, without server and caches. Then the identity that may write registrations and the
+Secret is not the one that clients reach through the port.
 
-On SIGTERM or SIGINT ``/readyz`` says no, the server goes on for ``--shutdown-delay-seconds`` while
-the Service's endpoints forget it, answers what is in flight, and the process ends with 0.
+On SIGTERM or SIGINT, ``/readyz`` fails. The server goes on for ``--shutdown-delay-seconds``, while
+the Service's endpoints forget it. It then answers what is in flight, and the process exits with 0.
 """
 
 import asyncio
@@ -73,7 +73,9 @@ class Webhook:
         return made
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set. Raises CertificateError, OSError (the port is taken)."""
+        """Serve until ``stop`` is set. Raises CertificateError, OSError (such as a port that is
+        taken).
+        """
         async with asyncio.TaskGroup() as tasks:
             loops = [
                 tasks.create_task(reflector.run(), name=reflector.resource.plural)
@@ -99,14 +101,14 @@ class Webhook:
 
 
 class Keeper:
-    """Upkeep alone: renews the certificate and publishes its authorities, and serves nobody."""
+    """Upkeep without a server: renews the certificate and publishes its authorities."""
 
     def __init__(self, settings: Settings, api: Api) -> None:
         _, self._upkeep = upkeep_for(settings, api)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look after both until ``stop`` is set. Raises CertificateError where there is none after
-        two minutes.
+        """Run until ``stop`` is set. Raises CertificateError if there is no certificate after two
+        minutes.
         """
         if not await self._upkeep.first_certificate(stop):
             return
@@ -120,11 +122,11 @@ class Keeper:
 def upkeep_for(
     settings: Settings, api: Api
 ) -> tuple[StoredCertificates | FileCertificates, Upkeep]:
-    """The kind of certificate that is configured, and what looks after it."""
+    """Return the configured kind of certificate, and its upkeep."""
     rng = random.Random()
     certificates = certificates_for(settings, api, early=rng.random())
     follows = settings.upkeep is UpkeepMode.NONE
-    # Who follows writes nothing, the address for development included.
+    # A process that follows writes nothing, not even the address for development.
     registration = Registration(api, url="" if follows else settings.url, monotonic=time.monotonic)
     return certificates, Upkeep(certificates, registration, rng=rng, now=time.time, follows=follows)
 
@@ -132,7 +134,7 @@ def upkeep_for(
 def certificates_for(
     settings: Settings, api: Api, *, early: float
 ) -> StoredCertificates | FileCertificates:
-    """The kind of certificate that is configured."""
+    """Return the configured kind of certificate."""
     if settings.cert_files:
         return FileCertificates(*settings.cert_files, now=time.time)
     store = (
@@ -168,9 +170,7 @@ async def serve(settings: Settings) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of ``vreplica-webhook``: 0 stopped on request, 1 could not go on, 2 wrong
-    settings.
-    """
+    """Run ``vreplica-webhook``. Exit codes: 0 stopped on request, 1 failed, 2 wrong settings."""
     try:
         settings = settings_from(parser().parse_args(arguments))
     except SettingsError as error:
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"vreplica-webhook: {describe_error(error)}", file=sys.stderr)
         return 1
     except BaseExceptionGroup as errors:
-        # Out of the task group. What is not ours in it is a defect, and goes on with its traceback.
+        # From the task group. Any other exception in it is a bug, and is raised with its traceback.
         ours, others = errors.split((VReplicaError, OSError))
         if others is not None:
             raise

@@ -1,6 +1,4 @@
-"""The webhook's metrics. Labels are closed sets: paths, results, kinds; nothing from a review is
-one.
-"""
+"""The webhook's metrics. Labels are closed sets (paths, results, kinds), never text of a review."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -15,7 +13,7 @@ _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 
 
 class Metrics(Exposition):
-    """Of one server."""
+    """The metrics of one server."""
 
     def __init__(self, caches: WebhookCaches) -> None:
         super().__init__(PREFIX)
@@ -64,8 +62,8 @@ class Metrics(Exposition):
     def add_upkeep(
         self, expiry: Callable[[], Mapping[str, float]], failures: Callable[[], int]
     ) -> None:
-        """Show when certificates end (epoch seconds by what they are for), and how often looking
-        after them failed.
+        """Add when certificates end (epoch seconds by their use), and how often their upkeep
+        failed.
         """
         self._add_gauge(
             "certificate_expiry_timestamp_seconds",

@@ -1,28 +1,29 @@
-"""What an adapter pod is stamped with when it is created: a pure function to RFC 6902 operations.
+"""How a new adapter pod is stamped: a pure function to RFC 6902 operations.
 
     label vreplica.dev/pool?  --no-->  nothing at all
         | yes
-    spec.schedulerName           ours, where it is empty or the default one; may be configured to be
-                                 the default one, for a cluster whose own kube-scheduler calls the
-                                 extender (a Policy file can do nothing else)
+    spec.schedulerName           ours, if it is empty or the default one. "Ours" may be configured
+                                 to be the default one, for a cluster whose own kube-scheduler
+                                 calls the extender (a Policy file can do nothing else)
     annotation .../slots         the pool's slotsPerPod, only with a known pool
-    annotation .../placements    "{}": the bind writes what counts. None on a pod that is created on
-                                 a node: the service sees such a pod as one that another scheduler
-                                 has bound, and gives it its ledger
+    annotation .../placements    "{}": the bind writes the real ledger. None on a pod that is
+                                 created on a node: the service treats it as bound by another
+                                 scheduler, and gives it its ledger
     resource vreplica.dev/slots  "0" on the first container with ``Stamp.slots_resource``, else
-                                 taken away
+                                 removed
 
-A kube-scheduler of our own asks the extender about every pod that names it. One that others share
-is told by ``managedResources`` to ask about pods with the resource, and it looks at the resource's
-name only. So the quantity is 0: to kube-scheduler, to its queueing hints and to node autoscalers
-the pod asks for nothing that a node has to offer. Slots are counted by the annotation. Where every
-node declares slots, kube-scheduler can count them, too (``Stamp.slots_counted``).
+A kube-scheduler of our own asks the extender about every pod that names it. A shared one asks only
+about pods with a resource that ``managedResources`` lists, and looks only at the resource's name.
+So the quantity is 0. Then kube-scheduler, its queueing hints and node autoscalers see a pod that
+asks for nothing that a node has to offer. Slots are counted by the annotation. If every node
+declares slots, kube-scheduler can count them too (``Stamp.slots_counted``).
 
-Nothing of a tenant's is in the answer: whoever reaches the port may make up a review and read it.
+The answer contains nothing of a tenant's: anybody who reaches the port can make up a review and
+read the answer.
 
-Running it on its own result yields nothing (``reinvocationPolicy: IfNeeded`` does that, and so does
-a pod template that was copied from a stamped pod). It never reads what a client wrote into our
-annotations: only we write those.
+A stamped pod needs no further operation. ``reinvocationPolicy: IfNeeded`` depends on this, and so
+does a pod template that was copied from a stamped pod. What a client wrote into our annotations is
+never used, only replaced or removed.
 """
 
 from collections.abc import Mapping
@@ -43,13 +44,15 @@ class Stamp:
     """How adapter pods are sent through the extender."""
 
     scheduler_name: str = names.SCHEDULER_NAME
-    """Profile of the kube-scheduler that calls it."""
+    """The profile of the kube-scheduler that calls the extender."""
     slots_resource: bool = False
-    """Mark them with ``vreplica.dev/slots``, for a kube-scheduler that manages it
+    """Give them ``vreplica.dev/slots``, for a kube-scheduler that manages it
     (``managedResources``).
     """
     slots_counted: bool = False
-    """Marked pods request their slots, and not 0: kube-scheduler counts what nodes declare."""
+    """With ``slots_resource``: request the pod's slots, not 0. kube-scheduler counts what nodes
+    declare.
+    """
 
 
 DEFAULT_STAMP: Final = Stamp()
@@ -57,7 +60,7 @@ DEFAULT_STAMP: Final = Stamp()
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """Operations in order of application, none if the pod is as it should be, and warnings for the
+    """Operations in order of application, none if the pod is already right, and warnings for the
     client.
     """
 
@@ -69,7 +72,7 @@ NOTHING: Final = Mutation()
 
 
 class View(Protocol):
-    """The cache, as far as stamping needs it. An unsynced one knows less."""
+    """The cache, as far as stamping needs it. Before it is synced, it may lack a pool."""
 
     def pool(self, key: str) -> AdapterPool | None:
         """The pool of that key."""
@@ -77,8 +80,8 @@ class View(Protocol):
 
 
 def stamp(request: AdmissionRequest, view: View, how: Stamp = DEFAULT_STAMP) -> Verdict:
-    """The verdict of ``/mutate``: always allowed, with a patch for an adapter pod that is being
-    created.
+    """Return the verdict of ``/mutate``: always allowed, with a patch for an adapter pod at
+    creation.
     """
     pod = request.object
     if pod is None or (request.group, request.resource, request.subresource) != ("", "pods", ""):
@@ -92,7 +95,7 @@ def stamp(request: AdmissionRequest, view: View, how: Stamp = DEFAULT_STAMP) -> 
 
 
 def pool_name_of(pod: Json) -> str | None:
-    """The pool that a pod's label names ("" for an empty label); None where the pod is not an
+    """Return the pool that a pod's label names ("" for an empty label); None if the pod is no
     adapter.
     """
     labels = mapping(pod, "metadata", "labels")
@@ -100,10 +103,9 @@ def pool_name_of(pod: Json) -> str | None:
 
 
 def mutate(pod: Json, pool: AdapterPool | None, how: Stamp = DEFAULT_STAMP) -> Mutation:
-    """How ``pod`` (v1 Pod as JSON) is to be changed.
+    """Return how to change ``pod`` (v1 Pod as JSON). Pure; never raises.
 
-    ``pool`` is the pool that its label names, None where none is known. Never raises; reads nothing
-    but its arguments.
+    ``pool`` is the pool that its label names, None if no such pool is known.
     """
     pool_name = pool_name_of(pod)
     if pool_name is None:
@@ -161,14 +163,16 @@ def _annotation_ops(pod: Json, wanted: Mapping[str, str | None]) -> list[PatchOp
 
 
 def _request(slots: str | None, how: Stamp) -> str | None:
-    """How many slots a pod is to request; None: it is not to name them."""
+    """Return how many slots a pod requests; None if it must not name them."""
     if not how.slots_resource:
         return None
     return slots if how.slots_counted and slots is not None else "0"
 
 
 def _resource_ops(pod: Json, request: str | None) -> list[PatchOp]:
-    """So much of the resource on the first container and none on any other, None: on none."""
+    """Put ``request`` on the first container and remove it from all others. With None, remove it
+    from all.
+    """
     ops: list[PatchOp] = []
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(sequence(pod, "spec", kind)):
@@ -206,8 +210,8 @@ def _remove_resource_ops(container: Json, path: str) -> list[PatchOp]:
 
 
 def _add(path: str, value: object) -> PatchOp:
-    """``add`` replaces what is there, and needs only the parent: right for set whatever the pod
-    has.
+    """Set a value, whatever the pod has: ``add`` replaces an existing value and needs only the
+    parent.
     """
     return {"op": "add", "path": path, "value": value}
 

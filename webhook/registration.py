@@ -1,18 +1,18 @@
-"""Keeps the caBundle (and for development the URL) in both webhook configurations right, and knows
-how long it has been so.
+"""Keeps the caBundle (and for development the URL) in both webhook configurations right, and
+remembers how long it has been right.
 
-The configurations are made by whoever installs the manifests; we only ever fill in what they cannot
-know, and may have to do it again after they were applied anew. A configuration that cert-manager
-fills in (an annotation ``cert-manager.io/inject-..``) is left alone.
+Whoever installs the manifests makes the configurations. This module only fills in what the
+manifests cannot know, and does so again after they were applied anew. It leaves a configuration
+alone that cert-manager fills in (an annotation ``cert-manager.io/inject-..``).
 
-Two processes may write at the same time, one of them with an older bundle. So each reads the
-configuration first, then the stored bundle, and patches under the condition that the configuration
-is still the one it has read. Whoever overwrites a newer caBundle would have read the configuration
-before that was written, and then the condition fails: what is published only ever goes forward.
+Two processes may write at the same time, one of them with an older bundle. So each first reads the
+configuration, then the stored bundle, and then patches on the condition that the configuration has
+not changed. A process with an older bundle has read the configuration before a newer caBundle was
+written, so its patch fails. What is published only ever goes forward.
 
-An authority may sign once it has been in every caBundle for ``PUBLISHED_BEFORE_USE_S``, as far as
-this replica has seen: by then every API server has it. A restart begins to count anew; authorities
-wait for months, so that costs nothing.
+An authority may sign once this process has seen it in every caBundle for
+``PUBLISHED_BEFORE_USE_S``: by then every API server has it. A restart begins to count anew.
+Authorities wait for months, so that costs nothing.
 """
 
 import base64
@@ -41,22 +41,22 @@ from webhook.x509 import certificates_in, fingerprint, is_linked
 _log: Final = logging.getLogger(__name__)
 CONFIGURATION_NAME: Final = SCHEDULER_NAME
 ATTEMPTS_MAX: Final = 5
-"""Times that somebody else may change a configuration between our read and our patch."""
+"""How often others may change a configuration between our read and our patch."""
 PUBLISHED_BEFORE_USE_S: Final = 600.0
-"""An API server follows webhook configurations by a watch: milliseconds, or as long as its watch
-takes to be made anew.
+"""An API server watches webhook configurations. It sees a change within milliseconds, or as soon as
+a broken watch is back.
 """
 INJECTOR_PREFIX: Final = "cert-manager.io/inject-"
-"""Of the annotations by which cert-manager is told to fill in the caBundle."""
+"""Prefix of the annotations that tell cert-manager to fill in the caBundle."""
 RESOURCES: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
 def registration_ops(configuration: Mapping[str, Any], ca_pem: bytes | None, url: str) -> list[Obj]:
-    """The JSON patch that a webhook configuration needs; empty if it is right.
+    """Return the JSON patch that a webhook configuration needs; empty if it is right.
 
-    ``ca_pem`` None leaves the caBundles alone, as an injector's annotation does. ``url`` "" leaves
-    the address alone; else (``https://host:port``) every webhook is called at that address and the
-    path of the service or URL that it has.
+    If ``ca_pem`` is None, or an injector's annotation is present, caBundles stay as they are. If
+    ``url`` (``https://host:port``) is not empty, every webhook gets that address with the path of
+    its present service or URL.
     """
     ops: list[Obj] = []
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
@@ -76,13 +76,13 @@ def registration_ops(configuration: Mapping[str, Any], ca_pem: bytes | None, url
 
 
 def injector_of(configuration: Mapping[str, Any]) -> str:
-    """The annotation that has somebody else fill in the caBundle; "" if there is none."""
+    """Return the annotation by which cert-manager fills in the caBundle; "" if there is none."""
     annotations = (configuration.get("metadata") or {}).get("annotations") or {}
     return next((str(key) for key in annotations if str(key).startswith(INJECTOR_PREFIX)), "")
 
 
 def ca_bundles(configuration: Mapping[str, Any]) -> list[bytes]:
-    """The caBundle of every webhook in it, PEM; b"" where it is absent or no base64."""
+    """Return the caBundle of every webhook, PEM; b"" if it is absent or not base64."""
     return [
         _decoded((webhook.get("clientConfig") or {}).get("caBundle"))
         for webhook in configuration.get("webhooks") or ()
@@ -90,9 +90,7 @@ def ca_bundles(configuration: Mapping[str, Any]) -> list[bytes]:
 
 
 class Registration:
-    """Looks after both configurations. ``monotonic`` is seconds of a clock that only goes
-    forward.
-    """
+    """Keeps both configurations right. ``monotonic``: seconds of a clock that only goes forward."""
 
     def __init__(
         self,
@@ -109,7 +107,7 @@ class Registration:
         self._seen_since: dict[bytes, float] = {}
 
     def published(self) -> frozenset[bytes]:
-        """Fingerprints of the authorities that may sign by now."""
+        """Return the fingerprints of the authorities that may sign."""
         now = self._monotonic()
         return frozenset(
             each
@@ -118,21 +116,19 @@ class Registration:
         )
 
     async def reconcile(self, certificates: Certificates) -> list[str]:
-        """Renew certificates, publish their authorities; the reply says what is not right and why.
+        """Renew certificates and publish their authorities. Return what is not right, and why.
 
-        Raises ApiError, CertificateError, OSError; Invalid after ``ATTEMPTS_MAX`` changes by
-        somebody else.
+        Raises ApiError, CertificateError, OSError. After ``ATTEMPTS_MAX`` changes by others, it
+        raises the last refusal of a patch: Invalid, Conflict or NotFound.
         """
         attempts = 0
         while True:
             attempts += 1
-            # Before the bundle is read: see the module's text.
+            # This comes before the bundle is read: see the module docstring.
             try:
                 found = {resource: await self._read(resource) for resource in RESOURCES}
             except ApiError:
-                await (
-                    certificates.ensure()
-                )  # whoever may not look at the registration can renew all the same
+                await certificates.ensure()  # renewing needs no right to read the registration
                 raise
             self._note(found.values())
             bundle = await certificates.ensure(self.published())
@@ -148,7 +144,7 @@ class Registration:
                 return self._problems(found, certificates, ours=bundle is not None)
 
     async def _read(self, resource: Resource) -> Obj:
-        """{} where there is none."""
+        """Return {} if there is none."""
         try:
             return await self._api.get(resource, "", self._name)
         except NotFound:
@@ -165,7 +161,9 @@ class Registration:
         return written
 
     def _note(self, configurations: Collection[Obj]) -> None:
-        """Count from now for what has come into every caBundle; forget what is missing in one."""
+        """Begin to count for authorities that have come into every caBundle. Forget those that one
+        lacks.
+        """
         published = [
             {fingerprint(each) for each in certificates_in(pem)}
             for configuration in configurations
@@ -191,7 +189,7 @@ class Registration:
 
 
 def _problem(configuration: Obj, served_pem: bytes, *, ours: bool) -> str:
-    """Why an API server would not take the certificate that is served."""
+    """Return why an API server would refuse the served certificate; "" if it would not."""
     if not configuration:
         return ""
     injector = injector_of(configuration)

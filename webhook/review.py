@@ -1,11 +1,11 @@
-"""AdmissionReview v1 (admission.k8s.io): bytes of the API server -> ``AdmissionRequest``,
-``Verdict`` -> bytes.
+"""AdmissionReview v1 (admission.k8s.io): decodes an ``AdmissionRequest``, and encodes a
+``Verdict``.
 
-Strict in what a decision depends on (a wrong type there is refused with the field's name), tolerant
-of everything else: unknown fields, absent optional ones and ``null`` are what other versions of the
-API server send. Whatever the bytes are, decoding either succeeds or raises ``ReviewError``; a
-webhook that crashes on a body would answer 500, and the API server would report that as its own
-trouble and not as the sender's.
+Decoding is strict about what a decision depends on: it refuses a wrong type and names the field. It
+ignores everything else, because other versions of the API server send unknown fields and ``null``,
+and leave out optional fields. Decoding either succeeds or raises ``ReviewError``, whatever the
+bytes are. A crash would answer 500, and the API server would then report a failed webhook instead
+of a wrong request.
 """
 
 import base64
@@ -23,7 +23,7 @@ from extender.model.safe_repr import safe_repr
 REVIEW_API_VERSION: Final = "admission.k8s.io/v1"
 REVIEW_KIND: Final = "AdmissionReview"
 WARNING_CHARACTERS_MAX: Final = 256
-"""Longer ones may be truncated by the API server."""
+"""The API server may truncate longer warnings."""
 WARNINGS_MAX: Final = 8
 MESSAGE_CHARACTERS_MAX: Final = 2_000
 _UID_CHARACTERS_MAX: Final = 256
@@ -42,8 +42,8 @@ class ReviewError(VReplicaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRequest:
-    """What we read of a review's request. ``object`` is None for DELETE, ``old_object`` for
-    CREATE.
+    """The fields of a review's request that are used here. ``object`` is None for DELETE,
+    ``old_object`` for CREATE.
     """
 
     uid: str
@@ -54,7 +54,7 @@ class AdmissionRequest:
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    """"" when the API server is to generate it."""
+    """Empty if the API server is to generate it."""
     operation: str
     """CREATE, UPDATE, DELETE or CONNECT."""
     username: str = ""
@@ -65,14 +65,14 @@ class AdmissionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer. ``message`` tells the user why not; ``warnings`` are shown by kubectl also when
-    allowed.
+    """The answer. ``message`` tells the user why the request is denied. kubectl shows ``warnings``
+    also if it is allowed.
     """
 
     allowed: bool = True
     message: str = ""
     code: int = 403
-    """HTTP status that the API server gives its own client when not allowed."""
+    """HTTP status that the API server returns to its own client for a denied request."""
     patch: Sequence[PatchOp] = ()
     warnings: Sequence[str] = ()
 
@@ -81,14 +81,12 @@ ALLOWED: Final = Verdict()
 
 
 def denied(message: str, *, code: int = 403, warnings: Sequence[str] = ()) -> Verdict:
-    """Not allowed. ``code`` 403 for what this user may not do, 422 for what is wrong with the
-    object.
-    """
+    """Return a denial: ``code`` 403 for what this user may not do, 422 for an invalid object."""
     return Verdict(allowed=False, message=message, code=code, warnings=warnings)
 
 
 def decode_review(body: bytes) -> AdmissionRequest:
-    """Read a review. Raises ReviewError, saying which field is wrong and what was expected."""
+    """Decode a review. Raises ReviewError with the wrong field and what was expected."""
     try:
         review = decode_json(body)
     except ValueError as error:
@@ -129,8 +127,8 @@ def decode_review(body: bytes) -> AdmissionRequest:
 
 
 def _refuse_depth(review: Json) -> None:
-    """Refuse what is nested deeper than the encoder writes, 254 levels: values are compared by
-    recursion further on.
+    """Refuse what is nested deeper than the encoder writes (254 levels): later steps compare values
+    by recursion.
 
     An object of the API has some twenty levels.
     """
@@ -141,7 +139,7 @@ def _refuse_depth(review: Json) -> None:
 
 
 def encode_review(uid: str, verdict: Verdict) -> bytes:
-    """Write the answer to the request ``uid``."""
+    """Encode the answer to the request ``uid``."""
     response: dict[str, object] = {"uid": uid, "allowed": verdict.allowed}
     if verdict.patch:
         response["patchType"] = "JSONPatch"
@@ -165,8 +163,8 @@ def encode_review(uid: str, verdict: Verdict) -> bytes:
 
 
 def _printable(text: str, characters_max: int) -> str:
-    """One line without control characters: parts of it come from tenants' objects and end in
-    terminals.
+    """Return one line without control characters: it holds parts of tenants' objects, and terminals
+    show it.
     """
     line = "".join(character if character.isprintable() else " " for character in text)
     return line if len(line) <= characters_max else line[: characters_max - 1] + "…"

@@ -1,14 +1,13 @@
-"""How one authority takes the place of another: what a stored bundle still needs, as a table of
-steps. Pure.
+"""How one authority replaces another: what a stored bundle still needs, as a table of steps. Pure.
 
-    ca.crt        the authorities to trust: the caBundle of the webhook configurations, as it is
-    ca.key        key of the one that signs: the CURRENT one
-    next-ca.key   key of the one that will sign: the NEXT one, in ca.crt from the day it was made
-    tls.crt       serving certificate, signed by one of them
+    ca.crt        the authorities to trust: the caBundle of the webhook configurations, unchanged
+    ca.key        key of the authority that signs: the CURRENT one
+    next-ca.key   key of the authority that will sign: the NEXT one, in ca.crt since it was made
+    tls.crt       serving certificate, signed by one of the authorities
     tls.key       its key
-    replaced.crt  the serving certificate that the last change of authority has replaced
+    replaced.crt  the serving certificate that the last change of authority replaced
 
-Which certificate of ca.crt is whose follows from the keys; those of neither are PREVIOUS ones.
+The keys tell which certificates of ca.crt are the CURRENT and the NEXT one. Others are PREVIOUS.
 
       made             published everywhere            its last certificate has ended
         │                for a while                                │
@@ -17,21 +16,20 @@ Which certificate of ca.crt is whose follows from the keys; those of neither are
         only trusted     signs   (the next        only trusted
                                   one signs)
 
-There is always a next one, and it is trusted long before it signs, so a change of authority asks
-nobody to switch at the same moment: a replica that still serves the old certificate, and an API
-server that has read an old caBundle, both go on. That includes changes that nobody has planned,
-such as a key that is lost.
+There is always a next authority, and it is trusted long before it signs. So nobody has to switch at
+the same moment: a replica that still serves the old certificate and an API server that has read an
+old caBundle both go on. This also holds for changes that nobody planned, such as a lost key.
 
-``next_step`` gives the first row that holds; it is asked again with what the step has made until
-there is none. "can sign": its certificate and key are there and valid. "usable": a client that
-trusts ca.crt would take it.
+``next_step`` returns the first row that holds. It is called again on the result until no row holds.
+"can sign": its certificate and key are there and valid. "usable": a client that trusts ca.crt
+accepts it.
 
     row  serving certificate  current         next                 step
     1    unusable             can sign        -                    SIGN     by the current one
     2    unusable             cannot sign     can sign             PROMOTE  even if unpublished:
                                                                             nothing else is left
-    3    unusable             cannot sign     cannot sign          RESTART  an authority that nobody
-                                                                            has read of yet
+    3    unusable             cannot sign     cannot sign          RESTART  a new authority, which
+                                                                            nobody trusts yet
     4    usable               -               absent               PREPARE  a next one
     5    usable               cannot or ends  published            PROMOTE
     6    usable               can, for long   has waited for long  PREPARE  a fresh next one
@@ -39,10 +37,10 @@ trusts ca.crt would take it.
     8    usable               -               -                    TIDY     authorities that nobody
                                                                             needs any more, junk
 
-Rows 2 and 3 are for damage. From 4 on nothing is in a hurry, and at every step each certificate
-that any replica may still serve has its authority in ca.crt. Two clocks matter: certificates are
-valid from ``CLOCK_SKEW`` before they were made, and are renewed weeks before they end, so clocks
-may differ by an hour.
+Rows 2 and 3 repair damage. From row 4 on nothing is urgent, and at every step ca.crt has the
+authority of each certificate that any replica may still serve. Certificates are valid from
+``CLOCK_SKEW`` before they were made, and are renewed weeks before they end, so clocks may differ by
+an hour.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -70,15 +68,15 @@ from webhook.x509 import (
 
 SERVING_RENEWED_BEFORE_END: Final = timedelta(days=30)
 AUTHORITY_RENEWED_BEFORE_END: Final = timedelta(days=180)
-"""Twice a serving certificate's life, so that none is ever shortened by its authority's end."""
+"""Twice a serving certificate's life, so that no authority's end ever shortens one."""
 NEXT_AGE_MAX: Final = AUTHORITY_LIFETIME / 2 - AUTHORITY_RENEWED_BEFORE_END
-"""Of a next authority that waits: it still has a year when it begins to sign."""
+"""How long a next authority may wait. It still has a year when it begins to sign."""
 JITTER: Final = 0.1
-"""How much earlier than it must, of the time before the end, a replica may renew: which one does it
-is left to chance.
+"""How much earlier than it must a replica may renew, as a fraction of the time before the end. So
+chance decides which replica does it.
 """
 STEPS_MAX: Final = 8
-"""From any content to a good one in so many steps, with others racing."""
+"""Steps from any content to a good bundle, while others race."""
 
 FILE_NAMES: Final = ("ca.crt", "ca.key", "next-ca.key", "tls.crt", "tls.key", "replaced.crt")
 """Names of the parts, as files in a directory and as keys in a Secret."""
@@ -86,7 +84,7 @@ FILE_NAMES: Final = ("ca.crt", "ca.key", "next-ca.key", "tls.crt", "tls.key", "r
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What is stored, each part PEM or b"". Nothing is known of it to be right."""
+    """What is stored, each part PEM or b"". The content is not checked."""
 
     ca_pem: bytes = b""
     ca_key_pem: bytes = b""
@@ -97,12 +95,12 @@ class Bundle:
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> "Bundle | None":
-        """The bundle in these named parts; None where all are absent or empty."""
+        """Return the bundle in these named parts; None if all are absent or empty."""
         parts = [files.get(name, b"") for name in FILE_NAMES]
         return cls(*parts) if any(parts) else None
 
     def files(self) -> dict[str, bytes]:
-        """The parts by name, absent ones empty."""
+        """Return the parts by name. Absent ones are empty."""
         parts = (
             self.ca_pem,
             self.ca_key_pem,
@@ -119,9 +117,7 @@ class Bundle:
         return Pair(self.cert_pem, self.key_pem)
 
     def expiry(self) -> dict[str, float]:
-        """When the parts in use end, epoch seconds: ``serving`` and ``authority``, as far as they
-        can be read.
-        """
+        """When the readable parts in use end, in epoch seconds: ``serving`` and ``authority``."""
         certificates = {"serving": certificates_in(self.cert_pem)[:1]}
         current = signer(certificates_in(self.ca_pem), self.ca_key_pem)
         certificates["authority"] = [current] if current else []
@@ -144,7 +140,7 @@ class StepName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A bundle to store instead, and why the old one was not good enough."""
+    """A bundle to store, and why the old one was not good enough."""
 
     name: StepName
     bundle: Bundle
@@ -159,12 +155,12 @@ def next_step(
     published: Collection[bytes] = (),
     early: float = 0.0,
 ) -> Step | None:
-    """What ``bundle`` needs at ``now_s`` (epoch seconds); None if it serves ``hosts`` well for
-    long.
+    """Return what ``bundle`` needs at ``now_s`` (epoch seconds); None if it will serve ``hosts``
+    well for long.
 
-    ``hosts`` are DNS names and IP addresses that clients connect to. ``published``: fingerprints of
-    authorities that every API server has had in its caBundle for long enough. ``early`` is this
-    replica's share, 0 to 1, of ``JITTER``. Generates keys, so it takes milliseconds.
+    ``hosts`` are DNS names and IP addresses that clients connect to. ``published`` are fingerprints
+    of authorities that every API server has had in its caBundle for long enough. ``early`` is this
+    replica's share of ``JITTER``, 0 to 1. This function generates keys, which takes milliseconds.
     """
     return _Rotation(
         bundle or Bundle(),
@@ -176,8 +172,8 @@ def next_step(
 
 
 def is_usable(bundle: Bundle, hosts: Sequence[str], *, now_s: float) -> bool:
-    """Whether a client that trusts the bundle's authorities takes its serving certificate for
-    ``hosts`` now.
+    """Whether a client that trusts the bundle's authorities accepts its serving certificate for
+    ``hosts``.
     """
     now = datetime.fromtimestamp(now_s, UTC)
     return not serving_problem(bundle.serving, certificates_in(bundle.ca_pem), hosts, now)
@@ -205,7 +201,7 @@ class _Rotation:
         self._next = signer([each for each in valid if each != self._current], bundle.next_key_pem)
 
     def step(self) -> Step | None:
-        """The first row of the table that holds."""
+        """Return the step of the first row of the table that holds."""
         problem = serving_problem(self._bundle.serving, self._trusted, self._hosts, self._now)
         if problem:
             return self._repair(problem)
@@ -262,8 +258,7 @@ class _Rotation:
     def _restart(self, reason: str) -> Step:
         authority = new_authority(self._now)
         current = certificates_in(authority.cert_pem)[0]
-        # What other replicas serve is trusted a while longer, if there is anything to be read of
-        # it.
+        # Authorities of what other replicas serve stay trusted, as far as they can be read.
         begun = replace(
             self._bundle,
             ca_pem=_joined([current, *self._still_trusted()]),
@@ -300,8 +295,8 @@ class _Rotation:
         )
 
     def _signed(self, bundle: Bundle, authority: x509.Certificate) -> Bundle:
-        """With a new serving certificate of that authority; what another's it replaces is
-        remembered until it ends.
+        """Add a new serving certificate of ``authority``. If it replaces one of another authority,
+        that one is remembered until it ends.
         """
         serving = new_serving(authority, bundle.ca_key_pem, self._hosts, self._now)
         others = [each for each in certificates_in(bundle.ca_pem) if each != authority]
@@ -314,27 +309,27 @@ class _Rotation:
         )
 
     def _last_replaced(self, authority: x509.Certificate) -> bytes:
-        """The certificate of another authority than this one that ends last of those that may still
-        be served.
+        """Return the certificate of another authority that ends last among those that may still be
+        served.
         """
         before = certificates_in(self._bundle.replaced_pem)[:1]
         served, issuer = self._served()
         if served is None or issuer is None:
-            # Nobody knows what is still served of the current one: with no record all are trusted
-            # until they end.
+            # What is served of the current authority cannot be known. Without a record, all
+            # authorities are trusted until they end.
             before = before if authority == self._current else []
         elif issuer != authority:
             before = [*before, served]
         return pem_of(max(before, key=lambda each: each.not_valid_after_utc)) if before else b""
 
     def _served(self) -> tuple[x509.Certificate | None, x509.Certificate | None]:
-        """The stored serving certificate, and which of our authorities has signed it."""
+        """Return the stored serving certificate, and which of our authorities signed it."""
         served = next(iter(certificates_in(self._bundle.cert_pem)), None)
         return served, None if served is None else issuer_of(served, self._trusted)
 
     def _still_trusted(self) -> list[x509.Certificate]:
-        """The authorities that somebody may need: current, next, the serving certificate's, and
-        what may still be served.
+        """Return the authorities that are still needed: the current, the next, the serving
+        certificate's, and those of certificates that may still be served.
         """
         _, issuer = self._served()
         replaced = next(iter(certificates_in(self._bundle.replaced_pem)), None)

@@ -1,17 +1,17 @@
-"""The HTTPS face: ``POST /mutate``, ``POST /validate``, ``GET /livez``, ``/readyz`` and
+"""The HTTPS server: ``POST /mutate`` and ``/validate``, ``GET /livez``, ``/readyz`` and
 ``/metrics``.
 
-A request is read (bounded in bytes, its own and those of all at once, in time, in its rate and in
-how many at once), decoded, decided in memory and answered; nothing waits for the API server, so the
-only slow part is the sender, and a review whose body is whole is never one too many. Slow heads,
-clients that read no answers and held connections are the listener's business
-(``extender.kube.serving.listener``), slow bodies that of ``extender.kube.serving.bodies``. Metrics
-are made once for all who ask meanwhile (``extender.kube.serving.readers``), for the port is open to
-everybody. What is wrong with a request is said in plain text with status 400 (not an
-AdmissionReview), 408 (body too slow), 413 (body too long) or 503 (bodies too large together); every
-AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before the caches are
-synced too: the pod is then stamped with what is known, and ``/readyz`` keeps the Service from
-sending more of them.
+A request is read, decoded, decided from memory and answered. No step waits for the API server, so
+only the sender can be slow. Reading has limits: bytes of one body and of all together, time, rate,
+and the number of bodies that are still arriving. ``extender.kube.serving`` sets them: ``listener``
+for slow heads, clients that read no answers and held connections, ``bodies`` for slow bodies.
+Because the port is open to everybody, ``readers`` makes metrics once for all who ask at the same
+time.
+
+Errors are plain text with status 400 (no AdmissionReview), 408 (body too slow), 413 (body too long)
+or 503 (all bodies together too large). Every AdmissionReview that can be read gets an
+AdmissionReview, even before the caches are synced. A pod is then stamped with what is known, and
+``/readyz`` keeps the Service from sending more reviews.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from webhook.metrics import Metrics
 from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
 
 LINES_PER_S: Final = 20
-"""Of the log, about requests: who reaches the port chooses how many there are."""
+"""Log lines about requests. Anybody who reaches the port decides how many requests there are."""
 _log: Final = logging.getLogger(__name__)
 _log.addFilter(AtMost(LINES_PER_S))
 
@@ -51,31 +51,31 @@ _log.addFilter(AtMost(LINES_PER_S))
 CONNECTIONS: Final = ConnectionLimits(
     connections_max=500, receive_bytes=16 * 1024, shutdown_timeout_s=3.0
 )
-"""With its buffers a TLS connection takes up to a quarter of a MiB. Three API servers with 160
+"""A TLS connection takes up to a quarter of a MiB with its buffers. Three API servers with 160
 reviews each fit.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one server."""
+    """Limits of one server."""
 
     body_bytes_max: int = 3 * 1024 * 1024
-    """The API server's own limit for a request; a review of an update holds two objects of at most
-    1.5 MiB.
+    """The API server's own limit for a request. A review of an update holds two objects of at most
+    1.5 MiB each.
     """
     deadline_s: float = 2.0
     """For reading a body. The API server gives up after 3 s (timeoutSeconds in the manifests)."""
     bodies_bytes_max: int = 32 * 1024 * 1024
-    """Of all bodies at once: the pod's memory limit is 256 MiB, and what is decoded is larger than
-    its text.
+    """All bodies together. The pod's memory limit is 256 MiB, and a decoded body is larger than its
+    text.
     """
     arrivals: ArrivalLimits = field(default_factory=ArrivalLimits)
     connections: ConnectionLimits = CONNECTIONS
 
 
 class WebhookServer:
-    """The server. ``tls`` None serves plain HTTP, for tests."""
+    """The server. With ``tls`` None it serves plain HTTP, for tests."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class WebhookServer:
         self._metrics_page = SharedAnswers[None](self._rendered_metrics, general=None)
         self._sending = Sending()
         self.draining = False
-        """Set before shutdown: ``/readyz`` says no, reviews are still answered."""
+        """Set before shutdown: ``/readyz`` fails, and reviews are still answered."""
 
     def application(self) -> web.Application:
         """The routes."""
@@ -110,13 +110,11 @@ class WebhookServer:
         return app
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port (of the system's choice for 0). Raises OSError."""
+        """Listen, and return the port. The system chooses it for 0. Raises OSError."""
         return await self._listener.start(self.application(), host, port, tls=self._tls)
 
     async def stop(self) -> None:
-        """Stop listening, answer what is in flight for ``shutdown_timeout_s`` at most, and
-        close.
-        """
+        """Stop listening, answer what is in flight for at most ``shutdown_timeout_s``, close."""
         await self._listener.stop()
 
     # -- reviews -----------------------------------------------------------------------------------
@@ -142,7 +140,7 @@ class WebhookServer:
                 ) as present,
             ):
                 body = await self._body(http, share)
-                # Not the loop's clock: uvloop's has steps of 1 ms, longer than an answer takes.
+                # uvloop's clock has steps of 1 ms, which is longer than an answer takes.
                 started = time.perf_counter()
                 request = decode_review(body)
                 verdict = decide(request)

@@ -1,5 +1,5 @@
-"""What ``vreplica-webhook`` is told: its command line and, of the service's configuration file, the
-parts it shares.
+"""The settings of ``vreplica-webhook``: its command line, and what it shares of the service's
+configuration file.
 """
 
 import argparse
@@ -26,22 +26,22 @@ class SettingsError(VReplicaError):
 
 
 class UpkeepMode(StrEnum):
-    """Who renews the certificate and writes the caBundle."""
+    """Which process renews the certificate and writes the caBundle."""
 
     OWN = "own"
     """The process that serves, which needs the rights to write both."""
     NONE = "none"
-    """Another process: this one serves, and writes nothing."""
+    """Another process. This one serves and writes nothing."""
     ONLY = "only"
-    """This process, and it serves nothing: no port of it is open."""
+    """This process, which serves nothing and opens no port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that is configured."""
+    """All settings."""
 
     kubeconfig: str = ""
-    """"" is the ServiceAccount of the pod."""
+    """If empty: the ServiceAccount of the pod."""
     context: str = ""
     qps: float = 50.0
     burst: int = 100
@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What clients call us: the Service's names, and the host of ``url``."""
+        """The names that clients use: those of the Service, and the host of ``url``."""
         namespace, name = self.service
         hosts = [f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local"]
         if self.url and (host := urlsplit(self.url).hostname) and host not in hosts:
@@ -204,7 +204,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
     return Settings(
         kubeconfig=options.kubeconfig or client.kubeconfig,
         context=client.context,
-        # Where the file says nothing, the webhook's own defaults: it asks for little.
+        # The webhook's own defaults are lower than the file's: it sends few requests.
         qps=client.qps if given.get("qps") is not None else _DEFAULTS.qps,
         burst=client.burst if given.get("burst") is not None else _DEFAULTS.burst,
         host=options.host,
@@ -231,7 +231,9 @@ def settings_from(options: argparse.Namespace) -> Settings:
 
 
 def _cert_files(options: argparse.Namespace) -> tuple[str, str] | None:
-    """Certificate and key of somebody else's; None where the webhook makes its own."""
+    """Return certificate and key files that somebody else renews; None if the webhook makes its
+    own.
+    """
     if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
         raise SettingsError("--tls-cert-file and --tls-private-key-file go together")
     if options.tls_cert_file:
@@ -243,9 +245,7 @@ def _cert_files(options: argparse.Namespace) -> tuple[str, str] | None:
 
 
 def _config(path: str) -> tuple[Config, Mapping[str, object]]:
-    """The service's configuration, read as the service does, and what of clientConnection the file
-    itself says.
-    """
+    """Return the service's configuration, and the fields that the file sets in clientConnection."""
     try:
         document = open_document(path)
         return config_of(document), _given(document.value)

@@ -1,9 +1,8 @@
-"""Where a bundle is kept: a directory for development, a Secret for replicas. Both compare before
-they store.
+"""Where a bundle is kept: a directory for development, a Secret for replicas.
 
-Nothing that is found is believed: parts that are not there, or no base64, are empty, and what the
-rest is worth is for ``webhook.rotation`` to say. ``save`` succeeds only if nobody has stored
-anything since the ``load`` that it follows.
+Nothing that is found is trusted. Parts that are absent or not base64 are empty, and
+``webhook.rotation`` judges the rest. ``save`` succeeds only if nobody has stored anything since the
+``load`` before it.
 """
 
 import asyncio
@@ -29,32 +28,28 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a store holds. ``version`` is what a save is compared with; "" means nothing is stored
-    at all.
-    """
+    """What a store holds. ``save`` compares ``version``; "" means that nothing is stored."""
 
     bundle: Bundle | None
     version: str
 
 
 class CertificateStore(Protocol):
-    """Holds one bundle, shared by all replicas. Called by one task of each replica, once a
-    minute.
-    """
+    """Holds one bundle for all replicas. In each, one task calls it once a minute."""
 
     async def load(self) -> Stored:
-        """What is stored; bundle None where there is nothing."""
+        """Return what is stored; its bundle is None if there is nothing."""
         ...
 
     async def save(self, bundle: Bundle, version: str) -> bool:
-        """Store, if ``version`` is still what is stored; False, and nothing changed, if it
-        is not.
+        """Store the bundle if ``version`` is still what is stored. Else change nothing and return
+        False.
         """
         ...
 
 
 class DirectoryStore:
-    """Files in a directory. An advisory lock makes load and save whole for processes on this
+    """Files in a directory. An advisory lock makes load and save atomic for processes on this
     machine.
     """
 
@@ -62,11 +57,11 @@ class DirectoryStore:
         self._directory = directory
 
     async def load(self) -> Stored:
-        """Raises OSError where the directory cannot be made or read."""
+        """Raises OSError if the directory cannot be made or read."""
         return await asyncio.to_thread(self._load)
 
     async def save(self, bundle: Bundle, version: str) -> bool:
-        """Raises OSError where the directory cannot be written."""
+        """Raises OSError if the directory cannot be written."""
         return await asyncio.to_thread(self._save, bundle, version)
 
     def _load(self) -> Stored:
@@ -98,8 +93,8 @@ class DirectoryStore:
         return Stored(Bundle.from_files(files), digest.hexdigest())
 
     def _write(self, name: str, content: bytes) -> None:
-        # Replaced in one step: a crash in between leaves whole files that do not go together, which
-        # is noticed.
+        # Each file is replaced in one step. A crash in between leaves whole files that do not go
+        # together, and this is noticed.
         handle, temporary = tempfile.mkstemp(dir=self._directory, prefix=f".{name}-")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -124,12 +119,12 @@ def _read_some(path: Path) -> bytes:
 
 
 class SecretStore:
-    """Keys of a Secret, updated optimistically; created where there is none. RBAC: get of that one
+    """Keys of a Secret, updated optimistically, and created if there is none. RBAC: get of that one
     Secret, update for ``save``.
 
-    The shipped roles do not grant create. It cannot be narrowed to a name or a type, and a Secret
-    of type ``kubernetes.io/service-account-token`` is filled with the token of any account of the
-    namespace. The manifests bring an empty one, of a type that cannot be changed.
+    The shipped roles do not grant create. Create cannot be narrowed to a name or a type, and
+    Kubernetes fills a Secret of type ``kubernetes.io/service-account-token`` with the token of any
+    account of the namespace. So the manifests bring an empty Secret, whose type is immutable.
     """
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
@@ -139,7 +134,7 @@ class SecretStore:
         self._found: Obj = {}
 
     async def load(self) -> Stored:
-        """Raises ApiError, except where there is no Secret: that is nothing stored."""
+        """Raises ApiError. A missing Secret means that nothing is stored."""
         self._found = {}
         try:
             self._found = await self._api.get(SECRETS, self._namespace, self._name)
@@ -149,7 +144,7 @@ class SecretStore:
         return Stored(bundle, str(self._found["metadata"]["resourceVersion"]))
 
     async def save(self, bundle: Bundle, version: str) -> bool:
-        """Raises ApiError, except where another replica was faster: that is False."""
+        """Raises ApiError. Returns False if another replica was faster."""
         secret = self._with(bundle)
         try:
             if version:
@@ -168,9 +163,7 @@ class SecretStore:
         return True
 
     def _with(self, bundle: Bundle) -> Obj:
-        """The Secret as it was found, labels, annotations and type (which is immutable) included,
-        with other data.
-        """
+        """Return the Secret with its labels, annotations and (immutable) type, but other data."""
         metadata: Obj = copy.deepcopy(self._found.get("metadata") or {})
         labels = metadata.get("labels") or {}
         metadata |= {
@@ -192,7 +185,7 @@ class SecretStore:
 
 
 def _decoded(data: object) -> Mapping[str, bytes]:
-    """Our keys of a Secret that are base64; a person may have put anything there."""
+    """Return those of our keys that are base64. A person may have put anything there."""
     decoded: dict[str, bytes] = {}
     for name in FILE_NAMES:
         with contextlib.suppress(ValueError, TypeError, AttributeError):

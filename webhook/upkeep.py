@@ -1,9 +1,8 @@
-"""Looks after certificates and registration for as long as the webhook runs, and says when they are
-not well.
+"""Keeps certificates and registration right while the webhook runs, and logs what is wrong.
 
-Once a minute, sooner after a failure, and never at the same moment as the other replicas. A problem
-is told when it comes, when it changes and when it has gone; a certificate of which a fifth of its
-life is left, all renewals having failed, is told every few hours until it has been renewed.
+It looks once a minute, sooner after a failure, and at another moment than the other replicas. A
+problem is logged when it comes, when it changes and when it has gone. If renewals fail until a
+fifth of a certificate's life is left, this is logged every few hours until it is renewed.
 """
 
 import asyncio
@@ -20,18 +19,18 @@ from webhook.registration import Registration
 _log: Final = logging.getLogger(__name__)
 UPKEEP_PERIOD_S: Final = 60.0
 FOLLOW_PERIOD_S: Final = 10.0
-"""Between two looks of who only serves what another process keeps, as at files."""
+"""Period of a process that only serves what another one keeps, as for certificate files."""
 RETRY_PERIOD_S: Final = 5.0
-"""Until the next try when certificates or registration failed."""
+"""Time until the next try after a failure."""
 PERIOD_JITTER: Final = 0.2
-"""Of a period, by which it is shorter or longer."""
+"""The fraction of a period by which it is shorter or longer."""
 START_ATTEMPTS_MAX: Final = 24
-"""Tries to get a first certificate: two minutes in which the API server may come up."""
+"""Tries to get a first certificate, over two minutes. In this time the API server may come up."""
 
 
 class Upkeep:
-    """``now`` is wall-clock time, epoch seconds. ``follows``: another process renews, this one
-    serves.
+    """Rounds of upkeep. ``now`` is wall-clock time, epoch seconds. ``follows``: another process
+    renews, this one only serves.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Upkeep:
         """Rounds that found a problem, for the metric."""
 
     async def first_certificate(self, stop: asyncio.Event) -> bool:
-        """Until there is a certificate to serve; False if ``stop`` is set before. Raises
+        """Wait for a certificate to serve. Return False if ``stop`` is set before. Raises
         CertificateError after two minutes.
         """
         problem = "none that can be used"
@@ -64,16 +63,14 @@ class Upkeep:
             except (ApiError, CertificateError, OSError) as error:
                 problem = str(error)
                 _log.warning("no good certificate yet: %s", error)
-            if (
-                self._certificates.served_pem
-            ):  # one that could not be renewed is good enough to begin with
+            if self._certificates.served_pem:  # even one that could not be renewed will do at first
                 return True
             if await _set_within(stop, RETRY_PERIOD_S):
                 return False
         raise CertificateError(f"no certificate after {START_ATTEMPTS_MAX} tries: {problem}")
 
     async def run(self) -> None:
-        """Round after round, for ever."""
+        """Run rounds for ever."""
         while True:
             well = await self.round()
             period_s = (
@@ -82,7 +79,7 @@ class Upkeep:
             await asyncio.sleep(period_s * self._rng.uniform(1 - PERIOD_JITTER, 1 + PERIOD_JITTER))
 
     async def round(self) -> bool:
-        """One look at everything; whether all is well."""
+        """Look at everything once. Return whether all is well."""
         try:
             problem = "; ".join(await self._registration.reconcile(self._certificates))
         except (ApiError, CertificateError, OSError) as error:

@@ -1,31 +1,28 @@
-"""What ``/validate`` refuses: a pure function of one request, the caches as they are, and the
-configured rules.
+"""What ``/validate`` refuses: a pure function of one request, the caches and the configured rules.
 
-It holds only what schema and CEL rules cannot see: who writes (pods), and other objects
+It checks only what schema and CEL rules cannot see: who writes (pods), and other objects
 (AdapterPools, VPods).
 
-Pods: the ledger and slots annotations are ours. A user who could write them could make the
-scheduler believe anything about a pod, so only the service's own account may. An update that leaves
-them alone (a kubelet's status) passes, and so does a created pod that carries what ``/mutate``
-stamps: at creation both run in the same request, under the name of whoever creates the pod. An
-unbound pod's ledger claims nothing, so there the check is on form and size; a pod that is created
-on a node already would make its ledger count, so there it must be empty. The
-ValidatingAdmissionPolicy of the manifests refuses the same, and works while no webhook does; what
-needs other objects is here alone.
+Pods: a user who could write the ledger and slots annotations could make the scheduler believe
+anything about a pod, so only the service's own account may. An update that leaves them alone, such
+as a kubelet's status, passes. A created pod that carries what ``/mutate`` stamps passes too: at
+creation both webhooks run in the same request, under the name of the user who creates the pod. An
+unbound pod's ledger claims nothing, so only its form and size are checked. If a pod is created on a
+node, its ledger would count, so it must be empty. The ValidatingAdmissionPolicy of the manifests
+refuses the same, and works while no webhook does. Rules that need other objects are only here.
 
-Whoever reaches the port may make up a review and read the answer. So none names a vpod of others,
-and a pool's size is told to the namespaces that it selects alone; counts of what an owner asks
-about stay.
+Anybody who reaches the port can make up a review and read the answer. So no answer names a vpod of
+others, and only namespaces that a pool selects learn its size. Counts of VPods of a pool are still
+told.
 
-Scale: the service's account changes the size of the StatefulSets that pools name, and of no other
-(``_scale``).
+Scale: the service's account may scale only the StatefulSets that pools name (``_scale``).
 
 AdapterPools are not deleted while VPods use them (``_deleted_pool``).
 
-AdapterPools and VPods: a rule is applied when the object is created or when the field that it is
-about changes. An object that came to break it in another way (the pool shrank later) can still be
-edited, labelled and finalized. Caches lag a little: what they do not know yet is a warning, never a
-refusal, and the placer checks again.
+AdapterPools and VPods: a rule applies when the object is created, or when the field that it is
+about changes. An object that breaks it for another reason, such as a pool that shrank later, can
+still be edited, labelled and finalized. Caches lag a little. So an object that they do not know
+causes a warning, never a refusal, and the placer checks again.
 """
 
 from collections import Counter
@@ -59,13 +56,13 @@ GUARDED_ANNOTATIONS: Final = (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATIO
 
 
 class View(Protocol):
-    """The caches, read-only. A request is answered from one consistent moment: nothing awaits in
-    between.
-    """
+    """The caches, read-only. Nothing awaits during a request, so it sees them at one moment."""
 
     @property
     def synced(self) -> bool:
-        """Whether every cache has had its first list; before that an absent object may exist."""
+        """Whether every cache has had its first list. Before that, an object that is missing here
+        may exist.
+        """
         ...
 
     def pool(self, key: str) -> AdapterPool | None:
@@ -91,7 +88,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is configured."""
+    """The configured rules."""
 
     writers: frozenset[str] = DEFAULT_WRITERS
     """Usernames that may write the guarded annotations."""
@@ -102,8 +99,8 @@ DEFAULT_RULES: Final = Rules()
 
 
 def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
-    """The verdict on one request. Requests about anything else, and other deletions, are allowed.
-    Never raises.
+    """Return the verdict on one request. Never raises. Requests about anything else, and other
+    deletions, are allowed.
     """
     if request.operation == "DELETE" and (request.group, request.resource) == (
         names.GROUP,
@@ -150,8 +147,8 @@ def _updated_pod_problem(old: Json, new: Json) -> str:
             f"fewer vreplicas change its VPod, to drain the pod set annotation "
             f"{names.UNSCHEDULABLE_ANNOTATION}"
         )
-    # A pod that joins a pool brings its ledger along: that is a way to write one without touching
-    # the annotation.
+    # A pod that joins a pool brings its ledger along. This would write a ledger without a change
+    # of the annotation.
     if pool_name_of(old) != pool_name_of(new) and any(key in after for key in GUARDED_ANNOTATIONS):
         return (
             f"label {names.POOL_LABEL} cannot be changed on a pod that carries "
@@ -221,8 +218,8 @@ def _created_ledger_problem(
 
 
 def _scale(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
-    """The service's own role lets it scale any StatefulSet: only those of pools are meant. Others'
-    writes are not looked at.
+    """The service's role can scale any StatefulSet. Restrict its account to those of pools; other
+    users' writes are not checked.
     """
     stateful_set = object_key(request.namespace, request.name)
     if request.username not in rules.writers or not view.synced or view.pools_of(stateful_set):
@@ -244,7 +241,7 @@ class _Findings:
 
 def _custom_resource(request: AdmissionRequest, obj: Json, view: View, rules: Rules) -> Verdict:
     if mapping(obj, "metadata").get("deletionTimestamp"):
-        return ALLOWED  # what goes away must be able to lose its finalizers
+        return ALLOWED  # a deleted object must be able to lose its finalizers
     obj = _named(request, obj)
     old = request.old_object
     findings = _Findings()
@@ -294,11 +291,10 @@ def _pool(
 
 
 def _deleted_pool(request: AdmissionRequest, view: View) -> Verdict:
-    """A pool that VPods use stays, unless its namespace goes with it or an annotation says
-    otherwise.
+    """Refuse to delete a pool that VPods use, unless an annotation allows it.
 
-    In a namespace that is being deleted nothing is refused: VPods of other namespaces would keep it
-    for ever.
+    Nothing is refused if the pool's namespace is being deleted too: VPods of other namespaces would
+    keep that one for ever.
     """
     old = request.old_object or {}
     if is_true(text(old, "metadata", "annotations", names.ALLOW_DELETION_ANNOTATION)):
@@ -341,7 +337,8 @@ def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:
         )
         return
     joins = old is None or old.pool != new.pool
-    # Before anything of the pool is told: not its size either, in words or by what is refused.
+    # This is checked first: a namespace that is not selected must not learn the pool's size, from a
+    # message or from what is refused.
     if not _selects(pool, new, view):
         if joins:
             _tenant(new, pool, view, findings)
@@ -362,7 +359,7 @@ def _selects(pool: AdapterPool, vpod: VPod, view: View) -> bool:
 
 
 def _tenant(new: VPod, pool: AdapterPool, view: View, findings: _Findings) -> None:
-    """What is told to a namespace that the pool does not select."""
+    """Report a pool that does not select the vpod's namespace."""
     if view.namespace(new.namespace) is None:
         findings.warnings.append(
             f"whether AdapterPool {pool.key} may be used from namespace {new.namespace} could not "
@@ -378,8 +375,8 @@ def _tenant(new: VPod, pool: AdapterPool, view: View, findings: _Findings) -> No
 
 
 def _decoded_vpod(old: Json | None) -> VPod | None:
-    """The old object; None where it cannot be read, so that an edit which repairs it is checked as
-    a new one.
+    """Return the old object; None if it cannot be read. An edit that repairs it is then checked as
+    a new object.
     """
     try:
         return None if old is None else vpod_from(old)
@@ -395,8 +392,8 @@ def _decoded_pool(old: Json | None) -> AdapterPool | None:
 
 
 def _named(request: AdmissionRequest, obj: Json) -> Json:
-    """The object with the namespace and, where it is generated, a name: both may be in the request
-    alone.
+    """Return the object with its namespace and a name, even if only the request has them. For a
+    generated name, its prefix stands in.
     """
     metadata = mapping(obj, "metadata")
     name = text(metadata, "name") or request.name or text(metadata, "generateName")

@@ -1,8 +1,7 @@
-"""Keys and certificates of the webhook's own small authority: made, and read with suspicion. Pure.
+"""Makes and reads keys and certificates of the webhook's own authority. Does no I/O.
 
-What is read comes from a Secret or a directory, where anybody may have put anything. So nothing
-here raises for strange content: a certificate that cannot be read is not there, and there are
-limits to how much is looked at.
+What is read comes from a Secret or a directory, where anybody may have put anything. So reading
+does not raise: a certificate that cannot be read counts as absent, and what is read is limited.
 """
 
 import ipaddress
@@ -21,14 +20,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_LIFETIME: Final = timedelta(days=730)
 SERVING_LIFETIME: Final = timedelta(days=90)
 CLOCK_SKEW: Final = timedelta(hours=1)
-"""By which the clocks of replicas and API servers may differ: certificates are valid from so long
+"""How much the clocks of replicas and API servers may differ. Certificates are valid from this long
 before they were made.
 """
 AUTHORITIES_MAX: Final = 8
-"""Certificates that are read of one bundle; two is usual, three or four while one replaces another.
+"""Certificates that are read of one bundle. Two are usual, three or four while one replaces
+another.
 """
 PEM_BYTES_MAX: Final = 64 * 1024
-"""Of one part; ours are shorter than 1 KiB a certificate."""
+"""Size of one part. Our certificates are shorter than 1 KiB each."""
 
 _BLOCK: Final = re.compile(
     rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,65536}-----END CERTIFICATE-----"
@@ -53,8 +53,8 @@ class Pair:
 
 
 def certificates_in(pem: bytes) -> list[x509.Certificate]:
-    """The certificates that can be read, in order, each once, ``AUTHORITIES_MAX`` at the most;
-    other text is passed over.
+    """Return the readable certificates in order, each once, at most ``AUTHORITIES_MAX``. Other text
+    is skipped.
     """
     found: dict[bytes, x509.Certificate] = {}
     for block in _BLOCK.finditer(pem[:PEM_BYTES_MAX]):
@@ -68,7 +68,7 @@ def certificates_in(pem: bytes) -> list[x509.Certificate]:
 def _certificate(pem: bytes) -> x509.Certificate | None:
     try:
         certificate = x509.load_pem_x509_certificate(pem)
-        # The rest of it is only read when it is asked for, and not all of it may be readable.
+        # Other parts are parsed only on access, and may be unreadable.
         certificate.public_key()
         _ = (certificate.subject, certificate.issuer, certificate.extensions)
         _ = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
@@ -78,7 +78,7 @@ def _certificate(pem: bytes) -> x509.Certificate | None:
 
 
 def key_in(pem: bytes) -> ec.EllipticCurvePrivateKey | None:
-    """The private key, None where it cannot be read or is of another kind than ours."""
+    """Return the private key; None if it is unreadable or of another kind than ours."""
     try:
         key = serialization.load_pem_private_key(pem[:PEM_BYTES_MAX], None)
     except _UNREADABLE:
@@ -87,19 +87,17 @@ def key_in(pem: bytes) -> ec.EllipticCurvePrivateKey | None:
 
 
 def fingerprint(certificate: x509.Certificate) -> bytes:
-    """What tells one certificate from all others: its SHA-256."""
+    """Return the SHA-256, which identifies a certificate."""
     return certificate.fingerprint(hashes.SHA256())
 
 
 def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether it has begun and not ended."""
+    """Whether its validity has begun and not ended."""
     return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
 def signer(certificates: Sequence[x509.Certificate], key_pem: bytes) -> x509.Certificate | None:
-    """The certificate of the authority whose key that is; None where it is not there, or may not
-    sign.
-    """
+    """Return the certificate of the authority with this key; None if none may sign."""
     key = key_in(key_pem)
     if key is None:
         return None
@@ -117,7 +115,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 def issuer_of(
     certificate: x509.Certificate, authorities: Sequence[x509.Certificate]
 ) -> x509.Certificate | None:
-    """The one of these that has signed it."""
+    """Return the authority that signed ``certificate``, if any."""
     return next((each for each in authorities if _is_issued_by(certificate, each)), None)
 
 
@@ -130,9 +128,7 @@ def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) ->
 
 
 def is_linked(chain_pem: bytes, trusted_pem: bytes) -> bool:
-    """Whether the first certificate of a chain leads, over the others of it, to one of the trusted
-    ones.
-    """
+    """Whether the first certificate of a chain leads, over the others, to a trusted one."""
     trusted = certificates_in(trusted_pem)
     between = certificates_in(chain_pem)
     link = between[0] if between else None
@@ -147,8 +143,8 @@ def is_linked(chain_pem: bytes, trusted_pem: bytes) -> bool:
 def serving_problem(
     pair: Pair, trusted: Sequence[x509.Certificate], hosts: Collection[str], now: datetime
 ) -> str:
-    """Why a client that trusts these authorities would not take the certificate for one of
-    ``hosts``; "" if it would.
+    """Return why a client that trusts these authorities would refuse the certificate for one of
+    ``hosts``; "" if it would not.
     """
     certificate = next(iter(certificates_in(pair.cert_pem)), None)
     if certificate is None:
@@ -170,9 +166,7 @@ def serving_problem(
 
 
 def served_form(pair: Pair) -> Pair:
-    """The same without what is neither certificate nor key, which the TLS library would not pass
-    over. Raises ValueError.
-    """
+    """Return the pair without other text, which the TLS library refuses. Raises ValueError."""
     key = key_in(pair.key_pem)
     if key is None:
         raise ValueError("the serving certificate's key cannot be used")
@@ -180,7 +174,7 @@ def served_form(pair: Pair) -> Pair:
 
 
 def hosts_of(certificate: x509.Certificate) -> set[str]:
-    """DNS names and IP addresses that it is for."""
+    """Return the DNS names and IP addresses that it is for."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -191,10 +185,9 @@ def hosts_of(certificate: x509.Certificate) -> set[str]:
 
 
 def new_authority(now: datetime) -> Pair:
-    """A self-signed authority with a new key."""
+    """Return a self-signed authority with a new key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    # The serial in the name keeps two authorities of ours apart for clients that look them up by
-    # subject.
+    # Clients look authorities up by subject. The serial in the name keeps two of ours apart.
     serial = x509.random_serial_number()
     name = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, f"vreplica-webhook-ca-{serial % 10**9:09d}")]
@@ -213,8 +206,8 @@ def new_authority(now: datetime) -> Pair:
 def new_serving(
     authority: x509.Certificate, key_pem: bytes, hosts: Sequence[str], now: datetime
 ) -> Pair:
-    """A serving certificate with a new key, which does not outlive its authority. Raises ValueError
-    for a key that is not its.
+    """Return a serving certificate with a new key. It ends no later than its authority. Raises
+    ValueError if the authority's key cannot be read.
     """
     authority_key = key_in(key_pem)
     if authority_key is None:
@@ -242,7 +235,7 @@ def new_serving(
 
 
 def pem_of(certificate: x509.Certificate) -> bytes:
-    """PEM, ending with a line break."""
+    """Return PEM, ending with a line break."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 

@@ -243,8 +243,7 @@ def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, li
 def read_policy(
     document: Mapping[str, Any], *, scheduler_name: str = DEFAULT_SCHEDULER_NAME
 ) -> tuple[SchedulerConfig, list[FieldError]]:
-    """Read a legacy v1 Policy. Its predicates and priorities are ignored; the default plugins run.
-    """
+    """Read a legacy v1 Policy. Predicates and priorities are ignored: the default plugins run."""
     reader = _Reader()
     if text(document, "kind") != "Policy":
         reader.wrong("kind", "must be Policy", document.get("kind"))

@@ -71,7 +71,8 @@ class OtelTracer:
 
 
 def context_of(traceparent: str) -> Context | None:
-    """Return the caller's span as a context; None if there is none, or it is not W3C Trace Context.
+    """Return the caller's span as a context. Return None without one, or if it is not W3C Trace
+    Context.
     """
     found = _TRACEPARENT.fullmatch(traceparent)
     if found is None:
