@@ -3,9 +3,9 @@
 
 A request is read, decoded, decided from memory and answered. No step waits for the API server, so
 only the sender can be slow. Reading has limits: bytes of one body and of all together, time, rate,
-and the number of bodies that are still arriving. ``extender.kube.serving`` sets them: ``listener``
-for slow heads, clients that read no answers and held connections, ``bodies`` for slow bodies.
-Because the port is open to everybody, ``readers`` makes metrics once for all who ask at the same
+and the number of bodies that are not whole yet. ``extender.kube.serving`` applies them:
+``listener`` to slow heads, clients that read no answers and held connections, ``bodies`` to slow
+bodies. The port is open to everybody, so ``readers`` makes metrics once for all who ask at the same
 time.
 
 Errors are plain text with status 400 (no AdmissionReview), 408 (body too slow), 413 (body too long)

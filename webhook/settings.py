@@ -204,7 +204,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
     return Settings(
         kubeconfig=options.kubeconfig or client.kubeconfig,
         context=client.context,
-        # The webhook's own defaults are lower than the file's: it sends few requests.
+        # The file's defaults are the service's. The webhook has its own: it sends few requests.
         qps=client.qps if given.get("qps") is not None else _DEFAULTS.qps,
         burst=client.burst if given.get("burst") is not None else _DEFAULTS.burst,
         host=options.host,

@@ -12,8 +12,8 @@ node, its ledger would count, so it must be empty. The ValidatingAdmissionPolicy
 refuses the same, and works while no webhook does. Rules that need other objects are only here.
 
 Anybody who reaches the port can make up a review and read the answer. So no answer names a vpod of
-others, and only namespaces that a pool selects learn its size. Counts of VPods of a pool are still
-told.
+others, and only namespaces that a pool selects learn its size. The owner of a pool is still told
+how many VPods a change concerns.
 
 Scale: the service's account may scale only the StatefulSets that pools name (``_scale``).
 
