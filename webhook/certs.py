@@ -3,9 +3,9 @@
 ``CertificateManager`` keeps a *bundle*: the webhook's own authorities and a serving certificate.
 Every process that keeps it runs the same loop, and none is special. It loads the stored bundle,
 asks ``webhook.rotation`` for the next step, and stores the result only if no other process has
-stored one meanwhile. If one has, it loads that one. It repeats this until no step is left. So all
-replicas serve certificates of authorities of one bundle. The caBundle in the webhook configurations
-is that bundle's ``ca.crt``, and is right for all of them.
+stored one meanwhile. Otherwise it goes on with the other one. It repeats this until no step is
+left. So all replicas serve certificates of authorities of one bundle. The caBundle in the webhook
+configurations is that bundle's ``ca.crt``, and is right for all of them.
 
 ``StoredCertificates`` serves a bundle that another process keeps. The shipped webhook runs it,
 because the process with the open port should have no right to write.

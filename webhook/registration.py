@@ -8,7 +8,7 @@ alone that cert-manager fills in (an annotation ``cert-manager.io/inject-..``).
 Two processes may write at the same time, one of them with an older bundle. So each first reads the
 configuration, then the stored bundle, and then patches on the condition that the configuration has
 not changed. A process with an older bundle has read the configuration before a newer caBundle was
-written, so its patch fails. What is published only ever goes forward.
+written, so its patch fails. An older caBundle never replaces a newer one.
 
 An authority may sign once this process has seen it in every caBundle for
 ``PUBLISHED_BEFORE_USE_S``: by then every API server has it. A restart begins to count anew.
@@ -161,8 +161,8 @@ class Registration:
         return written
 
     def _note(self, configurations: Collection[Obj]) -> None:
-        """Begin to count for authorities that have come into every caBundle. Forget those that one
-        lacks.
+        """Begin to count for authorities that are new in every caBundle. Forget those that are
+        missing in any.
         """
         published = [
             {fingerprint(each) for each in certificates_in(pem)}

@@ -35,7 +35,7 @@ class Stored:
 
 
 class CertificateStore(Protocol):
-    """Holds one bundle for all replicas. In each, one task calls it once a minute."""
+    """Holds one bundle for all replicas. In each replica, one task calls it once a minute."""
 
     async def load(self) -> Stored:
         """Return what is stored; its bundle is None if there is nothing."""

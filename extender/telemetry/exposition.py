@@ -149,7 +149,7 @@ def _closed(labels: Sequence[Label]) -> Iterator[tuple[str, ...]]:
 
 
 class Exposition:
-    """The families of one program, in a registry of their own. So one process can hold several
+    """The families of one program. It has its own registry, so one process can hold several
     programs.
     """
 
