@@ -1,3 +1,1 @@
-"""What kube-scheduler is answered about nodes, and what a bind writes on the pod. Pure; knows
-``engine``.
-"""
+"""Answers to kube-scheduler about nodes, and the ledger that a bind writes on the pod. Pure."""

@@ -1,16 +1,15 @@
-"""What an adapter pod carries when it is bound: the ordinal's standing placements, and pending
-vreplicas on top.
+"""``bind_ledger_of``: the ledger that a bind writes on an adapter pod. It has two parts.
 
-*Standing* is what vpods already have on this ordinal: what the ordinal's previous incarnation was
-last seen to carry, and their published placements there (our view of the statuses may lag behind
-its ledger; I2). *Planned* is what vpods that are not fully placed would get if every pending pod of
-the pool were already there: the same round robin as placing, over the pods still to come, so the
-pods of a growing pool share the load as they bind.
+- *Standing*: what vpods already have on this ordinal. That is the last known ledger of the
+  ordinal's previous pod, and the placements that vpods publish there. (Our view of the statuses may
+  lag behind that ledger; I2.)
+- *Planned*: pending vreplicas of vpods that are not fully placed. The round robin of placing
+  distributes them as if every pending pod of the pool were bound. So the pods of a growing pool
+  share the load as they bind.
 
-A profile with plugins looks at zones and nodes, and the pods still to come have none: for it the
-plan is only an estimate, by which prioritize chooses the node (``plans_at_bind``). Its pods are
-bound with what stands there alone, and the placer gives them the rest, by the profile, as soon as
-the watch shows them bound.
+A profile with plugins looks at zones and nodes, which pending pods do not have. For it the plan is
+only an estimate, by which prioritize chooses the node (``plans_at_bind``). Its pods are bound with
+their standing placements alone. The placer adds the rest once the watch shows them bound.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +26,8 @@ from extender.model.objects import AdapterPod, VPod
 
 @dataclass(frozen=True, slots=True)
 class BindLedger:
-    """The ledger that a pod gets when it is bound. ``planned``: the part that was pending, vpod key
-    -> vreplicas.
+    """The ledger that a pod gets when it is bound. ``planned`` is the part that was pending: vpod
+    key -> vreplicas.
     """
 
     ledger: Ledger
@@ -44,11 +43,12 @@ def bind_ledger_of(
     allows: Callable[[VPod], bool],
     placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
 ) -> BindLedger:
-    """What ``pod`` shall carry, within ``slots``; ``with_planned``: also what is pending.
+    """Return the ledger of ``pod`` for a bind, within ``slots``. ``with_planned`` adds pending
+    vreplicas.
 
-    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its
-    namespace. ``placements_from_former_pool``: what vpods of other pools publish there: they have
-    come from this one, and their status is not written anew yet.
+    ``allows`` says whether the pool selects a vpod's namespace, so that the vpod may get slots.
+    ``placements_from_former_pool`` is what vpods of other pools still publish on this pod: they
+    have left this pool, and their status does not say so yet.
     """
     ledger = ledger_of_ordinal(pool, pod.name, slots, placements_from_former_pool)
     planned: dict[str, int] = {}
@@ -67,11 +67,11 @@ def bind_ledger_of(
 
 
 def plans_at_bind(profile: Profile) -> bool:
-    """Whether the write that binds a pod may give it pending vreplicas: where they are placed by
-    round robin.
+    """Return whether the write that binds a pod may give it pending vreplicas: only if the profile
+    places by round robin.
 
-    Not where plugins choose among pods, Knative 1.16's filling up among them; nor where what is on
-    a pod that takes no work yet is dropped, which would undo it before the watch shows the bind.
+    Plugins, and Knative 1.16's filling up, choose pods in another way. A profile that drops
+    vreplicas from unavailable pods would drop the planned ones before the watch shows the bind.
     """
     rules = profile.rules
     return not profile.has_plugins and rules.round_robin and rules.keep_on_unavailable
@@ -83,12 +83,12 @@ def ledger_of_ordinal(
     slots: int,
     placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
 ) -> dict[str, Share]:
-    """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1).
+    """Return the ordinal's standing placements, cut so that they never overcommit ``slots`` (I1).
 
-    What its last pod held comes back as it was, weights included, also where the pod was given up
-    and where we know of no status that publishes it: our view of the vpods may be behind. So it
-    comes before what is published and was not held: a status that no ledger covers is one that has
-    changed since (I2). What is too much, or weighs something else by now, is put right at once.
+    The ledger of the last pod returns as it was, weights included. It returns even if that pod was
+    given up, or if no status is known to publish it: our view of the vpods may lag behind. It comes
+    before placements that are published but not in that ledger, because such a status has changed
+    since (I2). The leader corrects surplus vreplicas and outdated weights at once.
     """
     state = pool.pods.get(pod_name)
     if state is None:
@@ -109,11 +109,11 @@ def ledger_of(
     slots: int,
     placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
 ) -> Ledger:
-    """What a bound pod's ledger has to go on from: itself, or, where none can be read, what stands
-    on its ordinal.
+    """Return the ledger from which writes to a bound pod start: its own or, if that is missing or
+    unreadable, the standing placements of its ordinal.
 
-    So whoever writes it first, after another scheduler has bound the pod or a person has spoilt it,
-    covers all at once (I2).
+    So the first write after another scheduler bound the pod, or after a person spoilt the
+    annotation, covers all placements (I2).
     """
     if pod.ledger_text is not None and not pod.ledger_error:
         return pod.ledger
@@ -123,7 +123,7 @@ def ledger_of(
 def _planned(
     pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]
 ) -> dict[str, int]:
-    """Vpod key -> vreplicas that would come to ``ordinal`` if all pending pods were there."""
+    """Vpod key -> vreplicas that ``ordinal`` would get if all pending pods were bound."""
     if not pool.unplaced:
         return {}
     ledgers = LedgerRoom(pool)
@@ -156,10 +156,8 @@ def _planned(
 def _to_come(
     pool: PoolState, ordinal: int, slots: int, ledgers: LedgerRoom
 ) -> tuple[dict[int, int], dict[str, int]]:
-    """Free slots of ``ordinal``, which has ``slots``, and of all pending pods; and what comes back
-    with them, by vpod key.
-
-    That is written into ``ledgers``.
+    """Return the free slots of ``ordinal``, which has ``slots``, and of all pending pods, and the
+    vreplicas that return with them, by vpod key. Enters the latter into ``ledgers``.
     """
     free: dict[int, int] = {}
     returning: dict[str, int] = {}
@@ -172,7 +170,8 @@ def _to_come(
             returning[key] = returning.get(key, 0) + share.vreplicas
         there = state.ordinal
         if there is not None and _open(pool, state) and (state.pending or there == ordinal):
-            # Every pod by its own size: they must agree on who takes what, whichever of them asks.
+            # Each pod counts with its own size, so that the binds of all these pods compute the
+            # same plan.
             for key in back:
                 ledgers.give(key, (there,))
             free[there] = (
@@ -182,17 +181,17 @@ def _to_come(
 
 
 def _open(pool: PoolState, state: PodClaims) -> bool:
-    """Whether an ordinal may get anything new, once it is bound."""
+    """Whether an ordinal may get new vreplicas once it is bound."""
     return not (state.leaving or pool.is_closed(state))
 
 
 def _returning(pool: PoolState, state: PodClaims) -> dict[str, Share]:
-    """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was
-    seen to carry it.
+    """What only the ordinal's previous pod was seen to carry: no placement counts it, and it
+    returns with the ordinal.
     """
     back: dict[str, Share] = {}
     if state.name in pool.abandoned:
-        return back  # given up (rescheduleAfterSeconds): it is placed elsewhere
+        return back  # given up (rescheduleAfterSeconds): its vreplicas are placed elsewhere
     for key, share in state.last_ledger.items():
         claim = state.claims.get(key)
         extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
@@ -202,13 +201,11 @@ def _returning(pool: PoolState, state: PodClaims) -> dict[str, Share]:
 
 
 def within_slots(slots: int, *sources: Mapping[str, Share]) -> dict[str, Share]:
-    """The shares of all sources (vpod key -> share), cut so that they never take more than
-    ``slots`` together (I1).
+    """Combine the shares of all sources (vpod key -> share), cut to ``slots`` in all (I1).
 
-    A vpod in several sources gets the largest of its shares. Where the slots do not suffice,
-    earlier sources come first and in each of them the vpods in the order of their keys, so that
-    every replica cuts the same; a share may be cut to part of its vreplicas. A vpod that has
-    several weights gets that of the first source.
+    A vpod in several sources gets its largest share, with the weight of the first source. If the
+    slots do not suffice, earlier sources go first, and within a source the vpods in the order of
+    their keys, so that every replica cuts alike. A share may be cut to part of its vreplicas.
     """
     free = slots
     ledger: dict[str, Share] = {}

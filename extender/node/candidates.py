@@ -1,16 +1,15 @@
-"""``Candidates``: the nodes that a request of kube-scheduler asks about, and ``CandidateLists``:
-the ones it asked about lately.
+"""``Candidates``: the nodes that a request of kube-scheduler asks about. ``CandidateLists``: the
+lists that it sent lately.
 
-The list of names is nearly all of a request. Its nodes are mostly the same ones as a moment ago,
-all that there are, but in another order: kube-scheduler's workers collect them side by side. So the
-list is cut out of a request and read by itself, and known again by its ``Mark``, which does not
-depend on the order: no name is looked up, and none is kept. (Thousands of look-ups at random cost
-little where nothing else runs, and milliseconds where another process has had the caches in
-between.) Prioritize asks about what filter has passed just as we sent it: its list is the very same
-text, and is not read at all.
+The list of names is nearly all of a request. Mostly it has the same nodes as the request before, in
+another order, because kube-scheduler's workers collect them in parallel. So the list is cut out of
+the body and recognised by its ``Mark``, which does not depend on the order. For a known ``Mark`` no
+name is looked up and none is stored. (Thousands of random look-ups are cheap on an idle machine.
+They take milliseconds if another process has used the CPU caches in between.) Prioritize sends the
+list that filter answered, byte for byte. It is recognised by its text and not parsed.
 
-Whether a text is where the list belongs, and not somewhere within the pod, the parser says of the
-rest: it has to find a mark there instead.
+The cut does not know whether the text is the request's ``NodeNames`` or lies inside the pod. The
+parser of the rest finds out: the placeholder ``MARK`` must stand in ``NodeNames``.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set as AbstractSet
@@ -20,31 +19,31 @@ from typing import Final
 import orjson
 
 NODES_MAX: Final = 20_000
-"""Of a request."""
+"""Nodes in one request."""
 LISTS_MAX: Final = 4
-"""Lists that are kept: of filter and prioritize, for two kube-schedulers."""
+"""Lists that are kept: those of filter and prioritize, for two kube-schedulers."""
 LIST_BYTES_MAX: Final = 2 * 1024 * 1024
 """A longer list is not kept."""
 CUT_BYTES_MAX: Final = 2 * LIST_BYTES_MAX
-"""A longer body is read whole, which refuses first what is nearly all structure: to look for the
-list in 60 MB and to copy the rest takes a third of a second.
+"""A longer body is read whole, by a reader that first refuses a body of nearly all JSON structure.
+To search 60 MB for the list and copy the rest takes a third of a second.
 """
 KEY: Final = b'"NodeNames":['
-"""As Go's encoder writes it. In a string of JSON its quotes would be escaped."""
+"""As Go's encoder writes it. Inside a JSON string its quotes would be escaped."""
 MARK: Final = "\x00seen before"
 MARK_JSON: Final = b'"\\u0000seen before"'
-"""What stands for a list that was cut out. No request that is not cut has it: it is no name."""
+"""The placeholder for a list that was cut out. No other request has it: it is no node name."""
 
 
 Mark = tuple[int, int]
-"""(Number of names, sum of their hashes). Python's hashes have 64 bits and a secret key: who does
-not know it cannot make two lists of one mark, and by chance that happens once in 10^19.
+"""(Number of names, sum of their hashes). Python's hashes have 64 bits and a secret key. Without
+the key nobody can make two lists with one mark; by chance that happens once in 10^19.
 """
 
 
 class Candidates(Collection[str]):
-    """The nodes that a pod may go to as far as kube-scheduler is concerned: names, each once, in
-    the order of the request.
+    """The nodes that kube-scheduler offers for a pod: names, each once, in the order of the
+    request.
     """
 
     __slots__ = ("_first", "_left", "_names", "_position", "asked", "known", "mark", "text")
@@ -59,31 +58,31 @@ class Candidates(Collection[str]):
         mark: Mark | None = None,
         first: "Candidates | None" = None,
     ) -> None:
-        """``names`` None: those of ``text``. ``first``: the same nodes as they were asked about
-        first, in another order.
+        """``names`` None: they are parsed from ``text`` when needed. ``first``: the first list that
+        had the same nodes, in another order.
         """
         self._names = names
         self.asked = asked
         """The names as a set."""
         self.known = known
-        """Whether they were all known to be nodes when the request was read."""
+        """Whether all of them were known nodes when the request was read."""
         self.text = text
-        """The list as it was sent, or is answered, where they are all known."""
+        """The list as JSON, as it was sent or is answered; may be empty."""
         self.mark = mark
         self._first = first
         self._position: dict[str, int] = {}
         self._left: tuple[frozenset[str], frozenset[str]] | None = None
-        """(Who was refused last, who was left)."""
+        """(The nodes refused last, the nodes left then)."""
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "Candidates":
-        """Of names that are each there once."""
+        """Candidates of distinct names."""
         ordered = tuple(names)
         return cls(ordered, frozenset(ordered))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In the order of the request; read only now where nobody has asked before."""
+        """In the order of the request. They are parsed at the first use."""
         if self._names is None:
             self._names = tuple(orjson.loads(self.text))
         return self._names
@@ -107,8 +106,8 @@ class Candidates(Collection[str]):
 
     @property
     def in_any_order(self) -> "Candidates":
-        """For what does not depend on the order: the same object for all orders that have been
-        seen.
+        """The same object for every order in which these nodes were sent, for uses where order does
+        not matter.
         """
         return self._first or self
 
@@ -119,7 +118,7 @@ class Candidates(Collection[str]):
         return self._position
 
     def without(self, refused: AbstractSet[str]) -> "Candidates":
-        """Those that are left. ``refused``: some of these."""
+        """The candidates without ``refused``, which are some of them."""
         left = tuple([name for name in self.names if name not in refused])
         asked = self.in_any_order.left_without(refused)
         if not self.known:
@@ -131,7 +130,9 @@ class Candidates(Collection[str]):
         return Candidates(left, asked, known=True, text=orjson.dumps(left), mark=mark)
 
     def left_without(self, refused: AbstractSet[str]) -> frozenset[str]:
-        """As a set; the same one where the same are refused again, as they mostly are."""
+        """``asked`` without ``refused``. The last result is kept, since mostly the same nodes are
+        refused again.
+        """
         if self._left is None or self._left[0] != refused:
             self._left = frozenset(refused), self.asked.difference(refused)
         return self._left[1]
@@ -139,23 +140,23 @@ class Candidates(Collection[str]):
 
 @dataclass
 class CandidateLists:
-    """Lists of known nodes by their text. Forgotten when ``revision``, which counts changes of the
-    nodes, is another one.
+    """Lists of known nodes by their text. They are dropped when ``revision``, which counts changes
+    of the nodes, differs.
     """
 
     _lists: dict[bytes, Candidates] = field(default_factory=dict)
-    """The latest last."""
+    """Oldest first."""
     _firsts: dict[Mark, Candidates] = field(default_factory=dict)
-    """Of all orders of the same nodes the one that came first. The latest last."""
+    """The first list of each mark. Oldest first."""
     _revision: int = -1
 
     def cut(
         self, body: bytes, known: Mapping[str, str], revision: int
     ) -> tuple[bytes, Candidates] | None:
-        """A body with its list replaced by ``MARK``, and what the list says; None where it is not
-        one of known nodes, each once.
+        """Return the body with its list replaced by ``MARK``, and the list. None if there is no
+        single list, it is too long, or its names are not distinct known nodes.
 
-        ``known``: names of nodes, each as the string to take for it, as of ``revision``.
+        ``known`` maps the names of nodes, as of ``revision``, to the strings to use for them.
         """
         if revision != self._revision:
             self._lists.clear()
@@ -174,9 +175,7 @@ class CandidateLists:
         )
 
     def answered(self, passed: Candidates) -> None:
-        """Filter has passed some of what was asked about just now: prioritize will ask about them,
-        by the text of the answer.
-        """
+        """Remember the nodes that filter just passed: prioritize will send the same text."""
         if (
             passed.known
             and passed.text
@@ -194,14 +193,14 @@ class CandidateLists:
         try:
             names = orjson.loads(text)
             mark = len(names), sum(map(hash, names))
-        except (orjson.JSONDecodeError, TypeError):  # what is no name need not be hashable
+        except (orjson.JSONDecodeError, TypeError):  # an entry that is no string may be unhashable
             return None
         first = self._firsts.get(mark)
         if first is not None:
             return self._keep(
                 Candidates(None, first.asked, known=True, text=text, mark=mark, first=first)
             )
-        # As the strings that we have: they are told apart by identity.
+        # Use the strings of ``known``: equal strings that are one object compare by identity.
         ordered = tuple(map(known.get, names))
         asked = frozenset(ordered)
         if None in asked or len(asked) != len(ordered) or len(ordered) > NODES_MAX:
@@ -220,10 +219,10 @@ class CandidateLists:
 
 
 def _extent(body: bytes) -> tuple[int, int] | None:
-    """From the list's bracket to behind its end; None where there is no such list, or more than
-    one.
+    """The span from the list's bracket to behind its end; None if there is no such list, or more
+    than one.
 
-    Names of nodes have no brackets, so a list of known ones ends with the first.
+    Node names have no brackets, so a list of known names ends at the first closing bracket.
     """
     at = body.rfind(KEY)
     if at < 0 or body.find(KEY) != at:

@@ -1,9 +1,9 @@
 """``PlacementDecisionCache``: what ``find`` decided for a pod on each node, until the pod is bound
 or forgotten.
 
-The counterpart of the volume binder's PodBindingCache. Keyed by pod UID (the same name may come
-back as another pod), replaced by every filter call, expiring by itself: kube-scheduler never tells
-an extender that it has given a pod up.
+It corresponds to the volume binder's PodBindingCache. The key is the pod's UID, because another pod
+may get the same name. Each filter call replaces the pod's entry. Entries expire, because
+kube-scheduler never tells an extender that it has given a pod up.
 """
 
 from collections.abc import Callable, Set as AbstractSet
@@ -13,27 +13,23 @@ from typing import Final, NamedTuple
 from extender.node.bind_ledger import BindLedger
 
 DECISIONS_MAX: Final = 10_000
-"""Pods; the oldest go first."""
+"""Pods; the oldest are dropped first."""
 NODES_MAX: Final = 500_000
-"""Names of nodes that all of them hold together, some 130 bytes each."""
+"""Node names in all entries together, some 130 bytes each."""
 REMEMBERED_S: Final = 900.0
-"""How often was decided for a pod. kube-scheduler comes back to one that it could not schedule
-after 5 minutes at the latest.
+"""How long the number of decisions for a pod is kept. kube-scheduler retries a pod that it could
+not schedule after 5 minutes at the latest.
 """
 
 
 class PlacementDecision(NamedTuple):
-    """One ``find``: the pod would be bound to ``node`` with ``bind_ledger``; true as of the pod's
-    ``ledger_text``.
-    """
+    """A result of ``find``: the pod would be bound to ``node`` with ``bind_ledger``."""
 
     pod_uid: str
     node: str
     bind_ledger: BindLedger
     ledger_text: str | None
-    """The pod's placements annotation when this was decided; a bind refuses when it has changed
-    since.
-    """
+    """The pod's placements annotation at that time. A bind refuses if it has changed since."""
 
 
 @dataclass(slots=True)
@@ -41,7 +37,7 @@ class _Entry:
     bind_ledger: BindLedger
     ledger_text: str | None
     nodes: AbstractSet[str]
-    """As they were decided, but for those in ``cleared``."""
+    """The nodes that passed. Those in ``cleared`` no longer count."""
     expires_at: float
     cleared: set[str] = field(default_factory=set)
 
@@ -50,8 +46,7 @@ class PlacementDecisionCache:
     """Decisions by pod UID and node. ``clock`` is monotonic, in seconds; entries live for
     ``ttl_s``.
 
-    What a pod carries is the same on every node, so it is kept once with the set of nodes that it
-    was decided for.
+    A pod has the same ledger on every node, so an entry has one ledger and a set of nodes.
     """
 
     def __init__(
@@ -61,12 +56,10 @@ class PlacementDecisionCache:
         self._ttl_s = ttl_s
         self._remembered_s = remembered_s
         self._times: dict[str, tuple[int, float]] = {}
-        """Pod UID -> how often was decided for it, and until when that is remembered; the latest
-        last.
-        """
+        """Pod UID -> (number of decisions, when to forget it). Oldest first."""
         self._entries: dict[str, _Entry] = {}
         self._nodes = 0
-        """Names in all entries."""
+        """Node names in all entries."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -78,7 +71,7 @@ class PlacementDecisionCache:
         ledger_text: str | None,
         nodes: AbstractSet[str],
     ) -> None:
-        """Replace all that was decided for a pod: it would be bound to each of ``nodes`` with
+        """Replace the decisions for a pod: it would be bound to each of ``nodes`` with
         ``bind_ledger``.
         """
         now = self._clock()
@@ -93,19 +86,19 @@ class PlacementDecisionCache:
         self._times[pod_uid] = times, now + self._remembered_s
 
     def get(self, pod_uid: str, node: str) -> PlacementDecision | None:
-        """The decision for a pod on a node, None where there is none or it has expired."""
+        """The decision for a pod on a node; None if there is none or it has expired."""
         entry = self._entry(pod_uid)
         if entry is None or node not in entry.nodes or node in entry.cleared:
             return None
         return PlacementDecision(pod_uid, node, entry.bind_ledger, entry.ledger_text)
 
     def times(self, pod_uid: str) -> int:
-        """How often was decided for the pod, each time within ``REMEMBERED_S`` of the last."""
+        """How many decisions the pod had, each within ``REMEMBERED_S`` of the one before."""
         times, until = self._times.get(pod_uid, (0, 0.0))
         return times if until > self._clock() else 0
 
     def bind_ledger(self, pod_uid: str) -> BindLedger | None:
-        """What a pod would carry, on any node; None where nothing is decided for any."""
+        """The ledger that the pod would get on any node; None if there is no decision for any."""
         entry = self._entry(pod_uid)
         return entry.bind_ledger if entry is not None and entry.nodes else None
 
@@ -121,7 +114,7 @@ class PlacementDecisionCache:
         }
 
     def planned(self, pod_uid: str) -> dict[str, int]:
-        """Pending vreplicas that the pod would take, vpod key -> count: the same on every node."""
+        """Pending vreplicas that the pod would take on any node: vpod key -> count."""
         bind_ledger = self.bind_ledger(pod_uid)
         return dict(bind_ledger.planned) if bind_ledger is not None else {}
 
@@ -130,13 +123,13 @@ class PlacementDecisionCache:
         return entry if entry is not None and entry.expires_at > self._clock() else None
 
     def clear(self, pod_uid: str, node: str) -> None:
-        """Forget the decision for one node: it turned out not to hold."""
+        """Forget the decision for one node, which turned out to be wrong."""
         entry = self._entries.get(pod_uid)
         if entry is not None:
             entry.cleared.add(node)
 
     def delete(self, pod_uid: str) -> None:
-        """Forget a pod: it is bound, or gone."""
+        """Forget a pod that is bound or gone."""
         self._times.pop(pod_uid, None)
         self._drop(pod_uid)
 

@@ -1,20 +1,23 @@
 """Prioritize: which node exposes the pod's vpods least (DESIGN 5.7). Pure.
 
-What is minimised, each only where all before it are equal:
+A node is better if it has the lower cost in this list. A line counts only if all lines before it
+are equal:
 
-1. the largest share of any vpod of the pod that a loss of the zone would take down, then of the
-   node;
-2. the same over those vpods only that stand there already: a vpod that is on this pod alone loses
-   all wherever the pod goes, and must not hide what can be chosen for the others;
-3. not being the ordinal's previous node, then not its previous zone;
-4. adapter pods of the pool in the zone, then on the node: pods that carry nothing yet spread.
+1. the largest share of any vpod on the pod that the loss of the zone would take down, then the same
+   for the node;
+2. the same, but only for vpods that have other vreplicas in that zone or node. A vpod that is on
+   this pod alone loses everything wherever the pod goes. It must not hide the choice for the other
+   vpods;
+3. whether it is the ordinal's previous node, then its previous zone;
+4. the number of the pool's adapter pods in the zone, then on the node, so that empty pods spread.
 
-A share is vreplicas of all that the vpod has or wants, whichever is more: what the pod carries and
-will carry, and what other pods have, those that are away where they last stood.
+A share is a number of vreplicas divided by what the vpod has or wants, whichever is more. What the
+vpod has is what this pod carries and will carry, and what other pods carry. Pods that are away
+count in their last place.
 
 Scores keep the order, not the distances. Up to eleven classes of equal nodes are spread over 0 to
-10. Of more, the ten best have scores of their own and the rest has 0: it is among the best that
-kube-scheduler, which adds other plugins' scores, makes its choice.
+10. If there are more, the ten best have scores of their own and the rest has 0: kube-scheduler adds
+other plugins' scores, and chooses among the best.
 """
 
 from collections.abc import Callable, Collection, Set as AbstractSet
@@ -33,7 +36,7 @@ NodeLookup = Callable[[str], Node | None]
 
 
 class _Cost(NamedTuple):
-    """What is minimised, in this order. Shares are from 0 to 1."""
+    """A node's cost: earlier fields count first. Shares are from 0 to 1."""
 
     zone_share: float
     node_share: float
@@ -48,10 +51,10 @@ class _Cost(NamedTuple):
 def prioritize_nodes(
     state: State, pod: AdapterPod, ledger: Ledger, names: Collection[str], lookup: NodeLookup
 ) -> dict[str, int]:
-    """Score 0 to 10 a node. ``ledger``: what the pod carries and will carry. A node that is not
-    known has 0.
+    """Return each node's score, 0 to 10. ``ledger``: what the pod carries and will carry. An
+    unknown node has 0.
 
-    Costs as much as the vpods of ``ledger`` have placements, and a look-up a candidate.
+    The time is linear in the placements of the ledger's vpods and in the number of nodes.
     """
     pool = state.pools.get(pod.pool)
     if pool is None:
@@ -63,8 +66,8 @@ def prioritize_nodes(
 
 
 class Alike(NamedTuple):
-    """Nodes of a zone that have one score; ``names`` None: all those of the zone that are in no
-    other group.
+    """Nodes of a zone that have one score. ``names`` None: all nodes of the zone that no other
+    group names.
     """
 
     zone: str
@@ -75,11 +78,11 @@ class Alike(NamedTuple):
 def prioritize_known_nodes(
     state: State, pod: AdapterPod, ledger: Ledger, candidates: Candidates
 ) -> list[Alike]:
-    """``prioritize_nodes`` on nodes that are all known, by groups; only what is left of a zone may
-    not have been asked about.
+    """Like ``prioritize_nodes``, by groups, for nodes that are all known. A group without names may
+    have nodes that were not asked about.
 
-    Costs as much as the vpods of ``ledger`` have placements: nodes of which the same is known are
-    one group.
+    The time is linear in the placements of the ledger's vpods: nodes with the same facts form one
+    group.
     """
     pool, index, asked = state.pools.get(pod.pool), state.node_index, candidates.asked
     if pool is None:
@@ -113,23 +116,25 @@ def _scores(classes: set[_Cost]) -> dict[_Cost, int]:
 
 
 class _Exposure:
-    """How much of each vpod of a pod each zone and each node would have if the pod went there."""
+    """The share of each of the pod's vpods that each zone and node would have if the pod went
+    there.
+    """
 
     def __init__(self, pool: PoolState, pod: AdapterPod, ledger: Ledger) -> None:
         self._alone = 0.0
-        """The largest share that is on the pod itself."""
+        """The largest share of a vpod that is on the pod itself."""
         self._zone_met: dict[str, float] = {}
         self._node_met: dict[str, float] = {}
         self._others = pool.bound_pods
         self._own_node, self._own_zone = pool.bound_pods.place_of(pod.name)
-        """Where the pod itself is counted."""
+        """Where ``bound_pods`` counts the pod itself."""
         known = pool.pods.get(pod.name)
         self._last_node, self._last_zone = known.last_place if known is not None else NOWHERE
         self._costs: dict[tuple[str, int], _Cost] = {}
         for key, share in ledger.items():
             self._meet(pool, pod.name, key, share.vreplicas)
         self.singled = {*self._node_met, self._last_node, self._own_node}
-        """Nodes of which more is known than their zone and how many pods they have."""
+        """Nodes with facts of their own, beside their zone and their number of pods."""
 
     def _meet(self, pool: PoolState, pod_name: str, key: str, here: int) -> None:
         others = elsewhere(pool, key, pod_name)
@@ -150,8 +155,8 @@ class _Exposure:
         return self._cost(node.zone, self._node_met.get(node.name, 0.0), moved, pods)
 
     def cost_of(self, zone: str, pods: int = 0) -> _Cost:
-        """Of a zone's nodes that have so many pods, and of which nothing else is known: they share
-        one.
+        """The cost that nodes of a zone share if they have ``pods`` pods and are not
+        ``singled``.
         """
         cost = self._costs.get((zone, pods))
         if cost is None:
@@ -159,8 +164,8 @@ class _Exposure:
         return cost
 
     def has_plain(self, names: AbstractSet[str], asked: AbstractSet[str]) -> bool:
-        """Whether one of ``names`` was asked about of which nothing else is known, and that has no
-        pods; mostly one of the first.
+        """Whether one of ``names`` was asked about, has no pods and is not ``singled``. Mostly one
+        of the first is such a node.
         """
         fewer, more = (names, asked) if len(names) < len(asked) else (asked, names)
         pods, singled = self._others.on_node, self.singled

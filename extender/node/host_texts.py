@@ -1,12 +1,15 @@
-"""``HostTexts``: prioritize's answer put together from text that is kept:
-``{"Host":"node-1","Score":7}`` of each node.
+"""``HostTexts``: prioritize's answer, joined from stored text: ``{"Host":"node-1","Score":7}`` for
+each node.
 
-An answer has an entry for every node asked about, and all but a few nodes of a zone have one score
-(``exposure``). So the entries of a zone's nodes are kept for every score that its nodes have had,
-and together for scores of all zones that come again; a request copies those, puts in the entries of
-the nodes that differ, and looks up what it asks about. For nodes that are asked about again, in
-whatever order, each zone's entries are kept as a list, too, and none is looked up: the answer goes
-zone by zone then, for kube-scheduler adds scores up by host.
+The answer has an entry for each node of the request. All but a few nodes of a zone have one score
+(``exposure``). So ``HostTexts`` stores:
+
+- tables: the entries of a zone's nodes, for each score that the zone had;
+- bases: the entries of all zones' nodes, for each recurring combination of zone scores. A request
+  copies a base, replaces the entries of the few nodes that differ, and looks up its nodes;
+- lists: for candidates that recur, in any order, the entries of each zone as a list. Then no node
+  is looked up. The answer goes zone by zone, which is allowed because kube-scheduler adds up scores
+  by host.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,12 +23,12 @@ from extender.node.candidates import Candidates
 from extender.node.exposure import Alike
 
 TABLES_MAX: Final = 64
-"""(zone, score) pairs of which the entries are kept; some 150 bytes a node each."""
+"""(Zone, score) pairs whose entries are kept; some 150 bytes a node each."""
 BASES_MAX: Final = 16
-"""Scores of all zones of which the entries are kept together; some 40 bytes a node each."""
+"""Combinations of zone scores whose entries are kept together; some 40 bytes a node each."""
 LISTS_MAX: Final = 4
-"""Candidates of which lists of entries are kept, one for each of at most ``TABLES_MAX`` (zone,
-score) pairs; 8 bytes a node each.
+"""Candidates with lists of entries: one for each of at most ``TABLES_MAX`` (zone, score) pairs, 8
+bytes a node each.
 """
 
 _Scores = tuple[tuple[str, int], ...]
@@ -34,14 +37,12 @@ _Scores = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _ByZone:
-    """Candidates zone by zone. ``position``: name -> its place in all zones' names together, from
-    0.
-    """
+    """Candidates by zone. ``position``: name -> its place in all zones' names joined, from 0."""
 
     names: Mapping[str, list[str]]
     position: Mapping[str, int]
     entries: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
-    """(Zone, score) -> the entries of its names; "" each for score None."""
+    """(Zone, score) -> the entries of its names; empty strings for score None."""
 
 
 class HostTexts:
@@ -54,11 +55,11 @@ class HostTexts:
         self._bases: dict[_Scores, dict[str, str]] = {}
         """Score by zone -> the entries of those zones' nodes."""
         self._lists: dict[bytes, _ByZone | None] = {}
-        """Candidates as they were sent -> their entries; None until they come again."""
+        """Text of candidates -> their entries; None until these candidates come a second time."""
 
     def encode(self, candidates: Candidates, groups: Iterable[Alike]) -> bytes:
-        """HostPriorityList for ``candidates``, all of them known; each is in one group, or in what
-        is left of its zone.
+        """Return HostPriorityList for ``candidates``, which are all known. Each is named in one
+        group, or is in a group that takes the rest of its zone.
         """
         if self._revision != self._index.revision:
             self._tables.clear()
@@ -83,7 +84,7 @@ class HostTexts:
         return f"[{','.join(map(texts.__getitem__, candidates.names))}]".encode()
 
     def _listed(self, candidates: Candidates) -> _ByZone | None:
-        """Those zone by zone; None where these candidates are new."""
+        """These candidates by zone; None if they are new."""
         if not candidates.text:
             return None
         if candidates.text not in self._lists:
@@ -104,8 +105,8 @@ class HostTexts:
         return listed
 
     def _entries(self, listed: _ByZone, by_zone: _Scores) -> list[str]:
-        """What each would have by its zone alone, "" where that is not told, in the order of
-        ``listed``.
+        """The entries by the zones' scores alone, in the order of ``listed``; empty strings for a
+        zone without a score.
         """
         scores, entries = dict(by_zone), list[str]()
         for zone, names in listed.names.items():
@@ -119,7 +120,7 @@ class HostTexts:
         return entries
 
     def _base(self, by_zone: _Scores) -> dict[str, str]:
-        """What each node of those zones would have by its zone alone."""
+        """The entries of those zones' nodes by the zones' scores alone."""
         base = self._bases.get(by_zone)
         if base is None:
             if len(self._bases) >= BASES_MAX:

@@ -1,13 +1,13 @@
-"""Narrowing: filter passes the best few of the nodes that a pod may go to, by what prioritize would
-score them.
+"""Narrowing: filter passes only the best few of the nodes that a pod may go to, by prioritize's
+scores.
 
-With thousands of nodes most of a scheduling cycle goes into names on the wire and into
-kube-scheduler scoring nodes that we know to be worse. The best few, in the order asked, leave
-enough for its own preferences, and prioritize need not be asked at all. No reason is hidden: what
-is refused is refused as ever, and a pod that fits somewhere is left at least one such node.
+With thousands of nodes, most of a scheduling cycle goes into names on the wire, and into
+kube-scheduler's scoring of nodes that we know to be worse. The best few leave enough for
+kube-scheduler's own preferences, and prioritize need not be called at all. Refusals and their
+reasons stay the same. A pod that fits somewhere is left at least one such node.
 
-kube-scheduler may still reject all of them later (volumes, a permit, a bind that fails), and asks
-again. So each time that the same pod is asked about again, four times as many pass, until all do.
+kube-scheduler may reject all of these nodes later (volumes, a permit, a failed bind), and asks
+again. So each further filter call for the same pod passes four times as many nodes, until all pass.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,17 +19,17 @@ from extender.node.exposure import Alike
 
 
 def room_for(narrow_to: int, asked_before: int) -> int:
-    """How many nodes may pass, for a pod that was asked about so many times lately."""
+    """How many nodes may pass for a pod with ``asked_before`` recent filter calls."""
     return narrow_to << 2 * min(asked_before, 10)
 
 
 def best_of(
     candidates: Candidates, groups: Sequence[Alike], most: int, nodes: Mapping[str, Node]
 ) -> list[str]:
-    """Up to ``most`` of the candidates, those with the highest scores, in the order asked.
+    """Return up to ``most`` candidates with the highest scores, in the order of the request.
 
-    Looks at no more of the candidates than it has to; each is in one group, or in what is left of
-    its zone.
+    Looks at no more candidates than necessary. Each is named in one group, or is in a group that
+    takes the rest of its zone.
     """
     position = candidates.position()
     told = {name for group in groups if group.names is not None for name in group.names}

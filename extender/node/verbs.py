@@ -1,5 +1,5 @@
-"""The node level: what filter and preempt answer for one adapter pod (DESIGN 5.7). Pure. Prioritize
-is in ``exposure``.
+"""The node level: the answers to filter and preempt for one adapter pod (DESIGN 5.7). Pure.
+Prioritize is in ``exposure``.
 
 Filter decides, prioritize advises. A problem of the pod itself (no pool, slots that do not match)
 refuses every node with the same reason, so that kube-scheduler's FailedScheduling event stays one
@@ -26,29 +26,27 @@ NodeLookup = Callable[[str], Node | None]
 
 @dataclass(slots=True)
 class NodeVerdicts:
-    """Filter's answer: nodes that pass, in the order asked, and why the others do not."""
+    """Filter's answer: the nodes that pass, in the request's order, and why the others do not."""
 
     passed: Collection[str] = ()
     failed: dict[str, ConflictReason] = field(default_factory=dict)
     unresolvable: dict[str, ConflictReason] = field(default_factory=dict)
 
     def refuse(self, node: str, reason: ConflictReason) -> None:
-        """Put a node among those that do not pass; ``reason`` says whether preemption could
-        help.
-        """
+        """Refuse a node. ``reason`` decides whether preemption could help."""
         (self.unresolvable if reason in UNRESOLVABLE else self.failed)[node] = reason
 
     def reasons(self) -> Iterator[ConflictReason]:
-        """Of all nodes that do not pass."""
+        """The reasons of all refused nodes."""
         return chain(self.failed.values(), self.unresolvable.values())
 
     def refusal(self, node: str) -> ConflictReason | None:
-        """Why a node does not pass, None if it does."""
+        """Why a node is refused; None if it passes."""
         return self.failed.get(node) or self.unresolvable.get(node)
 
 
 def slots_of(state: State, pod: AdapterPod) -> int:
-    """Slots of an adapter pod: its own, at most what its pool says; 0 without a pool."""
+    """The slots of an adapter pod: its own number, at most that of its pool; 0 without a pool."""
     pool = state.pools.get(pod.pool)
     if pool is None or pool.adapter_pool is None:
         return 0
@@ -61,7 +59,7 @@ def slots_of(state: State, pod: AdapterPod) -> int:
 
 
 def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
-    """What makes a pod unfit for any node, None if nothing does."""
+    """Why no node may have the pod; None if there is no such reason."""
     pool = state.pools.get(pod.pool)
     if pool is None or pool.adapter_pool is None:
         return ConflictReason.POOL_NOT_FOUND
@@ -77,8 +75,8 @@ def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
 def node_problem(
     state: State, pod: AdapterPod, node: Node | None, *, without: frozenset[str] = frozenset()
 ) -> ConflictReason | None:
-    """What makes a pod unfit for one node, given the pods assumed there except the UIDs
-    ``without``.
+    """Why one node may not have the pod; None if it may. Counts the adapter pods that are bound or
+    assumed there, except the UIDs in ``without``.
     """
     if node is None:
         return ConflictReason.NODE_UNKNOWN
@@ -88,7 +86,7 @@ def node_problem(
     taken = sum(
         _declared(state, other)
         for other in others
-        # A pod that has ended has given its resources back; it stays listed until it is deleted.
+        # A finished pod has released its resources. It stays listed until it is deleted.
         if not other.finished and other.uid != pod.uid and other.uid not in without
     )
     return (
@@ -97,13 +95,13 @@ def node_problem(
 
 
 def _declared(state: State, pod: AdapterPod) -> int:
-    # Who requests 0 is only marked for kube-scheduler: the annotation says how many they are.
+    # A request of 0 only marks the pod for kube-scheduler; then the annotation has the number.
     return pod.slots_request or slots_of(state, pod)
 
 
 def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
-    """The hard zone rule for a pod, None where its pool's profile has none or the pod has nothing
-    to come back with.
+    """The hard zone rule for a pod; None if its pool's profile has none, or if no vreplicas return
+    with the pod.
     """
     pool = state.pools.get(pod.pool)
     max_skew = pool.profile.hard_zone_skew if pool is not None else None
@@ -114,8 +112,8 @@ def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
         pool, pod.name, slots_of(state, pod), placements_from_former_pool
     )
     if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
-        # What its last pod held, and no status has published since, comes back (I2), and goes at
-        # once: no reason to wait.
+        # Vreplicas that only the last pod held and no status publishes return (I2), but leave at
+        # once. The pod need not wait for a zone because of them.
         ordinal_ledger = {
             key: share
             for key, share in ordinal_ledger.items()
@@ -132,8 +130,8 @@ def _is_published(pod: PodClaims, vpod_key: str) -> bool:
 def filter_nodes(
     state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup
 ) -> NodeVerdicts:
-    """Which of the nodes ``names`` the pod may go to. For one name alone: whether it may be bound
-    there.
+    """Return which of the nodes ``names`` the pod may go to. With one name alone: whether it may be
+    bound there.
     """
     problem = pod_problem(state, pod)
     if problem is not None:
@@ -160,8 +158,8 @@ def filter_nodes(
 
 
 def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) -> NodeVerdicts:
-    """``filter_nodes`` on the nodes as we know them, by sets (``NodeIndex``). What passes is a
-    ``Candidates``, these where all do.
+    """Like ``filter_nodes``, on the nodes of ``state`` and by sets (``NodeIndex``). ``passed`` is a
+    ``Candidates``: the given one if all pass.
     """
     asked = candidates.asked
     problem = pod_problem(state, pod)
@@ -173,8 +171,7 @@ def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) ->
     full = index.full_for(_declared(state, pod), partial(_declared, state))
     if not full.isdisjoint(asked):
         reasons |= dict.fromkeys(full & asked, ConflictReason.NODE_SLOTS_EXCEEDED)
-        # The node where the pod is counted already, assumed or bound, may be full with it and no
-        # problem.
+        # If the pod itself is counted on a node, assumed or bound, it may be what fills the node.
         own = _node_of(state, pod)
         if (
             own in reasons
@@ -193,7 +190,7 @@ def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) ->
     if not reasons:
         return NodeVerdicts(candidates)
     verdicts = NodeVerdicts(candidates.without(reasons.keys()))
-    for name in sorted(reasons):  # not in a set's order, which differs from process to process
+    for name in sorted(reasons):  # a set's order differs from process to process
         verdicts.refuse(name, reasons[name])
     return verdicts
 
@@ -212,13 +209,13 @@ def _node_of(state: State, pod: AdapterPod) -> str:
 def preempt_nodes(
     state: State, pod: AdapterPod, victims: Mapping[str, Victims]
 ) -> dict[str, Victims]:
-    """The nodes where evicting the victims would help and costs least, with those victims, as they
-    were proposed.
+    """Return the nodes where evicting the victims would help and costs least, each with its victims
+    as proposed.
 
-    Least: the fewest slots of vreplicas that the victims carry, then the fewest disruption budgets
-    broken, then the fewest victims. ``victims`` is kube-scheduler's proposal, which takes the pods'
-    priorities into account; among equal nodes it chooses. Never answers a node without victims:
-    that is an error to it.
+    The cost is the slots of the vreplicas that the victims carry, then the disruption budgets
+    violated, then the number of victims. ``victims`` is kube-scheduler's proposal, which respects
+    the pods' priorities. kube-scheduler chooses among equal nodes. A node without victims is never
+    returned, because kube-scheduler takes it for an error.
     """
     if pod_problem(state, pod) is not None:
         return {}
@@ -228,15 +225,15 @@ def preempt_nodes(
         node = state.nodes.get(name) if those.uids else None
         if node is None:
             continue
-        # Who has room without any eviction has it with one.
+        # A node that has room without evictions has room with them.
         if (
             name not in full
             or node_problem(state, pod, node, without=frozenset(those.uids)) is None
         ):
             zones[name] = node.zone
     rule = zone_rule(state, pod)
-    # kube-scheduler proposes nodes that filter was never asked about, because the pod's own
-    # requests did not fit.
+    # kube-scheduler also proposes nodes that it did not send to filter, because they do not fit the
+    # pod's own requests.
     allowed = frozenset(zones.values()) if rule is None else rule.allowed(zones.values())
     least, chosen = None, dict[str, Victims]()
     for name, zone in zones.items():

@@ -4,17 +4,17 @@ response bodies.
 The wire types are those of k8s.io/kube-scheduler/extender/v1: ExtenderArgs (filter and prioritize),
 ExtenderBindingArgs, ExtenderPreemptionArgs in; ExtenderFilterResult, HostPriorityList,
 ExtenderBindingResult, ExtenderPreemptionResult out. Go matches keys in any letter case, and old
-versions sent lower case: so we read any case, and send the capitalised form that every version
-reads. A null list is an empty one, unknown keys are ignored.
+versions sent lower case. So decoders accept any case, and encoders write the capitalised form that
+every version reads. A null list is an empty one. Unknown keys are ignored.
 
-nodeCacheCapable shows in the request: with it come ``NodeNames`` and names go back, without it come
-whole ``Nodes`` and the caller's own node objects go back. The answer holds no node that was not
-asked about, because a single such node fails kube-scheduler's whole cycle: every encoder checks
-that and raises ValueError, for it is our own mistake.
+With nodeCacheCapable the request has ``NodeNames`` and the answer has names. Otherwise the request
+has whole ``Nodes``, and the answer has the request's own node objects. A node in the answer that
+was not asked about fails kube-scheduler's whole cycle. So every encoder checks for such nodes and
+raises ValueError, since it is our own mistake.
 
-Whatever the bytes, a decoder returns a valid value or raises WireError, whose message names the
-field and what was expected there. Only what we use is checked: the inside of a pod or node is for
-``decode``.
+For any bytes, a decoder returns a valid value or raises WireError, whose message names the field
+and what was expected there. Decoders check only what is used here: ``model.decode`` checks the
+inside of pods and nodes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -40,7 +40,7 @@ from extender.node.wire_values import (
 Json = Mapping[str, object]
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of one request: 5,000 whole nodes of 12 KiB; with NodeNames alone a request stays below 1
+"""Bytes of one request: 5,000 whole nodes of 12 KiB. A request with NodeNames alone stays below 1
 MiB.
 """
 VICTIMS_MAX: Final = 1_000
@@ -61,24 +61,24 @@ _EXTENDER_ARGS: Final = ("Pod", "Nodes", "NodeNames")
 
 @dataclass(frozen=True, slots=True)
 class FilterArgs:
-    """ExtenderArgs: the pod and its candidate nodes, by their names alone (nodeCacheCapable) or as
-    whole objects.
+    """ExtenderArgs: the pod and its candidate nodes, as names (nodeCacheCapable) or as whole
+    objects.
     """
 
     pod: Json
     candidates: Candidates
     nodes: tuple[Json, ...] | None = None
-    """None where names were sent."""
+    """None if the request has names."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the candidates, in the order of the request."""
+        """The candidates' names, in the order of the request."""
         return self.candidates.names
 
 
 @dataclass(frozen=True, slots=True)
 class BindingArgs:
-    """ExtenderBindingArgs: bind the pod with this very UID to ``node``."""
+    """ExtenderBindingArgs: bind the pod with this UID to ``node``."""
 
     pod_name: str
     pod_namespace: str
@@ -87,8 +87,8 @@ class BindingArgs:
 
 
 class Victims(NamedTuple):
-    """What would be evicted from one node. ``pods``: the whole objects where the request had them,
-    else None.
+    """The pods that would be evicted from one node. ``pods``: the whole objects if the request has
+    them, else None.
     """
 
     uids: tuple[str, ...]
@@ -99,8 +99,8 @@ class Victims(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionArgs:
-    """ExtenderPreemptionArgs: the pod that wants room, and by node name whom kube-scheduler would
-    evict for it.
+    """ExtenderPreemptionArgs: the pod that needs room, and by node name the pods that
+    kube-scheduler would evict for it.
     """
 
     pod: Json
@@ -115,8 +115,8 @@ def decode_extender_args(
 ) -> FilterArgs:
     """Read a filter or prioritize request. Raises WireError.
 
-    ``known``: names of nodes, each as the string to take for it: these need no look, and are not
-    kept twice.
+    ``known`` maps names of nodes to the strings to use for them. A known name is not checked, and
+    not stored twice.
     """
     fields = _document(body, "ExtenderArgs", _EXTENDER_ARGS)
     pod = _pod(fields.get("Pod"), "Pod")
@@ -134,7 +134,7 @@ def decode_extender_args(
 def decode_cut_args(body: bytes, candidates: Candidates) -> FilterArgs | None:
     """Read a request whose list of names was cut out (``CandidateLists.cut``). Raises WireError.
 
-    None where what was cut out is not the list: the request has to be read whole.
+    None if the text that was cut out is not the list: the request must then be read whole.
     """
     fields = _document(body, "ExtenderArgs", _EXTENDER_ARGS)
     if fields.get("NodeNames") != MARK or fields.get("Nodes") is not None:
@@ -143,8 +143,8 @@ def decode_cut_args(body: bytes, candidates: Candidates) -> FilterArgs | None:
 
 
 def decode_binding_args(body: bytes) -> BindingArgs:
-    """Read a bind request. The names must be valid ones, for they become part of a URL. Raises
-    WireError.
+    """Read a bind request. Raises WireError, also for names that are not valid: they become part of
+    a URL.
     """
     fields = _document(body, "ExtenderBindingArgs", ("PodName", "PodNamespace", "PodUID", "Node"))
     return BindingArgs(
@@ -190,12 +190,12 @@ def encode_filter_result(
     unresolvable: Mapping[str, str],
     error: str = "",
 ) -> bytes:
-    """ExtenderFilterResult in the request's own form. ``failed``, ``unresolvable``: node name ->
-    reason.
+    """Return ExtenderFilterResult in the request's own form. ``failed``, ``unresolvable``: node
+    name -> reason.
 
     Nodes in ``unresolvable`` are no candidates for preemption. Raises ValueError for a node that
-    was not asked about or is both passed and refused, WireError where a node of the request is
-    nested too deep to be sent back.
+    was not asked about, or that is both passed and refused. Raises WireError if a node of the
+    request is nested too deeply to be sent back.
     """
     if passed is not args.candidates or failed or unresolvable:
         _check_asked(args.candidates.asked, passed, failed, unresolvable)
@@ -203,7 +203,7 @@ def encode_filter_result(
         if not failed.keys().isdisjoint(through) or not unresolvable.keys().isdisjoint(through):
             raise ValueError("a node is passed and refused at once")
     elif args.nodes is None and args.candidates.text and not error:
-        # All of them pass, and their list is at hand as it was sent.
+        # All pass: send the request's list back unchanged.
         return _ALL_PASS % args.candidates.text
     names: object
     if args.nodes is None:
@@ -240,11 +240,11 @@ def encode_binding_result(error: str = "") -> bytes:
 
 
 def encode_preemption_result(args: PreemptionArgs, chosen: Mapping[str, Victims]) -> bytes:
-    """ExtenderPreemptionResult, always as NodeNameToMetaVictims: the only form that kube-scheduler
-    reads.
+    """Return ExtenderPreemptionResult, always as NodeNameToMetaVictims, the only form that
+    kube-scheduler reads.
 
-    Raises ValueError for a node or victim that was not asked about, and for a node without victims
-    (kube-scheduler takes that for an error of ours).
+    Raises ValueError for a node or victim that was not asked about, and for a node without victims,
+    which kube-scheduler takes for an error of ours.
     """
     _check_asked(frozenset(args.victims), chosen)
     for name, victims in chosen.items():
@@ -264,7 +264,7 @@ def encode_preemption_result(args: PreemptionArgs, chosen: Mapping[str, Victims]
 
 def _check_asked(asked: frozenset[str], *answers: Collection[str]) -> None:
     for answer in answers:
-        # As sets where they are: those know their names' hashes.
+        # A set is compared faster: it stores its names' hashes.
         if not asked.issuperset(answer.asked if isinstance(answer, Candidates) else answer):
             strangers = sorted(set(answer) - asked)
             raise ValueError(f"answer names nodes that were not asked about: {strangers[:3]}")
@@ -288,14 +288,14 @@ def _pod(value: object, where: str) -> Json:
 
 
 def _node_names(value: object, known: Mapping[str, str]) -> Candidates:
-    """The one list that is long on every call: a look at all of it at once, and one by one only
-    where that finds something.
+    """Read the one list that is long on every call: all names at once, and one by one only if an
+    unknown or repeated name is found.
     """
     found = list_at(value, "NodeNames")
     limit(len(found), NODES_MAX, "NodeNames", "nodes")
     try:
         names = tuple(map(known.get, found))  # type: ignore[arg-type]  # what is no string is not found
-    except TypeError:  # nor can it be hashed
+    except TypeError:  # an unhashable entry
         names = (None,)
     asked = frozenset(names)
     if None not in asked and len(asked) == len(names):
@@ -338,8 +338,8 @@ def _victims(value: object, where: str, *, whole: bool) -> Victims:
 
 
 def _plain_victims(value: object) -> Victims | None:
-    """MetaVictims as Go writes them, of which there may be thousands; None for any other, which
-    needs a closer look.
+    """Read MetaVictims as Go writes them, of which there may be thousands. None for any other form,
+    which needs the full checks.
     """
     if type(value) is not dict or value.keys() != _META_VICTIMS:
         return None

@@ -1,8 +1,8 @@
-"""Values of a JSON document that somebody else has sent: each is what was expected, or WireError
-names the field.
+"""Readers for a JSON document that somebody else sent: each returns the expected value, or raises
+WireError, which names the field.
 
-Keys are read in any letter case, as Go does, and a key that is there twice is refused: two readers
-could see two requests.
+Keys are read in any letter case, as Go does. A key that is there twice is refused, because two
+readers could see two different requests.
 """
 
 import json
@@ -18,13 +18,13 @@ _SUBDOMAIN: Final = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 )
 _LETTER_ESCAPES: Final = (b"u004", b"u005", b"u006", b"u007")
-"""How a key's letters can hide behind escapes. Go never writes them, so only foreign bodies pay for
-a second look.
+"""Escapes that could hide letters of a key. Go never writes them, so only other bodies need the
+exact check.
 """
 
 
 def document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]:
-    """The known keys of a body that is to be a ``what``. Raises WireError."""
+    """Return the known keys of a body that should be a ``what``. Raises WireError."""
     try:
         raw = decode_json(body)
     except ValueError as problem:
@@ -36,11 +36,11 @@ def document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]
 
 
 def _refuse_doubled(body: bytes, found: list[str]) -> None:
-    """Refuse a key given twice: orjson and Go both take the last one, so two readers could see two
-    requests.
+    """Refuse a key that is given twice: orjson and Go take the last one, but another reader may
+    not.
 
-    The exact look costs a slow parse, so it is only taken where a key's text occurs more than once
-    or is escaped.
+    The exact check is a slow parse. It runs only if a key's text occurs more than once, or if
+    letters are escaped.
     """
     texts = [b'"%b"' % key.encode() for key in found]
     suspicious = any(part.startswith(_LETTER_ESCAPES) for part in body.split(b"\\")[1:]) or any(
@@ -64,7 +64,9 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def fields_of(raw: Mapping[str, object], keys: tuple[str, ...], where: str) -> dict[str, object]:
-    """The known keys of an object, whatever their letter case."""
+    """Return the known keys of an object, in any letter case. Raises WireError for a key in two
+    cases.
+    """
     canonical = {key.lower(): key for key in keys}
     fields: dict[str, object] = {}
     for key, value in raw.items():
@@ -80,19 +82,19 @@ def fields_of(raw: Mapping[str, object], keys: tuple[str, ...], where: str) -> d
 
 
 def object_at(value: object, where: str) -> dict[str, object]:
-    """Raises WireError for anything but an object."""
+    """Return ``value``. Raises WireError unless it is an object."""
     return value if isinstance(value, dict) else _wrong(value, where, "an object")
 
 
 def list_at(value: object, where: str) -> list[object]:
-    """null is an empty list. Raises WireError for anything but a list."""
+    """Return ``value``, or an empty list for null. Raises WireError for anything else."""
     if value is None:
         return []
     return value if isinstance(value, list) else _wrong(value, where, "a list")
 
 
 def string_at(value: object, where: str, chars_max: int) -> str:
-    """Raises WireError for what is no string, empty, or too long."""
+    """Return ``value``. Raises WireError if it is no string, empty, or too long."""
     if not isinstance(value, str) or not value:
         _wrong(value, where, "a non-empty string")
     if len(value) > chars_max:
@@ -101,7 +103,7 @@ def string_at(value: object, where: str, chars_max: int) -> str:
 
 
 def api_name_at(value: object, where: str, chars_max: int) -> str:
-    """A name that may become part of a URL. Raises WireError for any other."""
+    """Return ``value``, a name that may become part of a URL. Raises WireError otherwise."""
     name = string_at(value, where, chars_max)
     if _SUBDOMAIN.fullmatch(name) is None:
         raise WireError(f"{where}: expected a Kubernetes name, found {name!r}")
@@ -109,7 +111,7 @@ def api_name_at(value: object, where: str, chars_max: int) -> str:
 
 
 def limit(found: int, most: int, where: str, unit: str) -> None:
-    """Raises WireError, status 413, for more than ``most``."""
+    """Raise WireError, status 413, if ``found`` is more than ``most``."""
     if found > most:
         raise WireError(f"{where}: expected at most {most} {unit}, found {found}", 413)
 

@@ -1,20 +1,20 @@
-"""``ZoneRule``: in which zones an adapter pod may come back under a hard zone rule (DESIGN 5.7).
+"""``ZoneRule``: the zones to which an adapter pod may return under a hard zone rule (DESIGN 5.7).
 Pure.
 
-A pod that stands carries its vpods' vreplicas with it, so a profile that keeps every vpod's zones
-within MaxSkew is worth only as much as the zone in which the pod comes back. The rule is a bound
-volume's node affinity: for each vpod that the pod carries, what that zone would then have - the
-least that any zone would have <= MaxSkew.
+A bound pod carries its vpods' vreplicas with it. So a profile that keeps every vpod's zones within
+MaxSkew is worth nothing if the pod may return to any zone. The rule works like a bound volume's
+node affinity. For each vpod on the pod: what the zone would then have - the least that any zone
+would have <= MaxSkew.
 
-- Pods that are away count where they last stood: a pool that restarts as a whole comes back as it
+- A pod that is away counts in its last zone, so that a pool that restarts as a whole returns as it
   was.
-- All zones count that have nodes on which the pool's pods could stand (``node_fit``), also one
-  whose nodes are down: its pods wait for it. And those where a pod of the pool stands though it no
-  longer could. But one that is down and from which a vpod has moved away (rescheduleAfterSeconds)
-  does not: or the vpod's other pods could only restart there.
-- Where the rule could hold in no zone (a zone removed, placements edited by hand, a profile new to
-  the pool), the least bad of the zones that kube-scheduler offers pass. So no pod waits for what
-  cannot come.
+- A zone counts if it has nodes that can host the pool's pods (``node_fit``), even if those nodes
+  are down: its pods wait for it. A zone also counts if a pod of the pool is still there although it
+  could no longer go there. But a zone that is down does not count for a vpod that has moved away
+  from it (rescheduleAfterSeconds): otherwise the vpod's other pods could restart only there.
+- If the rule can hold in no zone (a zone was removed, placements were edited by hand, the profile
+  is new to the pool), the least bad of the zones that kube-scheduler offers pass. So no pod waits
+  for ever.
 """
 
 from collections.abc import Iterable
@@ -26,10 +26,8 @@ from extender.model.ledger import Ledger
 
 @dataclass(slots=True)
 class Elsewhere:
-    """The vreplicas of one vpod that are not on a certain pod, by zone and by node (counts);
-    ``total`` of them.
-
-    ``astray``: those of which no zone is known.
+    """The vreplicas of one vpod on all pods but one, counted by zone and by node; ``total`` of
+    them. ``astray``: those whose zone is unknown.
     """
 
     zones: dict[str, int] = field(default_factory=dict)
@@ -39,8 +37,8 @@ class Elsewhere:
 
 
 def elsewhere(pool: PoolState, vpod_key: str, pod_name: str) -> Elsewhere:
-    """Where a vpod stands with the pod ``pod_name`` left out. Costs as much as it has
-    placements.
+    """Return where a vpod's vreplicas are, without the pod ``pod_name``. The time is linear in the
+    vpod's placements.
     """
     found = Elsewhere()
     for name, claim in pool.claims_of(vpod_key).items():
@@ -60,8 +58,8 @@ def elsewhere(pool: PoolState, vpod_key: str, pod_name: str) -> Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """One vpod of the pod: what is in each zone, what the pod brings, and the two zones with the
-    least.
+    """One vpod of the pod: its vreplicas in each zone, those on the pod (``here``), and the two
+    zones with the least.
     """
 
     zones: dict[str, int]
@@ -69,7 +67,7 @@ class _Demand:
     least: list[tuple[int, str]]
 
     def skew(self, zone: str) -> int:
-        """What ``zone`` would have more than the least of the other zones; 0 if it would be the
+        """By how much ``zone`` would exceed the least of the other zones; 0 if it would be the
         least itself.
         """
         others = next((count for count, other in self.least if other != zone), None)
@@ -78,7 +76,7 @@ class _Demand:
 
 
 class ZoneRule:
-    """The rule for one pod and what it carries, as of now. ``max_skew``: vreplicas, >= 1."""
+    """The rule for one pod and its ``ledger`` at this moment. ``max_skew``: vreplicas, >= 1."""
 
     def __init__(self, pool: PoolState, pod_name: str, ledger: Ledger, max_skew: int) -> None:
         self._hosting = pool.hosting
@@ -95,8 +93,8 @@ class ZoneRule:
 
     def _demand(self, others: Elsewhere, here: int) -> _Demand:
         hosting, able = self._hosting, self._hosting.known_in
-        # While some of the vpod may belong to a zone that is down, what is missing there is no
-        # lack.
+        # A zone that is down counts as long as vreplicas of the vpod may belong to it: those of an
+        # unknown zone, or the pod's own.
         anywhere = others.astray or not self._last_zone
         counting = [
             (others.zones.get(zone, 0), zone)
@@ -109,8 +107,8 @@ class ZoneRule:
         return _Demand(others.zones, here, sorted(counting)[:2])
 
     def excess(self, zone: str) -> int:
-        """By how many vreplicas the worst of the pod's vpods would break the rule there; at most 0
-        where it holds.
+        """By how many vreplicas the worst of the pod's vpods would break the rule in ``zone``; at
+        most 0 if the rule holds.
         """
         known = self._excess.get(zone)
         if known is None:
@@ -119,8 +117,8 @@ class ZoneRule:
         return known
 
     def allowed(self, zones: Iterable[str]) -> frozenset[str]:
-        """Which of the zones on offer the pod may go to: where the rule holds, or the least bad if
-        it could nowhere.
+        """Return the offered zones in which the rule holds. If it can hold in no zone, return the
+        least bad ones.
         """
         offered = frozenset(zones)
         holding = frozenset(zone for zone in offered if self.excess(zone) <= 0)
