@@ -1,14 +1,13 @@
-"""Where the API server is and who we are there: kubernetes-asyncio's configuration and credentials,
-read as often as is asked.
+"""The API server's address and our credentials, through kubernetes-asyncio's configuration.
 
-Order of sources, as controller-runtime has it: the kubeconfig (or context) asked for; else
-``$KUBECONFIG``; else the pod's service account; else ``~/.kube/config``. The library parses the
-kubeconfig and runs credential plug-ins. Certificates are verified unless the kubeconfig's cluster
-itself says ``insecure-skip-tls-verify``. Only RFC 5280's formal extras (Python's
-VERIFY_X509_STRICT) are off, as in Go: many clusters' own CAs lack key identifiers.
+Sources, in controller-runtime's order: the kubeconfig (or context) that was asked for;
+``$KUBECONFIG``; the pod's service account; ``~/.kube/config``. The library parses the kubeconfig
+and runs credential plug-ins. Certificates are verified unless the kubeconfig's cluster says
+``insecure-skip-tls-verify``. As in Go, only RFC 5280's formal extras (Python's VERIFY_X509_STRICT)
+are off: the CAs of many clusters lack key identifiers.
 
-A source is read again while we run (``connection``), files and all. The context is chosen once:
-``kubectl config use-context`` must not send a service that runs to another cluster.
+A source and its files are read again while the process runs (``connection``). The context is chosen
+once, so that ``kubectl config use-context`` does not send a running service to another cluster.
 """
 
 import os
@@ -39,7 +38,7 @@ _from_kubeconfig: Final[Callable[..., Awaitable[Any]]] = load_kube_config
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom we believe, and the certificate that we show: what a TLS context is made of. Files by
+    """What a TLS context is made of: the authorities that we trust, and our certificate. Files by
     their content.
     """
 
@@ -51,7 +50,9 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One reading of a source. Equal to another one that would send the same to the same."""
+    """One reading of a source. Two are equal if requests go to the same server with the same
+    credentials.
+    """
 
     base_url: str
     authorization: str = field(repr=False)
@@ -64,25 +65,25 @@ class Access:
 
 
 class Source(Protocol):
-    """A kubeconfig or a pod's service account. Reads whose error is the library's own may raise
-    anything.
+    """A kubeconfig or a pod's service account. ``read`` may raise anything, because the library's
+    own errors pass through.
     """
 
     name: str
     namespace: str
-    """What it says that kubectl takes without ``--namespace``; "" for nothing. Known once it was
-    read.
+    """The namespace that kubectl uses without ``--namespace``; "" if the source names none. Known
+    after the first ``read``.
     """
 
     async def read(self, *, afresh: bool) -> Access:
-        """As it is now. ``afresh``: the credential of the last reading was refused, whatever time
-        it was good for.
+        """Read the source as it is now. ``afresh``: the last credential was refused, so it is not
+        used again even if it has not expired.
         """
         ...
 
 
 def find_source(kubeconfig: str, context: str) -> Source:
-    """The source to use. Raises ConnectError where there is none."""
+    """Return the source to use. Raises ConnectError if there is none."""
     path = _kubeconfig_path(kubeconfig, context)
     return _Kubeconfig(path, context) if path else _Pod()
 
@@ -97,8 +98,8 @@ class _Kubeconfig:
         self._context = context
         self._texts: tuple[bytes, ...] = ()
         self._loader: Any = None
-        """Of the files as they were: it knows until when a plug-in's token is good, and what an
-        identity provider has given it.
+        """Made for the files in ``_texts``. It knows until when a plug-in's token is valid, and
+        what an identity provider has given it.
         """
         self._last: Access | None = None
 
@@ -118,7 +119,7 @@ class _Kubeconfig:
             self._loader, self._texts = loader, texts
         else:
             if afresh:
-                # Its only memory of how long an exec plug-in's answer is good.
+                # The loader's only record of how long an exec plug-in's answer is valid.
                 vars(self._loader).pop("exec_plugin_expiry", None)
             await self._loader.load_and_set(configuration)
         if not configuration.host:
@@ -137,7 +138,7 @@ class _Pod:
         self._last: Access | None = None
 
     async def read(self, *, afresh: bool) -> Access:  # noqa: ARG002 - a file is never older than itself
-        """See Source. Small files on the pod's memory file system."""
+        """See Source. Reads small files on the pod's memory file system."""
         configuration = _blank()
         _in_cluster(client_configuration=configuration, try_refresh_token=False)
         self.namespace = _pod_namespace()
@@ -165,7 +166,7 @@ def _access(configuration: Any, last: Access | None) -> Access:
         server_hostname=configuration.tls_server_name or None,
         proxy=proxy_for(base_url, configuration.proxy, os.environ),
         trust=trust,
-        # Making one reads all authorities of the system: tens of milliseconds.
+        # A new context reads all authorities of the system: tens of milliseconds.
         tls=last.tls if last is not None and last.trust == trust else _tls(configuration),
     )
 
@@ -199,8 +200,8 @@ def _kubeconfig_path(kubeconfig: str, context: str) -> str:
 
 
 def _look_at(path: str) -> tuple[bytes, ...]:
-    """What the files hold; nothing is told as that: the library stumbles over it somewhere. Raises
-    ConnectError.
+    """The content of the files. Raises ConnectError if they are missing, no YAML, or name no
+    cluster: the library fails on such files with less clear errors.
     """
     names = [name for name in path.split(os.pathsep) if name]
     there = [file for name in names if (file := Path(name).expanduser()).exists()]
@@ -220,8 +221,8 @@ def _look_at(path: str) -> tuple[bytes, ...]:
 
 
 def _first_current_context(path: str) -> str | None:
-    """Of several kubeconfigs the first that names one decides, in kubectl; in the library it is the
-    last.
+    """The current context of the first of several kubeconfigs that names one, as in kubectl; the
+    library takes the last.
     """
     names = [name for name in path.split(os.pathsep) if name]
     if len(names) < 2:
@@ -240,9 +241,7 @@ def _namespace_of(context: Any) -> str:
 
 
 def _pod_namespace() -> str:
-    """The namespace of the pod's service account, beside its token; "" where nobody has put it
-    there.
-    """
+    """The namespace beside the token of the pod's service account; "" if there is none."""
     try:
         return Path(SERVICE_TOKEN_FILENAME).with_name("namespace").read_text().strip()
     except (OSError, UnicodeDecodeError):

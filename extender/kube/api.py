@@ -1,13 +1,13 @@
-"""``Api``: all that we ask of a Kubernetes API server, as one Protocol.
+"""``Api``: everything that we ask of a Kubernetes API server, as one Protocol.
 
-Two forms exist: ``extender.kube.client.KubeApi`` (the real one, over HTTPS) and
+Two classes implement it: ``extender.kube.client.KubeApi`` (over HTTPS) and
 ``extender.lab.apiserver.cluster.Cluster`` (the embedded cluster). Both answer with plain JSON
 objects, raise the same errors, and pass the same tests.
 
-Who calls: reflectors (one list and one watch per kind, long-lived), the committer and the binder
-(many short writes at once), the autoscaler (scale subresource), leader election (one small write
-every 2 s), event recorder. Every call either has its effect at once on the server or none, except
-where ``OutcomeUnknown`` says otherwise.
+Its callers are reflectors (one list and one long-lived watch per kind), the committer and the
+binder (many short writes at once), the autoscaler (scale subresource), leader election (one small
+write every 2 s), and the event recorder. Each call takes effect on the server at once or not at
+all, except where ``OutcomeUnknown`` says otherwise.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -87,20 +87,22 @@ class PatchType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """One page of a list: at ``resource_version`` of the whole collection; ``continue_token`` "" on
-    the last page.
+    """One page of a list, at ``resource_version`` of the whole collection. ``continue_token`` is ""
+    on the last page.
     """
 
     items: list[Obj]
     resource_version: str
     continue_token: str = ""
     remaining: int | None = None
-    """Items on the pages to come, about; None where the server does not say, as with a selector."""
+    """About how many items the next pages have; None if the server does not say, as with a
+    selector.
+    """
 
 
 class WatchEventType(StrEnum):
-    """``type`` of a watch event. ERROR never leaves ``Api.watch``: it is raised as the ApiError
-    that it carries.
+    """``type`` of a watch event. ``Api.watch`` never yields ERROR: it raises the ApiError that the
+    event carries.
     """
 
     ADDED = "ADDED"
@@ -119,9 +121,7 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a list or watch is narrowed to. ``namespace`` "" is all namespaces; selectors as in
-    URLs.
-    """
+    """What a list or watch selects. ``namespace`` "" is all namespaces; selectors as in URLs."""
 
     namespace: str = ""
     label_selector: str = ""
@@ -136,8 +136,8 @@ class Binding:
     """A v1 Binding: puts pod ``namespace/name`` on ``node`` and, in the same write, merges
     ``annotations`` into it.
 
-    ``uid`` and ``resource_version`` ("" = not asked for) are preconditions: Conflict if the pod's
-    differ.
+    ``uid`` and ``resource_version`` are preconditions: Conflict if the pod's differ. "" is no
+    precondition.
     """
 
     namespace: str
@@ -150,7 +150,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """Preconditions of a delete: Conflict if the object's differ. "" = not asked for."""
+    """Preconditions of a delete: Conflict if the object's differ. "" is no precondition."""
 
     uid: str = ""
     resource_version: str = ""
@@ -170,8 +170,8 @@ class Api(Protocol):
         continue_token: str = "",
         resource_version: str = "",
     ) -> ListPage:
-        """One page. ``resource_version`` "" is a consistent read, "0" any version from the server's
-        cache.
+        """One page. ``resource_version`` "" is a consistent read; with "0" the server's cache may
+        answer with any version.
 
         Raises Expired (410) for a ``continue_token`` that is too old.
         """
@@ -199,8 +199,8 @@ class Api(Protocol):
         ...
 
     async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
-        """Create; the reply is the stored object. Raises AlreadyExists, Invalid, or what admission
-        says.
+        """Create; the reply is the stored object. Raises AlreadyExists, Invalid, or admission's
+        refusal.
         """
         ...
 
@@ -238,8 +238,8 @@ class Api(Protocol):
         preconditions: Preconditions | None = None,
         grace_period_s: int | None = None,
     ) -> None:
-        """Delete; for pods with grace (None: the pod's own), others at once. Raises NotFound,
-        Conflict.
+        """Delete: a pod with a grace period (None: its own), other objects at once. Raises
+        NotFound, Conflict.
         """
         ...
 
@@ -255,8 +255,8 @@ class ConnectError(VReplicaError):
 
 
 class ApiError(VReplicaError):
-    """An answer of the API server other than 2xx: HTTP ``status``, and ``reason`` and message of
-    its Status.
+    """An answer of the API server other than 2xx: its HTTP ``status``, and the ``reason`` and
+    ``message`` of its Status.
     """
 
     def __init__(
@@ -290,21 +290,21 @@ class Invalid(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: RBAC, or admission said no."""
+    """403: RBAC or admission refused."""
 
 
 class TooManyRequests(ApiError):
-    """429; ``retry_after_s`` says when."""
+    """429; ``retry_after_s`` says when to try again."""
 
 
 class OutcomeUnknown(ApiError):
-    """No answer: timed out, reset, or the connection could not be made. A write may or may not have
-    happened.
+    """No definite answer: a time-out, a broken or failed connection, an unreadable reply, or an
+    error from behind the API server. A write may or may not have happened.
     """
 
 
 CAUSES_MAX: Final = 3
-"""Of one refusal that are told."""
+"""Causes of one refusal that its message includes."""
 
 
 def error_from_status(
@@ -321,8 +321,8 @@ def error_from_status(
 
 
 def _with_causes(message: str, details: object) -> str:
-    """The message and those causes that it does not name: of a JSON patch that fails, say, it has
-    only that one did.
+    """The message with the causes that it does not name. If a JSON patch fails, for example, the
+    message alone says only that.
     """
     causes = details.get("causes") if isinstance(details, Mapping) else None
     more = []

@@ -1,17 +1,17 @@
-"""What we may ask of the API server, by lane: a token bucket each, so that no lane waits for
-another's requests.
+"""Limits on requests to the API server. Each *lane* has its own token bucket, so that no lane waits
+for another's requests.
 
-- ``reads``: lists, gets and the beginnings of watches, so that a relist never holds up a bind;
+- ``reads``: lists, gets and the starts of watches, so that a relist never holds up a bind;
 - ``writes``: ledgers, bindings, statuses, scale;
-- ``events``: what is told about all that, which is the most and matters the least (Kubernetes'
-  components give their event recorder a client of its own for that reason);
-- ``leases``: no bucket, since leadership must not be lost in our own queue, and connections of its
-  own (``connection``), since it must not be lost behind a hundred slow answers either. The
-  elector's own period is its limit.
+- ``events``: the most requests, which matter least (Kubernetes' components give their event
+  recorder its own client for that reason);
+- ``leases``: no bucket, because leadership must not be lost in our own queue. The elector's period
+  is the limit. Leases also have their own connections (``connection``), so that they never wait
+  behind a hundred slow answers.
 
-A 429 or 503 with Retry-After closes the lane that it was for until then: everything in it waits,
-and nothing is asked again only to be refused again. A lane opens again with an empty bucket, at its
-rate, because those who waited would otherwise come in one burst. Leases and other lanes go on.
+A 429 or 503 with Retry-After closes the lane of its request for that time. All requests of the lane
+wait, instead of being refused again. The lane opens with an empty bucket, at its rate, because the
+waiting requests would otherwise come in one burst. Leases and other lanes go on.
 """
 
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ from extender.kube.ratelimit import TokenBucket
 
 QPS_DEFAULT: Final = 1000.0
 BURST_DEFAULT: Final = 2000
-"""Of each lane. kube-scheduler's 50 and 100 would be too few: placing writes a patch a pod and a
-status a vpod.
+"""Both for each lane. kube-scheduler's 50 and 100 would be too few: placing writes a patch per pod
+and a status per vpod.
 """
 RETRY_STATUSES: Final = frozenset({429, 503})
-"""Whose Retry-After closes a lane, as client-go has it (any 5xx there; others come from behind the
-API server).
+"""Statuses whose Retry-After closes a lane. client-go also heeds it with other 5xx, which come from
+behind the API server.
 """
 
 
 class Lane(StrEnum):
-    """Requests that wait for each other."""
+    """A group of requests. Requests wait only for others of their lane."""
 
     READS = "reads"
     WRITES = "writes"
@@ -47,11 +47,11 @@ class LaneUse:
 
     requests: int = 0
     pauses: int = 0
-    """Answers with Retry-After that closed it."""
+    """How often an answer with Retry-After closed it."""
 
 
 class Budget:
-    """The buckets. ``qps`` and ``burst`` are of each lane that has one."""
+    """The buckets. ``qps`` and ``burst`` apply to each lane that has one."""
 
     def __init__(self, qps: float, burst: int) -> None:
         self._buckets = {
@@ -60,7 +60,7 @@ class Budget:
         self.used = {lane: LaneUse() for lane in Lane}
 
     async def admit(self, lane: Lane) -> None:
-        """Wait for the lane's next turn. Raises TooManyRequests, nothing being sent, when too many
+        """Wait for the lane's next turn. Raises TooManyRequests, and nothing is sent, if too many
         wait in it.
         """
         if (bucket := self._buckets.get(lane)) is not None:
@@ -68,12 +68,14 @@ class Budget:
         self.used[lane].requests += 1
 
     def change(self, qps: float, burst: int) -> None:
-        """Another rate for each lane that has one, from now on."""
+        """Set another rate for each lane that has a bucket."""
         for bucket in self._buckets.values():
             bucket.change(qps, burst)
 
     def answered(self, lane: Lane, status: int, retry_after_s: float | None) -> None:
-        """A request of the lane was refused: close the lane, if the API server asks for it."""
+        """Handle a refusal of a request of the lane: close the lane if the API server asks for
+        it.
+        """
         bucket = self._buckets.get(lane)
         if bucket is not None and retry_after_s is not None and status in RETRY_STATUSES:
             self.used[lane].pauses += 1

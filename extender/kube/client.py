@@ -1,9 +1,8 @@
 """``KubeApi``: the real ``Api``: verbs and paths of Kubernetes' REST conventions over
 ``Transport``.
 
-Bodies go out and come in as raw JSON through orjson; no generated model is touched. What is
-retried, limited and raised is ``transport``'s matter, how much is asked at once ``budget``'s, who
-we are ``connection``'s.
+Bodies are raw JSON through orjson, without generated models. ``transport`` decides what is retried
+and raised, ``budget`` how much is asked at once. ``connection`` has the credentials.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -38,16 +37,18 @@ _WRITER: Final[Mapping[str, str]] = {"fieldManager": COMPONENT}
 
 
 class KubeApi:
-    """An API server over HTTP; implements ``Api``. Make it by ``connect``, end it by ``close``."""
+    """An API server over HTTP; implements ``Api``. Create it with ``connect``, end it with
+    ``close``.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.namespace = transport.namespace
-        """What kubectl takes without ``--namespace``: the context's or the service account's, else
-        ``default``.
+        """The namespace that kubectl uses without ``--namespace``: the context's or the service
+        account's, else ``default``.
         """
         self.requests = transport.requests
-        """(method, status code or "<error>") to number of requests sent."""
+        """(method, status code or "<error>") -> number of requests sent."""
         self.budget = transport.budget
         """What waits, has waited and was held back, by lane."""
 
@@ -64,16 +65,16 @@ class KubeApi:
     ) -> Self:
         """Prepare a connection; nothing is sent yet. Raises ConnectError (``connection``).
 
-        ``qps`` and ``burst`` are requests a second and at once, of each lane (``budget``);
-        ``timeout_s`` is from sending a request to the end of its answer.
+        ``qps`` (requests a second) and ``burst`` (requests at once) apply to each lane
+        (``budget``). ``timeout_s`` includes the wait for the lane and the reading of the answer.
         """
         connection = await open_connection(kubeconfig=kubeconfig, context=context)
         budget = Budget(qps, burst)
         return cls(Transport(connection, budget, user_agent=user_agent, timeout_s=timeout_s))
 
     def tell_answers(self, told: Callable[[str, str, float], None]) -> None:
-        """Tell of each answer from now on: method, lane, and the seconds from sending to its
-        beginning.
+        """Call ``told`` for each answer from now on: method, lane, and the seconds from sending to
+        the answer's beginning.
         """
         self._transport.on_answer = told
 
@@ -83,7 +84,7 @@ class KubeApi:
         return self._transport.server
 
     async def server_version(self) -> Obj:
-        """/version, as the API server has it (``gitVersion`` and more)."""
+        """The API server's /version (``gitVersion`` and more)."""
         return await self._object(Request("GET", "/version", Lane.READS))
 
     async def close(self) -> None:
@@ -256,7 +257,9 @@ class KubeApi:
         )
 
     async def token(self, namespace: str, account: str, lifetime_s: int) -> Obj:
-        """POST serviceaccounts/NAME/token: the TokenRequest, answered. Raises ApiError."""
+        """POST serviceaccounts/NAME/token. Return the TokenRequest with its token. Raises
+        ApiError.
+        """
         spec = {"expirationSeconds": lifetime_s}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = path_of(SERVICE_ACCOUNTS, namespace, account, "token")
@@ -267,8 +270,8 @@ class KubeApi:
 
 
 def _of_patch(message: str, patch: list[Obj] | Obj) -> str:
-    """What a refused JSON patch wanted: of a ``test`` that fails the API server says neither field
-    nor cause.
+    """Add the tested paths to the message of a refused JSON patch: for a ``test`` that fails the
+    API server names neither field nor cause.
     """
     tested = (
         [str(step.get("path")) for step in patch if step.get("op") == "test"]
@@ -284,8 +287,8 @@ def _of_patch(message: str, patch: list[Obj] | Obj) -> str:
 
 
 def path_of(resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
-    """The quoted URL path of a collection or an object. Raises Invalid for what no object can be
-    called.
+    """The quoted URL path of a collection or an object. Raises Invalid for a name that no object
+    can have.
     """
     if (
         name in {".", ".."}
@@ -310,8 +313,8 @@ def _selection(options: ListOptions) -> dict[str, str]:
 
 
 def _typed(resource: Resource, obj: Obj, subresource: str = "") -> Obj:
-    """``obj`` with apiVersion and kind, which the items of a list lack and a write of a custom
-    resource needs.
+    """``obj`` with apiVersion and kind: items of a list lack them, and a write of a custom resource
+    needs them.
     """
     if subresource == "scale":
         return {"apiVersion": "autoscaling/v1", "kind": "Scale", **obj}

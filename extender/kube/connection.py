@@ -1,18 +1,16 @@
-"""The way to the API server: two HTTP sessions, and ``Credentials``, what we show there, kept as
-the files say now.
+"""The connection to the API server: two HTTP sessions, and ``Credentials``, which follow the files.
 
-Tokens expire (bound service account tokens within the hour), certificates are renewed, authorities
-change: so all of the kubeconfig or service account (``access``) is read again every
-``REFRESH_PERIOD_S``, in the background while requests go on with what they have: a hanging plug-in
-must not delay a lease renewal. Two answers, which both say that nothing was done, wait for a fresh
-reading: a 401, and a TLS handshake that failed. What was refused is then not good any more, however
-long it was to be: exec plug-ins run again. A reading that has not helped is not repeated for
-``RENEW_PAUSE_S``.
+Tokens expire (bound service account tokens within the hour), certificates are renewed, and
+authorities change. So the whole kubeconfig or service account (``access``) is read again every
+``REFRESH_PERIOD_S``. That happens in the background while requests use the credentials at hand,
+because a hanging plug-in must not delay a lease renewal. Only after a 401 or a failed TLS
+handshake, which both mean that the server did nothing, does a request wait for a fresh reading. The
+refused credential counts as expired then: exec plug-ins run again. A reading that brought nothing
+new is not repeated for ``RENEW_PAUSE_S``.
 
-A reading is taken whole or not at all. Connections belong to the TLS context that they were made
-with; with a new one come new connections, and those before it end with what goes on on them. A
-reading that names another address is not taken: that may be another cluster, and all that we know
-is of this one.
+A reading is used whole or not at all. Connections belong to their TLS context. With a new context
+come new connections, and the old ones end with their requests. A reading with another server
+address is not used: it may be another cluster, and all that we know is of this one.
 """
 
 import asyncio
@@ -31,19 +29,20 @@ REFRESH_TIMEOUT_S: Final = 30.0
 RENEW_PAUSE_S: Final = 5.0
 CONNECTIONS_MAX: Final = 100
 LEASE_CONNECTIONS_MAX: Final = 2
-"""Set apart: a lease that waits for one of the others, all busy with slow answers, is a lease lost.
+"""Reserved: if a lease waited for one of the others, all busy with slow answers, it would be
+lost.
 """
 READ_BUFFER_BYTES: Final = 2**20
 DEFAULT_NAMESPACE: Final = "default"
-"""Where neither the kubeconfig's context nor the pod's service account names one, as kubectl has
-it.
+"""Used if neither the kubeconfig's context nor the pod's service account names one, as in
+kubectl.
 """
 
 _log = logging.getLogger(__name__)
 
 
 class Credentials:
-    """How we come to the API server at the moment. A source is not read twice at once."""
+    """Our current access to the API server. A source is not read twice at once."""
 
     def __init__(self, source: Source, access: Access) -> None:
         """``access``: the first reading of ``source``."""
@@ -53,23 +52,25 @@ class Credentials:
         self._now = asyncio.get_running_loop().time
         self._loaded_at = self._now()
         self._in_vain_at = float("-inf")
-        """When a reading that was waited for brought nothing new."""
+        """When a reading that a request waited for brought nothing new."""
         self._refreshing: asyncio.Task[None] | None = None
         self._afresh = False
-        """Whether that one began after a refusal."""
+        """Whether the refresh under way began after a refusal."""
 
     def access(self) -> Access:
-        """What to send the next request with; starts a refresh in the background when the last one
-        is old.
+        """What to send the next request with. Starts a refresh in the background if the last one is
+        old.
         """
         if not self._under_way() and self._now() - self._loaded_at >= REFRESH_PERIOD_S:
             self._start(afresh=False)
         return self._access
 
     async def renew(self, refused: Access) -> bool:
-        """Read again now, for ``refused`` was; False where that failed or nothing changed."""
+        """Read again now, because ``refused`` was refused. False if that failed or changed
+        nothing.
+        """
         if self._under_way() and not self._afresh:
-            # One in the background may be content with what was refused.
+            # A background refresh may keep what was refused.
             await self._finished()
         if self._access is refused and self._now() - self._in_vain_at >= RENEW_PAUSE_S:
             if not self._under_way():
@@ -93,9 +94,7 @@ class Credentials:
         self._refreshing = asyncio.create_task(self._refresh(afresh=afresh), name="credentials")
 
     async def _finished(self) -> None:
-        """Wait for the refresh under way; whoever is cancelled meanwhile leaves it to the
-        others.
-        """
+        """Wait for the refresh under way. A cancelled waiter does not cancel it for the others."""
         if self._refreshing is not None:
             await asyncio.wait({self._refreshing})
 
@@ -131,9 +130,7 @@ class Connection:
 
     def __init__(self, source: Source, access: Access) -> None:
         self.namespace = source.namespace or DEFAULT_NAMESPACE
-        """Of the kubeconfig's context or the pod's service account: what kubectl takes without
-        ``--namespace``.
-        """
+        """See ``KubeApi.namespace``."""
         self.base_url = access.base_url
         self.credentials = Credentials(source, access)
         self.session = _session(CONNECTIONS_MAX)
@@ -147,8 +144,8 @@ class Connection:
 
 
 async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connection:
-    """Connect by a kubeconfig file, a context of it, or what is found. Nothing is sent yet. Raises
-    ConnectError.
+    """Connect by a kubeconfig file, a context of it, or the source that is found. Nothing is sent
+    yet. Raises ConnectError.
     """
     source = find_source(kubeconfig, context)
     try:
@@ -160,10 +157,10 @@ async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connect
 
 
 def _session(connections_max: int) -> aiohttp.ClientSession:
-    """One whose requests say themselves by which TLS context they go.
+    """A session whose requests name their TLS context themselves.
 
-    aiohttp's trust in the environment means a thread that reads ~/.netrc for every single request;
-    ours has none. Cookies are not kept either: no API server needs them.
+    With ``trust_env`` aiohttp would read ~/.netrc in a thread for every request. Cookies are not
+    kept: no API server needs them.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections_max),

@@ -1,22 +1,23 @@
-"""``EventRecorder``: events.k8s.io/v1 events about what we do, never in the way of what we do.
+"""``EventRecorder``: writes events.k8s.io/v1 events about what the service does, and never delays
+that.
 
-``event()`` only touches memory: it makes or finds an entry and puts it into a bounded queue; full,
-the event is dropped and counted. ``run()`` writes entries, those of one namespace one after the
-other, waiting out failures that may pass (client-go: 12 tries, 10 s apart). A namespace waits by
-itself (``lanes``): one whose quota, admission webhook or aggregated API refuses events delays no
-others, and makes room for them in a full queue.
+``event()`` only touches memory: it creates or finds an entry and puts it into a bounded queue. If
+the queue is full, an event is dropped and counted. ``run()`` writes entries, those of one namespace
+one after the other, and retries failures that may pass (as client-go: 12 tries, 10 s apart). Each
+namespace waits by itself (``lanes``). A namespace whose quota, admission webhook or aggregated API
+refuses events delays no other, and makes room for others in a full queue.
 
-One that does not answer holds a writer for ``QUICK_S``; then it has failed, and of the writers
-only ``DOUBTFUL_WRITES_MAX`` go to such namespaces. After ``QUICK_TRIES`` failures each try has
-all the time that the client gives: so events get through also where each of them takes seconds.
+A namespace that does not answer holds a writer for ``QUICK_S``; then that write has failed. At most
+``DOUBTFUL_WRITES_MAX`` writers serve such namespaces. After ``QUICK_TRIES`` failures a try may take
+all the time that the client allows, so that events get through even if each takes seconds.
 
-Aggregation is client-go's events broadcaster: events equal in reason (``model.event_reasons``: type
-and action follow from it), regarding, related and cause are one series while less than six minutes
-lie between them. The note is not part of it, and a series keeps the first one: only of what has
-happened (``HAPPENED``), and not of what goes on, another note is another event. Else a place that
-was given at noon would be read as given at the last time that any was. The cause is a word of a
-closed set, as a ``ConflictReason``: a vpod that has waited for room and whose pool is deleted then
-is not told again of the room.
+Aggregation follows client-go's events broadcaster. Events with equal reason, regarding, related and
+cause are one series while less than six minutes lie between them. (Type and action follow from the
+reason, ``model.event_reasons``.) A reason in ``HAPPENED`` reports something that happened once:
+another note is another event. Otherwise a place that was given at noon would be read as given at
+the series' last time. The other reasons report what goes on: their series keep the first note. The
+cause is a word of a closed set, such as a ``ConflictReason``. For example, a vpod waits for room
+and then its pool is deleted: that is another cause, and not the old series.
 
 .. code-block:: text
 
@@ -27,13 +28,12 @@ is not told again of the room.
     6 min quiet        the last count is patched, and the entry forgotten (a single one is just
                        forgotten)
 
-Another difference: client-go's key has the regarded object's resourceVersion in it, so that an
-object which changes with each attempt, as a VPod whose status we write, never aggregates; ours
-leaves it out.
+Unlike client-go's, our key leaves the regarded object's resourceVersion out. With it, an object
+that changes with each attempt, such as a VPod whose status we write, would never aggregate.
 
 Notes carry tenants' text. Line breaks and other control and formatting characters (terminal
-escapes, text direction overrides) are replaced, and a note ends at a character border within the
-1024 bytes that the API allows.
+escapes, text direction overrides) are replaced. A note ends at a character border within the 1024
+bytes that the API allows.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ from extender.model.timestamps import micro_time
 
 NOTE_BYTES_MAX: Final = 1024
 WORD_CHARS_MAX: Final = 128
-"""Of reportingInstance, by the API's validation."""
+"""The API's limit for reportingInstance."""
 NAME_CHARS_MAX: Final = 253
 SERIES_FINISH_S: Final = 360.0
 SERIES_REFRESH_S: Final = 1800.0
@@ -74,13 +74,13 @@ TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 RETRY_MAX_S: Final = 60.0
 WRITES_MAX: Final = 12
-"""At once, each into another namespace."""
+"""Writes at once, each into another namespace."""
 DOUBTFUL_WRITES_MAX: Final = 4
-"""Of them, into namespaces whose last write failed or was slow."""
+"""Of these, writes into namespaces whose last write failed or was slow."""
 QUICK_S: Final = 2.0
-"""What takes longer is slow. Twice what Kubernetes' SLO of mutating calls gives 99 of 100."""
+"""A longer write is slow. Twice what Kubernetes' SLO allows for 99% of mutating calls."""
 QUICK_TRIES: Final = 2
-"""In a row that fail, before one may be slow."""
+"""After so many failures in a row a try may be slow."""
 CACHE_ITEMS_MAX: Final = 4096
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -92,8 +92,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
-    """A core/v1 ObjectReference; ``namespace`` "" for what has none. Equal without regard to
-    ``resource_version``.
+    """A core/v1 ObjectReference; ``namespace`` "" if there is none. ``resource_version`` does not
+    count for equality.
     """
 
     api_version: str
@@ -104,7 +104,7 @@ class ObjectReference:
     resource_version: str = field(default="", compare=False)
 
     def to_json(self) -> Obj:
-        """As it goes into an event, without what is empty."""
+        """Its JSON in an event, without empty fields."""
         wanted = {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -125,7 +125,7 @@ class _Key:
     related: ObjectReference | None
     cause: str
     note: str
-    """"" where it does not matter."""
+    """Empty if the note makes no difference."""
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class _Entry:
     queued: bool = True
     created: bool = False
     attempted: bool = False
-    """Whether a create has been sent: its answer may have been lost."""
+    """Whether a create was sent, whose answer may be lost."""
 
     @property
     def namespace(self) -> str:
@@ -150,7 +150,7 @@ class _Entry:
 
 
 class EventRecorder:
-    """Records events. ``event`` from anywhere on the loop, ``run`` in one task."""
+    """Records events. Call ``event`` anywhere on the loop, and run ``run`` in one task."""
 
     def __init__(
         self,
@@ -166,7 +166,9 @@ class EventRecorder:
         self.dropped = 0
         """Events lost because the queue was full."""
         self.failed: Counter[str] = Counter()
-        """Events given up, by the error's class; Forbidden is a namespace being deleted, mostly."""
+        """Events given up, by the error's class. Forbidden mostly means that the namespace is being
+        deleted.
+        """
         self._api = api
         self._reporting_instance = _word(reporting_instance)
         self._now = now
@@ -190,10 +192,10 @@ class EventRecorder:
         cause: str = "",
         related: ObjectReference | None = None,
     ) -> None:
-        """Record one event; never blocks. Raises ValueError for a reason that is none of the closed
-        set, and for nothing else.
+        """Record one event; never blocks. Raises only ValueError, for a reason outside the closed
+        set.
 
-        ``cause``: one of few constant strings; what goes on for another cause is another series.
+        ``cause``: one of a few constant strings. Another cause begins another series.
         """
         told_apart = clean_note(note) if reason in HAPPENED else ""
         key = _Key(EventReason(reason), regarding, related, cause, told_apart)
@@ -223,7 +225,7 @@ class EventRecorder:
             self._entries.popitem(last=False)
 
     async def run(self) -> None:
-        """Write what is recorded until cancelled; what is still queued then is lost (see
+        """Write what is recorded until cancelled. What is still queued then is lost (see
         ``drain``).
         """
         loop, lanes = asyncio.get_running_loop(), self._lanes
@@ -240,8 +242,8 @@ class EventRecorder:
                 while self._writing < WRITES_MAX and (lane := lanes.take()) is not None:
                     self._writing += 1
                     writes.create_task(self._record(lane), name=f"event in {lane.name}")
-                # At the limit the end of a write wakes us, and not the time of a lane that could
-                # not be served.
+                # At the limit only the end of a write helps, so the time of a waiting lane does not
+                # wake us.
                 next_at = lanes.next_at if self._writing < WRITES_MAX else finish_at
                 try:
                     async with asyncio.timeout_at(min(finish_at, refresh_at, next_at)):
@@ -250,8 +252,8 @@ class EventRecorder:
                     continue
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until all that is queued is written or given up; False after ``timeout_s``. Needs
-        ``run`` running.
+        """Wait until everything queued is written or given up; False after ``timeout_s``. ``run``
+        must be running.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -272,7 +274,8 @@ class EventRecorder:
     def _made_room(self, entry: _Entry) -> None:
         entry.queued = False
         if entry.created:
-            # It is told; its count is written later, also where it was just forgotten as quiet.
+            # It is on the server. Its count is written later, even if it was just forgotten as
+            # quiet.
             self._entries.setdefault(entry.key, entry)
         else:
             self.dropped += 1
@@ -287,14 +290,14 @@ class EventRecorder:
                 self._enqueue(entry)
 
     def _finish(self) -> None:
-        """End what has been quiet: write a series' last count, then forget it."""
+        """Forget entries that have been quiet; of a series, write the last count first."""
         quiet_since = self._now() - SERIES_FINISH_S
         for key, entry in list(self._entries.items()):
             if entry.last_s < quiet_since and (entry.count == 1 or self._enqueue(entry)):
                 self._entries.pop(key, None)
 
     async def _record(self, lane: Lane[_Entry]) -> None:
-        """Write a lane's entry as it is now; a failure that may pass has the lane wait."""
+        """Write a lane's entry as it is now. A failure that may pass makes the lane wait."""
         entry = lane.item
         # Cleared before the write: an event that comes during it queues the entry anew.
         entry.queued = False
@@ -350,7 +353,7 @@ class EventRecorder:
         except AlreadyExists:
             if not attempted:
                 raise
-            # The try before whose answer we did not get has made it.
+            # An earlier try, whose answer was lost, has created it.
         entry.created = True
 
     def _give_up(self, entry: _Entry, error: ApiError) -> None:
@@ -366,13 +369,13 @@ class EventRecorder:
         )
 
     def _forget(self, entry: _Entry) -> None:
-        """The next event like it begins anew."""
+        """Make the next event like it begin anew."""
         if self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
 
     def _name(self, regarding: str, now_s: float) -> str:
-        """``name.nanoseconds`` as client-go names events, DNS safe, and never twice the same from
-        here.
+        """``name.nanoseconds`` as client-go names events, DNS safe, and never the same twice in
+        this process.
         """
         self._last_stamp = max(self._last_stamp + 1, int(now_s * 1e9))
         suffix = f".{self._last_stamp:x}"
@@ -408,7 +411,7 @@ def _loop_time() -> float:
 
 
 def _failures(slow_at: float) -> int:
-    """That a namespace counts for having, after a write of it that has ended now."""
+    """How many failures its namespace counts as having, after a write that has just ended."""
     return QUICK_TRIES if _loop_time() >= slow_at else 0
 
 
@@ -434,7 +437,7 @@ def _shown(char: str) -> str:
 
 
 def _word(text: str) -> str:
-    """An instance's name as the API takes it: not empty, not too long, printable."""
+    """An instance's name as the API accepts it: not empty, not too long, printable."""
     return clean_note(text)[:WORD_CHARS_MAX] or "Unknown"
 
 

@@ -1,9 +1,9 @@
-"""``fenced_by``: a question that is asked before a request is begun, and again before each of its
-bytes may leave.
+"""``fenced_by``: a check that is made when a request begins, and again before each attempt to send
+it.
 
-A request may wait for its lane for seconds, and what allowed it may be over by then. Whoever sends
-(``transport``) asks ``check_fence`` after every such wait; the question comes with the task, so
-that no API has to hand it down.
+A request may wait for its lane for seconds, and may no longer be allowed by then. So the sender
+(``transport``) calls ``check_fence`` after every such wait. A context variable carries the check
+with the task, so that no API has to pass it on.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,8 +16,8 @@ _FENCE: Final[ContextVar[Callable[[], None] | None]] = ContextVar("fence", defau
 
 @contextmanager
 def fenced_by(check: Callable[[], None]) -> Iterator[None]:
-    """Requests within are sent only as long as ``check()`` raises nothing; it is asked
-    here, too.
+    """Within it, requests are sent only as long as ``check()`` raises nothing. Also calls it on
+    entry.
     """
     check()
     token = _FENCE.set(check)
@@ -28,6 +28,6 @@ def fenced_by(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_fence() -> None:
-    """Ask whether what is about to be sent still may be. Raises what the fence raises."""
+    """Check whether a request may still be sent. Raises what the fence raises."""
     if (check := _FENCE.get()) is not None:
         check()

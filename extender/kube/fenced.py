@@ -1,13 +1,11 @@
-"""``FencedApi``: an ``Api`` whose writes are the leader's alone, and are refused here once we no
-longer lead.
+"""``FencedApi``: an ``Api`` that refuses writes once this replica no longer leads.
 
-A process that was frozen for longer than its lease goes on where it stood when it wakes: between
-what it has read and what it writes, while another leads. Compare-and-swap catches what has changed
-in the very object, and not what has changed beside it: a StatefulSet is of the same version as
-before, and the pods that are to go carry vreplicas by now. So whether we lead is asked when a write
-is begun, and again before it is sent, after the wait for its lane (``fence``). What can still come
-between the question and the last byte is a freeze of the process, or a connection that is slow to
-be had.
+A process that was frozen for longer than its lease continues where it stopped, perhaps between its
+reads and its write, while another replica leads. Compare-and-swap detects changes of the written
+object, but not of others: a StatefulSet may have its old version while the pods that are to go
+carry vreplicas by now. So leadership is checked when a write begins, and again before it is sent,
+after the wait for its lane (``fence``). Between that check and the last byte only a freeze of the
+process or a slow connection attempt can come.
 """
 
 from collections.abc import Callable, Coroutine
@@ -23,8 +21,8 @@ T = TypeVar("T")
 
 
 class NotLeading(ApiError):
-    """A write of a replica that does not lead any more. It had no effect; who leads does what has
-    to be done.
+    """A write of a replica that no longer leads. It had no effect; the leader does what is
+    needed.
     """
 
     def __init__(self) -> None:
@@ -32,7 +30,7 @@ class NotLeading(ApiError):
 
 
 class FencedApi(ForwardingApi):
-    """Reads go to ``api``, and writes while ``leading()``; else they raise NotLeading."""
+    """Reads go to ``api``. Writes go there while ``leading()``; else they raise NotLeading."""
 
     def __init__(self, api: Api, *, leading: Callable[[], bool]) -> None:
         super().__init__(api)
@@ -48,9 +46,9 @@ class FencedApi(ForwardingApi):
 
 
 PoolApi = Callable[[str], Api]
-"""Key of a pool -> the ``Api`` to write through for it."""
+"""Key of a pool -> the ``Api`` for writes for that pool."""
 
 
 def fenced_by_pool(api: Api, leads: Callable[[str], bool]) -> PoolApi:
-    """Writes for a pool go to ``api`` while we lead that pool."""
+    """Writes for a pool go to ``api`` while this replica leads that pool."""
     return lambda pool: FencedApi(api, leading=partial(leads, pool))

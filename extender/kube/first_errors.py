@@ -1,7 +1,7 @@
-"""The usual mistakes of a first hour, told in one line that names the fix.
+"""The usual mistakes of a first hour, each in one line that names the fix.
 
-``told`` turns an error that ends a command into what is printed. What it does not know is printed
-as it is: every error of ours names its object, field and problem already.
+``describe_error`` makes the line for an error that ends a command. Errors that it does not know are
+printed unchanged: each of ours names its object, field and problem.
 """
 
 import errno
@@ -21,8 +21,8 @@ def describe_error(error: BaseException) -> str:
 
 
 class ListingTrouble(NamedTuple):
-    """A kind that cannot be listed or watched: what is wrong, one line; what to do about it, ""
-    where that is not known.
+    """A kind that cannot be listed or watched: the problem in one line, and the fix, "" if
+    unknown.
     """
 
     problem: str
@@ -30,13 +30,13 @@ class ListingTrouble(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Both."""
+        """The problem and the fix."""
         return f"{self.problem}. {self.fix}" if self.fix else self.problem
 
 
 def listing_trouble(resource: Resource, error: ApiError) -> ListingTrouble:
-    """What an error means that answers a list or a watch of a kind. Commands and the service's log
-    say it alike.
+    """Explain the error of a list or a watch of a kind. Commands and the service's log use the same
+    words.
     """
     what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
     detail = one_line(" ".join((error.message or error.reason).split()))
@@ -57,8 +57,8 @@ def listing_trouble(resource: Resource, error: ApiError) -> ListingTrouble:
 
 
 class Usual(NamedTuple):
-    """A usual mistake: errors of ``kind`` whose text matches ``text``, of errno or status
-    ``number`` (0: any); its fix.
+    """A usual mistake and its fix. Matches errors of ``kind`` whose text matches ``text``, with
+    errno or status ``number`` (0: any).
     """
 
     mistake: str
@@ -148,7 +148,7 @@ USUAL: Final = (
         "No interface of this machine has that address: check server.host.",
     ),
 )
-"""The first that is so is told."""
+"""The first match counts."""
 
 
 def _fix(error: BaseException, text: str) -> str:

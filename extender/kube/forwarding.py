@@ -28,9 +28,10 @@ WRITE_VERBS: Final = ("create", "update", "patch", "delete", "bind")
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """One call: ``verb`` is the method's name, but ``list`` for a page; ``body`` what is written.
+    """One call: ``verb`` is the method's name, but ``list`` for a page; ``body`` is what is
+    written.
 
-    ``name`` is "" for lists, and for what the API server names itself.
+    ``name`` is "" for lists, and for an object that the API server names.
     """
 
     verb: str
@@ -48,7 +49,7 @@ class ApiCall:
 
 
 class ForwardingApi:
-    """Every call goes to ``api``, all but watches by ``_forward``. See Api for what they do."""
+    """Forwards every call to ``api``, all but watches by ``_forward``. See Api for what they do."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

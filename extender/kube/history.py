@@ -1,6 +1,4 @@
-"""Whether the API server still has the history that it has told: etcd restored from a backup begins
-anew before it.
-"""
+"""Detects an etcd that was restored from a backup: its history begins anew before what was seen."""
 
 import logging
 
@@ -11,11 +9,11 @@ _log = logging.getLogger(__name__)
 
 
 def check_history(what: str, version: str, seen: str) -> None:
-    """Raise HistoryReplaced where ``what`` is of a version before one that was ``seen`` of the
-    same.
+    """Raise HistoryReplaced if ``what`` has a version before ``seen``, which was seen of it
+    earlier.
 
-    A consistent read never goes back, whichever of several API servers answers it. A version that
-    is none tells nothing.
+    A consistent read never goes back, whichever of several API servers answers it. A text that is
+    no version is ignored.
     """
     now, before = parse_version(version), parse_version(seen)
     if now is not None and before is not None and now < before:

@@ -1,5 +1,5 @@
-"""``Lanes``: a bounded queue in which who cannot be served delays nobody else. Pure memory, no task
-of its own.
+"""``Lanes``: a bounded queue with a lane for each name. A lane that cannot be served delays no
+other. Pure memory, without a task of its own.
 
 .. code-block:: text
 
@@ -8,20 +8,20 @@ of its own.
                                     |                              | item is tried
                                     '------------------------------'
 
-Of a lane one item is served at a time, so its order stays. The item that failed goes behind the
-others of its lane, and each failure counts against all that wait there: one item that always fails
-keeps the others of its lane for one wait only, and a lane that always fails keeps each for as many
-as a single item would get.
+One item of a lane is served at a time, so its items stay in order. An item that failed goes behind
+the others of its lane, and each failure counts against all items that wait there. So an item that
+always fails delays the others of its lane by one wait only. In a lane that always fails, each item
+waits as often as a single item would.
 
-A lane is doubtful from a failure on until an item of it is served quickly. Of all doubtful lanes
-together ``doubtful_max`` items are served at once, first of those that have failed the fewest
-times in a row: a lane that never answers delays neither healthy ones for long nor one that has
-failed once.
+A lane is *doubtful* from a failure until one of its items is served quickly. At most
+``doubtful_max`` items of doubtful lanes are served at once, first of lanes with the fewest failures
+in a row. So a lane that never answers delays neither healthy lanes for long nor a lane that failed
+once.
 
-While there is room, a lane may hold all of it. In a full queue the newest item of the longest
-lane makes room for one of a shorter lane, and doubtful lanes make room for the others until they
-hold half of it. A cap for doubtful lanes alone would come too late, as none is known to hang
-before its first item has; one for all lanes would cut bursts that can be served.
+While there is room, a lane may take all of it. In a full queue the newest item of the longest lane
+makes room for one of a shorter lane, and doubtful lanes make room for the others until they hold
+half of the queue. A limit for doubtful lanes alone would come too late, because a lane that hangs
+is known only after its first item. A limit for every lane would cut bursts that can be served.
 """
 
 import asyncio
@@ -45,26 +45,26 @@ class _Held(Generic[T]):
 
 @dataclass(slots=True, eq=False)
 class Lane(Generic[T]):
-    """What waits under one name."""
+    """The items of one name."""
 
     name: str
     items: "deque[_Held[T]]" = field(default_factory=deque)
     busy: "_Held[T] | None" = None
-    """Being served."""
+    """The item that is being served."""
     waits: bool = False
-    """For its turn, or for the time of its next try."""
+    """Whether it waits for its turn, or for the time of its next try."""
     failures: int = 0
-    """In a row. Others than 0: it is doubtful."""
+    """In a row. Above 0 the lane is doubtful."""
 
     @property
     def item(self) -> T:
-        """What is to be served now."""
+        """The item to serve now."""
         assert self.busy is not None
         return self.busy.item
 
 
 class Lanes(Generic[T]):
-    """``now``: the event loop's time, s. ``failures_max``: after so many an item is given up."""
+    """``now``: the event loop's time, s. An item is given up after ``failures_max`` failures."""
 
     def __init__(
         self, items_max: int, failures_max: int, doubtful_max: int, now: Callable[[], float]
@@ -76,7 +76,7 @@ class Lanes(Generic[T]):
         self._lanes: dict[str, Lane[T]] = {}
         self._ready: deque[Lane[T]] = deque()
         self._doubtful: list[tuple[int, int, Lane[T]]] = []
-        """Ready as well: a heap by failures."""
+        """Doubtful lanes that are ready: a heap by failures."""
         self._doubtful_busy = 0
         self._later: list[tuple[float, int, Lane[T]]] = []
         """A heap by the time of the next try."""
@@ -93,7 +93,9 @@ class Lanes(Generic[T]):
         return len(self._lanes)
 
     def put(self, name: str, item: T) -> T | None:
-        """Behind all of that name. Returns what has no room: ``item``, or another."""
+        """Add an item behind the others of that name. Return an item that has no room, ``item`` or
+        another, or None.
+        """
         lane = self._lanes.get(name) or Lane(name)
         left: T | None = None
         if self._items >= self._items_max:
@@ -111,8 +113,8 @@ class Lanes(Generic[T]):
         return left
 
     def take(self) -> Lane[T] | None:
-        """A lane whose ``item`` is to be served now; then tell ``done`` or ``failed``. None: none
-        is.
+        """Return a lane whose ``item`` is to be served now; then call ``done`` or ``failed``. None
+        if there is none.
         """
         while self._later and self._later[0][0] - TIMER_RESOLUTION_S <= self._now():
             self._is_ready(heapq.heappop(self._later)[2])
@@ -122,18 +124,20 @@ class Lanes(Generic[T]):
                 lane.busy = lane.items.popleft()
                 self._doubtful_busy += lane.failures > 0
                 return lane
-            del self._lanes[lane.name]  # all of it has made room for others
+            del self._lanes[lane.name]  # all its items made room for others
         return None
 
     @property
     def next_at(self) -> float:
-        """When a lane that waits is to be tried again, in the loop's time; infinity for none."""
+        """The loop's time at which the next waiting lane is to be tried again; infinity if none
+        waits.
+        """
         return self._later[0][0] if self._later else float("inf")
 
     def done(self, lane: Lane[T], *, failures: int = 0) -> None:
-        """Its item is served, or will never be.
+        """The lane's item is served, or never will be.
 
-        ``failures``: it was slow, and the lane is no better than after so many in a row.
+        ``failures``: the item was slow, so the lane counts as failed that many times in a row.
         """
         self._end(lane)
         lane.failures = failures
@@ -145,7 +149,8 @@ class Lanes(Generic[T]):
         self.wake.set()
 
     def failed(self, lane: Lane[T], again_at: float) -> list[T]:
-        """Its item could not be served: none of the lane is tried before the loop's ``again_at``.
+        """The lane's item could not be served: the lane is not tried before the loop's
+        ``again_at``.
 
         Returns the items that have had all their tries.
         """
@@ -183,7 +188,9 @@ class Lanes(Generic[T]):
         return held
 
     def _makes_room_for(self, lane: Lane[T]) -> Lane[T] | None:
-        """Of a full queue."""
+        """The lane of a full queue whose newest item goes to make room for ``lane``; None if
+        none.
+        """
         doubtful = [each for each in self._lanes.values() if each.failures and each.items]
         if not lane.failures and sum(len(each.items) for each in doubtful) > self._items_max // 2:
             return max(doubtful, key=_length)

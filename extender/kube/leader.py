@@ -1,5 +1,5 @@
-"""``LeaderElector``: one leader among our replicas, by a Lease, with client-go's algorithm and its
-15/10/2 seconds.
+"""``LeaderElector``: elects one leader among our replicas by a Lease, with client-go's algorithm
+and its 15/10/2 seconds.
 
 .. code-block:: text
 
@@ -8,33 +8,35 @@
        '---- lead() cancelled and over <-- LOST <----------'  another holder, or not renewed for
                                                               10 s
     cancelled while leading: lead() cancelled and over --> RELEASE (holder "", 1 s) --> end
-    given to who has asked for it: the same, and the Lease is kept for that one for some seconds
+    given up for a replica that asked: the same, and the Lease is kept for it for some seconds
                                                                                     --> COMPETE
 
-**No two machines' clocks are compared.** Another's lease is expired when *we* have seen its record
-unchanged for as long as that record says, on our monotonic clock; the times in the record are for
-people. Every write is a compare-and-swap on the Lease's resourceVersion, so of two candidates one
+**No two machines' clocks are compared.** Another's lease has expired when *we* have seen its record
+unchanged for as long as the record says, by our monotonic clock. The times in the record are for
+people. Every write is a compare-and-swap on the Lease's resourceVersion, so one of two candidates
 gets a Conflict.
 
-**A lease is no lock.** Our process may be paused (SIGSTOP, a frozen VM) between a check and the
-act, and wake up when another leads. ``still_leading()`` is the check to make right before acting:
-it is False as soon as the lease could have run out, counted from *before* the last successful
-renewal was sent, even if no task of ours has run since. The wall clock is looked at too, our own
-against our own: CLOCK_MONOTONIC stands still while a machine is suspended. What slips through even
-so is stopped by the API server: every write of ours is a compare-and-swap.
+**A lease is no lock.** Our process may be paused (SIGSTOP, a frozen VM) between a check and an act,
+and wake up when another leads. So callers check ``still_leading()`` right before they act. It is
+False as soon as the lease could have expired, counted from *before* the last successful renewal was
+sent, even if no task of ours has run since. It also compares our wall clock with itself, because
+CLOCK_MONOTONIC stands still while a machine is suspended. The API server stops what still slips
+through: every write of ours is a compare-and-swap.
 
-**A missing Lease says nothing.** It may have been deleted a moment ago, and who led by it goes on
-until it looks. So whoever finds none waits as long as one would last, and so for one without a
-holder that nobody has released: a person has emptied it. That nobody has ever led is said by
-whoever installs us: a Lease that nobody has held (manifests/base/lease.yaml, an empty spec) is
-taken at once, as long as there is nothing yet that a leader would have written, we have never seen
-it held, and it was there before us: one that is younger than our first list may have been deleted
-and applied again, while somebody leads (seed 181000534).
+**A missing Lease proves nothing.** It may have been deleted a moment ago, and its leader goes on
+until it looks. So a candidate that finds none waits as long as a lease lasts. It also waits if the
+Lease has no holder and was not released, because a person may have emptied it. An installer can
+state that nobody has ever led, with a Lease that nobody has held (manifests/base/lease.yaml, an
+empty spec). That one is taken at once, on three conditions: nothing exists yet that a leader would
+have written; we have never seen the Lease held; and it is older than our first list. A younger
+Lease may have been deleted and applied again while somebody leads (seed 181000534).
 
-Differences from client-go: the renew deadline counts from the last renewal and not from the first
-failed try; seeing another holder ends leadership at once instead of at the deadline; after losing
-we compete again instead of exiting; a lease that somebody else has put our name on, or deleted, is
-taken only once it has run out.
+Differences from client-go:
+
+- the renew deadline counts from the last renewal and not from the first failed try;
+- seeing another holder ends leadership at once instead of at the deadline;
+- after losing we compete again instead of exiting;
+- a lease that somebody else has deleted or put our name on is taken only once it has expired.
 """
 
 import asyncio
@@ -71,9 +73,8 @@ from extender.model.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
 from extender.model.timestamps import micro_time
 
 ACQUIRE_JITTER_FACTOR: Final = 0.2
-"""A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the
-shipped 2 s a lease that was released has its next holder within 3 s; with a handful of candidates
-there is no crowd to spread.
+"""A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2). So with the shipped 2
+s a released lease has its next holder within 3 s. The few candidates need not be spread further.
 """
 
 _log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class LeaderElector:
         self.is_leader = False
         """Whether ``lead`` may run; before acting, ask ``still_leading``."""
         self.fenced_until = 0.0
-        """Monotonic time at which our lease can have run out."""
+        """Monotonic time at which our lease can have expired."""
         self.transitions = 0
         """Times that we became leader."""
         self.errors = 0
@@ -127,50 +128,46 @@ class LeaderElector:
         self._candidacy = candidacy or Candidacy()
         self.seen = SeenLease(lease, identity, self._candidacy)
         self.buckets_before = 1
-        """In how many buckets the pools were led when we took the Lease; what we say once nobody
-        can lead by that any more.
+        """Into how many buckets the pools were divided when we took the Lease. Becomes our own
+        number once nobody can lead by the old one.
         """
         self.leading_since = self.acts_since = float("inf")
-        """Monotonic times at which we became leader, and from which nobody else leads by whatever
-        number of buckets; infinite while we do not lead.
+        """Monotonic times at which we became leader, and from which nobody else leads by another
+        number of buckets. Infinite while we do not lead.
         """
         self._heir = ""
-        """For whom the Lease is given up."""
+        """The replica for which the Lease is given up."""
         self._fenced_until_wall = 0.0
         self._unanswered = False
-        """A write of the Lease was sent and its outcome is not known."""
+        """Whether a write of the Lease was sent whose outcome is unknown."""
 
     @property
     def leader_identity(self) -> str:
-        """Who leads, as last seen; "" for nobody."""
+        """The leader as last seen; "" for nobody."""
         return self.seen.holder
 
     @property
     def buckets_said(self) -> int:
-        """In how many buckets the pools are led by whoever holds the Lease, as last seen."""
+        """See ``SeenLease``."""
         return self.seen.buckets_said
 
     @property
     def read_at(self) -> tuple[float, float]:
-        """When the last try began that has told what the Lease says, by the monotonic and by the
-        wall clock.
-        """
+        """When the last try began that read the Lease, by the monotonic and by the wall clock."""
         return self.seen.read_at
 
     @property
     def founded(self) -> bool:
-        """Whether nobody but us has ever held the Lease: no other leader can ever have written
-        anything.
-        """
+        """See ``SeenLease``."""
         return self.seen.founded
 
     @property
     def lease_name(self) -> str:
-        """Of its Lease."""
+        """The name of the Lease."""
         return self._lease.name
 
     def still_leading(self) -> bool:
-        """Whether we lead and the lease cannot have run out, even if this process was paused
+        """Whether we lead and the lease cannot have expired, even if this process was paused
         meanwhile.
         """
         return (
@@ -181,10 +178,10 @@ class LeaderElector:
         )
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Compete for ever, running ``lead()`` while leading; returns or raises as ``lead`` does by
-        itself.
+        """Compete for ever, running ``lead()`` while leading. If ``lead`` ends by itself, return or
+        raise as it does.
 
-        Cancelled, it cancels ``lead``, waits for its end, and releases the lease. Raises LeadStuck.
+        If cancelled, cancel ``lead``, wait for its end, and release the lease. Raises LeadStuck.
         """
         while True:
             try:
@@ -217,7 +214,7 @@ class LeaderElector:
                     raise
 
     async def _stop(self, leading: "asyncio.Future[None]", renewing: "asyncio.Task[None]") -> None:
-        """Stop acting as leader: first in name, then in deed."""
+        """Stop acting as leader: clear ``is_leader`` first, then end ``lead``."""
         self.is_leader = False
         self.leading_since = self.acts_since = float("inf")
         renewing.cancel()
@@ -300,7 +297,7 @@ class LeaderElector:
             try:
                 await self._write(self.seen.record)
             except ApiError as error:
-                # Perhaps our own write whose answer was lost: look, and decide by what is there.
+                # It may be our own write whose answer was lost: read the Lease and decide by that.
                 _log.info("optimistic renewal failed, reading the lease: %s", error)
             else:
                 return _Try.HELD
@@ -308,8 +305,8 @@ class LeaderElector:
         try:
             self.seen.observe(await self._api.get(LEASES, lease.namespace, lease.name))
         except NotFound:
-            # Deleted by a person, if there ever was one: who led goes on until it looks, and makes
-            # it anew then.
+            # A person may have deleted it. Its leader goes on until it looks, and then creates it
+            # again.
             if not self.seen.may_make_one(self.still_leading):
                 return _Try.OTHER
             await self._write(None)
@@ -335,7 +332,7 @@ class LeaderElector:
             self.seen.has_not_written(stamp)
             raise
         self.seen.has_taken(current)
-        # Others count from when they see this write, so later than from before it was sent.
+        # Others count from when they see this write, which is later than ``sent_at``.
         self.fenced_until = sent_at + self._lease.duration_s
         self._fenced_until_wall = sent_at_wall + self._lease.duration_s
 
@@ -360,12 +357,11 @@ class LeaderElector:
         return stored
 
     def _notes(self, spec: Obj) -> dict[str, str]:
-        """What else the Lease says. Released, it says in how many buckets we have led: others may
-        lead by that still.
+        """Our annotations for the Lease. A released Lease says into how many buckets we divided the
+        pools, because others may still lead by that number.
 
-        Until nobody can lead any more by what it said before, it says a number that nobody leads
-        by. Whoever takes it from us then, or we ourselves after an answer that was lost, begin to
-        wait anew.
+        While somebody may lead by the number that it had before, it says 0, by which nobody leads.
+        Whoever takes it from us then, or we ourselves after a lost answer, begins to wait anew.
         """
         buckets = 0 if self._is_unsettled() else self._candidacy.buckets
         notes = {BUCKETS_ANNOTATION: str(buckets)} if buckets != 1 else {}
@@ -374,13 +370,13 @@ class LeaderElector:
         return notes
 
     def _is_unsettled(self) -> bool:
-        """Whether others may lead by what the Lease said before us. Who leads all pools leads them
-        by this Lease alone.
+        """Whether others may lead by the number of buckets before us. A leader of one bucket led by
+        this Lease alone.
         """
         return self.buckets_before not in {1, self._candidacy.buckets}
 
     async def ask(self) -> None:
-        """Ask the holder to give the Lease up for us. Raises ApiError: Conflict where it was just
+        """Ask the holder to give the Lease up for us. Raises ApiError: Conflict if it was just
         renewed.
         """
         lease = self._lease
@@ -393,7 +389,7 @@ class LeaderElector:
         await self._api.update(LEASES, lease.namespace, lease.name, annotated(found, notes))
 
     async def _release(self) -> None:
-        """Give the lease up, so that the next one need not wait for it to run out
+        """Give the lease up, so that the next leader need not wait until it expires
         (ReleaseOnCancel).
         """
         try:
@@ -402,8 +398,8 @@ class LeaderElector:
                     with suppress(Conflict):
                         await self._put_released()
                         return
-                # A write that was cancelled on its way may have arrived: the lease may be ours, or
-                # newer. Or somebody asks for it.
+                # A cancelled write may have arrived: the lease may be ours, or newer. Or a replica
+                # has written its request on it.
                 self.seen.observe(
                     await self._api.get(LEASES, self._lease.namespace, self._lease.name)
                 )

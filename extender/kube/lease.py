@@ -1,10 +1,10 @@
-"""A Lease as we read and write it: which one, what its record says, and what annotations of ours on
-it mean.
+"""A Lease as we read and write it: which one, what its record says, and what our annotations on it
+mean.
 
-- ``vreplica.dev/buckets``: in how many parts the pools are led (``model.bucket``), on the Lease
-  that all replicas share; absent for one, and 0 while nobody but its holder may lead;
-- ``vreplica.dev/preferred-holder``: the replica that asks its holder for it, or that it was given
-  up for.
+- ``vreplica.dev/buckets``: into how many buckets the pools are divided (``model.bucket``), on the
+  Lease that all replicas share. Absent for one; 0 while only its holder may lead;
+- ``vreplica.dev/preferred-holder``: the replica that asks the holder for the Lease, or for which
+  the Lease was given up.
 """
 
 from collections.abc import Mapping
@@ -17,24 +17,24 @@ from extender.model.names import BUCKETS_ANNOTATION, LEASE_NAME, PREFERRED_HOLDE
 from extender.model.resource_versions import parse_version
 
 JITTER_FACTOR: Final = 1.2
-"""client-go's: renewDeadline must be longer than so many retry periods."""
+"""client-go's: renewDeadline must be longer than 1.2 retry periods."""
 RELEASED_S: Final = 1
-"""leaseDurationSeconds of a lease that was released, client-go's and ours."""
+"""leaseDurationSeconds of a released lease, client-go's and ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseConfig:
-    """Which Lease, and client-go's three times in seconds; ValueError where they do not go
-    together.
+    """Which Lease, and client-go's three times in seconds. Raises ValueError if these contradict
+    each other.
     """
 
     namespace: str
     name: str = LEASE_NAME
     duration_s: int = 15
-    """Others wait so long after the last renewal that they saw."""
+    """How long others wait after the last renewal that they saw."""
     renew_deadline_s: float = 10.0
-    """Not renewed for so long, the leader gives up: ``duration_s`` less the time that ``lead``
-    needs to stop.
+    """A leader that has not renewed for so long gives up: ``duration_s`` less the time that
+    ``lead`` needs to stop.
     """
     retry_period_s: float = 2.0
     stop_timeout_s: float = 10.0
@@ -56,21 +56,19 @@ def is_new(lease: Obj) -> bool:
 
 
 def is_newer(lease: Obj, than: str) -> bool:
-    """Whether it is of a later version than ``than``; of what is no version nobody can say so."""
+    """Whether it has a later version than ``than``; False if either is no version."""
     version, before = parse_version(text(lease, "metadata", "resourceVersion")), parse_version(than)
     return version is not None and before is not None and version > before
 
 
 def transitions(lease: Obj) -> int:
-    """leaseTransitions, 0 where it does not say."""
+    """leaseTransitions, 0 if it is not set."""
     value = mapping(lease, "spec").get("leaseTransitions")
     return value if isinstance(value, int) else 0
 
 
 def held_spec(current: Obj | None, holder: str, duration_s: int, stamp: str) -> Obj:
-    """What the spec becomes by being written by ``holder`` at ``stamp``; ``current`` None: the
-    Lease is created.
-    """
+    """The spec as ``holder`` writes it at ``stamp``; ``current`` None: the Lease is created."""
     spec: Obj = {"holderIdentity": holder, "leaseDurationSeconds": duration_s, "renewTime": stamp}
     if current is None:
         spec |= {"acquireTime": stamp, "leaseTransitions": 0}
@@ -81,7 +79,7 @@ def held_spec(current: Obj | None, holder: str, duration_s: int, stamp: str) -> 
 
 
 def released_spec(stamp: str) -> Obj:
-    """What the spec becomes by being released at ``stamp``, as client-go does it."""
+    """The spec that releases the Lease at ``stamp``, as in client-go."""
     return {
         "holderIdentity": "",
         "leaseDurationSeconds": RELEASED_S,
@@ -91,18 +89,18 @@ def released_spec(stamp: str) -> Obj:
 
 
 def asked_by(lease: Obj) -> str:
-    """Who asks for it; "" for nobody."""
+    """The replica that asks for it; "" for none."""
     return text(lease, "metadata", "annotations", PREFERRED_HOLDER_ANNOTATION)
 
 
 def buckets_said(lease: Obj) -> int:
-    """In how many parts the pools are led by whoever holds it."""
+    """Into how many buckets its holder divides the pools; 1 if it does not say."""
     said = text(lease, "metadata", "annotations", BUCKETS_ANNOTATION)
     return int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 1
 
 
 def annotated(lease: Obj, notes: Mapping[str, str]) -> Obj:
-    """The Lease with these annotations of ours and no others."""
+    """The Lease with ``notes`` in place of our annotations; others stay."""
     ours = {BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION}
     known = mapping(lease, "metadata", "annotations")
     if not notes and not ours & known.keys():

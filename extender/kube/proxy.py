@@ -1,21 +1,21 @@
-"""Which proxy is between us and the API server: as Go's golang.org/x/net/http/httpproxy has it,
-which client-go uses.
+"""The proxy between us and the API server, chosen as in Go's golang.org/x/net/http/httpproxy, which
+client-go uses.
 
-``HTTPS_PROXY`` and ``HTTP_PROXY`` name it, by the scheme of the API server's URL; lower case counts
-where the upper one is empty. A value may be a URL or ``host[:port]``. ``NO_PROXY`` holds, between
-commas, whom to reach without it:
+``HTTPS_PROXY`` or ``HTTP_PROXY`` names it, by the scheme of the API server's URL. The lower-case
+variable counts if the upper-case one is empty. A value is a URL or ``host[:port]``. ``NO_PROXY``
+lists the hosts to reach without a proxy, separated by commas:
 
 .. code-block:: text
 
-    *                          everybody
-    10.0.0.0/8, fd00::/8       addresses of a prefix
-    10.0.0.1, 10.0.0.1:6443    an address, of one port or any; [fd00::1]:6443 with a port
-    example.com                that name and all below it, of one port or any
-    .example.com, *.example.com    what is below it alone
+    *                              every host
+    10.0.0.0/8, fd00::/8           addresses of a prefix
+    10.0.0.1, 10.0.0.1:6443        an address, with any port or one; [fd00::1]:6443 with a port
+    example.com                    that name and all below it, with any port or one
+    .example.com, *.example.com    only names below it
 
-``localhost`` and loopback addresses never go by a proxy. A kubeconfig's ``proxy-url`` is taken as
-it is: ``NO_PROXY`` does not count for it. SOCKS is refused where it is configured, and not by each
-request: the HTTP library has none.
+``localhost`` and loopback addresses never use a proxy. ``NO_PROXY`` does not apply to a
+kubeconfig's ``proxy-url``. A SOCKS proxy is refused when it is configured, instead of by each
+request, because aiohttp has no SOCKS.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ from yarl import URL
 from extender.kube.api import ConnectError
 
 SCHEMES: Final = frozenset({"http", "https"})
-"""Of proxies that aiohttp speaks to."""
+"""Schemes of proxies that aiohttp can use."""
 _PORTS: Final = {"http": 80, "https": 443}
 _HOST_PORT: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*)):([^:\[\]]*)")
 _CIDR: Final = re.compile(r"[0-9a-f.:]+/[0-9]+")
@@ -49,13 +49,13 @@ class ProxySettings:
     https: str = ""
     no_proxy: str = ""
     cgi: bool = False
-    """Whether this is a CGI program: whoever sends it a request chooses its ``HTTP_PROXY`` by a
-    header ``Proxy``.
+    """Whether this is a CGI program: there a client can set ``HTTP_PROXY`` by a header
+    ``Proxy``.
     """
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "ProxySettings":
-        """Upper case before lower case."""
+        """Read the variables, upper case before lower case."""
 
         def first(name: str) -> str:
             return environment.get(name.upper(), "") or environment.get(name, "")
@@ -68,9 +68,7 @@ class ProxySettings:
         )
 
     def url_for(self, target: str) -> str | None:
-        """The proxy's URL for a request to ``target``; None to go without one. Raises
-        ConnectError.
-        """
+        """The proxy's URL for a request to ``target``; None for no proxy. Raises ConnectError."""
         url = URL(target)
         configured = {"http": self.http, "https": self.https}.get(url.scheme, "")
         proxy = _proxy_url(configured)
@@ -84,7 +82,7 @@ class ProxySettings:
         return proxy if self.uses_proxy(url.raw_host or "", port) else None
 
     def uses_proxy(self, host: str, port: int) -> bool:
-        """Whether ``host``, without brackets, is reached by a proxy where there is one."""
+        """Whether requests to ``host``, given without brackets, use a proxy if one is set."""
         address = _address(host.partition("%")[0])
         if host == "localhost" or (address is not None and address.is_loopback):
             return False
@@ -95,8 +93,8 @@ class ProxySettings:
 
 
 def proxy_for(base_url: str, configured: str | None, environment: Mapping[str, str]) -> str | None:
-    """The proxy to an API server: the kubeconfig's, else the environment's. Raises ConnectError for
-    one that cannot be used.
+    """The proxy to an API server: the kubeconfig's, else the environment's, else None. Raises
+    ConnectError for one that cannot be used.
     """
     proxy = configured or ProxySettings.of(environment).url_for(base_url)
     if not proxy:
@@ -118,8 +116,8 @@ def proxy_for(base_url: str, configured: str | None, environment: Mapping[str, s
 
 
 def _proxy_url(configured: str) -> str | None:
-    """``configured`` as a URL, with ``http://`` where it has no scheme; None for none, and for what
-    is none.
+    """``configured`` as a URL, with ``http://`` if it has no scheme; None if it is empty or no
+    URL.
     """
     if not configured:
         return None
@@ -136,7 +134,7 @@ def _proxy_url(configured: str) -> str | None:
 
 
 def _matches(entry: str, name: str, address: _IP | None, port: str) -> bool:
-    """Whether one entry of NO_PROXY is about that host. What cannot be read is about nobody, as in
+    """Whether one entry of NO_PROXY matches that host. An unreadable entry matches none, as in
     Go.
     """
     entry = entry.strip().lower()
@@ -154,15 +152,17 @@ def _matches(entry: str, name: str, address: _IP | None, port: str) -> bool:
 
 
 def _is_below(name: str, domain: str) -> bool:
-    """Whether ``name`` is below ``domain``, or is it, unless that begins with ``.`` or ``*.``."""
+    """Whether ``name`` is below ``domain`` or equal to it; if ``domain`` begins with ``.`` or
+    ``*.``, only below.
+    """
     bare = domain.removeprefix("*") if domain.startswith("*.") else domain
     ascii_name = _ascii(bare.removeprefix("."))
     return name.endswith("." + ascii_name) or (name == ascii_name and not bare.startswith("."))
 
 
 def _address(text: str) -> _IP | None:
-    """An IP address; an IPv4 one that is written as IPv6 is the IPv4 one."""
-    if "%" in text:  # a zone, which Go takes in a URL and nowhere else
+    """An IP address, or None. An IPv4 address that is written as IPv6 becomes IPv4."""
+    if "%" in text:  # a zone, which Go accepts only in a URL
         return None
     try:
         found = ipaddress.ip_address(text)
@@ -186,7 +186,7 @@ def _network(text: str) -> _Network | None:
 
 
 def _ascii(host: str) -> str:
-    """Punycode of an international name; as it is where there is none."""
+    """The Punycode of an international name; the name itself if it has none."""
     if host.isascii():
         return host
     try:
@@ -200,5 +200,5 @@ def _scheme(proxy: str) -> str:
 
 
 def _shown(proxy: str) -> str:
-    """Without a password."""
+    """The proxy for a message, without its password."""
     return f"proxy {re.sub(r'//[^/@]*@', '//***@', proxy)!r:.200}"

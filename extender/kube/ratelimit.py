@@ -1,14 +1,14 @@
-"""Restraint towards the API server: a token bucket for what we send, and a back-off for what fails.
+"""Restraint towards the API server: a token bucket for requests, and a back-off for failures.
 
 ``TokenBucket`` is client-go's flow control (``qps`` and ``burst``): a full bucket lets ``burst``
-requests through at once, afterwards ``qps`` a second. Waiters form one queue: only its head sleeps,
-everyone else waits for the turn, so order of arrival is order of sending, and a cancelled waiter
-takes nothing and delays nobody. ``pause`` is what a server's Retry-After does: nobody passes before
-it is over, whatever the bucket holds, and then it is empty: those who have waited follow at
-``qps``, not in the burst that would earn the next refusal.
+requests through at once, then ``qps`` a second. Waiters form one queue, and only its head sleeps.
+So requests are sent in the order of arrival, and a cancelled waiter takes no token and delays
+nobody. ``pause`` obeys a server's Retry-After: nobody passes before it is over, whatever the bucket
+holds. Then the bucket is empty, so that the waiters follow at ``qps``, not in a burst that would be
+refused again.
 
-``Backoff`` is client-go's exponential back-off manager as its reflectors use it: 0.8 s doubling to
-30 s, each delay stretched by up to its own length, and forgotten after two quiet minutes.
+``Backoff`` is the exponential back-off of client-go's reflectors: 0.8 s doubling to 30 s, each
+delay stretched by up to its own length, and reset after two quiet minutes.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from extender.kube.api import TooManyRequests
 from extender.kube.timers import TIMER_RESOLUTION_S
 
 PAUSE_MAX_S: Final = 60.0
-"""A Retry-After beyond this is cut: a broken proxy must not silence us for a day."""
+"""A longer Retry-After is cut to this: a broken proxy must not silence us for a day."""
 
 
 class TokenBucket:
-    """``burst`` requests at once, then ``qps`` a second; first come, first served. 0 ``qps``: no
-    limit but ``pause``.
+    """``burst`` requests at once, then ``qps`` a second, in order of arrival. ``qps`` 0: no limit
+    but ``pause``.
     """
 
     def __init__(self, qps: float, burst: int, *, waiters_max: int = 10_000) -> None:
@@ -43,11 +43,11 @@ class TokenBucket:
         self.waiting = 0
         """Requests in the queue now, its head included."""
         self.waited_s = 0.0
-        """Seconds that requests have spent in the queue, all together, since the start."""
+        """Seconds that all requests together have spent in the queue since the start."""
 
     async def acquire(self) -> None:
-        """Take one token, waiting for it. Raises TooManyRequests, nothing being sent, when the
-        queue is full.
+        """Wait for a token and take it. Raises TooManyRequests, and nothing is sent, if the queue
+        is full.
         """
         if self.waiting >= self._waiters_max:
             raise TooManyRequests(
@@ -56,8 +56,8 @@ class TokenBucket:
         clock = asyncio.get_running_loop().time
         began = clock()
         if not self.waiting and self._missing_s(began) <= TIMER_RESOLUTION_S:
-            # Nobody is before us, and there is a token, or so nearly that no timer is exact enough
-            # to wait for it: then the bucket goes below zero by that. Mostly it is so.
+            # The usual case: nobody waits, and there is a token, or one comes sooner than a timer
+            # could wake us. Then the bucket goes slightly below zero.
             self._take()
             return
         self.waiting += 1
@@ -69,8 +69,8 @@ class TokenBucket:
             self.waited_s += clock() - began
 
     def pause(self, delay_s: float) -> None:
-        """Let nobody pass for ``delay_s`` seconds (at most ``PAUSE_MAX_S``), as a
-        Retry-After asks.
+        """Let nobody pass for ``delay_s`` seconds (at most ``PAUSE_MAX_S``), as Retry-After
+        asks.
         """
         now = asyncio.get_running_loop().time()
         self._closed_until = max(self._closed_until, now + min(max(delay_s, 0.0), PAUSE_MAX_S))
@@ -78,11 +78,9 @@ class TokenBucket:
         self._filled_at = self._closed_until
 
     def change(self, qps: float, burst: int) -> None:
-        """Go on at another rate from now; what was earned at the old one stays, up to the new
-        ``burst``.
+        """Set another rate. Tokens earned at the old rate stay, up to the new ``burst``.
 
-        Who is at the head of the queue wakes at the time that the old rate gave, and looks again
-        then.
+        The head of the queue still wakes at the time that the old rate gave, and checks again then.
         """
         if self._filled_at is not None:
             self._missing_s(asyncio.get_running_loop().time())
@@ -105,7 +103,7 @@ class TokenBucket:
         if not self._qps:
             return self._closed_until - now
         if self._filled_at is not None:
-            filled_s = max(0.0, now - self._filled_at)  # a pause lets it fill from its own end on
+            filled_s = max(0.0, now - self._filled_at)  # after a pause, from its end
             self._tokens = min(float(self._burst), self._tokens + filled_s * self._qps)
         self._filled_at = now if self._filled_at is None else max(now, self._filled_at)
         missing = (1.0 - self._tokens) / self._qps
@@ -114,8 +112,8 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
-    """Delays from ``base_s``, times ``factor`` each, to ``cap_s``; each times 1 to 1 +
-    ``jitter``.
+    """Delays from ``base_s``, times ``factor`` each, up to ``cap_s``. Each is multiplied by 1 to 1
+    + ``jitter``.
     """
 
     base_s: float = 0.8
@@ -123,7 +121,7 @@ class BackoffPolicy:
     factor: float = 2.0
     jitter: float = 1.0
     reset_s: float = 120.0
-    """After so long without a delay asked for, begin at ``base_s`` again."""
+    """After so long without a failure, the delays begin at ``base_s`` again."""
 
 
 class Backoff:
@@ -136,7 +134,7 @@ class Backoff:
         self._asked_at: float | None = None
 
     def next_s(self, now: float, *, at_least_s: float | None = None) -> float:
-        """The delay in seconds for a failure at monotonic time ``now``, not below a server's
+        """The delay in seconds after a failure at monotonic time ``now``, at least the server's
         Retry-After.
         """
         policy = self._policy

@@ -1,8 +1,8 @@
-"""``ReadOnlyApi``: an ``Api`` that reads and never writes. What shadow mode runs on.
+"""``ReadOnlyApi``: an ``Api`` that refuses every write. Shadow mode runs on it.
 
-Whatever a part of the service tries, the API server sees nothing but lists, watches and gets: a
-write is refused here, before anything is sent, with an error that says so, and counted. That holds
-for events and leases, too.
+Whatever a part of the service tries, the API server sees only lists, watches and gets. A write,
+also of an event or a lease, is refused before anything is sent, with an error that says so, and
+counted.
 """
 
 import logging
@@ -19,7 +19,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class WriteRefused(Forbidden):
-    """A write in shadow mode. It had no effect, and trying again has none either."""
+    """A write in shadow mode. It had no effect, and a retry would have none."""
 
     def __init__(self, verb: str, what: str) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class WriteRefused(Forbidden):
 
 
 class ReadOnlyApi(ForwardingApi):
-    """Reads go to ``api``; every write raises WriteRefused. ``refused``: how often, by verb."""
+    """Reads go to ``api``; every write raises WriteRefused. ``refused`` counts those by verb."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)

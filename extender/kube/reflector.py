@@ -1,4 +1,4 @@
-"""``Reflector``: one resource of the API server, mirrored into a sink for ever.
+"""``Reflector``: mirrors one resource of the API server into a sink, for ever.
 
 .. code-block:: text
 
@@ -6,16 +6,16 @@
       ^                 |
       '- 410 Expired, request_relist(), or WATCH_FAILURES_MAX watches in a row that brought nothing
 
-**The first list is a consistent read.** client-go lists with resourceVersion "0", which any API
-server may answer from a cache that is minutes old: after a failover we could then see pods without
-the ledgers that our predecessor wrote, and hand out slots twice on paper. Compare-and-swap would
-refuse the writes, but the decisions would be wrong until the watch caught up. So every list asks
-for the newest version (""), and a relist never goes back behind what was seen.
+**Every list is a consistent read.** client-go first lists with resourceVersion "0", which any API
+server may answer from a cache that is minutes old. After a failover we could then see pods without
+the ledgers that our predecessor wrote, and plan the same slots twice. Compare-and-swap would refuse
+the writes, but the decisions would be wrong until the watch caught up. So every list asks for the
+newest version (""), and a relist never goes back behind what was seen.
 
-After a relist only its own version is used. A watch that keeps failing or silent is answered by a
-relist too, since a server restored from a backup may know none of our versions: it waits for them,
-with neither a 410 nor an event. A list of a lower version than the last one is of such a server,
-and ends the process (``HistoryReplaced``).
+After a relist only its own version is used. A watch that keeps failing or stays silent leads to a
+relist too: a server that was restored from a backup may know none of our versions. It waits for
+them, with neither a 410 nor an event. A list of a lower version than the last one comes from such a
+server, and ends the process (``HistoryReplaced``).
 """
 
 import asyncio
@@ -49,16 +49,16 @@ from extender.model.errors import InvalidObject
 from extender.model.objects import object_key
 
 WATCH_FAILURES_MAX: Final = 4
-"""Failed watches without an event or bookmark between them after which we list again; a silent one
-counts twice.
+"""After so many failed watches without an event or bookmark between them we list again. A silent
+watch counts twice.
 """
 SHORT_WATCH_S: Final = 1.0
-"""A watch that ends sooner, having brought nothing, counts as failed (client-go's "very short
+"""A watch that ends sooner, and has brought nothing, counts as failed (client-go's "very short
 watch").
 """
 RELIST_PERIOD_MIN_S: Final = 1.0
 EXPIRED_QUIET_S: Final = 30.0
-"""An Expired so long after the last list is answered by a relist without delay."""
+"""An Expired that comes so long after the last list is answered by a relist without delay."""
 REPORTED_MAX: Final = 1000
 
 _log = logging.getLogger(__name__)
@@ -69,16 +69,16 @@ class ReflectorSettings:
     """Limits of a reflector."""
 
     idle_timeout_s: float = 150.0
-    """Without an event or bookmark for so long a watch is taken for dead; API servers send a
-    bookmark a minute.
+    """A watch without an event or bookmark for so long counts as dead. API servers send a bookmark
+    a minute.
     """
     watch_timeout_s: float = 300.0
-    """A watch is asked to last one to two times this, as client-go's, so that watches spread over
+    """A watch is asked to last one to two times this, as in client-go, so that watches spread over
     servers.
     """
     page_items: int = 500
     objects_max: int = 200_000
-    """A list of more objects is refused, and the reflector does not sync: better than to run out of
+    """A longer list is refused, and the reflector does not sync: better than to run out of
     memory.
     """
 
@@ -116,7 +116,7 @@ class Reflector:
         self.listed = 0
         """Objects that the list under way, or the last one, has brought so far."""
         self.listed_of: int | None = None
-        """How many it will have been, about; None where the server does not say."""
+        """About how many objects that list has; None if the server does not say."""
         self.watches = 0
         self.events = 0
         """ADDED, MODIFIED and DELETED received."""
@@ -126,13 +126,15 @@ class Reflector:
         self.invalid_objects = 0
         """Objects that the sink could not read, once per version."""
         self.errors: Counter[str] = Counter()
-        """Failed lists and watches by the error's class; "Idle" and "ShortWatch" for those two."""
+        """Failed lists and watches by the error's class; by the reason ("Idle", "ShortWatch") for
+        those that the reflector itself detects.
+        """
         self.troubles = Troubles()
-        """What was logged; may be shared with reflectors of other kinds, whose troubles often have
-        one cause.
+        """What was logged. Reflectors of other kinds may share it, because their troubles often
+        have one cause.
         """
         self.problem = ""
-        """Why there is no first list yet, one line; "" where none has failed, and once there is
+        """Why there is no first list yet, in one line; "" if none has failed, or once there is
         one.
         """
         self._api = api
@@ -145,7 +147,7 @@ class Reflector:
         self._relist = True
         self._wake = asyncio.Event()
         self._wanted: list[asyncio.Future[None]] = []
-        """Who waits for the next list to be begun, and ended."""
+        """Waiters for the next list that begins."""
         self._watchdog: asyncio.Timeout | None = None
         self._reported: OrderedDict[str, str] = OrderedDict()
 
@@ -162,7 +164,7 @@ class Reflector:
         return self.synced.is_set()
 
     def request_relist(self) -> None:
-        """List again soon (not more than once in ``RELIST_PERIOD_MIN_S``), ending the watch or a
+        """List again soon (at most once in ``RELIST_PERIOD_MIN_S``), ending the watch or a
         back-off.
         """
         self._relist = True
@@ -171,7 +173,7 @@ class Reflector:
             self._watchdog.reschedule(asyncio.get_running_loop().time())
 
     async def relist(self) -> None:
-        """Wait until a list that is begun from now on is in the sink: a consistent read."""
+        """Wait until a list that begins after this call is in the sink: a consistent read."""
         listed = asyncio.get_running_loop().create_future()
         self._wanted.append(listed)
         self.request_relist()
@@ -179,9 +181,9 @@ class Reflector:
 
     async def run(self) -> None:
         """List and watch until cancelled. ApiErrors are counted, logged and waited out; other
-        errors are ours and raised.
+        errors are bugs and raised.
 
-        Raises HistoryReplaced, too: nothing that the sink has may be built on any longer.
+        Raises HistoryReplaced: what the sink has is then no longer reliable.
         """
         loop = asyncio.get_running_loop()
         listed_at = loop.time() - RELIST_PERIOD_MIN_S
@@ -196,8 +198,8 @@ class Reflector:
             except Expired as error:
                 self._relist = True
                 self._note(error)
-                # Versions expire at any time, and the cache is blind until the list: no delay,
-                # unless it repeats.
+                # A version expires at any time, and the sink gets no events until the list: no
+                # delay, unless it repeats.
                 if loop.time() - listed_at < EXPIRED_QUIET_S:
                     await self._back_off(error)
             except ApiError as error:
@@ -249,7 +251,7 @@ class Reflector:
         return WholeList(self._sink, self._subject, self._report)
 
     async def read(self) -> tuple[list[Obj], str]:
-        """The whole collection as it is now, and its version; nothing of it goes to the sink.
+        """Return the whole collection as it is now, and its version. The sink gets nothing of it.
         Raises ApiError.
         """
         objects: list[Obj] = []
@@ -263,10 +265,10 @@ class Reflector:
         return objects, version
 
     async def _pages(self) -> AsyncGenerator[tuple[bool, ListPage], None]:
-        """The pages of the collection as it is now, each asked for while the one before is looked
-        at. Raises ApiError.
+        """Yield the pages of the collection as it is now. Each is requested while the one before is
+        processed. Raises ApiError.
 
-        True with a page that begins the list anew: what came before it does not count.
+        The flag is True for a page that begins the list anew: the pages before it do not count.
         """
         page, count, anew = await self._page(self._settings.page_items, ""), 0, False
         while True:
@@ -284,8 +286,8 @@ class Reflector:
                 yield anew, page
                 page, anew = await following, False
             except Expired:
-                # The pages' snapshot was compacted while we read. As client-go's pager: once more,
-                # in one piece.
+                # The pages' snapshot was compacted while we read. Like client-go's pager, read it
+                # again in one piece.
                 page, anew, count = await self._page(0, ""), True, 0
             finally:
                 following.cancel()
@@ -305,7 +307,7 @@ class Reflector:
             )
 
     async def _watch(self) -> None:
-        """One watch, to its end. Raises ApiError where it failed, ended too soon or fell silent."""
+        """Run one watch to its end. Raises ApiError if it failed, ended too soon or fell silent."""
         loop = asyncio.get_running_loop()
         started_at, seen_before = loop.time(), self.events + self.bookmarks
         timeout_s = self._settings.watch_timeout_s * (1.0 + self._rng.random())
@@ -336,12 +338,12 @@ class Reflector:
             raise _Short(0, "ShortWatch", "the server ended the watch at once")
 
     def _receive(self, event: WatchEvent) -> None:
-        """Hand over one event; the version moves on even where the sink cannot read the object."""
+        """Process one event. The version advances even if the sink cannot read the object."""
         self._failures = 0
         if event.type is WatchEventType.BOOKMARK:
             self.bookmarks += 1
-            # Of events this is not looked at: an API server of somebody else's may tell of a
-            # deletion by an older version.
+            # Events are not checked: an aggregated API server may report a deletion with an older
+            # version.
             check_history(
                 f"a bookmark of {self.resource.plural}",
                 _metadata(event.object, "resourceVersion"),
@@ -382,8 +384,8 @@ class Reflector:
             self.problem = listing_trouble(self.resource, error).line
         if line := self.troubles.line(self.resource, error, asyncio.get_running_loop().time()):
             _log.warning("%s", line)
-        # A silent watch counts twice: an API server of 1.36 neither refuses a version from its
-        # future nor sends anything.
+        # A silent watch counts twice: API server 1.36, asked for a version from its future, neither
+        # refuses nor sends anything.
         self._failures += 2 if isinstance(error, _Silent) else 1
         if self._failures >= WATCH_FAILURES_MAX:
             self._relist = True
@@ -405,7 +407,7 @@ class _Silent(ApiError):
 
 
 class _Short(ApiError):
-    """A watch that ended before it began."""
+    """A watch that ended at once and brought nothing."""
 
 
 _OWN: Final = (_Silent, _Short, UnreadableList, TooManyObjects)

@@ -1,27 +1,26 @@
-"""``SeenLease``: what a Lease was seen to say, and what follows from it for one candidate: whose it
-is, and until when.
+"""``SeenLease``: what one candidate has seen of a Lease, and what follows: whose it is, and until
+when.
 
-Synchronous: the elector reads and writes the Lease, and tells us what it has found and what it is
-about to write.
+It does no I/O: the elector reads and writes the Lease, and reports what it found and what it is
+about to write. In the table, "still" means unchanged for as long as the record says.
 
 .. code-block:: text
 
-    holder    and                                                 it is
-    us        by a write of ours                                  ours
-    us        by somebody else's                                  another's until it has stood
-                                                                  still for as long as it says
-    another   changed a moment ago                                another's
-    another   has stood still for as long as it says              to be taken
-    nobody    given up for somebody else, for ``KEPT_S``          kept
+    holder    and                                                 the Lease is
+    us        we wrote it                                         ours
+    us        somebody else wrote it                              another's until it is still
+    another   not yet still                                       another's
+    another   still                                               free to take
+    nobody    given up for another replica within ``KEPT_S``      kept for that one
     nobody    released, or as installed and nobody can have led   free
-    nobody    else                                                another's until it has stood
-                                                                  still, or until ours runs out
-    no Lease  by what was ours, and lasts                         to be made anew at once
-    no Lease  else                                                to be made once any would have
-                                                                  run out
+    nobody    else                                                another's until it is still, but
+                                                                  never while our own lease lasts
+    no Lease  it was ours, and our lease lasts                    to be created at once
+    no Lease  else                                                to be created once any lease
+                                                                  would have expired
 
-Time is our monotonic clock's, since *we* have seen the record change; the times in the record are
-for people.
+Time is our monotonic clock's, from when *we* saw the record change. The times in the record are for
+people.
 """
 
 import asyncio
@@ -37,10 +36,10 @@ from extender.kube.lease import RELEASED_S, LeaseConfig, asked_by, buckets_said,
 from extender.model.decode import mapping, text
 
 KEPT_S: Final = 6.0
-"""How long a Lease that was given up for somebody is left to that one."""
+"""How long a Lease that was given up for a replica is kept for it."""
 STAMPS_MAX: Final = 32
-"""More writes than that without an answer, and a record of our own looks like another's: nothing
-worse than waiting for it.
+"""After more unanswered writes, a record of our own looks like another's. The only harm is that we
+wait for it to expire.
 """
 
 _log = logging.getLogger(__name__)
@@ -48,63 +47,61 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidacy:
-    """What a candidate makes of its Lease beside holding it."""
+    """A candidate's conditions and callbacks, apart from the Lease itself."""
 
     untouched: Callable[[], bool] = lambda: True
-    """Whether nothing is there yet that a leader has written."""
+    """Whether nothing exists yet that a leader has written."""
     began: Callable[[], str] = lambda: ""
-    """Version of what we have read first of all, of any kind; "" where that is not known."""
+    """Version of the first thing of any kind that we have read; "" if unknown."""
     may: Callable[[], bool] = lambda: True
-    """Whether it may lead at all, asked again and again."""
+    """Whether the candidate may lead at all. Asked again and again."""
     gives: Callable[[str], bool] = lambda _identity: False
     """Whether to give the Lease up for another replica that asks for it."""
     others: Callable[[], None] = lambda: None
-    """Told whenever the Lease is seen as somebody else has written it, or may have before it was
+    """Called when the Lease is seen as somebody else wrote it, or may have written it before it was
     deleted.
     """
     buckets: int = 1
-    """In how many buckets the pools are led, which is said on the Lease while we hold it; of a
-    later bucket's Lease 1.
+    """Into how many buckets the pools are divided. The Lease says it while we hold it. 1 for the
+    Lease of a later bucket.
     """
 
 
 class SeenLease:
-    """What the Lease has said so far to the candidate ``identity``."""
+    """What the candidate ``identity`` has seen of the Lease."""
 
     def __init__(self, lease: LeaseConfig, identity: str, candidacy: Candidacy) -> None:
         self._lease = lease
         self._identity = identity
         self._candidacy = candidacy
         self.record: Obj = {}
-        """The Lease as it was read or written last; {} where there was none yet."""
+        """The Lease as it was last read or written; {} if there was none yet."""
         self._seen_at = 0.0
         self._seen_held = False
         """Whether we have ever seen that somebody else held the Lease."""
         self.began_at = self.read_at = (float("-inf"), float("-inf"))
-        """When the last try began, and the last one that has told what the Lease says: by the
-        monotonic clock, and by the wall clock, which goes on while a machine is suspended.
+        """When the last try began, and the last try that read the Lease. Both by the monotonic
+        clock, and by the wall clock, which goes on while a machine is suspended.
         """
         self.asked_by = ""
-        """Who has asked us for the Lease and was not answered yet."""
+        """The replica that has asked us for the Lease and was not answered yet."""
         self._missing_since: float | None = None
         """Monotonic time since which we have found no Lease."""
         self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
-        """renewTime of our own last writes, those included of which we do not know whether they
-        have arrived.
-        """
+        """renewTime of our own last writes, also of those that may not have arrived."""
         self.founded = False
-        """Whether nobody but us has ever held the Lease: no other leader can ever have written
+        """Whether nobody but us has ever held the Lease, so that no other leader can have written
         anything.
         """
 
     @property
     def holder(self) -> str:
-        """As last seen; "" for nobody."""
+        """The holder as last seen; "" for nobody."""
         return text(self.record, "spec", "holderIdentity")
 
     @property
     def buckets_said(self) -> int:
-        """In how many buckets the pools are led by whoever holds the Lease, as last seen."""
+        """Into how many buckets the holder divides the pools, as last seen."""
         return buckets_said(self.record)
 
     def tries(self, wall_clock: float) -> None:
@@ -112,22 +109,22 @@ class SeenLease:
         self.began_at = (asyncio.get_running_loop().time(), wall_clock)
 
     def writes(self, stamp: str) -> None:
-        """It is about to be written with that renewTime."""
+        """The Lease is about to be written with ``stamp`` as its renewTime."""
         self._stamps.append(stamp)
 
     def has_not_written(self, stamp: str) -> None:
-        """That write was refused, and will never arrive."""
+        """The write with ``stamp`` was refused, and will never arrive."""
         self._stamps.remove(stamp)
 
     def has_taken(self, before: Obj | None) -> None:
-        """We hold it now; ``before`` is what was there, None where it did not exist."""
+        """We hold the Lease now; ``before`` is what it replaced, None if there was none."""
         self.founded = self.founded or (
             before is not None and is_new(before) and not self._seen_held
         )
 
     def observe(self, found: Obj) -> None:
-        """Remember the record, and when we first saw it so. Raises HistoryReplaced where it is
-        older than the last one.
+        """Remember the record, and when we first saw it so. Raises HistoryReplaced if it is older
+        than the last one.
         """
         check_history(
             f"lease {self._lease.namespace}/{self._lease.name}",
@@ -141,15 +138,15 @@ class SeenLease:
             self.asked_by = asks
         self._seen_held = self._seen_held or not (self._is_ours() or self._is_free())
         if text(found, "spec", "renewTime") not in self._stamps:
-            self.founded = False  # somebody else has written it, be it only to release it
+            self.founded = False  # somebody else has written it, even if only to release it
             self._candidacy.others()
 
     def may_make_one(self, still_leading: Callable[[], bool]) -> bool:
-        """Whether nobody can be leading by a Lease that is gone: ours, as long as it lasts, or it
-        is gone for as long as any lasts.
+        """Whether nobody can be leading by a Lease that is gone: it was ours and our lease lasts,
+        or it has been gone for as long as any lease lasts.
 
-        What we saw last says nothing: whoever was paused, or cut off, has not seen who took it when
-        that had run out (seed 281000556).
+        What we saw last proves nothing: a replica that was paused or cut off has not seen who took
+        the Lease after it expired (seed 281000556).
         """
         if self._is_ours() and still_leading():
             return True
@@ -168,18 +165,16 @@ class SeenLease:
         return may
 
     def is_others(self, still_leading: Callable[[], bool]) -> bool:
-        """Whether somebody else may act by the record that we saw last, or by the one that was
-        there before it.
-        """
+        """Whether somebody else may act by the record that we saw last, or by the one before it."""
         if self.holder:
             return not self._is_ours() and not self._expired()
         if self._is_kept():
             return True
-        # Without a holder: while ours lasts, nobody who waits for it can have taken it.
+        # No holder: while our lease lasts, nobody who waits for it can have taken it.
         return not self._is_free() and not still_leading() and not self._expired()
 
     def _is_free(self) -> bool:
-        """Whether nobody acts by the Lease: its holder has released it, or there was none yet."""
+        """Whether nobody acts by the Lease: its holder released it, or it never had one."""
         if self.holder:
             return False
         if mapping(self.record, "spec").get("leaseDurationSeconds") == RELEASED_S:
@@ -192,7 +187,7 @@ class SeenLease:
         )
 
     def _is_kept(self) -> bool:
-        """Whether it was given up for somebody else a moment ago."""
+        """Whether it was given up for another replica a moment ago."""
         kept_for = asked_by(self.record)
         kept_until = self._seen_at + KEPT_S
         return (
@@ -202,14 +197,14 @@ class SeenLease:
     def _is_ours(self) -> bool:
         """Whether we hold the lease by a write of our own.
 
-        A person may have put our name there: whoever led until then goes on until it looks, so we
-        wait as for any other.
+        A person may have put our name there. The leader until then goes on until it reads the
+        Lease, so we wait as for any other holder.
         """
         written = text(self.record, "spec", "renewTime") in self._stamps
         return self.holder == self._identity and written
 
     def _expired(self) -> bool:
-        """Whether the record that we saw has stood unchanged for as long as it says."""
+        """Whether the record has been unchanged for as long as it says."""
         return asyncio.get_running_loop().time() >= self._seen_at + self._lasts_s()
 
     def _lasts_s(self) -> float:

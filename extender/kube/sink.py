@@ -1,14 +1,14 @@
-"""``Sink``: where a reflector's objects go: an assume cache, mostly.
+"""``Sink``: where a reflector puts its objects, mostly an assume cache.
 
-**A sink's duty.** It touches memory only, and is called in order, never twice at once. What to do
-with an object that cannot be read is the sink's decision: keep what it had (catch InvalidObject
-itself, object by object), or let InvalidObject out. Then the reflector reports that object once per
-version and goes on: an event is skipped; from a list the object is taken out and the rest is
-offered again, so a ``replace`` that raises must not have changed anything.
+A sink touches memory only. It is called in order, never twice at once. It decides what to do with
+an object that it cannot read. Either it keeps its old copy and catches InvalidObject itself, object
+by object, or it lets InvalidObject out. Then the reflector reports that object once per version and
+goes on: it skips an event, or takes the object out of a list and offers the rest again. So a
+``replace`` that raises must not have changed anything.
 
-A sink for many objects is a ``ListingSink`` too: it reads a list while that arrives, and keeps of
-each object only what it needs. Ten thousand pods as JSON are some 300 MB of dicts, and reading them
-at one stretch stops the event loop for seconds.
+A sink for many objects is also a ``ListingSink``: it reads a list while that arrives, and keeps
+only what it needs of each object. Ten thousand pods as JSON are some 300 MB of dicts. To read them
+in one go stops the event loop for seconds.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,8 +24,8 @@ class Sink(Protocol):
     """Takes lists and events. See the module's docstring for InvalidObject."""
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
-        """The whole collection as of ``resource_version``, after each list: what is not in it is
-        gone.
+        """Take the whole collection as of ``resource_version``, after each list. An object that is
+        not in it is gone.
         """
         ...
 
@@ -35,15 +35,15 @@ class Sink(Protocol):
 
 
 class Listing(Protocol):
-    """A list that is being read. One that is never ended has changed nothing."""
+    """A list that is being read. It changes nothing before ``end``."""
 
     def add(self, objects: list[Obj]) -> None:
         """The next objects of the list."""
         ...
 
     def end(self, resource_version: str) -> Iterator[None]:
-        """Those were all, as of ``resource_version``: into the sink, in slices between which others
-        may run.
+        """The list is whole, as of ``resource_version``: put it into the sink, in slices between
+        which other tasks may run.
         """
         ...
 
@@ -62,10 +62,10 @@ class UnreadableList(ApiError):
 
 
 class WholeList:
-    """The ``Listing`` of a sink that takes a list at one stretch. ``subject``: an object as
+    """The ``Listing`` of a sink that takes a list in one go. ``subject``: an object as
     InvalidObject names it.
 
-    Objects that the sink refuses by InvalidObject are reported and taken out, up to a limit.
+    Objects that the sink refuses with InvalidObject are reported and taken out, up to a limit.
     """
 
     def __init__(

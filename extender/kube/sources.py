@@ -1,4 +1,4 @@
-"""``KindWatch``: one foreign kind, mirrored into a sink while it is served, and why not while it is
+"""``KindWatch``: mirrors one foreign kind into a sink while it is served, and says why while it is
 not.
 
 .. code-block:: text
@@ -7,10 +7,10 @@ not.
       ^          |                             |
       '- back off -'  none served, forbidden   '-- other errors: the reflector waits them out itself
 
-A foreign kind is somebody else's: its definition may come after us, change its versions or go, and
-our rights to it are given apart from all others. None of that may stop the service, so nothing is
-raised here. What the sink holds stays as it was while the kind cannot be read: that we do not see
-an object does not mean that it is gone.
+A foreign kind belongs to another project. Its CRD may come after us, change its versions or go, and
+our rights to it are granted separately. None of that may stop the service, so nothing is raised
+here. While the kind cannot be read, the sink keeps what it has: an object that we do not see is not
+necessarily gone.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from extender.model.errors import HistoryReplaced
 log: Final = logging.getLogger(__name__)
 
 CHECK_PERIOD_S: Final = 5.0
-"""How often a running watch is looked after."""
+"""How often a running watch is checked."""
 PROBES: Final = BackoffPolicy(base_s=1.0, cap_s=30.0)
 NOT_SERVED: Final = "NotServed"
 NOT_LISTED: Final = "NotListed"
@@ -62,7 +62,7 @@ class KindWatch:
 
     @property
     def complete(self) -> bool:
-        """Whether the sink has every object: only then what it does not have is gone."""
+        """Whether the sink has every object. Only then is an object that it lacks gone."""
         return self.problem is None and not self._relisting
 
     async def run(self) -> None:
@@ -77,8 +77,8 @@ class KindWatch:
             await self._watch(served)
 
     async def relist(self, timeout_s: float) -> bool:
-        """Wait, ``timeout_s`` at most, until a list begun from now on is in the sink: not complete
-        until then. Whether it is.
+        """Wait, at most ``timeout_s``, until a list that begins now is in the sink. Return whether
+        it is. Until it is, ``complete`` is False.
         """
         if (listing := self.read_again()) is None:
             return False
@@ -86,8 +86,8 @@ class KindWatch:
         return listing.done() and not listing.cancelled() and listing.exception() is None
 
     def read_again(self) -> "asyncio.Task[None] | None":
-        """List again, and be not complete until that list is in the sink; the task that
-        ends then.
+        """List again. Return the task that ends when the list is in the sink; None while nothing is
+        watched. Until then ``complete`` is False.
         """
         if self._reflector is None:
             return None
@@ -99,8 +99,8 @@ class KindWatch:
         return listing
 
     async def _probe(self, versions: Sequence[Resource]) -> Resource | None:
-        """The first version that is served; None, with ``problem`` set, where none is or the answer
-        is an error.
+        """The first version that is served; None, with ``problem`` set, if none is or the answer is
+        an error.
         """
         for resource in versions:
             try:
@@ -118,7 +118,7 @@ class KindWatch:
         return None
 
     async def _watch(self, resource: Resource) -> None:
-        """Watch until the version is served no longer."""
+        """Watch until the version is no longer served."""
         reflector = self._reflector = Reflector(self._api, resource, self._sink, rng=self._rng)
         running = asyncio.create_task(reflector.run(), name=f"reflector {resource.plural}")
         listed = asyncio.create_task(reflector.synced.wait())
@@ -126,7 +126,7 @@ class KindWatch:
             await self._look_after(reflector, running, listed)
         finally:
             self._reflector = None
-            # Who waits for a list of this reflector waits for the first one of the next.
+            # The relists end with this reflector; the next one begins with a list.
             tasks = {running, listed, *self._relisting}
             for task in tasks:
                 task.cancel()
@@ -149,8 +149,8 @@ class KindWatch:
                 try:
                     running.result()
                 except HistoryReplaced as error:
-                    # Of the API server's own history each of our kinds tells. This one may be
-                    # served by somebody else.
+                    # Our own kinds show whether the API server's history was replaced. This kind
+                    # may be served by somebody else.
                     self._trouble("HistoryReplaced", str(error))
                     return
             errors = sum(reflector.errors.values())
@@ -158,8 +158,8 @@ class KindWatch:
                 if await self._probe([reflector.resource]) is None:
                     if self.problem is not None and self.problem.reason == NOT_SERVED:
                         return
-                    # Nobody knows what the watch has missed until there is a new list; and look
-                    # again next time.
+                    # The watch may have missed events, so the sink is complete only after a new
+                    # list. Probe again next time.
                     lists_wanted = reflector.lists + 1
                     continue
                 errors_seen = errors
@@ -182,7 +182,7 @@ class KindWatch:
 
 
 def _reason(error: ApiError) -> str:
-    """One word for a condition: the API server's own where it gives one."""
+    """One word for a condition: the API server's own if it gives one."""
     if isinstance(error, OutcomeUnknown):
         return "Unreachable"
     return error.reason if error.reason.isalpha() else f"Status{error.status}"

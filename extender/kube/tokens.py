@@ -1,18 +1,18 @@
-"""``python3 -m extender.kube.tokens``: tokens of other ServiceAccounts in files, renewed for as
-long as it runs.
+"""``python3 -m extender.kube.tokens``: keep tokens of other ServiceAccounts in files, and renew
+them.
 
-A pod has one ServiceAccount, and a token that the kubelet projects is of that one. Two processes
-with different rights in one pod therefore get theirs from a third, whose account may make the
-tokens of those two and do nothing else:
+A pod has one ServiceAccount, and the kubelet projects only that account's token. Two processes in
+one pod that need different rights therefore get their tokens from a third process. Its account may
+create tokens for their two accounts, and do nothing else:
 
     the pod's account ──► TokenRequest ──► DIR/token, of an hour, renewed after half of it
                                            DIR/ca.crt, DIR/namespace: as the kubelet would put
                                            them there
 
-Each DIR is memory that one container mounts. Nothing is stored in the cluster, and who reads a
-token has it for an hour at the most. A file is replaced as a whole, and clients read it anew within
-a minute. When a token cannot be renewed, it is tried again every few seconds; the old one is good
-for half an hour more.
+Each DIR is memory that one container mounts. Nothing is stored in the cluster, and a token that
+leaks is valid for an hour at most. A file is replaced as a whole, and clients read it again within
+a minute. If a token cannot be renewed, the process retries every few seconds; the old token is
+valid for half an hour more.
 """
 
 import argparse
@@ -37,25 +37,25 @@ from extender.telemetry.logs import LogFormat, set_up
 
 _log: Final = logging.getLogger("tokens")
 LIFETIME_S: Final = 3607
-"""What is asked for, as by the kubelet. An API server may grant another one, which then counts."""
+"""The lifetime to ask for, as by the kubelet. If the API server grants another one, that counts."""
 RENEWED_FRACTION: Final = 0.5
-"""Of the lifetime after which a token is renewed, less a tenth by chance."""
+"""A token is renewed after this part of its lifetime, less up to a tenth by chance."""
 RETRY_PERIOD_S: Final = 5.0
 POD_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _FILE_MODE: Final = 0o440
 
 
 class Issuer(Protocol):
-    """Who makes tokens: ``KubeApi``."""
+    """Creates tokens: ``KubeApi``."""
 
     async def token(self, namespace: str, account: str, lifetime_s: int) -> Obj:
-        """A TokenRequest, answered. Raises ApiError."""
+        """Return the TokenRequest with its token. Raises ApiError."""
         ...
 
 
 @dataclass(slots=True)
 class Target:
-    """Whose token goes where."""
+    """A ServiceAccount, and the folder for its token."""
 
     namespace: str
     account: str
@@ -82,13 +82,13 @@ class Tokens:
         self._monotonic = monotonic
 
     async def run(self) -> None:
-        """Round after round, for ever."""
+        """Renew tokens for ever."""
         while True:
             wait_s = await self.round()
             await asyncio.sleep(wait_s)
 
     async def round(self) -> float:
-        """Renew what is due; the seconds until something is."""
+        """Renew the tokens that are due. Return the seconds until the next one is."""
         for target in self._targets:
             if target.due_s <= self._monotonic():
                 await self._renew(target)
@@ -128,7 +128,7 @@ def _granted(answer: Obj) -> tuple[str, float]:
 
 
 def _copy_surroundings(target: Target) -> None:
-    """What lies beside a token in a pod. Raises OSError."""
+    """Write the files that lie beside a token in a pod. Raises OSError."""
     authority = POD_FILES / "ca.crt"
     if authority.exists():
         _replace(target.folder / "ca.crt", authority.read_bytes())
@@ -136,7 +136,7 @@ def _copy_surroundings(target: Target) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Whole or not at all. Raises OSError."""
+    """Replace a file atomically. Raises OSError."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -176,7 +176,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def serve(targets: Sequence[Target], kubeconfig: str) -> None:
-    """Until SIGTERM or SIGINT. Raises VReplicaError."""
+    """Renew tokens until SIGTERM or SIGINT. Raises VReplicaError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -192,7 +192,7 @@ async def serve(targets: Sequence[Target], kubeconfig: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: stopped on request; 1: could not go on."""
+    """Return 0 if it was stopped on request, 1 if it could not go on."""
     options = parser().parse_args(arguments)
     set_up("INFO", LogFormat.TEXT)
     try:

@@ -1,20 +1,20 @@
-"""One HTTP exchange with the API server: bounded, sent once, and its failures told apart.
+"""One HTTP exchange with the API server: limited in time and size, sent once, with its failures
+told apart.
 
-Every request goes one way: wait for its turn in its lane (``budget``), send, read a bounded body,
-map the answer.
+Every request waits for its turn in its lane (``budget``), is sent, and has its answer read up to a
+limit and mapped to a result or an error.
 
-What a failure means for a write is decided here and nowhere else:
+Only this module decides what a failure means for a write:
 
-- the connection could not be made: nothing was sent, so it is tried again, ``CONNECT_TRIES`` times
-  in all;
-- 401, or a TLS handshake that failed: the server did nothing; tried once more if a fresh credential
-  is to be had;
-- 502, 504 and a 500 that speaks of etcd: someone behind the answer gave up waiting, the write may
-  have happened, so OutcomeUnknown, as for a time-out, a reset, or a success whose body cannot be
-  read. Every other answer is definite;
-- a write is never repeated otherwise. aiohttp of its own repeats PUT and DELETE on a kept
-  connection that broke, which would turn our own successful compare-and-swap into a Conflict:
-  ``_send_once`` prevents that. Reads are repeated once.
+- The connection could not be made: nothing was sent. It is tried ``CONNECT_TRIES`` times in all.
+- 401, or a TLS handshake that failed: the server did nothing. It is tried once more if there are
+  fresh credentials.
+- 502, 504, or a 500 that names etcd: a component behind the answer stopped waiting, and the write
+  may have happened. So OutcomeUnknown is raised, as for a time-out, a reset, or a success whose
+  body cannot be read. Every other answer is definite.
+- Otherwise a write is never repeated, and a read once. aiohttp itself would repeat PUT and DELETE
+  on a kept connection that broke, which would turn our own successful compare-and-swap into a
+  Conflict. ``_send_once`` prevents that.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ CONNECT_TRIES: Final = 3
 CONNECT_RETRY_S: Final = 0.1
 CONNECT_TIMEOUT_S: Final = 5.0
 RESPONSE_BYTES_MAX: Final = 256 * 2**20
-"""Of one body, decompressed. 500 pods of the largest size that etcd stores stay below."""
+"""Bytes of one body, decompressed: 500 objects of half a MiB."""
 ERROR_BYTES_MAX: Final = 2**20
 LINE_BYTES_MAX: Final = 32 * 2**20
-"""Of one watch event: etcd's 1.5 MiB with all that JSON and conversion add, many times over."""
+"""Bytes of one watch event: etcd's 1.5 MiB many times over, for what JSON and conversion add."""
 STREAM_GRACE_S: Final = 15.0
-"""How long after its own timeoutSeconds we let the server keep a watch open."""
+"""How much longer than its timeoutSeconds the server may keep a watch open."""
 
 _JSON: Final = "application/json"
 
@@ -72,7 +72,7 @@ class Request:
 
 
 class Transport:
-    """Sends requests over a connection; see the module's docstring for what is repeated and what is
+    """Sends requests over a connection. The module's docstring says what is repeated and what is
     raised.
     """
 
@@ -90,7 +90,9 @@ class Transport:
         """(method, status code or "<error>") to count, as client-go's rest_client_requests_total.
         """
         self.on_answer: Callable[[str, str, float], None] = lambda _method, _lane, _duration_s: None
-        """Told of each answer: method, lane, and the seconds from sending to its beginning."""
+        """Called for each answer: method, lane, and the seconds from sending to the answer's
+        beginning.
+        """
 
     @property
     def server(self) -> str:
@@ -102,10 +104,10 @@ class Transport:
         await self._connection.close()
 
     async def exchange(self, request: Request) -> bytes:
-        """The body of a 2xx answer, within ``timeout_s`` of the call. Raises ApiError.
+        """Return the body of a 2xx answer, within ``timeout_s`` of the call. Raises ApiError.
 
-        The wait for the lane counts: what is decided from is known to be at most so old when it
-        arrives (I2).
+        The time includes the wait for the lane. So the facts behind a write are at most that old
+        when it arrives (I2).
         """
         sent = False
         try:
@@ -121,8 +123,8 @@ class Transport:
             raise self._no_answer(request, "Timeout", f"none within {self._timeout_s} s") from error
 
     async def lines(self, request: Request, *, timeout_s: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed 2xx answer until its end, at most ``timeout_s`` and a grace.
-        Raises ApiError.
+        """Yield the lines of a streamed 2xx answer until its end, for at most ``timeout_s`` and
+        ``STREAM_GRACE_S``. Raises ApiError.
         """
         await self.budget.admit(request.lane)
         loop = asyncio.get_running_loop()
@@ -238,8 +240,8 @@ class _Broken(Exception):  # never leaves this module
 
 
 async def _send_once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Client middleware that hides a broken connection from aiohttp's own repetition of PUT and
-    DELETE.
+    """Client middleware that raises ``_Broken`` for a broken connection, so that aiohttp does not
+    repeat PUT and DELETE.
     """
     try:
         return await handler(request)
@@ -250,8 +252,8 @@ async def _send_once(request: ClientRequest, handler: ClientHandlerType) -> Clie
 
 
 async def _chunk(request: Request, response: ClientResponse, deadline: float) -> bytes:
-    """The next bytes of a stream; empty at its end, or once the server has overstayed its own
-    time-out.
+    """The next bytes of a stream; empty at its end, or at the deadline if the server has not ended
+    it.
     """
     try:
         async with asyncio.timeout_at(deadline):
@@ -263,7 +265,7 @@ async def _chunk(request: Request, response: ClientResponse, deadline: float) ->
 
 
 async def _body(request: Request, response: ClientResponse, bytes_max: int) -> bytes:
-    """The whole body. Raises OutcomeUnknown where it breaks off or is longer than ``bytes_max``."""
+    """The whole body. Raises OutcomeUnknown if it breaks off or is longer than ``bytes_max``."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -284,8 +286,8 @@ async def _body(request: Request, response: ClientResponse, bytes_max: int) -> b
 
 
 def decode(request: Request, raw: bytes) -> dict[str, Any]:
-    """A 2xx body as a JSON object. Raises OutcomeUnknown: what a write did can no longer be
-    told.
+    """Return a 2xx body as a JSON object. Raises OutcomeUnknown if it is none: what a write did is
+    then unknown.
     """
     try:
         value = orjson.loads(raw)
@@ -297,8 +299,8 @@ def decode(request: Request, raw: bytes) -> dict[str, Any]:
 
 
 def error_of(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
-    """The error for an answer other than 2xx; a body that is no metav1.Status (a proxy's page)
-    becomes the message.
+    """The error for an answer other than 2xx. A body that is no metav1.Status, such as a proxy's
+    page, becomes the message.
     """
     try:
         body = orjson.loads(raw)
@@ -320,7 +322,7 @@ def error_of(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Retry-After in seconds from now; None if absent or unreadable.
 
-    A date is taken relative to the Date of the same answer, so that our clock does not matter.
+    A date is compared with the Date of the same answer, so that our clock does not matter.
     """
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():

@@ -1,9 +1,9 @@
-"""What cannot be listed or watched, told as often as somebody can use it.
+"""What cannot be listed or watched, logged only as often as it helps.
 
-Every kind has its own reflector, and each tries again for ever. A missing right or a missing CRD
-would be a line every few seconds and kind, so the same trouble of the same kind is told once and
-then at growing intervals, and its fix once for all kinds that need the same one. What has been
-quiet for longer than the next interval is told as new.
+Every kind has its own reflector, and each tries again for ever. A missing right or CRD would log a
+line per kind every few seconds. So a trouble of a kind is logged once and then at growing
+intervals, and a fix once for all kinds that need it. A trouble that was quiet for longer than the
+next interval is logged as new.
 """
 
 from collections.abc import Hashable
@@ -21,17 +21,17 @@ AGAIN_AFTER_MAX_S: Final = 600.0
 class _Told:
     due_at: float
     pause_s: float
-    """Between ``due_at`` and the time after it."""
+    """From ``due_at`` to the time after it."""
 
 
 class Troubles:
-    """Of reflectors that share an API server. Times are the event loop's, in seconds."""
+    """Troubles of reflectors that share an API server. Times are the event loop's, in seconds."""
 
     def __init__(self) -> None:
         self._told: dict[Hashable, _Told] = {}
 
     def line(self, resource: Resource, error: ApiError, now_s: float) -> str:
-        """What to log of it now; "" where it has been told lately."""
+        """What to log now; "" if it was logged lately."""
         trouble = listing_trouble(resource, error)
         if not self._is_due((resource.plural, type(error), error.status, error.reason), now_s):
             return ""

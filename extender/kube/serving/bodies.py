@@ -1,17 +1,17 @@
-"""Request bodies on their way into memory: how many at once, how fast each, how many bytes one and
-all together.
+"""Limits for request bodies on their way into memory: how many at once, how fast each, and how many
+bytes, each and together.
 
-Bytes are counted as they arrive, not as they are announced, so that a client which announces much
-and sends nothing takes nothing from the others; and nobody waits for room, since two that wait for
-each other's room would both be late. Where there is none, of the bodies that are not whole yet the
-one furthest behind is given up for the new bytes; whoever is that itself is refused. A body is
-whole or there is none.
+Bytes count when they arrive, not when they are announced. So a client that announces much and sends
+nothing takes nothing from the others. Nobody waits for room, because two that wait for each other's
+room would both be late. If there is no room for new bytes, the unfinished body that is furthest
+behind is given up for them; if they belong to that very body, it is refused. A body is delivered
+whole or not at all.
 
-What is not whole yet must keep coming: a sender may fall behind ``rate_min_bytes_s`` by
-``lag_max_s``, and a burst earns no more than that. Only ``arriving_max`` bodies are waited for;
-over it the one furthest behind is given up for the new one, so that clients which begin bodies and
-stop keep nobody out, however many they are. kube-scheduler and the API server send a body at once;
-one that is there before anybody waits for it takes no place.
+An unfinished body must keep coming: a sender may fall behind ``rate_min_bytes_s`` by ``lag_max_s``,
+and a burst earns no more than that. Only ``arriving_max`` bodies are awaited. Beyond that the one
+furthest behind is given up for the new one, so that clients that begin bodies and stop keep nobody
+out, however many they are. kube-scheduler and the API server send a body at once. A body that is
+there before anybody waits for it takes no place.
 """
 
 import asyncio
@@ -24,10 +24,12 @@ from typing import Final, Protocol
 from extender.model.errors import VReplicaError
 
 JOINED_APART_BYTES: Final = 4 * 1024 * 1024
-"""A millisecond each, for which nobody else would be served."""
+"""Bodies of this size are joined in a thread: it takes a millisecond, in which nobody else would be
+served.
+"""
 _DUE: Final = attrgetter("due")
 STALL_S: Final = 0.1
-"""A timer that rings so late says that nothing was read meanwhile."""
+"""A timer that fires so late shows that nothing was read meanwhile."""
 
 
 class BodyTooLarge(VReplicaError):
@@ -39,7 +41,7 @@ class BodiesTooLarge(VReplicaError):
 
 
 class BodyTooSlow(VReplicaError):
-    """The rest of a body is waited for no longer (408)."""
+    """The rest of a body is no longer awaited (408)."""
 
 
 class BodyStream(Protocol):
@@ -56,7 +58,7 @@ class BodyStream(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalLimits:
-    """Bounds of the bodies that are not whole yet."""
+    """Limits for the unfinished bodies."""
 
     arriving_max: int = 400
     """At once. The API server's default for its own mutating requests is 200."""
@@ -75,18 +77,18 @@ class BodyBudget:
         self.bytes_used = 0
         self._limits = limits or ArrivalLimits()
         self._arrivals: dict[_Arrival, None] = {}
-        """In the order in which they began: a loop's clock has steps, and of equals the oldest must
-        be the one to go.
+        """In the order in which they began: a loop's clock has steps, and the oldest of equals must
+        go first.
         """
 
     @property
     def arriving(self) -> int:
-        """Bodies that are waited for now."""
+        """Bodies that are awaited now."""
         return len(self._arrivals)
 
     @contextmanager
     def share(self) -> Iterator["BodyShare"]:
-        """One request's share, which is given back at the end of the context."""
+        """One request's share, given back at the end of the context."""
         share = BodyShare(self)
         try:
             yield share
@@ -94,8 +96,8 @@ class BodyBudget:
             self.bytes_used -= share.bytes_used
 
     def take(self, share: "BodyShare", size_bytes: int) -> None:
-        """So many more of a share are in memory. Raises BodiesTooLarge: then they must not
-        be kept.
+        """Count so many more bytes of a share. Raises BodiesTooLarge: then they must not be
+        kept.
         """
         while self.bytes_used + size_bytes > self.bytes_max:
             furthest_behind = min(self._arrivals, key=_DUE, default=None)
@@ -112,10 +114,10 @@ class BodyBudget:
 
     @contextmanager
     def place(self, share: "BodyShare") -> Iterator["_Arrival"]:
-        """A place for one body while it arrives, which whoever is furthest behind leaves if there
-        is no other.
+        """A place for one body while it arrives. If there is none, the body that is furthest behind
+        loses its own.
 
-        Its timer runs from the moment that it is entered, which must be before anything is awaited.
+        The caller must enter the timer of what this yields before it awaits anything.
         """
         if len(self._arrivals) >= self._limits.arriving_max:
             furthest_behind = min(self._arrivals, key=_DUE)
@@ -133,8 +135,8 @@ class BodyBudget:
 
 
 class _Arrival:
-    """One body that is waited for. ``due``: when it is given up if nothing more comes, in seconds
-    of the loop's clock.
+    """One body that is awaited. ``due``: the loop's time, in seconds, at which it is given up if
+    nothing more comes.
     """
 
     def __init__(self, share: "BodyShare", limits: ArrivalLimits) -> None:
@@ -150,15 +152,15 @@ class _Arrival:
 
     def note(self, size_bytes: int) -> None:
         """So many bytes have come."""
-        if self._gives_way:  # it is over, unless the end of the body is there already
+        if self._gives_way:  # it is over, unless the body's end is there already
             return
         earned_s = size_bytes / self._limits.rate_min_bytes_s
         self.due = min(self.due + earned_s, self._time() + self._limits.lag_max_s)
         self.timer.reschedule(self.due)
 
     def excused(self) -> bool:
-        """Whether the timer rang so late that this process must have been busy; then it runs anew,
-        for more may be there to be read.
+        """Whether the timer fired so late that this process must have been busy. Then it starts
+        anew, because more may be there to be read.
         """
         now = self._time()
         if self._gives_way or now - self.due < STALL_S:
@@ -168,7 +170,7 @@ class _Arrival:
         return True
 
     def give_way(self, reason: str) -> None:
-        """Another takes its place."""
+        """Give its place up for another body."""
         if self.timer.expired():  # its reader is about to leave by itself
             return
         self._gives_way = True
@@ -202,18 +204,18 @@ class BodyShare:
                 b"".join, self._parts
             )  # it lets others run from a megabyte on
         finally:
-            # What was not kept goes now, and not with the last frame of an error's traceback.
+            # Free the parts now: an error's traceback would keep them.
             self._parts.clear()
 
     def give_up(self) -> None:
-        """Nothing of it is kept from now on; whoever reads it gets BodyTooSlow."""
+        """Keep nothing of it from now on. Its reader gets BodyTooSlow."""
         self._given_up = True
         self._parts.clear()
         self._budget.bytes_used -= self.bytes_used
         self.bytes_used = 0
 
     async def _wait(self, body: BodyStream, bytes_max: int) -> None:
-        """Collects until the body is whole, here or in the stream."""
+        """Collect until the body is whole, here or in the stream."""
         with self._budget.place(self) as arrival:
             collected = False
             while not collected:
@@ -223,14 +225,13 @@ class BodyShare:
                 except TimeoutError as error:
                     if not arrival.timer.expired():
                         raise
-                    # Where its end is in the stream, it came while this process was too busy to
-                    # look.
+                    # If its end is in the stream, it came while this process was too busy to look.
                     if self._given_up or not (body.is_eof() or arrival.excused()):
                         raise BodyTooSlow(arrival.reason) from error
                     collected = body.is_eof()
                 else:
                     collected = True
-            if self._given_up:  # in the moment in which its end came
+            if self._given_up:  # given up just as its end came
                 raise BodyTooSlow(arrival.reason)
 
     async def _collect(self, body: BodyStream, bytes_max: int, note: Callable[[int], None]) -> None:
@@ -246,4 +247,4 @@ class BodyShare:
 
 
 def _ignore(_size_bytes: int) -> None:
-    """For a body that nothing is awaited of."""
+    """The ``note`` for a body that is whole already."""

@@ -1,22 +1,21 @@
-"""Who a browser speaks for: requests that a page of another site has made are refused, for all
-routes of an application.
+"""Refuses requests that a browser makes for a page of another site, on all routes of an
+application.
 
-A browser is a way in for others. A page of somebody else's, opened beside us, may send requests to
-loopback or into the cluster's network; by a name of its own that resolves to our address (DNS
-rebinding) it may even send JSON and read the answers. What tells such requests from others is what
-no page can change:
+A browser lets outsiders in. A page of another site, opened beside us, may send requests to loopback
+or into the cluster's network. If its own name resolves to our address (DNS rebinding), it may even
+send JSON and read the answers. Such requests show in headers that no page can change:
 
-- ``Host``: a page that reaches us by a name of its own has that name there. So over plain HTTP we
-  are asked by an address, by a name that nobody outside can own (``localhost``, one without a dot,
-  ``NAME.NAMESPACE.svc``), or by one that is configured. Over TLS the certificate sees to that, and
-  any name that it has is right.
-- ``Sec-Fetch-Site``: a browser says here whether the page is of another site. It sends it to
+- ``Host``: a page that reaches us by a name of its own has that name there. So over plain HTTP a
+  request must use an address, a name that no outsider can own (``localhost``, a name without a dot,
+  ``NAME.NAMESPACE.svc``), or a configured name. Over TLS the certificate ensures that, and every
+  name in it is right.
+- ``Sec-Fetch-Site``: here a browser says whether the page is of another site. It sends it to
   loopback and over TLS.
-- ``Origin``: where the page is from; of older browsers, and of pages that were not sent over TLS.
+- ``Origin``: where the page is from; for older browsers, and for pages that came without TLS.
 
-kube-scheduler, kubelets, Prometheus and our own commands send none of the last two. A link that a
-person follows shows the answer to that person alone, but a page may follow its own links, many of
-them at once: only ``links`` may be opened so, and what is there must not cost anything (see
+kube-scheduler, kubelets, Prometheus and our own commands send neither of the last two. If a person
+follows a link, only that person sees the answer. But a page may follow its links itself, many at
+once. So only ``links`` may be opened that way, and their answers must not cost anything (see
 ``service.http.page.routes``).
 """
 
@@ -29,26 +28,26 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 OWN_SITE: Final = frozenset({"same-origin", "none"})
-"""Sec-Fetch-Site of a page of ours, and of what a person has typed."""
+"""Sec-Fetch-Site of our own pages, and of addresses that a person typed."""
 CLUSTER_SUFFIXES: Final = (".svc", ".svc.cluster.local", ".localhost")
 """No public registry has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sites:
-    """What is ours. ``checks_host``: whether a name proves nothing, for nobody has shown a
-    certificate.
+    """What is ours. ``checks_host``: whether to check ``Host``, because no certificate has shown
+    our name.
     """
 
     checks_host: bool
     hosts: Collection[str] = ()
-    """More names that we are asked by, without a port, in lower case."""
+    """More names for us, without a port, in lower case."""
     links: Collection[str] = ()
-    """Paths to which links of other sites lead."""
+    """Paths that links of other sites may open."""
 
 
 def only_own_site(sites: Callable[[], Sites]) -> Middleware:
-    """A middleware that answers 403 or 421 to who speaks for another site. ``sites`` is asked each
+    """A middleware that answers 403 or 421 to requests for another site. Calls ``sites`` each
     time.
     """
 
@@ -81,8 +80,8 @@ def _refusal(request: web.Request, sites: Sites) -> tuple[int, str] | None:
         )
     if is_other_site(request) and not _is_followed_link(request, sites.links):
         return 403, "this was asked for by a page of another site"
-    # Where a browser says that the page is ours, a proxy in between may have changed the host, and
-    # the origin says less.
+    # If Sec-Fetch-Site says that the page is ours, it counts: a proxy in between may have changed
+    # the host, so Origin says less.
     origin = headers.get("Origin")
     if (
         origin is not None
@@ -102,8 +101,8 @@ def _is_followed_link(request: web.Request, links: Collection[str]) -> bool:
 
 
 def _is_ours(name: str, more: Collection[str]) -> bool:
-    """Whether nobody else can have made a name resolve to us. One without a dot is the local
-    network's.
+    """Whether no outsider can make ``name`` resolve to us. A name without a dot belongs to the
+    local network.
     """
     name = name.removesuffix(".")
     if "." not in name or name.endswith(CLUSTER_SUFFIXES) or name in more:
@@ -116,5 +115,5 @@ def _is_ours(name: str, more: Collection[str]) -> bool:
 
 
 def _without_port(host: str) -> str:
-    """Of an address in brackets, what is in them."""
+    """The host alone; without its brackets if it is an IPv6 address."""
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]

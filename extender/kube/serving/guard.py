@@ -1,9 +1,8 @@
-"""``Guard``: between a transport and aiohttp's handler, with a timer for what the client owes us at
-the moment.
+"""``Guard``: between a transport and aiohttp's handler, with a timer for what the client must do
+next.
 
-What has been sent and is no body that somebody reads is kept and counted by ``intake``; here is
-what follows from it: when the transport is not read any more, when aiohttp gets the next part, and
-whose connection is cut.
+``intake`` keeps and counts what was sent, apart from a body that is being read. ``Guard`` acts on
+it: it pauses the transport, hands the next part to aiohttp, and cuts the connection.
 """
 
 import asyncio
@@ -17,11 +16,13 @@ from aiohttp import web
 from extender.kube.serving.intake import Intake, Stage, TooMuchSent
 
 PIECE_BYTES: Final = 16 * 1024
-"""Of a body without a length, at a time: broken framing is repeated in the parser's error."""
+"""A body without a length is handed on in such pieces, because the parser's error repeats a piece
+whose framing is broken.
+"""
 _READ: Final = memoryview(bytearray(64 * 1024))
-"""What one read brings, whichever connection's: a process has one loop, and what is read is taken
-before another connection is. asyncio would allocate a quarter of a megabyte for each read, which
-the kernel has to clear.
+"""The buffer of one read, for all connections: a process has one loop, and takes what was read
+before it reads another connection. asyncio would allocate a quarter of a megabyte for each read,
+which the kernel has to clear.
 """
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 22\r\n"
@@ -35,31 +36,31 @@ class ConnectionLimits:
 
     connections_max: int = 2000
     receive_bytes: int | None = None
-    """Kept of one connection by the kernel; None: as much as it likes, megabytes."""
+    """Bytes of one connection that the kernel keeps; None: its own limit, megabytes."""
     head_timeout_s: float = 5.0
     write_timeout_s: float = 10.0
     handshake_timeout_s: float = 5.0
     unserved_bytes_max: int = 16 * 1024 * 1024
-    """Of all connections: heads, framing and trailers, requests sent ahead. aiohttp keeps a field
-    twice. As much again of what came with heads whose turn has not come yet.
+    """Heads, framing, trailers and requests sent ahead, of all connections together. aiohttp keeps
+    a field twice. As much again may have come with heads whose turn has not come yet.
     """
     shutdown_timeout_s: float = 1.0
-    """For requests that still run when it stops; a server that drains before leaves none."""
+    """For requests that still run at the stop. A server that drains first has none."""
 
 
 CUT_REASONS: Final = ("slow head", "slow body", "slow reader", "too many", "too many bytes")
 
 
 class Owner(Protocol):
-    """As much of the listener as a guard needs. All of it is called on the event loop, and returns
-    at once.
+    """The part of the listener that a guard needs. Its methods are called on the event loop and
+    return at once.
     """
 
     limits: ConnectionLimits
     cut: Counter[str]
 
     def opened(self, guard: "Guard") -> bool:
-        """A connection was made; False where it may not stay."""
+        """A connection was made; False if it may not stay."""
         ...
 
     def closed(self, guard: "Guard") -> None:
@@ -67,26 +68,29 @@ class Owner(Protocol):
         ...
 
     def count(self, guard: "Guard", counted: int, arrived: int) -> None:
-        """A connection holds so many bytes now, see ``Intake``; it may be cut for that."""
+        """A connection holds so many bytes now, see ``Intake``. The listener may cut it for
+        that.
+        """
         ...
 
 
 class Guard(asyncio.BufferedProtocol):
-    """Of one connection."""
+    """Guards one connection."""
 
     def __init__(self, listener: Owner, make_handler: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener
         self._make_handler = make_handler
         self.handler: asyncio.Protocol = asyncio.Protocol()
-        """aiohttp's, once the connection is made: one that ends in its handshake costs no parser.
+        """aiohttp's, once the connection is made: a connection that ends in its handshake costs no
+        parser.
         """
         self.counted = 0
         self.arrived = 0
-        """Unserved bytes and those that came with a head, as the listener has counted them; its to
-        change.
+        """``counted`` and ``arrived`` of ``Intake``, as the listener has counted them. Only the
+        listener changes them.
         """
         self._ends_unseen = False
-        """Whether a body is served whose end only aiohttp sees."""
+        """Whether a request with a body is served whose end only aiohttp sees."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._intake = Intake()
@@ -101,7 +105,7 @@ class Guard(asyncio.BufferedProtocol):
     # -- the transport -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol; so for the others."""
+        """See asyncio.Protocol, also for the other methods."""
         self._transport = cast("asyncio.Transport", transport)
         self.handler = self._make_handler()
         if not self._listener.opened(self):
@@ -111,11 +115,11 @@ class Guard(asyncio.BufferedProtocol):
         self.handler.connection_made(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Where the next read goes, which is taken from there before another connection is read."""
+        """The buffer of the next read. What it holds is taken before another connection is read."""
         return _READ
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Keep it, or hand it on."""
+        """Keep what was read, or hand it on."""
         if self._ended:
             return
         try:
@@ -137,7 +141,7 @@ class Guard(asyncio.BufferedProtocol):
         self.handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The client reads again."""
         self._stop_write_timer()
         self.handler.resume_writing()
         self._loop.call_soon(self._next)
@@ -165,8 +169,8 @@ class Guard(asyncio.BufferedProtocol):
         self._settle()
 
     def close_after(self, answer: web.StreamResponse) -> None:
-        """Nothing can follow a body whose end only aiohttp sees: with its answer the connection
-        ends.
+        """End the connection after ``answer`` if only aiohttp sees where the body ends: nothing can
+        follow it.
         """
         if self._ends_unseen:
             answer.force_close()
@@ -189,8 +193,8 @@ class Guard(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _forget(self) -> None:
-        """A dead connection is in cycles with its transport and its request: what it held goes now,
-        not with the collector.
+        """Drop what the connection held. A dead connection is in reference cycles with its
+        transport and its request, which would keep it until the collector runs.
         """
         self._stop_head_timer()
         self._stop_write_timer()
@@ -200,7 +204,7 @@ class Guard(asyncio.BufferedProtocol):
     def _has_failed(self) -> bool:
         """Whether aiohttp could not parse what it was handed.
 
-        The traceback of that error holds the frames that hold the error, and with them all that was
+        Also clears that error's traceback: its frames hold the error, and with it all that was
         sent.
         """
         failed = False
@@ -211,9 +215,7 @@ class Guard(asyncio.BufferedProtocol):
         return failed
 
     def _next(self) -> None:
-        """Where the answer is on its way and does not wait for its reader, the next head may
-        follow.
-        """
+        """Hand on the next head, if the answer is on its way and does not wait for its reader."""
         if self._write_timer is None:
             self._hand_on_if_allowed(self._intake.next)
 
@@ -245,8 +247,8 @@ class Guard(asyncio.BufferedProtocol):
             if body.is_eof():
                 return
             if self._has_failed():
-                # The parser's error stands in line as if it were the next request, and who reads
-                # would wait for ever.
+                # The parser queues its error as if it were the next request, so a reader of this
+                # body would wait for ever.
                 body.set_exception(web.RequestPayloadError("its framing is broken"))
                 body.feed_eof()
                 return
@@ -268,8 +270,8 @@ class Guard(asyncio.BufferedProtocol):
         self._listener.count(self, intake.counted, intake.arrived)
 
     def _end_for_bytes(self) -> None:
-        """With an answer where none is on its way, and where closing does not wait for the client
-        to agree as over TLS.
+        """Cut a connection that has sent too much. It gets an answer if none is under way, and not
+        over TLS, where closing waits for the client's consent.
         """
         transport = self._transport
         is_first = self._is_first and self._intake.stage is Stage.HEAD
@@ -295,4 +297,4 @@ class Guard(asyncio.BufferedProtocol):
 
 
 GUARD: Final = web.RequestKey("guard", Guard)
-"""Under which a request has its connection's."""
+"""The key under which a request has its connection's guard."""

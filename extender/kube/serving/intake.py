@@ -1,9 +1,9 @@
-"""What one connection has sent and nobody has taken yet: heads, framing and trailers of bodies,
-requests sent ahead.
+"""``Intake``: what one connection has sent, apart from a body that is being read: heads, framing
+and trailers of bodies, requests sent ahead.
 
-aiohttp bounds a line, a field and the number of fields, not their sum: a head may have 128 fields
-of 8 KiB, and a connection 32 such heads that wait for their turn. So bytes are counted before
-aiohttp sees them, and it is handed one request at a time:
+aiohttp limits a line, a field and the number of fields, not their sum: a head may have 128 fields
+of 8 KiB, and a connection may have 32 such heads waiting. So bytes are counted before aiohttp sees
+them, and aiohttp gets one request at a time:
 
 .. code-block:: text
 
@@ -15,16 +15,16 @@ aiohttp sees them, and it is handed one request at a time:
      '-- ANSWERED <-------------------------------- LINGER <-----------'
       the answer is taken
 
-- HEAD: what comes is kept here until a head is whole. Over ``HEAD_BYTES_MAX`` it is refused.
-- GIVEN, SERVED, ANSWERED: what comes is kept here, and the connection is not read any more.
-- BODY: what comes is handed on, up to the announced length. Where none was announced, what is
-  handed on beyond the body's own bytes is framing and trailers: at most ``FRAMING_BYTES_MAX``, and
-  a share of the body.
-- LINGER: as BODY, of a body that nobody has read to its end. aiohttp throws it away, so that its
+- HEAD: bytes are kept until a head is whole. A head over ``HEAD_BYTES_MAX`` is refused.
+- GIVEN, SERVED, ANSWERED: bytes are kept, and the connection is not read any more.
+- BODY: bytes are handed on, up to the announced length. If none was announced, what is handed on
+  beyond the body's own bytes is framing and trailers: at most ``FRAMING_BYTES_MAX`` and a share of
+  the body.
+- LINGER: like BODY, for a body that nobody has read to its end. aiohttp throws it away, so that its
   sender reads the answer.
 
-``counted`` and ``arrived`` are what all of that takes. How much all connections may take together
-is the listener's business.
+``counted`` and ``arrived`` measure all of that. The listener limits what all connections take
+together.
 """
 
 import re
@@ -35,22 +35,22 @@ from extender.model.errors import VReplicaError
 
 HEAD_BYTES_MAX: Final = 64 * 1024
 AHEAD_BYTES_MAX: Final = 512 * 1024
-"""Kept of what comes while a request is served: several reads, for a connection that is told to
-stop may bring another one.
+"""Bytes kept while a request is served. Several reads fit, because a paused connection may bring
+one more.
 """
 PAUSE_BYTES: Final = 64 * 1024
-"""So much before the turn of a request has come stops reading too. Less is the body that came with
-its head.
+"""So many bytes before a request's turn pause reading too. Fewer are the body that came with its
+head.
 """
 FRAMING_BYTES_MAX: Final = 64 * 1024
 FRAMING_SHARE: Final = 8
-"""A byte of framing for so many of a body: chunks of a hundred bytes pass."""
+"""One byte of framing for so many of a body: chunks of a hundred bytes pass."""
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
 _EMPTY_LINES: Final = re.compile(rb"[\r\n]+")
 _NO_HEAD: Final = re.compile(rb"[^A-Z\r\n]|PRI ")
-"""Other protocols: TLS, HTTP/2. aiohttp refuses them, which needs no end of a head."""
+"""Other protocols: TLS, HTTP/2. aiohttp refuses them without the end of a head."""
 NO_HEAD_BYTES: Final = 1024
-"""Of those, for aiohttp to look at."""
+"""How much of them aiohttp gets."""
 
 
 class TooMuchSent(VReplicaError):
@@ -58,7 +58,7 @@ class TooMuchSent(VReplicaError):
 
 
 class Stage(Enum):
-    """Of one connection; see the module."""
+    """Of one connection; see the module's docstring."""
 
     HEAD = auto()
     GIVEN = auto()
@@ -69,10 +69,10 @@ class Stage(Enum):
 
 
 class CountedBody(Protocol):
-    """As much of aiohttp's ``StreamReader`` as is asked here."""
+    """The part of aiohttp's ``StreamReader`` that is used here."""
 
     total_bytes: int
-    """Of the body, without framing, that have been put into it."""
+    """Bytes of the body, without framing, that it has received."""
 
     def is_eof(self) -> bool:
         """Whether all of it has arrived."""
@@ -80,56 +80,54 @@ class CountedBody(Protocol):
 
 
 class Intake:
-    """The bytes of one connection on their way to aiohttp. Where a method returns bytes, they are
-    to be handed on now.
+    """The bytes of one connection on their way to aiohttp. The caller hands on at once what a
+    method returns.
     """
 
     def __init__(self) -> None:
         self.stage = Stage.HEAD
         self._waiting = bytearray()
         self._searched = 0
-        """Bytes of ``_waiting`` in which no end of a head is."""
+        """Bytes of ``_waiting`` without the end of a head."""
         self._head_bytes = 0
-        """Of the head that is being served."""
+        """Size of the head that is being served."""
         self._body: CountedBody | None = None
         self._left: int | None = None
         """Bytes of the body still to come; None where its length was not announced."""
         self._passed = 0
-        """Bytes of the body and around it that were handed on."""
+        """Bytes handed on of the body and its framing."""
 
     @property
     def counted(self) -> int:
-        """Bytes in memory that are no body's, or that nobody has asked for; without what came with
-        a head.
-        """
+        """Bytes in memory that are no body's, or that nobody has asked for; without ``arrived``."""
         return self.handed + (0 if self.stage is Stage.GIVEN else len(self._waiting))
 
     @property
     def arrived(self) -> int:
-        """Bytes that came with a head whose turn has not come: a body, most likely, that is about
-        to be asked for.
+        """Bytes that came with a head whose turn has not come: most likely a body that is about to
+        be asked for.
         """
         return len(self._waiting) if self.stage is Stage.GIVEN else 0
 
     @property
     def handed(self) -> int:
-        """Of those, the ones that aiohttp has: a head, framing, trailers."""
+        """The part of ``counted`` that aiohttp has: a head, framing, trailers."""
         return self._head_bytes + self._framing()
 
     @property
     def should_pause(self) -> bool:
-        """Whether nothing more is to be read for now."""
+        """Whether to stop reading the connection for now."""
         if self.stage in {Stage.GIVEN, Stage.ANSWERED}:
             return len(self._waiting) >= PAUSE_BYTES
         return bool(self._waiting) and self.stage is not Stage.HEAD
 
     @property
     def is_chunked(self) -> bool:
-        """Whether a body comes whose length was not announced."""
+        """Whether there is a body whose length was not announced."""
         return self._body is not None and self._left is None
 
     def take(self, data: bytes) -> bytes:
-        """More has come. Raises TooMuchSent."""
+        """Accept bytes from the connection. Raises TooMuchSent."""
         if self.stage in {Stage.BODY, Stage.LINGER} and self._is_wanted():
             return self._of_the_body(data)
         self._waiting += data
@@ -145,7 +143,7 @@ class Intake:
         self._body, self._left, self._passed = body, length, 0
 
     def ask(self) -> bytes:
-        """The request's body is wanted, as it comes. Raises TooMuchSent."""
+        """The handler wants the request's body. Raises TooMuchSent."""
         if self.stage is not Stage.SERVED or not self._is_wanted():
             return b""
         self.stage = Stage.BODY
@@ -177,10 +175,10 @@ class Intake:
         )
 
     def _whole_head(self) -> bytes:
-        """The head that waits, once its end is there."""
+        """The waiting head, once its end is there."""
         if not self._searched and (empty := _EMPTY_LINES.match(self._waiting)) is not None:
             size = empty.end()
-            del empty  # it holds the buffer
+            del empty  # a match locks the bytearray
             del self._waiting[:size]
         if not self._searched and _NO_HEAD.match(self._waiting) is not None:
             self.stage = Stage.GIVEN
@@ -198,7 +196,8 @@ class Intake:
 
     def _of_the_body(self, data: bytes) -> bytes:
         assert self._body is not None
-        # Of what was handed on before, of which the body has its part by now.
+        # Checks what was handed on before: by now aiohttp has put the body's part of it into the
+        # body.
         if self._framing() > FRAMING_BYTES_MAX + self._body.total_bytes // FRAMING_SHARE:
             raise TooMuchSent(
                 f"more than {FRAMING_BYTES_MAX} bytes around a body are framing and trailers"

@@ -1,30 +1,30 @@
-"""The HTTP listener under both servers that Kubernetes calls: the extender (kube-scheduler) and the
-webhook (API server).
+"""``Listener``: the HTTP listener under both servers that Kubernetes calls, the extender
+(kube-scheduler) and the webhook (API server).
 
-aiohttp parses, routes and keeps idle connections; what it has no limit for is limited here, for
-each connection, between the socket and its handler:
+aiohttp parses, routes and keeps idle connections. The listener adds the limits that aiohttp lacks,
+for each connection, between the socket and aiohttp's handler:
 
-- a request's head must be whole ``head_timeout_s`` after its first byte: who sends a byte a second
-  is cut, not waited for;
-- it is bounded in bytes, as is all else that is no body (``intake``), and together all of that is:
-  over ``unserved_bytes_max`` the connection that holds most is cut;
-- while a request is served nothing is read ahead, and aiohttp gets the next one when the answer
-  before it is taken;
-- an answer must be taken: a client that reads nothing for ``write_timeout_s`` is cut;
-- a TLS handshake must be done within ``handshake_timeout_s``, and only so many are on their way at
-  once (``sockets``);
-- ``connections_max`` connections at once. Over it the oldest goes that has asked nothing yet, else
-  the one that has been idle for longest, so that clients that hold connections keep nobody else
-  out; with none idle the new one is refused;
-- ``receive_bytes`` bounds what the kernel keeps of a connection, and so what one read brings. A TLS
+- A request's head must be whole ``head_timeout_s`` after its first byte: a client that sends a byte
+  a second is cut.
+- A head is limited in bytes, as is everything else that is no body (``intake``). All connections
+  together are limited too: over ``unserved_bytes_max`` the one that holds most is cut.
+- While a request is served, nothing is read ahead. aiohttp gets the next one when the answer is
+  taken.
+- An answer must be taken: a client that reads nothing for ``write_timeout_s`` is cut.
+- A TLS handshake must end within ``handshake_timeout_s``, and only so many are under way at once
+  (``sockets``).
+- At most ``connections_max`` connections are open. Beyond that the oldest is cut that has asked
+  nothing yet, else the one that has been idle for longest. So clients that only hold connections
+  keep nobody out. If none is idle, the new one is refused.
+- ``receive_bytes`` limits what the kernel keeps of a connection, and so what one read brings. A TLS
   connection has buffers for several reads, and none of them shrinks again.
 
-An ``Expect`` header is looked at here, too, before aiohttp does, which puts an unknown value into
-its refusal: with bytes that are no UTF-8 that fails, and the client would get a 500. How long a
-body may take, and how much of it is read, is the server's own rule (``bodies``): it knows the
-request. Who is too slow with one gets a last answer, and the connection ends with it. Idle
-connections live for longer than the 90 s after which Go's client closes them itself: otherwise a
-request could meet a closing one.
+The listener also checks ``Expect``, before aiohttp does. aiohttp repeats an unknown value in its
+refusal. That fails for bytes that are no UTF-8, and the client would get a 500. How long a body may
+take, and how much of it is read, is the server's own rule (``bodies``), because the server knows
+the request. A client that is too slow with a body gets a last answer, and its connection ends. Idle
+connections live for longer than the 90 s after which Go's client closes them: otherwise a request
+could meet a closing one.
 """
 
 import asyncio
@@ -55,11 +55,9 @@ __all__ = [
 
 KEEPALIVE_TIMEOUT_S: Final = 130.0
 LINGERING_TIME_S: Final = 2.0
-"""How long the rest of a body that was refused is thrown away, so that its sender comes to read
-why.
-"""
+"""How long the rest of a refused body is thrown away, so that its sender comes to read why."""
 READ_BYTES: Final = 64 * 1024
-"""Of a body that nobody takes, twice as much is kept before its connection is not read any more."""
+"""Of a body that nobody reads, twice as much is kept before its connection is paused."""
 FILES_RESERVED: Final = 256
 """File descriptors that connections leave to the rest of the process: watches, requests to the API
 server, files.
@@ -68,15 +66,15 @@ server, files.
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 CLIENT_HAS_LEFT: Final = 499
-"""An answer that nobody reads. The number is nginx's."""
+"""Status of an answer that nobody reads. The number is nginx's."""
 
 _COUNTED: Final = attrgetter("counted")
 _http_log: Final = logging.getLogger(__name__ + ".http")
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Not a request that is no HTTP: its sender is told, and must not fill our log with
-    tracebacks.
+    """False for a request that is no HTTP: its sender gets an answer, and must not fill our log
+    with tracebacks.
     """
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
@@ -91,7 +89,8 @@ class Listener:
         self.limits = limits or ConnectionLimits()
         self._guards: dict[asyncio.BaseProtocol, Guard] = {}
         self._new: dict[Guard, None] = {}
-        """Connections that have asked nothing yet; the others that wait are ``_idle``. Both by age.
+        """Connections that have asked nothing yet. ``_idle``: the others that wait. Both oldest
+        first.
         """
         self._idle: dict[Guard, None] = {}
         self._runner: web.AppRunner | None = None
@@ -100,17 +99,17 @@ class Listener:
         """Connections that were cut, by ``CUT_REASONS``."""
         self.unserved_bytes = 0
         self.arrived_bytes = 0
-        """In memory now; see ``ConnectionLimits``."""
+        """Both in memory now; see ``ConnectionLimits``."""
 
     @property
     def connections(self) -> int:
-        """Open now."""
+        """Connections that are open now."""
         return len(self._guards)
 
     async def start(
         self, app: web.Application, host: str, port: int, *, tls: ssl.SSLContext | None
     ) -> int:
-        """Listen, and return the port (of the system's choice for 0). ``app`` is not started yet.
+        """Listen, and return the port (the system's choice for 0). ``app`` must not be started yet.
         Raises OSError.
         """
         files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -139,7 +138,7 @@ class Listener:
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Close the socket, give requests that still run ``shutdown_timeout_s``, close all
+        """Close the socket, give running requests ``shutdown_timeout_s``, then close all
         connections.
         """
         if self._runner is not None:
@@ -147,9 +146,7 @@ class Listener:
             self._runner = None
 
     def too_slow(self, request: web.Request, message: str) -> web.Response:
-        """The answer to a request whose body is waited for no longer; with it the
-        connection ends.
-        """
+        """The answer to a request whose body is no longer awaited. It ends the connection."""
         self.cut["slow body"] += 1
         return LastAnswer(request, status=408, text=message + "\n")
 
@@ -160,7 +157,7 @@ class Listener:
         return Guard(self, self._runner.server)
 
     def opened(self, guard: Guard) -> bool:
-        """A connection was made; False where it may not stay."""
+        """A connection was made; False if it may not stay."""
         if len(self._guards) >= self._connections_max:
             longest = next(iter(self._new or self._idle), None)
             if longest is None:
@@ -181,11 +178,11 @@ class Listener:
         guard.counted = guard.arrived = 0
 
     def count(self, guard: Guard, counted: int, arrived: int) -> None:
-        """A connection holds so many bytes now. Those that hold most are cut while all together
-        hold too many.
+        """Count what a connection holds now. While all together hold too much, cut those that hold
+        most.
 
-        What came with a head leaves within a moment, so of that only newcomers that bring much are
-        cut.
+        What came with a head leaves within a moment, so for that only a newcomer that brings much
+        is cut.
         """
         self.unserved_bytes += counted - guard.counted
         self.arrived_bytes += arrived - guard.arrived
@@ -197,7 +194,9 @@ class Listener:
             guard.end("too many bytes")
 
     def _guarded(self, handle: BaseHandler) -> BaseHandler:
-        """From here, where the head is whole, to the answer a connection is busy."""
+        """Wrap a handler: the connection is busy from here, where the head is whole, to the
+        answer.
+        """
 
         async def serve(request: web.BaseRequest) -> web.StreamResponse:
             guard = self._guards.get(request.protocol)
@@ -224,8 +223,8 @@ class Listener:
             finally:
                 guard.end_request()
                 if (broken := request.content.exception()) is not None:
-                    # Its traceback holds the request, that its body, and that this error: all of
-                    # it, until the collector looks.
+                    # Break the cycle of traceback, request, body and error, which would live until
+                    # the collector runs.
                     broken.__traceback__ = None
                 if request.protocol in self._guards:
                     self._idle[guard] = None
@@ -234,16 +233,16 @@ class Listener:
 
 
 def _is_for_want_of_a_client(request: web.BaseRequest, error: Exception) -> bool:
-    """Whether the client has left, and that is what was raised. A body that is awaited then is a
-    RuntimeError of aiohttp's.
+    """Whether the error means that the client has left. aiohttp raises RuntimeError if a body is
+    awaited then.
     """
     has_left = request.transport is None or request.transport.is_closing()
     return has_left and (not isinstance(error, RuntimeError) or str(error) == "Connection closed.")
 
 
 def body_of(request: web.BaseRequest) -> StreamReader:
-    """The body of a request, for who reads it: before somebody asks for it no more of it is read
-    than came with the head.
+    """The body of a request, for its reader. Before this call only what came with the head is read
+    of it.
     """
     guard = request.get(GUARD)
     if guard is not None:
@@ -253,7 +252,7 @@ def body_of(request: web.BaseRequest) -> StreamReader:
 
 class LastAnswer(web.Response):
     """An answer after which its connection is closed at once, whatever is still to come of the
-    request's body: its client would use the time to linger to hold it, or to send.
+    request's body. The client could use the lingering time to hold the connection, or to send.
     """
 
     def __init__(
@@ -270,7 +269,7 @@ class LastAnswer(web.Response):
         self._protocol = request.protocol
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """The end of the answer, and of the connection."""
+        """End the answer and the connection."""
         await super().write_eof(data)
         self._protocol.force_close()
 
@@ -293,11 +292,11 @@ class _Site(web.BaseSite):
 
     @property
     def name(self) -> str:
-        """Where it listens."""
+        """The URL of the listener."""
         return f"{'https' if self._ssl_context else 'http'}://{host_port(self._host, self._port)}"
 
     async def start(self) -> None:
-        """Raises OSError."""
+        """Start to listen. Raises OSError."""
         await super().start()
         limits = self._listener.limits
         sockets = await listening_sockets(self._host, self._port, limits.receive_bytes)

@@ -1,15 +1,16 @@
-"""Answers for people and tools: made beside the work, shared by all who ask meanwhile, and sent
-within bounds.
+"""Answers for people and tools: made beside the main work, shared by all who ask at the time, and
+sent within limits.
 
-``SharedAnswers`` makes one answer at a time, in steps between which verbs are answered. Who asks
-gets the next one that is begun, so an answer is never older than its question, and many who ask at
-once cost as much as one. After each there is a rest, so that readers who ask again and again take
-``1 / (1 + REST)`` of the time and no more. What waits is bounded.
+``SharedAnswers`` makes one answer at a time, in steps between which verbs are answered. A caller
+gets the next answer that begins after its call. So an answer is never older than its question, and
+many callers at once cost as much as one. After each answer there is a rest, so that repeated
+questions take at most ``1 / (1 + REST)`` of the time. The number of waiting questions is limited.
 
-``Sending`` bounds what waits for its readers. A body is sent in pieces, so that a connection holds
-a piece of its own and not a copy of the whole; bodies that are being sent are ``BODIES_BYTES_MAX``
-together, each counted once however many read it, to ``SENDING_MAX`` readers. Over it who has been
-at it for longest is cut for the new one, or, where all have just begun, the new one is refused.
+``Sending`` limits what waits for readers. It sends a body in pieces, so that a connection holds one
+piece and not a copy of the whole. The bodies under way are at most ``BODIES_BYTES_MAX`` together,
+each counted once however many read it, and have at most ``SENDING_MAX`` readers. Beyond that the
+reader that began first is cut for the new one. If that one, too, has just begun, the new one is
+refused.
 """
 
 import asyncio
@@ -29,22 +30,24 @@ Key = TypeVar("Key")
 Result = TypeVar("Result")
 
 WAITING_MAX: Final = 16
-"""Answers that are not begun yet, of those that are narrowed to something."""
+"""Answers that have not begun. The ``general`` question is never refused for it."""
 ASKED_MAX: Final = 256
-"""Who waits for any of them. Whoever goes away waits on: aiohttp lets a handler end."""
+"""Callers that wait for any answer. A client that leaves goes on waiting: aiohttp lets a handler
+end.
+"""
 REST: Final = 3.0
-"""Of the time that an answer took to make; so long none is made."""
+"""After an answer none is made for so many times as long as it took."""
 SENDING_MAX: Final = 64
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
 PIECE_BYTES: Final = 64 * 1024
 """What aiohttp writes before it waits for the client."""
 PATIENCE_S: Final = 1.0
-"""How long a reader has before it gives way."""
+"""How long a reader has before it may be cut."""
 RETRY_AFTER_S: Final = 1
 
 
 async def in_steps(steps: Generator[None, None, Result]) -> Result:
-    """What ``steps`` returns; others run between them."""
+    """Run ``steps`` and return its result. Other tasks run between the steps."""
     while True:
         try:
             next(steps)
@@ -55,37 +58,36 @@ async def in_steps(steps: Generator[None, None, Result]) -> Result:
 
 
 def ask_again(text: str, retry_after_s: int = RETRY_AFTER_S) -> web.Response:
-    """503: ``text`` says why not now, the header when to come back."""
+    """503: ``text`` says why not now, Retry-After when to come back."""
     headers = {"Retry-After": str(retry_after_s)}
     return web.Response(status=503, text=text + "\n", headers=headers)
 
 
 class TooManyAsk(VReplicaError):
-    """So many wait for their answers that this question is refused (503): it may be asked again in
-    a moment.
+    """So many wait for answers that this question is refused (503). It may be asked again in a
+    moment.
     """
 
 
 class SharedAnswers(Generic[Key]):
-    """Answers by what is asked for. ``make`` runs once at a time; what it raises all who wait for
-    it get.
+    """Answers by what is asked for. ``make`` runs once at a time; if it raises, all who wait for
+    that answer get the error.
 
-    ``general``: the question that always finds a place among those that wait, whatever else is
-    asked.
+    ``general``: the question that finds a place however many others wait.
     """
 
     def __init__(self, make: Callable[[Key], Awaitable[bytes]], *, general: Key) -> None:
         self._make = make
         self._general = general
         self._next: dict[Key, asyncio.Task[bytes]] = {}
-        """Those that are not begun yet."""
+        """Answers that have not begun."""
         self._asked = 0
-        """Who waits."""
+        """Callers that wait."""
         self._turn = asyncio.Lock()
         self._rested_at = 0.0
 
     async def get(self, key: Key) -> bytes:
-        """An answer that is begun after this call. Raises TooManyAsk."""
+        """Return an answer that begins after this call. Raises TooManyAsk."""
         made = self._next.get(key)
         is_one_too_many = made is None and key != self._general and len(self._next) >= WAITING_MAX
         if is_one_too_many or self._asked >= ASKED_MAX:
@@ -95,14 +97,14 @@ class SharedAnswers(Generic[Key]):
             made.add_done_callback(_note_end)
         self._asked += 1
         try:
-            # Who leaves takes nothing from the others.
+            # A cancelled caller does not cancel it for the others.
             return await asyncio.shield(made)
         finally:
             self._asked -= 1
 
     @property
     def waiting(self) -> int:
-        """Answers that are not begun yet."""
+        """Answers that have not begun."""
         return len(self._next)
 
     async def _make_next(self, key: Key) -> bytes:
@@ -119,7 +121,7 @@ class SharedAnswers(Generic[Key]):
 
 def _note_end(made: "asyncio.Task[bytes]") -> None:
     if not made.cancelled():
-        made.exception()  # all who asked may have gone
+        made.exception()  # or asyncio logs it: all who asked may have gone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,13 +141,15 @@ class Sending:
         self._sending_max = sending_max
         self._bodies_bytes_max = bodies_bytes_max
         self._readers: dict[_Reader, None] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._bodies: Counter[int] = Counter()
         """Readers of each body, by its identity."""
         self.bytes_used = 0
 
     async def send(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-        """The answer, sent if it is long; 503 where too much waits for other readers."""
+        """Return the answer, sent already if it is long; 503 if too much waits for other
+        readers.
+        """
         body = answer.body if isinstance(answer, web.Response) and not answer.prepared else None
         if not isinstance(body, bytes) or len(body) <= PIECE_BYTES or request.method == "HEAD":
             return answer
@@ -189,7 +193,7 @@ class Sending:
         return reader
 
     def _end(self, reader: _Reader) -> None:
-        if reader not in self._readers:  # it has given way
+        if reader not in self._readers:  # it was cut for another
             return
         del self._readers[reader]
         body = reader.body

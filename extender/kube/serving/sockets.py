@@ -1,12 +1,12 @@
-"""Where a server listens, and TLS handshakes on their way.
+"""Listening sockets, and TLS handshakes under way.
 
-A host of no address in particular (``EVERYWHERE``) is all addresses of both families, as
-Kubernetes' own ``--bind-address`` has it: one socket, so that port 0 is one port, and IPv4 alone
-where the machine has no IPv6.
+A host in ``EVERYWHERE`` stands for all addresses of both families, as in Kubernetes' own
+``--bind-address``. One socket serves both, so that port 0 is one port. A machine without IPv6 gets
+IPv4 alone.
 
-asyncio's own server begins a handshake for whoever connects, however many there are, and each takes
-some 100 KiB. ``TlsServer`` has at most ``HANDSHAKES_MAX`` of them: over it the oldest is given up,
-so that clients that connect and stay silent keep nobody out.
+asyncio's own server begins a handshake for every client, without a limit, and each takes some 100
+KiB. ``TlsServer`` has at most ``HANDSHAKES_MAX`` of them. Beyond that the oldest is given up, so
+that clients that connect and stay silent keep nobody out.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ BACKLOG: Final = 1024
 EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 HANDSHAKES_MAX: Final = 128
 GOODBYE_TIMEOUT_S: Final = 1.0
-"""How long a TLS connection that we close waits for its client to agree; until then it has its
-buffers.
+"""How long a TLS connection that we close waits for its client's consent; it keeps its buffers
+until then.
 """
 ACCEPT_AGAIN_S: Final = 1.0
-"""After what a listening socket cannot give us: no file descriptors are left, most likely."""
+"""The pause after a failed accept: most likely no file descriptors are left."""
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 async def listening_sockets(host: str, port: int, receive_bytes: int | None) -> list[socket.socket]:
-    """Of a host's addresses, one each, not yet accepted from. ``receive_bytes``: see
+    """A socket for each of the host's addresses, not accepting yet. ``receive_bytes``: see
     ``ConnectionLimits``. Raises OSError.
     """
     found: list[socket.socket] = []
@@ -54,7 +54,9 @@ async def listening_sockets(host: str, port: int, receive_bytes: int | None) -> 
 
 
 def everywhere_socket(port: int) -> socket.socket:
-    """One that listens on all addresses, of both families where there are both. Raises OSError."""
+    """A socket that listens on all addresses, of both families if there are both. Raises
+    OSError.
+    """
     try:
         if socket.has_dualstack_ipv6():
             return socket.create_server(
@@ -67,7 +69,7 @@ def everywhere_socket(port: int) -> socket.socket:
 
 
 def host_port(host: str, port: int) -> str:
-    """As a URL has it: an IPv6 address in brackets."""
+    """``host:port`` as in a URL, an IPv6 address in brackets."""
     bare = host.strip("[]") or "::"
     return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
@@ -103,7 +105,7 @@ class TlsServer:
         self._handshake_timeout_s = handshake_timeout_s
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}
-        """By age."""
+        """Oldest first."""
 
     async def start(self, connection: Callable[[], asyncio.BaseProtocol]) -> None:
         """``connection`` makes the protocol of each connection."""
@@ -112,7 +114,7 @@ class TlsServer:
         ]
 
     def close(self) -> None:
-        """Accept no more, and give handshakes up. Connections go on."""
+        """Accept no more, and give up handshakes. Connections go on."""
         for task in (*self._accepting, *self._handshakes):
             task.cancel()
         for one in self.sockets:
@@ -147,5 +149,5 @@ class TlsServer:
                 ssl_handshake_timeout=self._handshake_timeout_s,
                 ssl_shutdown_timeout=GOODBYE_TIMEOUT_S,
             )
-        except OSError:  # of the client, TLS or TCP, or too slow: the connection is closed
+        except OSError:  # the client's fault, or a time-out: the connection is closed
             return

@@ -2,18 +2,17 @@
 
     listener ── front context ──► handshake ── sni_callback ──► the context in use at that moment
 
-``SSLContext.load_cert_chain`` on a context in use is not safe: certificate and key go in one after
-the other, and a handshake that begins in between finds a certificate without its key, and fails. So
-a context is never changed once it has been used. Each new certificate or client CA gets a context
-of its own, which is complete before the first handshake sees it, and the front context, which has
-no certificate at all, hands every handshake to the one in use. Connections that exist keep theirs.
-Because the trusted CAs are the context's, one that is taken away is not trusted any more from the
-next handshake on; sessions are not resumed, for a resumed one would skip that look at the client's
-certificate.
+``SSLContext.load_cert_chain`` is not safe on a context in use. It loads certificate and key one
+after the other, and a handshake that begins in between finds a certificate without its key, and
+fails. So a context is never changed once it has been used. Each new certificate or client CA gets a
+context of its own, which is complete before a handshake sees it. The front context has no
+certificate, and hands every handshake to the context in use. Existing connections keep theirs. The
+trusted CAs belong to the context, so a CA that is taken away is not trusted from the next handshake
+on. Sessions are not resumed, because that would skip the check of the client's certificate.
 
 ``ServingCertificate`` takes the certificate from files that somebody else replaces: a mounted
-Secret, cert-manager's or a person's. They are looked at every ``RELOAD_PERIOD_S``; files that do
-not go together, as between the replacing of two of them, change nothing until they do.
+Secret, cert-manager's or a person's. It checks them every ``RELOAD_PERIOD_S``. Files that do not
+match, as between the replacing of two of them, change nothing until they do.
 """
 
 import asyncio
@@ -29,8 +28,9 @@ _log: Final = logging.getLogger(__name__)
 
 RELOAD_PERIOD_S: Final = 10.0
 WARNED_FRACTION: Final = 0.2
-"""Of its lifetime that a certificate has left when somebody is told that nobody has renewed it. Who
-renews at two thirds (cert-manager, the webhook itself) has then failed for a while.
+"""If less than this part of its lifetime is left, a warning says that nobody has renewed the
+certificate. Whoever renews at two thirds (cert-manager, the webhook itself) has then failed for a
+while.
 """
 WARNING_PERIOD_S: Final = 6 * 3600.0
 CERTIFICATE_BYTES_MAX: Final = 1024 * 1024
@@ -41,7 +41,7 @@ Stamps = tuple[tuple[int, int, int], ...]
 
 
 class SwitchedContext:
-    """A server's context behind which another one can be put at any time. Cheap: an assignment."""
+    """A server's context behind which another one can be put at any time, by one assignment."""
 
     def __init__(self, *, client_certificates: bool = False) -> None:
         self.front = server_context()
@@ -55,25 +55,27 @@ class SwitchedContext:
         self.front.sni_callback = self._choose
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Handshakes that begin from now on are ``context``'s, which is not changed any more."""
+        """Use ``context`` for handshakes that begin from now on. It must not be changed any
+        more.
+        """
         self._in_use = context
 
     def _choose(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str, _front: ssl.SSLContext
     ) -> int | None:
-        """OpenSSL asks for each handshake, also of a client that names no server."""
+        """Called by OpenSSL for each handshake, even if the client names no server."""
         if self._in_use is None:
             return int(ssl.ALERT_DESCRIPTION_INTERNAL_ERROR)
         if self._client_certificates and connection.session_reused:
-            # Only TLS 1.2's sessions get here, which OpenSSL keeps without tickets too. The client
-            # forgets it with this.
+            # Only sessions of TLS 1.2 get here: OpenSSL keeps those even without tickets. The alert
+            # makes the client forget its session.
             return int(ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE)
         connection.context = self._in_use
         return None
 
 
 def server_context() -> ssl.SSLContext:
-    """A server's context with what holds for all of ours: TLS 1.2 or newer."""
+    """A server's context with the settings that all our servers share: TLS 1.2 or newer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -100,8 +102,8 @@ class Validity:
 
 
 def validity_of(pem: bytes) -> Validity:
-    """Of the first certificate in ``pem``. Raises ValueError."""
-    # Only who serves TLS pays for the library: tens of milliseconds, and megabytes.
+    """The validity of the first certificate in ``pem``. Raises ValueError."""
+    # Imported here, so that only servers with TLS pay for it: tens of milliseconds, and megabytes.
     from cryptography import x509  # noqa: PLC0415
 
     certificate = x509.load_pem_x509_certificate(pem)
@@ -112,8 +114,8 @@ def validity_of(pem: bytes) -> Validity:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """PEM files: a serving certificate with what links it to its authority, its key, and whose
-    clients are served ("": all).
+    """PEM files: a serving certificate with its intermediates, its key, and the CAs whose clients
+    are served ("": all clients).
     """
 
     cert_file: str
@@ -121,14 +123,12 @@ class CertificateFiles:
     client_ca_file: str = ""
 
     def stamps(self) -> Stamps:
-        """What tells files from those that were there before. Raises OSError."""
+        """A value that differs once a file is replaced. Raises OSError."""
         stats = [Path(name).stat() for name in self._names()]
         return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
     def context(self) -> ssl.SSLContext:
-        """A new context with what is in the files now. Raises OSError, of which ssl.SSLError is
-        one.
-        """
+        """A new context with what is in the files now. Raises OSError (ssl.SSLError is one)."""
         context = server_context()
         context.load_cert_chain(self.cert_file, self.key_file)
         if self.client_ca_file:
@@ -152,14 +152,14 @@ class ServingCertificate:
         self._seen: Stamps | None = None
         self._told_at_s = float("-inf")
         self.problem = ""
-        """Why what is in the files now is not in use; "" where it is."""
+        """Why the files' present content is not in use; "" if it is."""
         self.reloads = 0
         self.cert_pem = b""
         self._validity: Validity | None = None
         self._client_ca_not_after = 0.0
 
     def load(self) -> None:
-        """Use what is in the files. Raises OSError, ssl.SSLError for files that cannot be used."""
+        """Use what is in the files. Raises OSError or ssl.SSLError if they cannot be used."""
         self._seen = self._files.stamps()
         self._use(self._files.context())
 
@@ -169,8 +169,8 @@ class ServingCertificate:
         return self._switch.front
 
     def expiry(self) -> Mapping[str, float]:
-        """When what is in use ends, epoch seconds: ``serving``, and ``client_ca`` (the last of
-        them) where there is one.
+        """When the certificates in use expire, epoch seconds: ``serving``, and ``client_ca`` (the
+        last of them) if there is one.
         """
         ends = {} if self._validity is None else {"serving": self._validity.not_after}
         if self._client_ca_not_after:
@@ -178,13 +178,13 @@ class ServingCertificate:
         return ends
 
     async def run(self) -> None:
-        """Look at the files every ``RELOAD_PERIOD_S``, for ever."""
+        """Check the files every ``RELOAD_PERIOD_S``, for ever."""
         while True:
             await asyncio.to_thread(self.look)
             await asyncio.sleep(RELOAD_PERIOD_S)
 
     def look(self) -> None:
-        """Use what is new, and tell of what nobody renews."""
+        """Use new files, and warn of a certificate that nobody renews."""
         self.reload_if_changed()
         now_s = self._now()
         if self._validity is None or not self._validity.is_left_alone(now_s):
@@ -198,8 +198,8 @@ class ServingCertificate:
             )
 
     def reload_if_changed(self) -> bool:
-        """Use what is in the files now; False where nothing has changed, or it cannot be used
-        (yet): then it is logged.
+        """Use what is in the files now. False if nothing has changed, or if it cannot be used
+        (yet), which is logged.
         """
         try:
             stamps = self._files.stamps()
