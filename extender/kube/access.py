@@ -200,7 +200,7 @@ def _kubeconfig_path(kubeconfig: str, context: str) -> str:
 
 
 def _look_at(path: str) -> tuple[bytes, ...]:
-    """The content of the files. Raises ConnectError if they are missing, no YAML, or name no
+    """The content of the files. Raises ConnectError if they are missing, are not YAML, or name no
     cluster: the library fails on such files with less clear errors.
     """
     names = [name for name in path.split(os.pathsep) if name]

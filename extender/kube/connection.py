@@ -29,9 +29,7 @@ REFRESH_TIMEOUT_S: Final = 30.0
 RENEW_PAUSE_S: Final = 5.0
 CONNECTIONS_MAX: Final = 100
 LEASE_CONNECTIONS_MAX: Final = 2
-"""Reserved: if a lease waited for one of the others, all busy with slow answers, it would be
-lost.
-"""
+"""Reserved for leases: one that waited behind a hundred slow answers would be lost."""
 READ_BUFFER_BYTES: Final = 2**20
 DEFAULT_NAMESPACE: Final = "default"
 """Used if neither the kubeconfig's context nor the pod's service account names one, as in

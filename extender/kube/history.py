@@ -13,7 +13,7 @@ def check_history(what: str, version: str, seen: str) -> None:
     earlier.
 
     A consistent read never goes back, whichever of several API servers answers it. A text that is
-    no version is ignored.
+    not a version is ignored.
     """
     now, before = parse_version(version), parse_version(seen)
     if now is not None and before is not None and now < before:

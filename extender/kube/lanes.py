@@ -93,8 +93,8 @@ class Lanes(Generic[T]):
         return len(self._lanes)
 
     def put(self, name: str, item: T) -> T | None:
-        """Add an item behind the others of that name. Return an item that has no room, ``item`` or
-        another, or None.
+        """Add an item behind the others of that name. Return the item that has no room: ``item``,
+        another one, or None.
         """
         lane = self._lanes.get(name) or Lane(name)
         left: T | None = None
@@ -188,8 +188,8 @@ class Lanes(Generic[T]):
         return held
 
     def _makes_room_for(self, lane: Lane[T]) -> Lane[T] | None:
-        """The lane of a full queue whose newest item goes to make room for ``lane``; None if
-        none.
+        """The lane of a full queue that gives up its newest item for ``lane``; None if no lane
+        does.
         """
         doubtful = [each for each in self._lanes.values() if each.failures and each.items]
         if not lane.failures and sum(len(each.items) for each in doubtful) > self._items_max // 2:

@@ -16,12 +16,12 @@ unchanged for as long as the record says, by our monotonic clock. The times in t
 people. Every write is a compare-and-swap on the Lease's resourceVersion, so one of two candidates
 gets a Conflict.
 
-**A lease is no lock.** Our process may be paused (SIGSTOP, a frozen VM) between a check and an act,
-and wake up when another leads. So callers check ``still_leading()`` right before they act. It is
-False as soon as the lease could have expired, counted from *before* the last successful renewal was
-sent, even if no task of ours has run since. It also compares our wall clock with itself, because
-CLOCK_MONOTONIC stands still while a machine is suspended. The API server stops what still slips
-through: every write of ours is a compare-and-swap.
+**A lease is not a lock.** Our process may be paused (SIGSTOP, a frozen VM) between a check and an
+act, and wake up when another leads. So callers check ``still_leading()`` right before they act. It
+is False as soon as the lease could have expired, counted from *before* the last successful renewal
+was sent, even if no task of ours has run since. It also compares our wall clock with itself,
+because CLOCK_MONOTONIC stands still while a machine is suspended. The API server stops what still
+slips through: every write of ours is a compare-and-swap.
 
 **A missing Lease proves nothing.** It may have been deleted a moment ago, and its leader goes on
 until it looks. So a candidate that finds none waits as long as a lease lasts. It also waits if the
@@ -370,8 +370,8 @@ class LeaderElector:
         return notes
 
     def _is_unsettled(self) -> bool:
-        """Whether others may lead by the number of buckets before us. A leader of one bucket led by
-        this Lease alone.
+        """Whether others may lead by the number of buckets before us. If it was one, its leader led
+        by this Lease alone.
         """
         return self.buckets_before not in {1, self._candidacy.buckets}
 

@@ -56,7 +56,7 @@ def is_new(lease: Obj) -> bool:
 
 
 def is_newer(lease: Obj, than: str) -> bool:
-    """Whether it has a later version than ``than``; False if either is no version."""
+    """Whether it has a later version than ``than``; False if either is not a version."""
     version, before = parse_version(text(lease, "metadata", "resourceVersion")), parse_version(than)
     return version is not None and before is not None and version > before
 

@@ -49,7 +49,7 @@ from extender.model.errors import InvalidObject
 from extender.model.objects import object_key
 
 WATCH_FAILURES_MAX: Final = 4
-"""After so many failed watches without an event or bookmark between them we list again. A silent
+"""We list again after so many failed watches without an event or bookmark between them. A silent
 watch counts twice.
 """
 SHORT_WATCH_S: Final = 1.0
@@ -58,7 +58,7 @@ watch").
 """
 RELIST_PERIOD_MIN_S: Final = 1.0
 EXPIRED_QUIET_S: Final = 30.0
-"""An Expired that comes so long after the last list is answered by a relist without delay."""
+"""An Expired is answered by a relist without delay if the last list began at least so long ago."""
 REPORTED_MAX: Final = 1000
 
 _log = logging.getLogger(__name__)

@@ -58,7 +58,7 @@ class Candidacy:
     gives: Callable[[str], bool] = lambda _identity: False
     """Whether to give the Lease up for another replica that asks for it."""
     others: Callable[[], None] = lambda: None
-    """Called when the Lease is seen as somebody else wrote it, or may have written it before it was
+    """Called when somebody else has written the Lease, or may have written it before it was
     deleted.
     """
     buckets: int = 1
@@ -123,8 +123,8 @@ class SeenLease:
         )
 
     def observe(self, found: Obj) -> None:
-        """Remember the record, and when we first saw it so. Raises HistoryReplaced if it is older
-        than the last one.
+        """Remember the record, and since when it has been unchanged. Raises HistoryReplaced if it
+        is older than the last one.
         """
         check_history(
             f"lease {self._lease.namespace}/{self._lease.name}",

@@ -7,14 +7,14 @@ limit and mapped to a result or an error.
 Only this module decides what a failure means for a write:
 
 - The connection could not be made: nothing was sent. It is tried ``CONNECT_TRIES`` times in all.
-- 401, or a TLS handshake that failed: the server did nothing. It is tried once more if there are
-  fresh credentials.
+- 401, or a TLS handshake that failed: the server did nothing. The request is sent once more if
+  there are fresh credentials.
 - 502, 504, or a 500 that names etcd: a component behind the answer stopped waiting, and the write
   may have happened. So OutcomeUnknown is raised, as for a time-out, a reset, or a success whose
   body cannot be read. Every other answer is definite.
-- Otherwise a write is never repeated, and a read once. aiohttp itself would repeat PUT and DELETE
-  on a kept connection that broke, which would turn our own successful compare-and-swap into a
-  Conflict. ``_send_once`` prevents that.
+- The connection broke: a read is repeated once, a write never. aiohttp itself would repeat PUT and
+  DELETE on a kept connection that broke, which would turn our own successful compare-and-swap into
+  a Conflict. ``_send_once`` prevents that.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ CONNECT_TRIES: Final = 3
 CONNECT_RETRY_S: Final = 0.1
 CONNECT_TIMEOUT_S: Final = 5.0
 RESPONSE_BYTES_MAX: Final = 256 * 2**20
-"""Bytes of one body, decompressed: 500 objects of half a MiB."""
+"""Bytes of one body, decompressed: a page of 500 objects of half a MiB each."""
 ERROR_BYTES_MAX: Final = 2**20
 LINE_BYTES_MAX: Final = 32 * 2**20
 """Bytes of one watch event: etcd's 1.5 MiB many times over, for what JSON and conversion add."""
@@ -286,8 +286,8 @@ async def _body(request: Request, response: ClientResponse, bytes_max: int) -> b
 
 
 def decode(request: Request, raw: bytes) -> dict[str, Any]:
-    """Return a 2xx body as a JSON object. Raises OutcomeUnknown if it is none: what a write did is
-    then unknown.
+    """Return a 2xx body as a JSON object. Raises OutcomeUnknown for any other body: what a write
+    did is then unknown.
     """
     try:
         value = orjson.loads(raw)
@@ -299,7 +299,7 @@ def decode(request: Request, raw: bytes) -> dict[str, Any]:
 
 
 def error_of(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
-    """The error for an answer other than 2xx. A body that is no metav1.Status, such as a proxy's
+    """The error for an answer other than 2xx. A body that is not a metav1.Status, such as a proxy's
     page, becomes the message.
     """
     try:

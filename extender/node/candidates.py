@@ -25,14 +25,16 @@ LISTS_MAX: Final = 4
 LIST_BYTES_MAX: Final = 2 * 1024 * 1024
 """A longer list is not kept."""
 CUT_BYTES_MAX: Final = 2 * LIST_BYTES_MAX
-"""A longer body is read whole, by a reader that first refuses a body of nearly all JSON structure.
-To search 60 MB for the list and copy the rest takes a third of a second.
+"""A longer body is read whole, by a reader that first refuses a body that is nearly all JSON
+structure. To search 60 MB for the list and copy the rest takes a third of a second.
 """
 KEY: Final = b'"NodeNames":['
 """As Go's encoder writes it. Inside a JSON string its quotes would be escaped."""
 MARK: Final = "\x00seen before"
 MARK_JSON: Final = b'"\\u0000seen before"'
-"""The placeholder for a list that was cut out. No other request has it: it is no node name."""
+"""The placeholder for a list that was cut out. No other request has it: it cannot be a node
+name.
+"""
 
 
 Mark = tuple[int, int]
@@ -141,7 +143,7 @@ class Candidates(Collection[str]):
 @dataclass
 class CandidateLists:
     """Lists of known nodes by their text. They are dropped when ``revision``, which counts changes
-    of the nodes, differs.
+    of the nodes, changes.
     """
 
     _lists: dict[bytes, Candidates] = field(default_factory=dict)

@@ -202,7 +202,7 @@ class BodyShare:
                 return b"".join(self._parts)
             return await asyncio.to_thread(
                 b"".join, self._parts
-            )  # it lets others run from a megabyte on
+            )  # above a megabyte, join releases the GIL
         finally:
             # Free the parts now: an error's traceback would keep them.
             self._parts.clear()

@@ -45,7 +45,7 @@ class ConnectionLimits:
     a field twice. As much again may have come with heads whose turn has not come yet.
     """
     shutdown_timeout_s: float = 1.0
-    """For requests that still run at the stop. A server that drains first has none."""
+    """How long requests may still run after the stop. A server that drains first has none."""
 
 
 CUT_REASONS: Final = ("slow head", "slow body", "slow reader", "too many", "too many bytes")
@@ -90,7 +90,7 @@ class Guard(asyncio.BufferedProtocol):
         listener changes them.
         """
         self._ends_unseen = False
-        """Whether a request with a body is served whose end only aiohttp sees."""
+        """Whether the request has a body whose end only aiohttp sees."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._intake = Intake()
@@ -147,7 +147,7 @@ class Guard(asyncio.BufferedProtocol):
         self._loop.call_soon(self._next)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Closed, by whomever."""
+        """The connection is closed, by either side."""
         self._ended = True
         self._listener.closed(self)
         self._forget()
@@ -169,8 +169,8 @@ class Guard(asyncio.BufferedProtocol):
         self._settle()
 
     def close_after(self, answer: web.StreamResponse) -> None:
-        """End the connection after ``answer`` if only aiohttp sees where the body ends: nothing can
-        follow it.
+        """If only aiohttp sees where the request's body ends, end the connection after ``answer``:
+        no other request can follow.
         """
         if self._ends_unseen:
             answer.force_close()
@@ -270,8 +270,8 @@ class Guard(asyncio.BufferedProtocol):
         self._listener.count(self, intake.counted, intake.arrived)
 
     def _end_for_bytes(self) -> None:
-        """Cut a connection that has sent too much. It gets an answer if none is under way, and not
-        over TLS, where closing waits for the client's consent.
+        """Cut a connection that has sent too much. It gets an answer only for its first head, and
+        not over TLS, where closing waits for the client's consent.
         """
         transport = self._transport
         is_first = self._is_first and self._intake.stage is Stage.HEAD

@@ -39,18 +39,18 @@ AHEAD_BYTES_MAX: Final = 512 * 1024
 one more.
 """
 PAUSE_BYTES: Final = 64 * 1024
-"""So many bytes before a request's turn pause reading too. Fewer are the body that came with its
-head.
+"""If so many bytes arrive before a request's turn, reading pauses. Fewer are most likely the body
+that came with its head.
 """
 FRAMING_BYTES_MAX: Final = 64 * 1024
 FRAMING_SHARE: Final = 8
-"""One byte of framing for so many of a body: chunks of a hundred bytes pass."""
+"""One byte of framing is allowed for so many of a body. Chunks of a hundred bytes pass."""
 _HEAD_END: Final = re.compile(rb"\n\r?\n")
 _EMPTY_LINES: Final = re.compile(rb"[\r\n]+")
 _NO_HEAD: Final = re.compile(rb"[^A-Z\r\n]|PRI ")
-"""Other protocols: TLS, HTTP/2. aiohttp refuses them without the end of a head."""
+"""The start of another protocol: TLS, HTTP/2. aiohttp refuses it before a head ends."""
 NO_HEAD_BYTES: Final = 1024
-"""How much of them aiohttp gets."""
+"""How much of such input aiohttp gets."""
 
 
 class TooMuchSent(VReplicaError):
@@ -58,7 +58,7 @@ class TooMuchSent(VReplicaError):
 
 
 class Stage(Enum):
-    """Of one connection; see the module's docstring."""
+    """The stage of one connection; see the module's docstring."""
 
     HEAD = auto()
     GIVEN = auto()
@@ -99,7 +99,9 @@ class Intake:
 
     @property
     def counted(self) -> int:
-        """Bytes in memory that are no body's, or that nobody has asked for; without ``arrived``."""
+        """Bytes in memory that belong to no body, or to one that nobody has asked for; without
+        ``arrived``.
+        """
         return self.handed + (0 if self.stage is Stage.GIVEN else len(self._waiting))
 
     @property
@@ -196,8 +198,8 @@ class Intake:
 
     def _of_the_body(self, data: bytes) -> bytes:
         assert self._body is not None
-        # Checks what was handed on before: by now aiohttp has put the body's part of it into the
-        # body.
+        # Check the bytes handed on before: aiohttp has put the body's part of them into the body by
+        # now.
         if self._framing() > FRAMING_BYTES_MAX + self._body.total_bytes // FRAMING_SHARE:
             raise TooMuchSent(
                 f"more than {FRAMING_BYTES_MAX} bytes around a body are framing and trailers"

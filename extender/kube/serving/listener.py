@@ -6,25 +6,25 @@ for each connection, between the socket and aiohttp's handler:
 
 - A request's head must be whole ``head_timeout_s`` after its first byte: a client that sends a byte
   a second is cut.
-- A head is limited in bytes, as is everything else that is no body (``intake``). All connections
+- A head is limited in bytes, as is everything else outside bodies (``intake``). All connections
   together are limited too: over ``unserved_bytes_max`` the one that holds most is cut.
 - While a request is served, nothing is read ahead. aiohttp gets the next one when the answer is
   taken.
 - An answer must be taken: a client that reads nothing for ``write_timeout_s`` is cut.
 - A TLS handshake must end within ``handshake_timeout_s``, and only so many are under way at once
   (``sockets``).
-- At most ``connections_max`` connections are open. Beyond that the oldest is cut that has asked
-  nothing yet, else the one that has been idle for longest. So clients that only hold connections
-  keep nobody out. If none is idle, the new one is refused.
+- At most ``connections_max`` connections are open. Beyond that the listener cuts the oldest one
+  that has asked nothing yet, else the one that has been idle for longest. So clients that only
+  hold connections keep nobody out. If none is idle, the new one is refused.
 - ``receive_bytes`` limits what the kernel keeps of a connection, and so what one read brings. A TLS
   connection has buffers for several reads, and none of them shrinks again.
 
 The listener also checks ``Expect``, before aiohttp does. aiohttp repeats an unknown value in its
-refusal. That fails for bytes that are no UTF-8, and the client would get a 500. How long a body may
-take, and how much of it is read, is the server's own rule (``bodies``), because the server knows
-the request. A client that is too slow with a body gets a last answer, and its connection ends. Idle
-connections live for longer than the 90 s after which Go's client closes them: otherwise a request
-could meet a closing one.
+refusal. That fails for bytes that are not UTF-8, and the client would get a 500. How long a body
+may take, and how much of it is read, is the server's own rule (``bodies``), because the server
+knows the request. A client that is too slow with a body gets a last answer, and its connection
+ends. Idle connections live for longer than the 90 s after which Go's client closes them: otherwise
+a request could meet a closing one.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ _http_log: Final = logging.getLogger(__name__ + ".http")
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """False for a request that is no HTTP: its sender gets an answer, and must not fill our log
+    """False for a request that is not HTTP: its sender gets an answer, and must not fill our log
     with tracebacks.
     """
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
@@ -99,7 +99,9 @@ class Listener:
         """Connections that were cut, by ``CUT_REASONS``."""
         self.unserved_bytes = 0
         self.arrived_bytes = 0
-        """Both in memory now; see ``ConnectionLimits``."""
+        """``unserved_bytes`` and ``arrived_bytes`` that are in memory now; see
+        ``ConnectionLimits``.
+        """
 
     @property
     def connections(self) -> int:
@@ -241,8 +243,8 @@ def _is_for_want_of_a_client(request: web.BaseRequest, error: Exception) -> bool
 
 
 def body_of(request: web.BaseRequest) -> StreamReader:
-    """The body of a request, for its reader. Before this call only what came with the head is read
-    of it.
+    """The body of a request, for its reader. Until this call only the part that came with the head
+    is read.
     """
     guard = request.get(GUARD)
     if guard is not None:
@@ -252,7 +254,8 @@ def body_of(request: web.BaseRequest) -> StreamReader:
 
 class LastAnswer(web.Response):
     """An answer after which its connection is closed at once, whatever is still to come of the
-    request's body. The client could use the lingering time to hold the connection, or to send.
+    request's body. Otherwise the client could use the lingering time to hold the connection, or to
+    send.
     """
 
     def __init__(

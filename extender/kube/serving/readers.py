@@ -30,13 +30,13 @@ Key = TypeVar("Key")
 Result = TypeVar("Result")
 
 WAITING_MAX: Final = 16
-"""Answers that have not begun. The ``general`` question is never refused for it."""
+"""Answers that may wait to begin. The ``general`` question is never refused for it."""
 ASKED_MAX: Final = 256
 """Callers that wait for any answer. A client that leaves goes on waiting: aiohttp lets a handler
 end.
 """
 REST: Final = 3.0
-"""After an answer none is made for so many times as long as it took."""
+"""The pause after an answer, as a multiple of the time that it took to make."""
 SENDING_MAX: Final = 64
 BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
 PIECE_BYTES: Final = 64 * 1024
@@ -121,7 +121,7 @@ class SharedAnswers(Generic[Key]):
 
 def _note_end(made: "asyncio.Task[bytes]") -> None:
     if not made.cancelled():
-        made.exception()  # or asyncio logs it: all who asked may have gone
+        made.exception()  # retrieved, so that asyncio does not log it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +147,7 @@ class Sending:
         self.bytes_used = 0
 
     async def send(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-        """Return the answer, sent already if it is long; 503 if too much waits for other
+        """Return the answer; a long one is sent already. 503 if too much waits for other
         readers.
         """
         body = answer.body if isinstance(answer, web.Response) and not answer.prepared else None
