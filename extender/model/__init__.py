@@ -1,3 +1,4 @@
-"""What there is: objects, the ledger, names, quantities, reasons, errors, and how they are decoded.
-Values only; knows no other room.
+"""Objects, the ledger, names, quantities, reasons, errors, and their decoders.
+
+Holds values only, and imports no other folder.
 """

@@ -1,12 +1,13 @@
-"""``Bucket``: a part of all pools that one replica leads, and how replicas share the parts. Pure.
+"""``Bucket``: a part of all pools, which one replica leads, and how replicas share the parts. Pure.
 
-Knative's controllers split what they reconcile in the same way and by the same name (``buckets`` of
-``config-leader-election``): a pool belongs to one bucket for ever, by a hash of its key, whether
-the pool exists or not; each bucket has a Lease, and who holds it runs the loops of its pools. So at
-any time a pool has one leader at the most, as with a single Lease.
+Knative's controllers divide their work in the same way, and call the parts by the same name
+(``buckets`` of ``config-leader-election``). A hash of a pool's key assigns the pool to one bucket
+for ever, whether or not the pool exists. Each bucket has a Lease, and the holder runs the loops of
+the bucket's pools. So a pool has at most one leader at any time, as with a single Lease.
 
-Sharing: a replica asks one that carries more for a bucket, and gets it where that makes the larger
-of the two loads smaller. Every such step makes the loads more even, so it ends.
+A replica asks a holder with a larger load for a bucket. The holder gives the bucket away if that
+makes the larger of the two loads smaller. Every such step makes the loads more even, so the
+exchange ends.
 """
 
 from collections import Counter
@@ -17,18 +18,18 @@ from zlib import crc32
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The ``index``-th of ``total``."""
+    """Bucket number ``index`` of ``total``."""
 
     index: int = 0
     total: int = 1
 
     def has(self, pool: str) -> bool:
-        """Whether a pool, by its key ``namespace/name``, is in it."""
+        """Whether the pool with the key ``namespace/name`` is in this bucket."""
         return self.total == 1 or bucket_of(pool, self.total) == self.index
 
     def lease_name(self, name: str) -> str:
-        """Of its Lease. The first one's is ``name`` itself, whatever the number: all replicas meet
-        there.
+        """The name of its Lease. Bucket 0 has ``name`` itself for every ``total``, so all replicas
+        meet there.
         """
         return name if not self.index else f"{name}.{self.index:02d}-of-{self.total:02d}"
 
@@ -38,14 +39,12 @@ WHOLE = Bucket()
 
 
 def bucket_of(pool: str, total: int) -> int:
-    """The index of the bucket that a pool is in. Not ``hash``, which differs from process to
-    process.
-    """
+    """The index of a pool's bucket. Python's ``hash`` would differ from process to process."""
     return crc32(pool.encode()) % total
 
 
 def weights_of(pools: Sequence[str], total: int) -> list[int]:
-    """What each bucket counts: its pools, and where those are equal, itself."""
+    """The weight of each bucket: 1, and ``total + 1`` for each of its pools."""
     weights = [1] * total
     for pool in pools:
         weights[bucket_of(pool, total)] += total + 1
@@ -53,10 +52,10 @@ def weights_of(pools: Sequence[str], total: int) -> list[int]:
 
 
 def bucket_to_ask_for(holders: Sequence[str], weights: Sequence[int], me: str) -> int | None:
-    """The largest bucket that its holder may give me, of whoever carries most; None where there is
-    none.
+    """The largest bucket that its holder may give to ``me``; None if there is none. Of equal ones,
+    the one whose holder has the largest load.
 
-    ``holders``: identity by bucket, "" for nobody.
+    ``holders``: the identity of each bucket's holder, "" if it has none.
     """
     loads = _loads(holders, weights)
     asked = [
@@ -70,9 +69,7 @@ def bucket_to_ask_for(holders: Sequence[str], weights: Sequence[int], me: str) -
 
 
 def may_give(holders: Sequence[str], weights: Sequence[int], index: int, to: str) -> bool:
-    """Whether the holder of a bucket carries so much more than ``to`` that giving it away makes
-    both more even.
-    """
+    """Whether it makes both loads more even if the holder of a bucket gives it to ``to``."""
     loads = _loads(holders, weights)
     return weights[index] < loads[holders[index]] - loads[to]
 

@@ -2,7 +2,7 @@
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 pod``, ``2 pods``; 0 is ``0 pods``. The nouns that we count take an s."""
+    """``1 pod``, ``2 pods``, ``0 pods``. Each noun used here takes an s."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

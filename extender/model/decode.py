@@ -1,8 +1,8 @@
-"""API objects as JSON -> the frozen values of ``model``.
+"""Decodes API objects from JSON into the frozen values of ``model``.
 
-Lenient where the API server has already validated (a missing field is its default), strict where a
-wrong value would make us decide wrongly: then InvalidObject names the object, the field and the
-problem, and the caller keeps what it had.
+A missing field gets its default, since the API server has validated the object. If a wrong value
+would cause a wrong decision, InvalidObject names the object, the field and the problem, and the
+caller keeps what it had.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +53,7 @@ from extender.model.reading import (
 from extender.model.safe_repr import safe_repr
 
 SLICE_OBJECTS: Final = 100
-"""Decoded at a stretch, some 5 ms: probes have to be answered meanwhile."""
+"""Objects decoded without a pause, some 5 ms. Probes must be answered in between."""
 
 T = TypeVar("T", AdapterPod, Node)
 
@@ -79,13 +79,13 @@ __all__ = [
 ]
 
 REFUSAL_CHARS_MAX: Final = 300
-"""Of what kube-scheduler says about a pod: one reason for each kind of node."""
+"""Length of what kube-scheduler says about a pod: one reason for each kind of node."""
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-"""What Go's strconv.ParseBool takes for true; Knative reads its annotation with it."""
+"""The texts that Go's strconv.ParseBool takes for true. Knative reads its annotation with it."""
 
 
 def is_true(value: str) -> bool:
-    """Whether an annotation's text is a true of Go's strconv.ParseBool."""
+    """Whether Go's strconv.ParseBool takes the text for true."""
     return value in _TRUE
 
 
@@ -93,8 +93,8 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def _no_bools(annotations: Json) -> tuple[str, ...]:
-    """Annotations that should drain a pod and whose text is no bool: who wrote them believes that
-    they do.
+    """A clause for each annotation that should drain the pod and is no bool. Its writer believes
+    that it drains.
     """
     keys = (names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)
     return tuple(
@@ -151,9 +151,7 @@ def conditions_of(obj: Json) -> tuple[Condition, ...]:
 
 
 def slots_request_of(pod: Json) -> int | None:
-    """What the containers of a pod request of ``vreplica.dev/slots`` together; None if none
-    does.
-    """
+    """The request for ``vreplica.dev/slots``, summed over the containers; None if none has one."""
     found = [
         amount
         for container in mappings(pod, "spec", "containers")
@@ -168,7 +166,7 @@ def slots_request_of(pod: Json) -> int | None:
 
 
 def _refusal_in(status: Json) -> str:
-    """What PodScheduled says while it is False, without what preemption would have to add to it."""
+    """The message of PodScheduled while it is False, without the part about preemption."""
     for condition in mappings(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             said = text(condition, "message").partition(" preemption: ")[0] or text(
@@ -179,11 +177,10 @@ def _refusal_in(status: Json) -> str:
 
 
 def is_adapter(pod: Json) -> bool:
-    """Whether a v1 Pod is ours to place: by the pool's label, with whatever value, or by an
-    annotation of ours.
+    """Whether a v1 Pod is an adapter pod: it has the pool label, with any value, or an annotation
+    of ours.
 
-    A pod that was stamped and has lost its label still carries vreplicas, which must not be served
-    uncounted.
+    A stamped pod that has lost its label still carries vreplicas, and they must count.
     """
     annotations = mapping(pod, "metadata", "annotations")
     return (
@@ -194,8 +191,8 @@ def is_adapter(pod: Json) -> bool:
 
 
 def pod_from(obj: Json) -> AdapterPod:
-    """An adapter pod. A ledger that cannot be read is kept as text and error, never raised: the pod
-    exists.
+    """Decode an adapter pod. A ledger that cannot be read is kept as text and error, and not
+    raised: the pod exists.
     """
     metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
     annotations = mapping(metadata, "annotations")
@@ -250,11 +247,11 @@ def pod_from(obj: Json) -> AdapterPod:
 
 
 def node_from(obj: Json) -> Node:
-    """A node; Ready where its condition says so or, for one without conditions, where no taint says
+    """Decode a node. It is Ready if its Ready condition is True or missing, and no taint says
     otherwise.
 
-    A taint of effect PreferNoSchedule is advice: kube-scheduler still puts pods there, and so do we
-    (Knative too).
+    A taint with the effect PreferNoSchedule is only advice: kube-scheduler, Knative and we still
+    use the node.
     """
     metadata = mapping(obj, "metadata")
     taints = {
@@ -285,8 +282,8 @@ def node_from(obj: Json) -> Node:
 
 
 def as_sent(obj: Json, known: T | None, read: Callable[[Json], T]) -> T:
-    """What kube-scheduler has sent: ``known`` where that is this very version of it, so nothing has
-    to be read.
+    """An object that kube-scheduler sent: ``known`` if the versions are equal, else decoded by
+    ``read``.
     """
     metadata = mapping(obj, "metadata")
     if (
@@ -300,8 +297,8 @@ def as_sent(obj: Json, known: T | None, read: Callable[[Json], T]) -> T:
 
 
 def node_fit_from(pod_spec: Json) -> NodeFit:
-    """What the spec of a pod, or of a template, says about nodes. What cannot be read there fits no
-    node.
+    """Decode what the spec of a pod or template requires of nodes. A part that cannot be read fits
+    no node.
     """
     affinity = mapping(pod_spec, "affinity", "nodeAffinity")
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -333,9 +330,9 @@ def _requirements(term: Json, kind: str, *, is_field: bool = False) -> Iterator[
 
 
 def stateful_set_from(obj: Json) -> StatefulSet:
-    """A StatefulSet. spec.replicas absent is 1, as the API server defaults it.
+    """Decode a StatefulSet. Absent spec.replicas are 1, the API server's default.
 
-    Raises InvalidObject for one with ordinals beyond ``ORDINAL_MAX``.
+    Raises InvalidObject if an ordinal is beyond ``ORDINAL_MAX``.
     """
     metadata = mapping(obj, "metadata")
     replicas = _count(obj, "StatefulSet", ("spec", "replicas"), 1)
@@ -361,7 +358,7 @@ def stateful_set_from(obj: Json) -> StatefulSet:
 
 
 def namespace_from(obj: Json) -> Namespace:
-    """A namespace."""
+    """Decode a Namespace."""
     metadata = mapping(obj, "metadata")
     return Namespace(
         name=text(metadata, "name"),
@@ -373,7 +370,7 @@ def namespace_from(obj: Json) -> Namespace:
 
 
 def pool_from(obj: Json) -> AdapterPool:
-    """An AdapterPool. Raises InvalidObject."""
+    """Decode an AdapterPool. Raises InvalidObject."""
     metadata = mapping(obj, "metadata")
     kind = "AdapterPool"
     dry_run = mapping(obj, "spec", "rebalance").get("dryRun")
@@ -406,7 +403,7 @@ def pool_from(obj: Json) -> AdapterPool:
 
 
 def vpod_from(obj: Json) -> VPod:
-    """A VPod with its published placements; double entries of one pod are summed. Raises
+    """Decode a VPod with its published placements. Several entries of one pod are summed. Raises
     InvalidObject.
     """
     metadata, ref = mapping(obj, "metadata"), mapping(obj, "spec", "poolRef")

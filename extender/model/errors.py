@@ -1,4 +1,6 @@
-"""The errors of the core. Unfit is data (a ``ConflictReason``); what is raised here is broken."""
+"""The errors that this project raises. A pod that does not fit is no error but a
+``ConflictReason``.
+"""
 
 
 class VReplicaError(Exception):
@@ -20,17 +22,17 @@ class InvalidObject(VReplicaError):
 
 
 class HistoryReplaced(VReplicaError):
-    """The API server has gone back to a history that lacks what it has told before: etcd was
-    restored from a backup.
+    """The API server no longer has a version that it has shown before: etcd was restored from a
+    backup.
 
-    Whatever is derived from the other history is worth nothing: caches, reservations, doubts, whose
-    Lease it is. Nobody catches it where it would leave any of that behind: the process ends, and
-    begins anew with what is there now.
+    Caches, reservations, doubts and the knowledge of who holds a Lease are worthless then. No code
+    catches this error and keeps any of them: the process ends, and starts again from what is
+    stored.
     """
 
 
 class LedgerUnreadable(VReplicaError):
-    """A placements annotation that is not the JSON of DESIGN 2."""
+    """A placements annotation that is not the JSON of a ledger (DESIGN 2)."""
 
 
 class LedgerTooLarge(VReplicaError):
@@ -43,9 +45,7 @@ class LedgerTooLarge(VReplicaError):
 
 
 class WireError(VReplicaError):
-    """A request body that is not what kube-scheduler sends. ``status`` is the HTTP status to
-    answer.
-    """
+    """A request body that kube-scheduler never sends. ``status``: HTTP status of the reply."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class WireError(VReplicaError):
 
 
 class AssumeError(VReplicaError):
-    """Base of what ``AssumeCache`` refuses. ``key`` names the object."""
+    """Base of the errors of ``AssumeCache``. ``key`` names the object."""
 
     def __init__(self, message: str, key: str) -> None:
         super().__init__(message)
@@ -68,13 +68,11 @@ class NotFound(AssumeError):
 
 
 class WrongType(AssumeError):
-    """Something other than an object with name and version was offered (assumecache's
-    ErrWrongType).
-    """
+    """The offered value is no object with a key and a version (assumecache's ErrWrongType)."""
 
 
 class VersionConflict(AssumeError):
-    """The offered version does not go with the stored one. ``stored`` and ``offered`` say which."""
+    """The offered version does not match the stored one."""
 
     def __init__(self, key: str, stored: str, offered: str) -> None:
         super().__init__(

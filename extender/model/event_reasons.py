@@ -1,9 +1,8 @@
-"""``EventReason``: the closed set of reasons of our events, and what each is about.
-``docs/events.md`` is made of it.
+"""``EventReason``: the closed set of reasons of our events, and what each is about. A test compares
+``docs/events.md`` with it.
 
-A reason says what happened to which kind of object; whether that is a warning, and the action,
-follow from it. So tools may rely on the words, and no text of a tenant or server can become one
-(the note is where texts go).
+The reason determines the type and the action of an event. So tools can rely on these words. Texts
+of a tenant or a server go into the note, and never become a reason.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ class EventType(StrEnum):
 
 
 class EventReason(StrEnum):
-    """``reason`` of an event. kube-scheduler's own words where it has them."""
+    """``reason`` of an event. If kube-scheduler has a word for it, it is that word."""
 
     SCHEDULED = "Scheduled"
     FAILED_SCHEDULING = "FailedScheduling"
@@ -47,14 +46,16 @@ class EventReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventKind:
-    """What an event with some reason says. ``regarding``: kinds of the objects that it is about."""
+    """What an event with a certain reason says. ``regarding``: the kinds of objects that it is
+    about.
+    """
 
     type: EventType
     action: str
     regarding: tuple[str, ...]
     meaning: str
     remedy: str = ""
-    """What a person does about it; "" for nothing."""
+    """What a person does about it; "" if nothing."""
 
 
 _TELL, _WARN = EventType.NORMAL, EventType.WARNING
@@ -208,6 +209,6 @@ HAPPENED: Final = frozenset(
         EventReason.ANNOTATION_UNREADABLE,
     }
 )
-"""What is told once a change: another note is another event. All others tell what goes on, in words
-that may change with each try.
+"""Reasons that report a change: another note is another event. The other reasons report a lasting
+state, and their note may change with each try.
 """

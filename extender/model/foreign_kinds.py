@@ -1,18 +1,21 @@
-"""Sources: which foreign kinds a pool takes its vpods from, and whose vpod an object is (DESIGN
-5.6).
+"""Sources: the foreign kinds from which a pool takes its vpods, and the pool to which an object
+belongs (DESIGN 5.6).
 
-A pool declares a source by the name of a preset, or by the kind's place in the API and the paths of
-its fields. An object belongs to the first pool, by key, that declares its kind and selects both its
-labels and its namespace. Once it is placed it stays with its pool: another one that comes to select
-it, though its key be the first, takes nothing away; nor does a label that is taken off a namespace,
-as a VPod stays with the pool that it names. Where its own labels come to select no pool, it stays
-until it publishes nothing; where they come to select another, it goes there. After a restart the
-pool is known by the pods that placements name.
+A pool declares a source by the name of a preset, or by the kind's group, version and resource and
+the paths of its fields. An object belongs to the first pool, by key, that declares its kind and
+selects both its labels and its namespace. Once the object is placed, it stays with its pool:
 
-Knative's presets are about fields that a scheduler writes. ConsumerGroup's ``status.replicas``
-counts consumers that are ready: its own controller writes it, and so never we. KafkaSource's
-``spec.consumers`` is 1 where absent and never more than ``status.maxAllowedVReplicas``, as its
-GetVReplicas has it.
+- A pool that selects it later takes nothing away, even if its key is lower.
+- It stays if its namespace loses a label, as a VPod stays with the pool that it names.
+- If its own labels select no pool any more, it stays until it publishes nothing. If they select
+  another pool, it goes there.
+
+After a restart, the pods that its placements name tell which pool it has.
+
+Knative's presets set only fields that a scheduler writes. ConsumerGroup's own controller writes
+``status.replicas``, the count of ready consumers, so the preset leaves it out. KafkaSource's
+``spec.consumers`` is 1 if absent, and at most ``status.maxAllowedVReplicas``, as in its
+GetVReplicas.
 """
 
 import re
@@ -28,7 +31,7 @@ from extender.model.reading import Json, mapping, selector_from
 from extender.model.safe_repr import safe_repr
 
 SOURCES_MAX: Final = 16
-"""Of one pool."""
+"""Sources of one pool."""
 PATH_STEPS_MAX: Final = 16
 
 PRESETS: Final[Mapping[str, Source]] = MappingProxyType(
@@ -78,16 +81,16 @@ _PATH_FIELDS: Final = frozenset(
 
 
 def source_of(vpod_key: str) -> str:
-    """The source in a vpod's key; "" for a VPod's."""
+    """The source in a vpod's key; "" for a VPod."""
     return vpod_key.partition("@")[2]
 
 
 def is_caller_kept(pool: AdapterPool | None, vpod_key: str) -> bool:
-    """Whether nobody but the vpod's caller may say that it is gone: its source is no kind that the
-    pool declares.
+    """Whether only the vpod's caller may say that it is gone: the pool declares no source for its
+    kind.
 
-    Such a key is found in ledgers only. That nobody has asked about it since we started means
-    nothing.
+    Such a key is found in ledgers only. Its caller may just not have asked since this process
+    started.
     """
     source = source_of(vpod_key)
     return bool(source) and (
@@ -113,11 +116,10 @@ def owner_of(
     placed_on: Iterable[str],
     has: str = "",
 ) -> tuple[Claimant | None, tuple[str, ...]]:
-    """Who gets an object, and the keys of the other pools that select it too.
+    """The pool that gets an object, and the keys of the other pools that select it too.
 
-    ``claimants`` by pool key; ``placed_on``: the pods that its placements name, asked for unless
-    one pool alone selects it; ``has``: the key of the pool that has it now, "" where that is not
-    known.
+    ``claimants``: sorted by pool key. ``placed_on``: the pods that its placements name; read unless
+    exactly one pool selects it. ``has``: the key of the pool that has it now, "" if not known.
     """
     labelled = [claimant for claimant in claimants if claimant.source.selector.matches(labels)]
     if not labelled:
@@ -127,10 +129,11 @@ def owner_of(
     on_pods = [item for item in selecting or labelled if pods and _stands_on(item.pool, pods)]
     on_pods.sort(key=lambda item: item.pool.key != has)
     if not selecting:
-        # On another's pods, which its labels have left: as a VPod that goes to a pool which is not
-        # for it, it is to publish that no more before it loses it (I2), and whoever refuses it
-        # writes that. Whose it is stays so also where nothing is published that we know of: a
-        # status may be on its way.
+        # No pool that matches the labels selects the namespace. An object whose placements name
+        # pods of a former pool goes to the first that matches. As with a VPod that names a pool
+        # which is closed to it, that pool refuses it, and writes that it publishes nothing before
+        # it loses its places (I2). An object without known placements stays with its pool: a status
+        # may be on its way.
         first = on_pods or (
             labelled if pods else [item for item in labelled if item.pool.key == has]
         )
@@ -141,7 +144,7 @@ def owner_of(
 
 
 def _former_owner(claimants: Sequence[Claimant], pods: set[str], has: str) -> Claimant | None:
-    """Whose an object stays that nobody selects by its labels any more, for as long as it publishes
+    """The pool that keeps an object which no pool selects by its labels, while it publishes
     placements (I2).
     """
     former = [
@@ -161,8 +164,8 @@ def _stands_on(pool: AdapterPool, pods: Iterable[str]) -> bool:
 
 
 def sources_from(listed: object) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """``spec.sources`` of an AdapterPool: what can be read, and a sentence about each entry that
-    cannot.
+    """Read ``spec.sources`` of an AdapterPool: the valid sources, and a sentence for each invalid
+    entry.
     """
     if listed is None:
         return (), ()

@@ -1,8 +1,8 @@
-"""The ledger: which vreplicas an adapter pod carries, as it stands in its placements annotation.
+"""The ledger: the vreplicas that an adapter pod carries, as its placements annotation lists them.
 
-Compact JSON with sorted keys, ``{"<ns>/<vpod>": vreplicas}``; where one vreplica weighs more than
-one slot the value is ``[vreplicas, slotsPerVReplica]``, so that a ledger adds up to slots without
-looking at any other object.
+The annotation is compact JSON with sorted keys: ``{"<ns>/<vpod>": vreplicas}``. If one vreplica
+takes more than one slot, the value is ``[vreplicas, slotsPerVReplica]``. So the slots of a ledger
+can be summed without any other object.
 """
 
 from collections.abc import Mapping
@@ -17,44 +17,42 @@ from extender.model.names import LEDGER_BYTES_MAX
 
 _INT32_MAX: Final = 2**31 - 1
 SHARES_REMEMBERED: Final = 4096
-"""Different shares that are kept at hand."""
+"""Size of the cache of ``share_of``."""
 
 
 class Share(NamedTuple):
-    """What one vpod has on one pod: ``vreplicas`` (count) of ``weight`` slots each."""
+    """The vreplicas of one vpod on one pod. Each takes ``weight`` slots."""
 
     vreplicas: int
     weight: int = 1
 
     @property
     def slots(self) -> int:
-        """Slots that this share takes."""
+        """The slots that this share takes."""
         return self.vreplicas * self.weight
 
 
 @lru_cache(maxsize=SHARES_REMEMBERED)
 def share_of(vreplicas: int, weight: int = 1) -> Share:
-    """A share; equal ones are one object, mostly: a cluster has many shares and few
-    different ones.
-    """
+    """Return a share. Equal shares are mostly one object: a cluster has many, and few differ."""
     return Share(vreplicas, weight)
 
 
 Ledger = Mapping[str, Share]
-"""vpod key (``ns/name``, or ``ns/name@kind.group``) to its share. Never a zero share."""
+"""vpod key (``ns/name``, or ``ns/name@kind.group``) -> its share, which is never zero."""
 
 EMPTY_LEDGER: Final[Ledger] = MappingProxyType({})
 
 
 def ledger_slots(ledger: Ledger) -> int:
-    """Slots taken by a whole ledger."""
+    """The slots that a whole ledger takes."""
     return sum(share.vreplicas * share.weight for share in ledger.values())
 
 
 def encode_ledger(ledger: Ledger) -> str:
-    """Write a ledger as the annotation's text.
+    """Return the annotation's text for a ledger.
 
-    Raises LedgerTooLarge over ``LEDGER_BYTES_MAX`` bytes.
+    Raises LedgerTooLarge if the text has more than ``LEDGER_BYTES_MAX`` bytes.
     """
     plain: dict[str, int | tuple[int, int]] = {
         key: share.vreplicas if share.weight == 1 else (share.vreplicas, share.weight)
@@ -68,14 +66,14 @@ def encode_ledger(ledger: Ledger) -> str:
 
 
 def decode_ledger(text: str | None) -> Ledger:
-    """Read an annotation's text; absent or empty is the empty ledger.
+    """Read an annotation's text. An absent or empty text is the empty ledger.
 
-    Raises LedgerUnreadable: it is a person's edit or a foreign writer's, to be reported and
-    repaired.
+    Raises LedgerUnreadable: a person or another controller has edited the annotation. The caller
+    reports and repairs it.
     """
     if not text:
         return EMPTY_LEDGER
-    # A character takes four bytes at most: hardly a text need be encoded to be measured.
+    # A character takes at most four bytes, so few texts have to be encoded to be measured.
     if (
         len(text) * 4 > LEDGER_BYTES_MAX
         and (size := len(text.encode("utf-8", "replace"))) > LEDGER_BYTES_MAX
@@ -89,7 +87,7 @@ def decode_ledger(text: str | None) -> Ledger:
         raise LedgerUnreadable(f"not a JSON object but {type(plain).__name__}")
     ledger: dict[str, Share] = {}
     for key, value in plain.items():
-        # Hardly any is something else than a count.
+        # Almost every value is a plain count.
         plainly = type(value) is int and 0 < value <= _INT32_MAX
         share = share_of(value) if plainly else _share(str(key), value)
         if share.vreplicas:

@@ -1,6 +1,4 @@
-"""``Move`` and ``MoveReason``: vreplicas that leave a pod where they could have stayed, and why
-(I4).
-"""
+"""``Move`` and ``MoveReason``: vreplicas that leave a pod although their vpod wants them (I4)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,8 +26,9 @@ class MoveReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """``vreplicas`` of ``vpod`` (its key) from one pod to another; ``to_pod`` "" where they have no
-    new place yet.
+    """``vreplicas`` of the vpod with the key ``vpod`` go from one pod to another.
+
+    ``to_pod`` is "" if they have no new place yet.
     """
 
     vpod: str
@@ -39,7 +38,7 @@ class Move:
     reason: MoveReason
 
     def sentence(self, verb: str = "moved") -> str:
-        """For people: in events, conditions and logs."""
+        """The move as text, for events, conditions and logs."""
         to = f" to {self.to_pod}" if self.to_pod else ""
         return (
             f"{counted(self.vreplicas, 'vreplica')} {verb} from {self.from_pod}{to} ({self.reason})"
@@ -49,12 +48,13 @@ class Move:
 def moves_made(
     moves: Iterable[Move], before: Mapping[str, int], after: Mapping[str, int], *, wanted: int
 ) -> Iterator[Move]:
-    """What of one vpod's decided ``moves`` happens as its placements ``before`` (pod name ->
-    vreplicas) become ``after``.
+    """Yield what happens of one vpod's ``moves`` as its placements change from ``before`` to
+    ``after``.
 
-    A part may not be covered yet, and follows later; a part may have been told before. First those
-    that leave one pod and come to the other, then those that only leave, as far as not fewer are
-    ``wanted``: what nobody wants any more is not moved.
+    ``before``, ``after``: pod name -> vreplicas. The rest of a move may follow later, once a ledger
+    covers it, or was reported earlier. Vreplicas that leave one pod and arrive on the other come
+    first. Then come those that only leave. A decrease below ``before`` that ``wanted`` explains is
+    not a move.
     """
     left = {name: count - after.get(name, 0) for name, count in before.items()}
     lost = sum(count for count in left.values() if count > 0) - max(

@@ -1,4 +1,6 @@
-"""Every name that users, manifests and the API server share with us (DESIGN 2). They are fixed."""
+"""Every name that users, manifests and the API server share with this project. They are fixed
+(DESIGN 2).
+"""
 
 from typing import Final
 
@@ -11,8 +13,8 @@ CONFIG_KIND: Final = "VReplicaSchedulerConfiguration"
 SCHEDULER_NAME: Final = "vreplica-scheduler"
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 SCHEDULER_NAMES: Final = frozenset({SCHEDULER_NAME, DEFAULT_SCHEDULER_NAME})
-"""Whose pods are bound here unless configured otherwise: our own profile's and, for a Policy file,
-the default one's.
+"""The schedulers whose pods are bound here by default: our own profile's and, for a kube-scheduler
+with a Policy file, the default one.
 """
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 COMPONENT: Final = "vreplica-scheduler"
@@ -22,30 +24,30 @@ POOL_LABEL: Final = "vreplica.dev/pool"
 """Label of an adapter pod: the name of its AdapterPool, in the pod's own namespace."""
 SLOTS_ANNOTATION: Final = "vreplica.dev/slots"
 PLACEMENTS_ANNOTATION: Final = "vreplica.dev/placements"
-"""The ledger: what an adapter pod carries. Only we write it."""
+"""The ledger: what an adapter pod carries. Only this project writes it."""
 UNSCHEDULABLE_ANNOTATION: Final = "vreplica.dev/unschedulable"
 ALLOW_DELETION_ANNOTATION: Final = "vreplica.dev/allow-deletion"
-"""On an AdapterPool: it may be deleted although VPods use it."""
+"""On an AdapterPool: allows its deletion although VPods use it."""
 KNATIVE_UNSCHEDULABLE_ANNOTATION: Final = "eventing.knative.dev/unschedulable"
 RETRY_ANNOTATION: Final = "vreplica.dev/retry"
-"""Patched on a refused pending pod so that kube-scheduler looks at it again at once."""
+"""Patched on a refused pending pod, so that kube-scheduler tries the pod again at once."""
 SLOTS_RESOURCE: Final = "vreplica.dev/slots"
-"""Extended resource by which kube-scheduler's ``managedResources`` picks our pods."""
+"""Extended resource. kube-scheduler's ``managedResources`` selects adapter pods by it."""
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 UNKNOWN_ZONE: Final = "unknown"
-"""Zone of a node without the zone label, as Knative names it."""
+"""Zone of a node without the zone label, as in Knative."""
 UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 
 LEASE_NAME: Final = "vreplica-scheduler"
 OWN_NAMESPACE: Final = "vreplica-system"
-"""Where our manifests put the service, the webhook and the Lease."""
+"""The namespace of the service, the webhook and the Lease in our manifests."""
 BUCKETS_ANNOTATION: Final = "vreplica.dev/buckets"
-"""On the Lease: in how many buckets its holder and all others lead the pools; absent for one."""
+"""On the Lease: the number of buckets that all replicas use. Absent: one."""
 PREFERRED_HOLDER_ANNOTATION: Final = "vreplica.dev/preferred-holder"
-"""On a bucket's Lease: which replica asks for it."""
+"""On a bucket's Lease: the replica that asks for it."""
 
 LEDGER_BYTES_MAX: Final = 128 * 1024
 TENANT_BYTES_MAX: Final = LEDGER_BYTES_MAX // 2
-"""Of them, what the vpods of one namespace get."""
+"""The part of a ledger that the vpods of one namespace may use."""

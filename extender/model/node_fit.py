@@ -1,18 +1,19 @@
-"""``NodeFit``: on which nodes the pods of one template could stand: its tolerations, nodeSelector
-and required node affinity.
+"""``NodeFit``: the nodes that the pods of one template fit, by tolerations, nodeSelector and
+required node affinity.
 
-A zone whose nodes all refuse a pool's pods is no place of that pool. As PodTopologySpread with
-``nodeTaintsPolicy`` and ``nodeAffinityPolicy`` Honor, and by the rules of component-helpers:
+A zone is no zone of a pool if all its nodes refuse the pool's pods. The rules are those of
+PodTopologySpread with ``nodeTaintsPolicy`` and ``nodeAffinityPolicy`` Honor, and of
+component-helpers:
 
-- every taint of effect NoSchedule or NoExecute must be tolerated. But not those by which Kubernetes
-  says how a node is at the moment (not ready, cordoned, under pressure): they come and go, and are
-  what ``Node.takes_work`` is about;
-- every label of nodeSelector must be there;
-- of required node affinity one term must match: terms are ORed, the requirements of one term ANDed.
-  A term that is empty, or that cannot be read, matches nothing.
+- Every taint with the effect NoSchedule or NoExecute must be tolerated. Taints by which Kubernetes
+  reports a node's condition (not ready, cordoned, under pressure) do not count, because they come
+  and go. ``Node.takes_work`` covers readiness and cordons.
+- Every label of nodeSelector must be there.
+- One term of required node affinity must match: terms are ORed, the requirements of a term are
+  ANDed. A term that is empty or cannot be read matches nothing.
 
-What other plugins of kube-scheduler ask (resources, volumes, other pods) depends on the moment and
-does not count here.
+Other plugins of kube-scheduler check resources, volumes and other pods. Their answers depend on the
+moment and do not count here.
 """
 
 import re
@@ -36,16 +37,16 @@ TAINTS_OF_CONDITION: Final = frozenset(
         "node.cloudprovider.kubernetes.io/shutdown",
     }
 )
-"""Well-known taints that say how a node is, not whom it is for."""
+"""Well-known taints that report a node's condition, not which pods the node is for."""
 REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
-"""Effects that keep pods away; PreferNoSchedule is advice."""
+"""Effects that keep pods away. PreferNoSchedule is only advice."""
 _INT64_MAX: Final = 2**63 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A taint of a node, of an effect in ``REPELLING``."""
+    """A taint of a node, with an effect in ``REPELLING``."""
 
     key: str
     value: str
@@ -54,7 +55,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration of a pod: an empty ``key`` or ``effect`` means all of them."""
+    """A toleration of a pod. An empty ``key`` or ``effect`` matches every one."""
 
     key: str = ""
     operator: str = ""
@@ -62,7 +63,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this taint does not keep the pod away (core/v1's ToleratesTaint)."""
+        """Whether the pod tolerates this taint (core/v1's ToleratesTaint)."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
         match self.operator:
@@ -86,9 +87,7 @@ class NodeRequirement:
     is_field: bool = False
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node of that name, with these labels, meets it; False where it cannot
-        be read.
-        """
+        """Whether a node with that name and these labels meets it. False if it cannot be read."""
         if not self.is_field:
             return self._matches(labels.get(self.key))
         known = (
@@ -116,7 +115,7 @@ class NodeRequirement:
 
 @dataclass(frozen=True, slots=True)
 class NodeFit:
-    """What a pod template says about nodes. ``terms`` None: no node affinity is required."""
+    """What a pod template requires of nodes. ``terms`` None: it requires no node affinity."""
 
     tolerations: tuple[Toleration, ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
@@ -124,16 +123,14 @@ class NodeFit:
     terms: tuple[tuple[NodeRequirement, ...], ...] | None = None
 
     def tolerates_cordon(self) -> bool:
-        """Whether a pod of the template may be put on a cordoned node (kube-scheduler's
-        NodeUnschedulable).
+        """Whether kube-scheduler's NodeUnschedulable lets a pod of the template onto a cordoned
+        node.
         """
         cordon = Taint(UNSCHEDULABLE_TAINT, "", "NoSchedule")
         return any(one.tolerates(cordon) for one in self.tolerations)
 
     def fits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
-        """Whether a pod of the template could stand on a node of that name, with these labels and
-        taints.
-        """
+        """Whether a pod of the template fits a node with that name, these labels and taints."""
         return (
             all(any(one.tolerates(taint) for one in self.tolerations) for taint in taints)
             and all(labels.get(key) == value for key, value in self.selector)
@@ -146,9 +143,7 @@ def _matches(term: tuple[NodeRequirement, ...], name: str, labels: Mapping[str, 
 
 
 def _compares(operator: str, value: str, bound: str) -> bool:
-    """Whether ``value`` is greater, or less, than ``bound``; False where one of them is no
-    int64.
-    """
+    """Whether ``value`` is greater, or less, than ``bound``. False if one of them is no int64."""
     left, right = _integer(value), _integer(bound)
     if left is None or right is None:
         return False

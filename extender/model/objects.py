@@ -1,8 +1,8 @@
-"""The few fields we keep of each API object, frozen. ``decode`` makes them from JSON; nothing else
-does.
+"""The fields that this project keeps of each API object, frozen. ``decode`` and ``translate`` make
+the values from JSON.
 
-Keys are plain strings ``namespace/name``: they are what ledgers, logs and users say, and cheap to
-hash. All counts are vreplicas, slots or pods, as each field says.
+Keys are plain strings ``namespace/name``. Ledgers, logs and messages use them, and they are cheap
+to hash. Counts are vreplicas, slots or pods, as each field says.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from extender.model.ledger import EMPTY_LEDGER, Ledger
 from extender.model.node_fit import NodeFit, Taint
 
 ORDINAL_MAX: Final = 100_000
-"""Ordinals are bits of an int in the state: one beyond this would make every decision, of all
-pools, slow.
+"""The state keeps ordinals as bits of an int: a greater one would slow down the decisions of all
+pools.
 """
 NAMES_REMEMBERED: Final = 1 << 16
-"""Names of pods whose ordinals are kept at hand: every decision asks for those of its pods."""
+"""Size of the caches of ordinals and sort keys. Every decision needs those of its pods."""
 NO_PLACEMENTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def object_key(namespace: str, name: str) -> str:
-    """``namespace/name``, or ``name`` for what has no namespace."""
+    """``namespace/name``, or ``name`` if there is no namespace."""
     return f"{namespace}/{name}" if namespace else name
 
 
@@ -49,14 +49,14 @@ def ordinal_of(pod_name: str) -> int | None:
 
 @lru_cache(maxsize=NAMES_REMEMBERED)
 def placement_order(pod_name: str) -> tuple[int, str]:
-    """Sort key of placements: by ordinal, names without one last."""
+    """Sort key of placements: by ordinal. Names without an ordinal come last."""
     ordinal = ordinal_of(pod_name)
     return (2**31 if ordinal is None else ordinal, pod_name)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A metav1.Condition, without its times."""
+    """A metav1.Condition, without observedGeneration."""
 
     type: str
     status: str
@@ -67,10 +67,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VPod:
-    """A tenant's object that asks for ``vreplicas``, each ``weight`` slots, in the pool named
-    ``pool``.
+    """A tenant's object that asks for ``vreplicas``, each of ``weight`` slots, in a pool.
 
-    ``placements`` (pod name to vreplicas, sorted by ordinal) is what its status publishes.
+    ``placements`` (pod name -> vreplicas, sorted by ordinal) is what its status publishes.
     """
 
     namespace: str
@@ -86,7 +85,7 @@ class VPod:
     observed_generation: int = 0
     scheduled_vreplicas: int = 0
     ready_vreplicas: int | None = None
-    """Those of them that its status says are served; None where it says nothing of that."""
+    """Placed vreplicas that are served, as its status says; None if it does not say."""
     conditions: tuple[Condition, ...] = ()
     deleting: bool = False
     source: str = ""
@@ -94,14 +93,14 @@ class VPod:
 
     @property
     def key(self) -> str:
-        """``namespace/name``, and ``@source`` behind it for an object of a foreign kind."""
+        """``namespace/name``, followed by ``@source`` for an object of a foreign kind."""
         key = f"{self.namespace}/{self.name}"
         return f"{key}@{self.source}" if self.source else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPod:
-    """A pod that carries ``vreplica.dev/pool``. ``node`` is "" until it is bound."""
+    """An adapter pod (see ``decode.is_adapter``). ``node`` is "" until it is bound."""
 
     namespace: str
     name: str
@@ -110,44 +109,39 @@ class AdapterPod:
     pool: str
     """Key of the AdapterPool that its label names."""
     owner: str = ""
-    """Name of the StatefulSet that controls it, "" if none."""
+    """Name of the StatefulSet that controls the pod, "" if none does."""
     owner_uid: str = ""
-    """Its UID: a name may be anybody's. "" where there is no API server to have given it one
-    (files).
-    """
+    """UID of that StatefulSet, since a name can be used again. "" if the pod comes from a file."""
     ordinal: int | None
     node: str = ""
     scheduler_name: str = ""
     slots: int | None = None
-    """The slots annotation; None where absent or unreadable."""
+    """The slots annotation; None if absent or unreadable."""
     slots_request: int | None = None
-    """Request of the extended resource ``vreplica.dev/slots``, all containers."""
+    """Request for the extended resource ``vreplica.dev/slots``, summed over the containers."""
     ledger: Ledger = field(default_factory=lambda: EMPTY_LEDGER)
     ledger_text: str | None = None
-    """The placements annotation as it stands: what a compare-and-swap compares with."""
+    """The placements annotation verbatim. A compare-and-swap compares with it."""
     ledger_error: str = ""
-    """Why ``ledger_text`` could not be read; the ledger is empty then."""
+    """Why ``ledger_text`` could not be read. The ledger is empty then."""
     has_annotations: bool = True
-    """Whether metadata.annotations exists: a JSON patch cannot add to a map that does not."""
+    """Whether metadata.annotations exists. A JSON patch cannot add a key to a missing map."""
     assumed: bool = False
-    """Assumed on ``node`` by a bind that is not confirmed yet; never set on what the API server
-    sent.
-    """
+    """A bind that is not confirmed yet has put it on ``node``. The API server never sends this."""
     unschedulable: bool = False
-    """Annotated as taking no new work (ours or Knative's annotation)."""
+    """Our annotation or Knative's says that the pod takes no new work."""
     no_bools: tuple[str, ...] = ()
-    """What is wrong with annotations that should say so, a clause each: such a text drains nothing.
-    """
+    """A clause for each such annotation whose value is no bool. Such a value drains nothing."""
     deleting: bool = False
     finished: bool = False
     """Phase Succeeded or Failed."""
     ready: bool = False
     ready_since: str = ""
-    """lastTransitionTime of the Ready condition, RFC 3339, "" if unknown."""
+    """lastTransitionTime of the Ready condition (RFC 3339), "" if unknown."""
     priority: int = 0
     refusal: str = ""
-    """Why kube-scheduler has found no node, quoted and shortened; "" where it has not said so. No
-    decision looks at it.
+    """Why kube-scheduler has found no node, quoted and shortened; "" if it has not said. No
+    decision uses it.
     """
 
     @property
@@ -156,17 +150,15 @@ class AdapterPod:
         return f"{self.namespace}/{self.name}"
 
     def is_controlled_by(self, stateful_set: "StatefulSet") -> bool:
-        """Whether it is a pod of that very StatefulSet: by UID, and by name only where one of both
-        has none.
-        """
+        """Whether that StatefulSet controls the pod: by UID, or by name if one has no UID."""
         if self.owner_uid and stateful_set.uid:
             return self.owner_uid == stateful_set.uid
         return self.owner == stateful_set.name
 
     @property
     def own_slots(self) -> int | None:
-        """Slots that it says it has, at most what it requests of its node (which nobody can
-        change); None where it says nothing.
+        """The slots that the pod says it has, at most what it requests of its node. Nobody can
+        change that request. None if the pod says nothing.
         """
         if not self.slots_request:
             return self.slots
@@ -175,7 +167,7 @@ class AdapterPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node, as far as it matters where adapter pods are."""
+    """The fields of a node that matter to adapter pods."""
 
     name: str
     uid: str = ""
@@ -183,18 +175,16 @@ class Node:
     zone: str
     cordoned: bool = False
     ready: bool = True
-    """The Ready condition is True and there is no not-ready or unreachable taint."""
+    """The Ready condition is True, and there is no not-ready or unreachable taint."""
     slots: int | None = None
-    """Allocatable ``vreplica.dev/slots``, where the node declares it."""
+    """Allocatable ``vreplica.dev/slots``, if the node declares it."""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """All of them: any may be asked for by a StatefulSet that comes later. Some 3 KiB a node."""
+    """All labels, some 3 KiB a node: a StatefulSet that comes later may ask for any of them."""
     taints: tuple[Taint, ...] = ()
-    """Those that say whom the node is for; how it is at the moment is in ``cordoned`` and
-    ``ready``.
-    """
+    """Taints that say which pods the node is for, not how it is: see ``cordoned`` and ``ready``."""
     allocatable: tuple[tuple[str, str], ...] = ()
-    """Resource and quantity, by name. No decision looks at it: that it has changed is a reason to
-    look again.
+    """(Resource, quantity), sorted. No decision uses it, but a change of it makes the node a
+    changed one.
     """
 
     @property
@@ -219,9 +209,9 @@ class StatefulSet:
     replicas: int = 1
     ordinals_start: int = 0
     fit: NodeFit | None = None
-    """Where its pod template's pods could stand; None where nothing is known of the template."""
+    """Which nodes its pod template fits; None if the template is not known."""
     template_pool: str = ""
-    """Name of the AdapterPool that the label of its pod template says, "" if none."""
+    """The AdapterPool that the label of its pod template names, "" if none."""
     deleting: bool = False
 
     @property
@@ -231,7 +221,7 @@ class StatefulSet:
 
     @property
     def ordinals(self) -> range:
-        """The ordinals that it wants to have."""
+        """The ordinals that it should have."""
         return range(self.ordinals_start, self.ordinals_start + self.replicas)
 
 
@@ -246,7 +236,7 @@ class SelectorRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelSelector:
-    """metav1.LabelSelector; the empty one selects everything."""
+    """metav1.LabelSelector. An empty one selects everything."""
 
     match_labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     match_expressions: tuple[SelectorRequirement, ...] = ()
@@ -277,29 +267,29 @@ EVERYTHING: Final = LabelSelector()
 
 
 Path = tuple[str, ...]
-"""Where a field is in an object: the keys from its root on."""
+"""Where a field is in an object: the keys from its root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePaths:
-    """Where an object of a foreign kind has what a vpod has. Empty paths: the kind has no such
+    """Where an object of a foreign kind has the fields of a vpod. An empty path: it has no such
     field.
     """
 
     vreplicas: Path
     placements: Path
-    """A list below ``status``, one entry a pod."""
+    """A list below ``status``, with an entry for each pod."""
     pod_name: str = "podName"
-    """Key of an entry of the placements."""
+    """Key of the pod's name in an entry."""
     count: str = "vreplicas"
-    """Key of an entry of the placements."""
+    """Key of the vreplicas in an entry."""
     vreplicas_default: int | None = None
-    """Where the object says nothing; None: it has to."""
+    """Used if the object does not say. None: it must say."""
     vreplicas_max: Path = ()
-    """Never more than what stands here."""
+    """Upper limit of ``vreplicas``."""
     slots_per_vreplica: Path = ()
     scheduled: Path = ()
-    """Below ``status``: how many vreplicas have a place, where that is ours to write."""
+    """Below ``status``: how many vreplicas have a place, if this project writes that field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,30 +298,28 @@ class Source:
 
     group: str
     versions: tuple[str, ...]
-    """The first of them that is served is watched."""
+    """The first version that the API server serves is watched."""
     resource: str
     """Plural, as in URLs."""
     kind: str
     paths: SourcePaths
     selector: LabelSelector = EVERYTHING
     write_status: bool = True
-    """False: its own controller writes the placements, having asked for them."""
+    """False: the kind's own controller asks for the placements and writes them."""
 
     @property
     def key(self) -> str:
-        """``<kind>.<group>`` in lower case, as behind the ``@`` of a vpod's key."""
+        """``<kind>.<group>`` in lower case, as after the ``@`` of a vpod's key."""
         return f"{self.kind}.{self.group}".lower()
 
 
 RESCHEDULE_AFTER_S: Final = 300
-"""Seconds; what kube-controller-manager waits before it evicts the pods of an unreachable node,
-too.
-"""
+"""Seconds. kube-controller-manager waits as long to evict the pods of an unreachable node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPool:
-    """spec of an AdapterPool; see DESIGN 2 for each field's meaning."""
+    """The spec of an AdapterPool. DESIGN 2 explains each field."""
 
     namespace: str
     name: str
@@ -339,9 +327,9 @@ class AdapterPool:
     resource_version: str = ""
     generation: int = 0
     created_at: str = ""
-    """creationTimestamp, RFC 3339 in UTC; "" for one that no API server has stored yet."""
+    """creationTimestamp (RFC 3339, UTC); "" if no API server has stored the pool yet."""
     stateful_set: str
-    """Name, in the pool's namespace."""
+    """Its name. It is in the pool's namespace."""
     slots_per_pod: int
     min_pods: int = 0
     min_pods_per_vpod: int = 0
@@ -357,8 +345,8 @@ class AdapterPool:
     profile: str = "default"
     sources: tuple[Source, ...] = ()
     source_problems: tuple[str, ...] = ()
-    """Entries of spec.sources that cannot be read, one sentence each: the rest of the pool does not
-    suffer from them.
+    """A sentence for each entry of spec.sources that cannot be read. The rest of the pool still
+    works.
     """
     deleting: bool = False
 
@@ -369,8 +357,8 @@ class AdapterPool:
 
     @property
     def moves_to_shrink(self) -> bool:
-        """Whether vreplicas are moved so that fewer pods are enough; else a pod that is to go waits
-        until it is empty.
+        """Whether vreplicas are moved so that fewer pods are enough. If not, a pod that should go
+        waits until it is empty.
         """
         return self.moves_per_period > 0 and not self.move_dry_run
 
@@ -382,7 +370,7 @@ class AdapterPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """A namespace with the labels that a pool's namespaceSelector looks at."""
+    """A namespace, with the labels that a pool's namespaceSelector looks at."""
 
     name: str
     uid: str = ""

@@ -1,8 +1,7 @@
-"""Placements as callers and statuses have them: a list of (pod, vreplicas), in any order, pods
-perhaps named twice.
+"""Placements as callers and statuses have them: a list of (pod, vreplicas), in any order.
 
-The functions are those of Knative's scheduler package, ``GetTotalVReplicas``,
-``GetPlacementForPod`` and ``GetPodCount``, for the Python API (DESIGN 5.6).
+A pod may occur twice. The functions are ``GetTotalVReplicas``, ``GetPlacementForPod`` and
+``GetPodCount`` of Knative's scheduler package, for the Python API (DESIGN 5.6).
 """
 
 from collections.abc import Iterable
@@ -31,5 +30,5 @@ def get_placement_for_pod(
 
 
 def get_pod_count(placements: Iterable[Placement] | None) -> int:
-    """On how many pods there are vreplicas; a placement of 0 is on none."""
+    """The number of pods that have vreplicas. A placement of 0 does not count."""
     return len({placement.pod_name for placement in placements or () if placement.vreplicas > 0})

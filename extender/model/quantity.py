@@ -1,9 +1,8 @@
-"""``quantity``: Kubernetes resource quantities that are whole numbers, as extended resources must
-be.
+"""``quantity``: Kubernetes quantities that are whole numbers, as extended resources must be.
 
-The API server stores them in canonical form, of the three families that there are: 2500 as it is
-and 1000 as "1k", 1024 as "1Ki" if it was written so, 1000 as "1e3" if it was written so. A device
-plugin, a person's patch or a pod template may write any of them.
+The API server stores a quantity in canonical form, but keeps its format: 2500 is "2500", 1000 is
+"1k", and "1Ki" and "1e3" stay as they are. A device plugin, a person's patch or a pod template may
+use any format.
 """
 
 import re
@@ -13,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 QUANTITY_MAX: Final = 2**63 - 1
-"""Greater ones are taken for this, as Kubernetes does."""
+"""Greater values are capped to this, as in Kubernetes."""
 _CHARS_MAX: Final = 64
 _SUFFIXES: Final[Mapping[str, Fraction]] = MappingProxyType(
     {
@@ -30,7 +29,8 @@ _QUANTITY: Final = re.compile(
 
 
 def quantity(value: object) -> int | None:
-    """A quantity (text or JSON number) as a whole number from 0 up; None where it is anything else.
+    """Read a quantity (text or JSON number) as a whole number from 0 up; None if it is anything
+    else.
 
     "20", "2k" = 2000, "1Ki" = 1024, "1e3" = 1000, "2000m" = 2; not "1.5", "-1", "1kb" or "".
     """

@@ -1,7 +1,7 @@
-"""Reading JSON objects field by field: what ``decode`` and the sources have in common.
+"""Readers of JSON fields, for ``decode`` and the sources.
 
-The readers are lenient (a field that is absent or of another type reads as empty); the checks
-beside them are strict and raise InvalidObject, which names the object, the field and what is wrong.
+The readers are lenient: a field that is absent or of another type reads as empty. The checks are
+strict and raise InvalidObject, which names the object, the field and the problem.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,29 +16,29 @@ from extender.model.safe_repr import safe_repr
 
 Json = Mapping[str, object]
 _PLAIN: Final = (dict, MappingProxyType)
-"""What JSON decodes to, and what we make of it: asked for first, as an abstract class answers many
-times as slowly.
+"""The types of decoded JSON and of our own values. They are checked first, since a check against an
+abstract class takes many times as long.
 """
 EMPTY: Final[Json] = MappingProxyType({})
 COUNT_MAX: Final = 2**31 - 1
 DEPTH_MAX: Final = 100
-"""Levels of nesting in a file; an object of the API has some twenty."""
+"""Levels of nesting in a file. An object of the API has about twenty."""
 CONTAINERS_MAX: Final = 20_000
-"""Objects and lists of a document, and one more for each ``BYTES_PER_CONTAINER`` of it: a node has
+"""Objects and lists of a document. Each ``BYTES_PER_CONTAINER`` of it allow one more: a node has
 one in 80 bytes.
 """
 BYTES_PER_CONTAINER: Final = 64
 SEPARATORS_MAX: Final = 30_000
-"""Commas, likewise; a request about nodes has up to 20,000 names of a few letters."""
+"""Commas, likewise. A request about nodes has up to 20,000 short names."""
 BYTES_PER_SEPARATOR: Final = 32
 COUNTED_BYTES: Final = 256 * 1024
 TEXT_CHARS_MAX: Final = 253
-"""Of a value that is read as a text and is none: no label is longer."""
+"""Length of an item that should be a text and is not. No label is longer."""
 
 
 def decode_json(body: bytes) -> object:
-    """The JSON of a request. Raises ValueError, which says what the body is or has: it may be no
-    JSON, or be so much structure that it is not decoded.
+    """Decode the JSON of a request. Raises ValueError if it is no JSON, or has too much structure
+    to be decoded.
     """
     if problem := structure_problem(body):
         raise ValueError(problem)
@@ -49,16 +49,16 @@ def decode_json(body: bytes) -> object:
 
 
 def structure_problem(text: bytes) -> str:
-    """Why JSON is not to be decoded, "" if it may be: an object of a few bytes takes 200 once it is
-    decoded.
+    """Why JSON must not be decoded, "" if it may be.
 
-    So a limit for bytes alone bounds no memory. Braces and commas in strings are counted, too: a
-    document of the API has few of them.
+    An object of a few bytes takes 200 once it is decoded, so a limit for bytes alone does not bound
+    memory. Braces and commas in strings count too: API objects have few of them.
     """
     containers_max = CONTAINERS_MAX + len(text) // BYTES_PER_CONTAINER
     separators_max = SEPARATORS_MAX + len(text) // BYTES_PER_SEPARATOR
     containers = separators = 0
-    # A slice at a time: what is all structure takes long to count, and is over the limit soon.
+    # Count in slices: a document that is all structure takes long to count, but soon exceeds the
+    # limit.
     for start in range(0, len(text), COUNTED_BYTES):
         end = start + COUNTED_BYTES
         containers += text.count(b"{", start, end) + text.count(b"[", start, end)
@@ -86,7 +86,7 @@ def _is_mapping(value: object) -> TypeGuard[Json]:
 
 
 def value_at(obj: Json, path: Sequence[str]) -> object:
-    """Whatever stands at ``path``; None where there is nothing."""
+    """The value at ``path``; None if there is none."""
     value: object = obj
     for step in path:
         if isinstance(value, dict):
@@ -113,8 +113,7 @@ def text(obj: Json, *path: str) -> str:
     """The string at ``path``, or ""."""
     value: object = obj
     for step in path:
-        # As value_at does, which is asked for what is no plain JSON: this is called for every field
-        # of every event.
+        # The loop of ``value_at`` for plain JSON, in place: it runs for every field of every event.
         if type(value) is not dict:
             value = value_at(obj, path)
             break
@@ -128,8 +127,8 @@ def mappings(obj: Json, *path: str) -> list[Json]:
 
 
 def texts(obj: Json, *path: str) -> tuple[str, ...]:
-    """The items of the list at ``path`` as texts; what is none, as a number out of a file, reads as
-    it is written.
+    """The items of the list at ``path`` as texts. An item that is none, such as a number, becomes
+    its ``repr``.
     """
     return tuple(
         value if isinstance(value, str) else safe_repr(value, TEXT_CHARS_MAX)
@@ -138,18 +137,18 @@ def texts(obj: Json, *path: str) -> tuple[str, ...]:
 
 
 def labels_of(raw: Json) -> Mapping[str, str]:
-    """Labels: the entries whose value is a string."""
+    """The labels: entries whose value is a string."""
     return MappingProxyType({key: value for key, value in raw.items() if isinstance(value, str)})
 
 
 def key_of(obj: Json) -> str:
-    """``namespace/name`` of an object, or its name."""
+    """``namespace/name`` of an object, or its name if it has no namespace."""
     metadata = mapping(obj, "metadata")
     return object_key(text(metadata, "namespace"), text(metadata, "name"))
 
 
 def selector_from(raw: Json) -> LabelSelector:
-    """A metav1.LabelSelector."""
+    """Read a metav1.LabelSelector."""
     return LabelSelector(
         match_labels=labels_of(mapping(raw, "matchLabels")),
         match_expressions=tuple(
@@ -166,8 +165,8 @@ def selector_from(raw: Json) -> LabelSelector:
 def count(
     value: object, subject: str, field: str, *, default: int | None = None, minimum: int = 0
 ) -> int:
-    """A count, int32. Raises InvalidObject; None is the default, and an error where there
-    is none.
+    """Read an int32 count; ``default`` for None. Raises InvalidObject, also for None without a
+    default.
     """
     if value is None and default is not None:
         return default
@@ -190,11 +189,11 @@ def placements_from(
     pod_name: str = "podName",
     vreplicas: str = "vreplicas",
 ) -> Mapping[str, int]:
-    """Published placements: pod name -> vreplicas, by ordinal, entries of 0 with them; double ones
-    of a pod are summed.
+    """Read published placements: pod name -> vreplicas, by ordinal, including entries of 0. Several
+    entries of one pod are summed.
 
-    ``pod_name``, ``vreplicas``: the keys in one entry of the list. Raises InvalidObject: an entry
-    that is not understood must not read as vreplicas without a place, or they would move.
+    ``pod_name``, ``vreplicas``: the keys in one entry. Raises InvalidObject for an entry that
+    cannot be read. If it were skipped, its vreplicas would seem to have no place, and would move.
     """
     if listed is not None and not isinstance(listed, list):
         raise InvalidObject(subject, field, "must be a list")
@@ -214,12 +213,12 @@ def placements_from(
 
 
 def refuse_strange(document: object, subject: str) -> None:
-    """Refuse what a file can say and no configuration or manifest has. Raises InvalidObject with
-    the place.
+    """Refuse values that a file can have and no configuration or manifest needs. Raises
+    InvalidObject with the place.
 
-    Keys that are no texts, half of a surrogate pair, a number of more than 64 bits, more than
-    ``DEPTH_MAX`` levels: they break sorting, printing and writing, so nothing that reads the
-    document has to think of them. A value that aliases repeat is looked at once.
+    They are keys that are no strings, halves of a surrogate pair, numbers of more than 64 bits, and
+    more than ``DEPTH_MAX`` levels. They break sorting, printing and writing. Readers of the
+    document need not handle them after this check. A value that aliases repeat is checked once.
     """
     pending: list[tuple[str, object, int]] = [("", document, 0)]
     seen: set[int] = set()

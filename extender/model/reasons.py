@@ -1,7 +1,6 @@
-"""``ConflictReason``: the closed set of reasons shared by replies, events, metrics and
-explanations.
+"""``ConflictReason``: the closed set of reasons of replies, events, metrics and explanations.
 
-kube-scheduler aggregates reasons by their text in FailedScheduling events, so each is one short
+kube-scheduler groups the reasons in FailedScheduling events by their text. So each is one short
 constant string.
 """
 
@@ -9,19 +8,19 @@ from enum import StrEnum
 
 
 class ConflictReason(StrEnum):
-    """Why a pod does not fit a node, or a vreplica no pod. Value = the text that users see."""
+    """Why a pod does not fit a node, or a vreplica fits no pod. The value is the text that users
+    see.
+    """
 
     POOL_NOT_FOUND = "PoolNotFound"
     STATEFULSET_NOT_FOUND = "StatefulSetNotFound"
     STATEFULSET_TAKEN = "StatefulSetTaken"
-    """Another AdapterPool names the StatefulSet, too, and came first."""
+    """Another AdapterPool names the same StatefulSet and has precedence."""
     SLOTS_MISMATCH = "SlotsMismatch"
     NODE_SLOTS_EXCEEDED = "NodeSlotsExceeded"
     NODE_UNKNOWN = "NodeUnknown"
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
-    """Cordoned, and the pod does not tolerate it: kube-scheduler filters that, and bind looks
-    again.
-    """
+    """The node is cordoned, and the pod does not tolerate that. Bind checks it again."""
     ZONE_SKEW_EXCEEDED = "ZoneSkewExceeded"
     LEDGER_TOO_LARGE = "LedgerTooLarge"
     LEDGER_UNREADABLE = "LedgerUnreadable"
@@ -29,34 +28,32 @@ class ConflictReason(StrEnum):
     POD_CHANGED = "PodChanged"
     POD_ALREADY_BOUND = "PodAlreadyBound"
     CATCHING_UP = "CatchingUp"
-    """This replica has not seen yet what the ordinal's last pod held, and must not bind the next
-    one without.
+    """This replica does not know yet what the ordinal's last pod held, so it must not bind the
+    next.
     """
     OTHER_SCHEDULER = "OtherScheduler"
-    """The pod is another scheduler's (spec.schedulerName): not for whoever asks here to bind."""
+    """The pod's spec.schedulerName is another scheduler's, so it is not bound here."""
     INSUFFICIENT_SLOTS = "InsufficientSlots"
     UNSATISFIABLE = "Unsatisfiable"
-    """No pod of the pool could ever hold it: one vreplica is heavier than slotsPerPod."""
+    """One vreplica is heavier than slotsPerPod: no pod of the pool can ever hold it."""
     TENANT_NOT_ALLOWED = "TenantNotAllowed"
     """The pool's namespaceSelector does not select the vpod's namespace."""
     PLUGIN_FAILED = "PluginFailed"
-    """A third party's plugin of the pool's profile raised, or gave no answer, when asked about the
-    vpod.
-    """
+    """A third-party plugin of the pool's profile raised, or gave no valid answer, for the vpod."""
     POD_UNSCHEDULABLE = "PodUnschedulable"
-    """The adapter pod takes no new vreplicas: it is not there, not bound, going, marked, or being
-    emptied.
+    """The adapter pod takes no new vreplicas: it does not exist, is not bound, is being deleted, is
+    marked unschedulable, or is being emptied.
     """
     NODE_UNFIT = "NodeUnfit"
-    """The pod's nodeSelector, affinity or tolerations keep it from the node: kube-scheduler's own
-    filters say that.
+    """The pod's nodeSelector, affinity or tolerations rule the node out, by kube-scheduler's
+    filters.
     """
     NODE_NOT_READY = "NodeNotReady"
-    """The adapter pod's node is not Ready or unreachable."""
+    """The node of the adapter pod is unreachable or not Ready."""
     POLICY_REFUSED = "PolicyRefused"
-    """A filter of the pool's profile lets the adapter pod have no more of the vpod."""
+    """A filter of the pool's profile does not let the adapter pod take more of the vpod."""
     WRITE_REFUSED = "WriteRefused"
-    """The API server forbids what was decided (403): a role, an admission policy, another's
+    """The API server forbids the write (403): RBAC, an admission policy, or somebody else's
     webhook.
     """
 
@@ -74,4 +71,4 @@ UNRESOLVABLE = frozenset(
         ConflictReason.POD_ALREADY_BOUND,
     }
 )
-"""Reasons that evicting pods cannot cure: they go into FailedAndUnresolvableNodes."""
+"""Reasons that evicting pods cannot cure. They go into FailedAndUnresolvableNodes."""

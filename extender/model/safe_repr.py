@@ -1,8 +1,8 @@
-"""``shown``: a value from outside as a message may have it, short whatever it is.
+"""``safe_repr``: a value from outside, short enough for a message, whatever it is.
 
-``repr`` alone will not do: it walks the whole value before anything can cut it. A value nested too
-deep ends in a RecursionError, an int of more than 4,300 digits in a ValueError, and a YAML file of
-a few lines whose aliases stand for billions of values never.
+Plain ``repr`` walks the whole value before anything can cut it. It raises RecursionError for a
+value that is nested too deep, and ValueError for an int of more than 4,300 digits. It never ends
+for a YAML file of a few lines whose aliases stand for billions of values.
 """
 
 import reprlib
@@ -13,8 +13,8 @@ _REPR.maxstring = _REPR.maxother = 80
 
 
 def safe_repr(value: object, chars_max: int = 50) -> str:
-    """The beginning of a value's ``repr``, of lists and objects with a few of their items; at most
-    ``chars_max`` characters.
+    """Return the beginning of a value's ``repr``, at most ``chars_max`` characters. Of lists and
+    objects it has a few items.
     """
     if isinstance(value, str):
         return repr(value[:chars_max])[:chars_max]

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 
 def timestamp(epoch_s: float, timespec: str = "seconds") -> str:
-    """A metav1.Time of epoch seconds: whole seconds, or as ``datetime.isoformat`` names them."""
+    """Epoch seconds as a metav1.Time. ``timespec``: as for ``datetime.isoformat``."""
     return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec=timespec)[:-6]}Z"
 
 
 def micro_time(epoch_s: float) -> str:
-    """A metav1.MicroTime."""
+    """Epoch seconds as a metav1.MicroTime."""
     return timestamp(epoch_s, "microseconds")

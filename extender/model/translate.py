@@ -1,5 +1,5 @@
-"""``PlacementTranslator``: objects of foreign kinds to vpods, and decisions back to their statuses
-(InTreeToCSITranslator).
+"""``PlacementTranslator``: turns objects of foreign kinds into vpods, and decisions into patches of
+their statuses, as Kubernetes' InTreeToCSITranslator translates volumes.
 
 ::
 
@@ -8,10 +8,9 @@
                                                                             v
                                                                         their status
 
-Everything between the two ends knows vpods only. A status is written in the object's own shape, and
-only the fields that are ours: the list of placements, and the count of placed vreplicas where the
-source names a field for it. Its conditions, its observedGeneration and everything else belong to
-the object's own controller.
+All code between the two ends handles vpods only. A patch has the shape of the object, and sets only
+our fields: the list of placements and, if the source names a field for it, the count of placed
+vreplicas. Conditions, observedGeneration and everything else belong to the object's own controller.
 """
 
 from collections.abc import Mapping
@@ -25,16 +24,16 @@ _SCHEDULED: Final = "Scheduled"
 
 
 class PlacementTranslator:
-    """Translates the objects of one source. Pure and without state; several pools may share one."""
+    """Translates the objects of one source. Pure, without state; several pools may share one."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
 
     def to_vpod(self, obj: Json, pool: str = "") -> VPod:
-        """The vpod that an object is, in the pool of that key. Raises InvalidObject.
+        """The vpod for an object, in the pool with the key ``pool``. Raises InvalidObject.
 
-        Its generation counts as observed, and it has a Scheduled condition as a VPod would: all
-        that a foreign kind has for either is its placements.
+        A foreign kind has only its placements to show for a decision. So its generation counts as
+        observed, and the Scheduled condition follows from the placements.
         """
         paths, metadata = self.source.paths, mapping(obj, "metadata")
         namespace, name = text(metadata, "namespace"), text(metadata, "name")
@@ -77,11 +76,11 @@ class PlacementTranslator:
         )
 
     def status_of(self, vpod: VPod, placements: Mapping[str, int]) -> dict[str, object] | None:
-        """The merge patch that publishes ``placements`` (pod name -> vreplicas); None where the
-        object says so already.
+        """The merge patch that publishes ``placements`` (pod name -> vreplicas); None if the object
+        already has them.
 
-        UID and version of ``vpod`` are preconditions: an object that has changed since makes it a
-        Conflict.
+        UID and version of ``vpod`` are preconditions: the API server answers Conflict if the object
+        has changed.
         """
         paths, placed = self.source.paths, sum(placements.values())
         if dict(vpod.placements) == dict(placements) and vpod.scheduled_vreplicas == placed:
@@ -97,7 +96,7 @@ class PlacementTranslator:
 
 
 def _put(obj: dict[str, object], path: Path, value: object) -> None:
-    """Set the field at ``path``, making the mappings on the way."""
+    """Set the field at ``path``, and create the mappings on the way."""
     for step in path[:-1]:
         inner = obj.setdefault(step, {})
         assert isinstance(inner, dict)

@@ -1,7 +1,7 @@
-"""``NOT_YAML``: what PyYAML raises for a text that it cannot read.
+"""``NOT_YAML``: the exceptions that PyYAML raises for a text that it cannot read.
 
-Besides its own errors: the constructors of values with a tag, ``!!int`` of nothing or ``!!timestamp
-x``, raise whatever their conversion does; a value that is nested too deep ends in RecursionError.
+PyYAML's constructors of tagged values, such as ``!!int`` of nothing or ``!!timestamp x``, raise
+whatever their conversion raises. A value that is nested too deep raises RecursionError.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ NOT_YAML: Final = (yaml.YAMLError, ValueError, LookupError, AttributeError, Recu
 
 
 def why_not_yaml(error: Exception) -> str:
-    """One line of at most 300 characters: the parser tells on several where it stopped."""
+    """The error on one line of at most 300 characters. PyYAML's own messages have several lines."""
     if isinstance(error, (LookupError, AttributeError)):
         return f"a value is not what its tag says ({type(error).__name__})"
     return " ".join(str(error).split())[:300]
