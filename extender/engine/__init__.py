@@ -1,3 +1,3 @@
-"""What is decided: where vreplicas go, how large a pool is, what moves. Pure; knows
-``model`` only.
+"""The decisions: where vreplicas go, how large a pool is, what moves. Pure; imports
+only ``model``.
 """

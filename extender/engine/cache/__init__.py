@@ -1,3 +1,1 @@
-"""Assume caches: what the API server says, with what we assume on top of it. Knows
-``model`` only.
-"""
+"""Assume caches: what the API server has sent, and our assumptions. Imports only ``model``."""

@@ -1,26 +1,30 @@
-"""Assume caches: what the API server says, with what we believe of it already put on top.
+"""Assume caches: what the API server has sent, with our assumptions on top.
 
-Kubernetes has two, with two rules, and so have we; ``caches`` puts one on the other:
+Kubernetes has two kinds with two rules. So has this package, and ``caches`` puts one on the other:
 
-- ``AssumeCache`` (k8s.io/kubernetes/pkg/scheduler/util/assumecache) is for *after* a write: two
-  pointers per key, the latest object and the one that the API server last sent. ``assume`` takes a
-  version that is not older than the latest, and events of the watch that are not newer than it
-  change nothing that readers see.
-- ``passive_assume.PassiveAssumeCache`` (volumebinding's) is for *before* a write: it lies over a
-  store that something else feeds.
+- ``AssumeCache`` (k8s.io/kubernetes/pkg/scheduler/util/assumecache) is for the time *after* a
+  write. For each key it has the latest object and the one that the API server last sent. ``assume``
+  takes an object that is not older than the latest. A watch event that is not newer than the latest
+  changes nothing that readers see.
+- ``passive_assume.PassiveAssumeCache`` (from volumebinding) is for the time *before* a write. It
+  lies over a store that something else feeds.
 
-Events are delivered in the order of the changes, to one handler at a time, each change to all
-handlers before the next one. A call that changes the cache returns when its events are delivered; a
-call that a handler makes is queued behind the event being delivered. A handler that raises loses
-that one event, and the caller gets its exception; the events behind it come with the next change.
+Handlers get events in the order of the changes, one at a time: a change reaches all handlers before
+the next one. A call that changes the cache returns when its events are delivered. If a handler
+makes such a call, its events wait until the present one is delivered. If a handler raises, that
+event is lost for it, and the caller gets the exception. The events behind it come with the next
+change.
 
 Not thread-safe: everything runs on the event loop, and nothing here awaits.
 
-Where we differ from upstream on purpose: a delete of an unknown key tells nobody (upstream sends
-add(nil)); a handler always gets the initial list, also of an indexed cache; an event that is not
-newer than the assumed object still becomes what ``restore`` goes back to, and one of the same
-version confirms the assumption; and a delete that is older than the stored object and has another
-UID is ignored: it is the late end of a previous incarnation.
+Deliberate differences from upstream:
+
+- A delete of an unknown key tells nobody. Upstream sends add(nil).
+- A handler always gets the initial list, even of an indexed cache.
+- An event that is not newer than the assumed object still becomes what ``restore`` goes back to. An
+  event of the same version confirms the assumption.
+- A delete is ignored if its object is older than the stored one and has another UID. It is the late
+  end of a previous incarnation.
 """
 
 from collections import deque
@@ -33,8 +37,7 @@ from extender.model.errors import AssumeError, NotFound, VersionConflict, WrongT
 from extender.model.resource_versions import parse_version
 
 EVENTS_MAX: Final = 1_000_000
-"""Events delivered within one call; more can only come from handlers that cause events without end.
-"""
+"""Events delivered within one call. Only handlers that cause events without end exceed it."""
 
 
 class Versioned(Protocol):
@@ -64,23 +67,23 @@ Indexes = Mapping[str, Callable[[T], str]]
 
 
 class EventHandler(Protocol[T_contra]):
-    """Who wants to know of changes. Called synchronously; may read and change the cache."""
+    """A receiver of changes. Called synchronously; may read and change the cache."""
 
     def on_add(self, obj: T_contra, initial_list: bool, /) -> None:
-        """An object is there; ``initial_list``: it was there when the handler came."""
+        """An object exists. ``initial_list``: it was there before this handler was added."""
         ...
 
     def on_update(self, old: T_contra, new: T_contra, /) -> None:
-        """An object has changed; ``old`` is what this handler was last told."""
+        """An object has changed. ``old`` is what this handler was last told."""
         ...
 
     def on_delete(self, obj: T_contra, /) -> None:
-        """An object is gone; ``obj`` is what this handler was last told."""
+        """An object is gone. ``obj`` is what this handler was last told."""
         ...
 
 
 class Store(Protocol[T]):
-    """What a passive assume cache lies over: an informer's store, or an ``AssumeCache``."""
+    """The store under a passive assume cache: an informer's store, or an ``AssumeCache``."""
 
     def get(self, key: str) -> T:
         """The stored object. Raises NotFound."""
@@ -91,12 +94,12 @@ class Store(Protocol[T]):
         ...
 
     def add_event_handler(self, handler: EventHandler[T]) -> None:
-        """Tell ``handler`` of all objects and of every change from now on."""
+        """Tell ``handler`` of all objects, and of every change from now on."""
         ...
 
 
 class Notifier(Generic[T]):
-    """Delivers events in order, one at a time, however deep the calls are nested."""
+    """Delivers events in order, one at a time, even if calls are nested."""
 
     def __init__(self) -> None:
         self._handlers: list[EventHandler[T]] = []
@@ -104,15 +107,15 @@ class Notifier(Generic[T]):
         self._delivering = False
 
     def add_handler(self, handler: EventHandler[T], initial: list[T]) -> None:
-        """Register ``handler`` and deliver it what is there already."""
+        """Register ``handler``, and tell it of the existing objects."""
         self._handlers.append(handler)
         for obj in initial:
             self._events.append(partial(handler.on_add, obj, True))
         self.deliver()
 
     def changed(self, old: T | None, new: T | None) -> None:
-        """Queue the change from ``old`` to ``new`` (None: not there) for all handlers, and
-        deliver.
+        """Queue the change from ``old`` to ``new`` (None: no object) for all handlers, and deliver
+        it.
         """
         for handler in self._handlers:
             if old is not None and new is not None:
@@ -124,7 +127,7 @@ class Notifier(Generic[T]):
         self.deliver()
 
     def deliver(self) -> None:
-        """Deliver what is queued, unless a call further up is doing so."""
+        """Deliver the queued events, unless a call further up is doing so."""
         if self._delivering:
             return
         self._delivering = True
@@ -142,7 +145,9 @@ class Notifier(Generic[T]):
 
 
 class AssumeCache(Generic[T]):
-    """Objects by key, each with its latest and its API form. ``indexes`` list the latest forms."""
+    """Objects by key: the latest form, and what the API server last sent. ``indexes``: of latest
+    forms.
+    """
 
     def __init__(self, indexes: Indexes[T] = MappingProxyType({})) -> None:
         self._latest: dict[str, T] = {}
@@ -159,7 +164,9 @@ class AssumeCache(Generic[T]):
     # -- what the watch says -----------------------------------------------------------------------
 
     def add(self, obj: T) -> None:
-        """An event of the watch: the object is new or has changed. What is no object is ignored."""
+        """A watch event: the object is new or has changed. Anything that is no object
+        is ignored.
+        """
         if not is_object(obj):
             return
         key = obj.key
@@ -176,19 +183,18 @@ class AssumeCache(Generic[T]):
         if offered > stored:
             self._set(key, obj, obj)
         elif self._is_newer_than_api(key, offered):
-            # Our own write is ahead of the watch. The event of the same version is that write: now
-            # it is confirmed.
+            # Our own write is ahead of the watch. An event of the same version confirms it.
             self._set(key, obj if offered == stored else latest, obj)
 
     def update(self, obj: T) -> None:
-        """As ``add``: the cache looks at versions, not at the kind of event."""
+        """The same as ``add``: the cache looks at versions, not at the kind of event."""
         self.add(obj)
 
     def delete(self, obj: T) -> None:
-        """An event of the watch: the object is gone, whatever its version.
+        """A watch event: the object is gone, whatever its version.
 
-        Ignored where it is late: older than what is stored, and of another incarnation (both UIDs
-        being known).
+        Ignored if it is late: its object is older than the stored one, and both have a UID, which
+        differs.
         """
         if not is_object(obj):
             return
@@ -204,8 +210,8 @@ class AssumeCache(Generic[T]):
     # -- what we know ahead of the watch -----------------------------------------------------------
 
     def assume(self, obj: T) -> None:
-        """Take ``obj`` for the latest. Raises WrongType, NotFound, VersionConflict where it is
-        older or unreadable.
+        """Make ``obj`` the latest form. Raises WrongType, NotFound, or VersionConflict if its
+        version is older or unreadable.
         """
         if not is_object(obj):
             raise WrongType(f"not an object with key and version but {type(obj).__name__}", "")
@@ -220,7 +226,7 @@ class AssumeCache(Generic[T]):
         self._set(key, obj, self._api[key])
 
     def restore(self, key: str) -> None:
-        """Go back to what the API server last sent; an unknown key is left alone."""
+        """Go back to what the API server last sent. An unknown key changes nothing."""
         if key in self._latest:
             self._set(key, self._api[key], self._api[key])
 
@@ -241,15 +247,15 @@ class AssumeCache(Generic[T]):
             raise NotFound(key) from None
 
     def list(self, index: str = "", value: str = "") -> list[T]:
-        """The latest forms of all objects, or of those under ``value`` in ``index``; in no
-        order.
+        """The latest forms of all objects, or of those under ``value`` in ``index``, in
+        no order.
         """
         if not index:
             return [*self._latest.values()]
         return [self._latest[key] for key in self._indexes[index].keys(value)]
 
     def add_event_handler(self, handler: EventHandler[T]) -> None:
-        """Tell ``handler`` of all objects there are, and of every change of a latest form."""
+        """Tell ``handler`` of all existing objects, and of every change of a latest form."""
         self._notifier.add_handler(handler, [*self._latest.values()])
 
     # -- the one place where pointers change -------------------------------------------------------
@@ -301,7 +307,7 @@ class _Index(Generic[T]):
 
 
 def is_object(obj: object) -> bool:
-    """Whether it has what a cached object must have."""
+    """Whether ``obj`` has a key and a resource version, so that it can be cached."""
     return isinstance(getattr(obj, "key", None), str) and isinstance(
         getattr(obj, "resource_version", None), str
     )

@@ -1,4 +1,4 @@
-"""The assume caches of adapter pods and vpods: both rules of ``assume``, one over the other.
+"""The assume caches of adapter pods and vpods: a ``PassiveAssumeCache`` over an ``AssumeCache``.
 
 ::
 
@@ -10,11 +10,11 @@
                                                    v
                                                  state
 
-The *effective* object is what ``get``, ``list`` and handlers give: the assumed one while it was
-made from the version that is stored, else the newest that the API server has said, be it by the
-watch or by the reply to our write. So a write goes ``assume`` -> ``written`` (the reply's higher
-version voids the assumption and takes its place) or ``assume`` -> ``restore``; and the watch echo
-of a written object changes nothing.
+``get``, ``list`` and handlers give the *effective* object. It is the assumed one if that was made
+from the stored version. Else it is the newest that the API server has sent, by the watch or in the
+reply to our write. After ``assume``, call ``written`` or ``restore``. With ``written``, the higher
+version of the reply voids the assumption and takes its place. The later watch event of the written
+object changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Versioned)
 
 
 class ObjectCache(Generic[T]):
-    """What both caches share."""
+    """The effective objects of one kind."""
 
     def __init__(self) -> None:
         self._stored: AssumeCache[T] = AssumeCache()
@@ -46,19 +46,19 @@ class ObjectCache(Generic[T]):
     # -- the watch ---------------------------------------------------------------------------------
 
     def add(self, obj: T) -> None:
-        """ADDED; older than what is known, it changes nothing."""
+        """An ADDED event. An object older than the known one changes nothing."""
         self._stored.add(obj)
 
     def update(self, obj: T) -> None:
-        """MODIFIED; older than what is known, it changes nothing."""
+        """A MODIFIED event. An object older than the known one changes nothing."""
         self._stored.update(obj)
 
     def confirm(self, key: str, uid: str, resource_version: str) -> bool:
-        """ADDED or MODIFIED, as told apart by its version alone: whether it is the newest that is
-        known, to the letter.
+        """Take an ADDED or MODIFIED event by its version alone. False, and no change, unless that
+        is exactly the newest known version.
 
-        Most events are: of each write of ours the answer has come before. Such an event confirms
-        it, and is not to be decoded; nothing is done about any other.
+        Most events are of this kind, because the reply to our own write comes first. The event
+        confirms the write, and need not be decoded.
         """
         latest = self.latest(key)
         if (
@@ -71,23 +71,22 @@ class ObjectCache(Generic[T]):
         return True
 
     def delete(self, obj: T) -> None:
-        """DELETED; the late one of a previous incarnation changes nothing."""
+        """A DELETED event. A late one of a previous incarnation changes nothing."""
         self._stored.delete(obj)
 
     def replace(self, objects: Iterable[T], resource_version: str) -> None:
-        """A new list, as of ``resource_version``: take its objects, and forget those that it does
-        not have.
+        """Take the objects of a list made at ``resource_version``, and forget all others.
 
-        What is missing in the list but stored at a newer version was written after the list was
-        taken: it stays. Raises HistoryReplaced where the list has an older version of an object
-        although it was taken after the newer one.
+        An object that the list lacks stays if its stored version is newer than the list. Raises
+        HistoryReplaced if the list is newer than an object's stored version and still has an older
+        version of it.
         """
         for _ in self.replacing(objects, resource_version):
             pass
 
     def replacing(self, objects: Iterable[T], resource_version: str) -> Iterator[None]:
-        """``replace`` in slices of ``SLICE_OBJECTS``, between which others may run and our own
-        writes may be taken.
+        """``replace`` in slices of ``SLICE_OBJECTS``. In between, other tasks run and may take our
+        own writes.
         """
         listed: set[str] = set()
         taken_at = parse_version(resource_version)
@@ -104,8 +103,8 @@ class ObjectCache(Generic[T]):
                 self._stored.delete(obj)
 
     def _check_history(self, listed: T, taken_at: int | None) -> None:
-        """etcd's ``--bump-revision`` makes a restored history begin above all versions of the old
-        one: lists do not go back then.
+        """A restore with etcd's ``--bump-revision`` is not found here: its history begins above all
+        versions of the old one, so lists do not go back.
         """
         known = self.latest(listed.key)
         if known is None or known is listed or taken_at is None:
@@ -120,19 +119,18 @@ class ObjectCache(Generic[T]):
     # -- our own writes ----------------------------------------------------------------------------
 
     def assume(self, obj: T) -> None:
-        """Believe ``obj``, which we are about to write, made from the stored version.
+        """Assume ``obj``, made from the stored version, which we are about to write.
 
-        Raises NotFound, VersionConflict (the decision was made from an object that has changed
-        since).
+        Raises NotFound, or VersionConflict if the object has changed since the decision.
         """
         self._effective.assume(obj)
 
     def written(self, obj: T) -> bool:
-        """Take the reply of a write, or a read; False where the watch is ahead of it or the object
-        is gone by now.
+        """Take the reply to a write or a read. False if the watch is ahead of it or the object is
+        gone.
 
-        Another incarnation is left to the watch: it shows first what the last one was at its end,
-        which that reply skips.
+        A reply about another incarnation is left to the watch, which first shows how the previous
+        one ended.
         """
         known = self.latest(obj.key)
         if known is not None and known.uid != obj.uid:
@@ -141,12 +139,12 @@ class ObjectCache(Generic[T]):
             self._stored.assume(obj)
         except (NotFound, VersionConflict):
             return False
-        # A write that changed nothing has left the version as it was, and with it the assumption.
+        # A write that changed nothing leaves the version as it was, and so the assumption.
         self.restore(obj.key)
         return True
 
     def restore(self, key: str) -> None:
-        """Give up what was assumed and not written. What ``written`` took is true, and stays."""
+        """Give up an assumption that was not written. What ``written`` took stays."""
         assumed = self._effective.assumed(key)
         if assumed is not None:
             self._effective.restore(assumed)
@@ -154,15 +152,15 @@ class ObjectCache(Generic[T]):
     # -- reading -----------------------------------------------------------------------------------
 
     def get(self, key: str) -> T | None:
-        """The effective object, None where there is none."""
+        """The effective object, None if there is none."""
         try:
             return self._effective.get(key)
         except NotFound:
             return None
 
     def latest(self, key: str) -> T | None:
-        """The newest that the API server has said, by the watch or in reply to our write; no
-        assumption.
+        """The newest object that the API server has sent, by the watch or in the reply to our
+        write.
         """
         try:
             return self._stored.get(key)
@@ -174,22 +172,22 @@ class ObjectCache(Generic[T]):
         return self._effective.list()
 
     def add_event_handler(self, on_change: Callable[[T | None, T | None], None]) -> None:
-        """Call ``on_change(old, new)`` with effective objects, None for not there; at once for all
-        there are.
+        """Call ``on_change(old, new)`` for each change of an effective object (None: no object),
+        and at once for all existing ones.
         """
         self._effective.add_event_handler(_OnChange(on_change))
 
 
 class AdapterPodAssumeCache(ObjectCache[AdapterPod]):
-    """Adapter pods. A pod's slots are what the volume binder's PersistentVolume is."""
+    """Adapter pods. Their slots correspond to the volume binder's PersistentVolumes."""
 
 
 class VPodAssumeCache(ObjectCache[VPod]):
-    """Vpods. A vpod is what the volume binder's PersistentVolumeClaim is."""
+    """Vpods. They correspond to the volume binder's PersistentVolumeClaims."""
 
 
 class _OnChange(Generic[T]):
-    """One callable in the form of an event handler."""
+    """Makes an event handler of a callable."""
 
     def __init__(self, on_change: Callable[[T | None, T | None], None]) -> None:
         self._on_change = on_change

@@ -1,9 +1,9 @@
-"""``PassiveAssumeCache``: what we believe before it is written, over a store that something else
-feeds (volumebinding's).
+"""``PassiveAssumeCache``: assumptions that precede a write, over a store that something else feeds
+(from kube-scheduler's volumebinding).
 
-``assume`` takes an object only at the very version that is stored, and as soon as another version
-is stored, or the object is gone, the assumption is void: the watch wins. Versions are compared for
-equality only. What else holds for both kinds of assume cache is said in ``assume``.
+``assume`` takes an object only at exactly the stored version. The assumption is void once another
+version is stored or the object is gone: the watch wins. Versions are compared for equality only.
+The module ``assume`` says what holds for both kinds of assume cache.
 """
 
 from collections.abc import Callable
@@ -14,22 +14,22 @@ from extender.model.errors import NotFound, VersionConflict, WrongType
 
 
 class PassiveAssumeCache(Generic[T]):
-    """Assumptions over a ``Store``. Lists go by the index of the stored object, which an assumption
-    does not move.
+    """Assumptions over a ``Store``. An index lists an object by its stored form, whatever is
+    assumed.
     """
 
     def __init__(self, store: Store[T]) -> None:
         self._store = store
         self._assumed: dict[str, T] = {}
         self._told: dict[str, T] = {}
-        """Key -> what handlers were last told: where the store moves on while they are being told
-        of an earlier change, they still see one unbroken chain of old and new.
+        """Key -> what handlers were last told. So they see an unbroken chain of old and new, even
+        if the store changes while they are being told of an earlier change.
         """
         self._notifier: Notifier[T] = Notifier()
         store.add_event_handler(_Reconcile(self._reconcile))
 
     def assume(self, obj: T) -> None:
-        """Believe ``obj``, made from the stored version. Raises WrongType, NotFound,
+        """Assume ``obj``, made from the stored version. Raises WrongType, NotFound,
         VersionConflict.
         """
         if not is_object(obj):
@@ -41,24 +41,22 @@ class PassiveAssumeCache(Generic[T]):
         self._reconcile(obj.key)
 
     def restore(self, obj: T) -> None:
-        """Give up the assumption that was made at ``obj``'s version; one made at another version
-        stays.
-        """
+        """Give up the assumption made at ``obj``'s version. One made at another version stays."""
         assumed = self._assumed.get(obj.key)
         if assumed is not None and assumed.resource_version == obj.resource_version:
             del self._assumed[obj.key]
             self._reconcile(obj.key)
 
     def assumed(self, key: str) -> T | None:
-        """The assumed object, while it counts."""
+        """The assumed object, while the assumption holds."""
         assumed = self._assumed.get(key)
         if assumed is None or self._effective(key) is not assumed:
             return None
         return assumed
 
     def get(self, key: str) -> T:
-        """The assumed object while it is at the stored version, else the stored one. Raises
-        NotFound.
+        """The assumed object if it is at the stored version, else the stored one.
+        Raises NotFound.
         """
         return self._over(self._store.get(key))
 
@@ -67,13 +65,13 @@ class PassiveAssumeCache(Generic[T]):
         return self._store.get(key)
 
     def list(self, index: str = "", value: str = "") -> list[T]:
-        """All objects, or those whose stored form is under ``value`` in ``index``, as ``get`` gives
-        them.
+        """All objects as ``get`` gives them, or those whose stored form is under ``value`` in
+        ``index``.
         """
         return [self._over(stored) for stored in self._store.list(index, value)]
 
     def add_event_handler(self, handler: EventHandler[T]) -> None:
-        """Tell ``handler`` of all objects there are, and of every change of what ``get`` gives."""
+        """Tell ``handler`` of all existing objects, and of every change of what ``get`` gives."""
         self._notifier.add_handler(handler, [*self._told.values()])
 
     def _over(self, stored: T) -> T:
@@ -89,8 +87,8 @@ class PassiveAssumeCache(Generic[T]):
             return None
 
     def _reconcile(self, key: str) -> None:
-        """Something about ``key`` has changed: drop a void assumption, tell handlers if the outcome
-        is another.
+        """Drop the assumption for ``key`` if it is void. Tell handlers if ``get`` gives another
+        object.
         """
         old, new = self._told.get(key), self._effective(key)
         if new is not self._assumed.get(key):
@@ -105,7 +103,7 @@ class PassiveAssumeCache(Generic[T]):
 
 
 class _Reconcile(Generic[T]):
-    """The store's events, of which only the key matters."""
+    """Passes on the keys of the store's events."""
 
     def __init__(self, reconcile: Callable[[str], None]) -> None:
         self._reconcile = reconcile

@@ -1,1 +1,1 @@
-"""What one adapter pod or node holds, counted. The ground on which policies and the state stand."""
+"""Counts of what one adapter pod or node holds. Policies and the state build on them."""

@@ -1,4 +1,4 @@
-"""Bit sets over ordinals: a Python int of which bit o says whether the pod with ordinal o is in it
+"""Bit sets over ordinals: bit o of a Python int says whether ordinal o is in the set
 (DESIGN 5.3).
 """
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 WORD_BITS: Final = 60
-"""Two digits of a Python int: what is taken from a bit set at a time, as each operation on all of
-it costs its length.
+"""Bits taken from a set at a time: two digits of a Python int. An operation on a whole set takes
+time in proportion to its length.
 """
 _WORD: Final = (1 << WORD_BITS) - 1
 

@@ -1,5 +1,5 @@
-"""``BoundPods``: on which nodes a pool's pods stand, counted, so that prioritize needs no look at
-each of them.
+"""``BoundPods``: counts of a pool's pods by node and zone, so that prioritize need not look at
+each.
 """
 
 from collections.abc import Iterator
@@ -13,23 +13,23 @@ NOWHERE: Place = ("", "")
 
 
 class BoundPods:
-    """Changed by ``PoolState`` only, with every pod that comes, goes or moves, and every node that
+    """Only ``PoolState`` changes it, with every pod that comes, goes or moves, and every node that
     changes its zone.
     """
 
     def __init__(self) -> None:
         self._place: dict[str, Place] = {}
-        """Pod name -> where it stands."""
+        """Pod name -> its node and zone."""
         self._at: dict[Place, int] = {}
         self._alike: dict[tuple[str, int], set[str]] = {}
-        """(Zone, pods) -> its nodes that have so many; never empty."""
+        """(Zone, number of pods) -> the zone's nodes that have this number; never empty."""
         self.on_node: dict[str, int] = {}
         """Node -> pods; never 0."""
         self.in_zone: dict[str, int] = {}
         """Zone -> pods; never 0."""
 
     def note(self, pod_name: str, place: Place | None) -> None:
-        """A pod stands there now; None: nowhere."""
+        """Put a pod there; None: nowhere."""
         old = self._place.get(pod_name)
         if old == place:
             return
@@ -41,11 +41,11 @@ class BoundPods:
             self._count(place, 1)
 
     def place_of(self, pod_name: str) -> Place:
-        """Where it stands; ``NOWHERE``."""
+        """Where the pod is, or ``NOWHERE``."""
         return self._place.get(pod_name, NOWHERE)
 
     def alike(self) -> Iterator[tuple[str, int, set[str]]]:
-        """(Zone, pods on each of them, nodes), for all nodes that have any."""
+        """(Zone, pods on each node, nodes), for all nodes that have any."""
         for (zone, count), nodes in self._alike.items():
             yield zone, count, nodes
 

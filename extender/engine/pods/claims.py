@@ -1,19 +1,18 @@
-"""``Claim`` and ``PodClaims``: what vpods hold of one adapter pod, kept so that adding up is never
-needed.
+"""``Claim`` and ``PodClaims``: what vpods hold of one adapter pod, with the sums kept up to date.
 
-A claim is what one vpod has on one pod, seen from three sides:
+A claim is what one vpod has on one pod. It has three sides:
 
-- ``ledger``: what the pod's annotation says (only once the pod is bound: before, the annotation is
-  advice);
-- ``status``: what the vpod publishes. It outlives the pod: the ordinal comes back and carries it
-  again;
-- ``reserved``: what a decision has given or taken and no write has confirmed yet, by whom and until
-  when.
+- ``ledger``: what the pod's annotation says. It counts once the pod is bound; before that, the
+  annotation is advice.
+- ``status``: what the vpod publishes. It outlives the pod, since the ordinal comes back and carries
+  it again.
+- ``reserved``: what a decision has given or taken and no write has confirmed yet, with its owner
+  and its expiry.
 
-Two sums follow. A pod *holds* the largest of the three, so room is never promised before a shrink
-has reached the API server. What is *placed* is the reservation where there is one, else the larger
-of ledger and status: a crash between the two writes leaves them apart, and taking the larger one is
-what keeps vreplicas where they are (I4).
+Two sums follow. The slots that a pod *holds* are the largest of the three sides. So nobody gets
+room before a shrink has reached the API server. What is *placed* is the reservation if there is
+one, else the larger of ledger and status. These differ after a crash between the two writes, and
+the larger one keeps vreplicas where they are (I4).
 """
 
 from collections.abc import Callable
@@ -25,17 +24,17 @@ from extender.model.objects import AdapterPod, Node
 
 NOTHING: Final = Share(0, 1)
 SHARE_BYTES_MAX: Final = len('"":[2147483647,2147483647],')
-"""Of a ledger's entry, without its key."""
+"""Bytes of a ledger's entry, without its key."""
 ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 63 + 1 + 253 + 1 + 253 + 64
-"""Of any vpod's entry: namespace, name, and group and kind of a foreign one."""
+"""Bytes of the longest entry of a vpod: namespace, name, and kind and group of a foreign kind."""
 ROOM_BYTES_MAX: Final = LEDGER_BYTES_MAX - ENTRY_BYTES_MAX
-"""A ledger that may become longer than that has no room for one more vpod."""
+"""A ledger that may be longer than that has no room for one more vpod."""
 TENANT_ROOM_BYTES_MAX: Final = TENANT_BYTES_MAX - ENTRY_BYTES_MAX
-"""A namespace whose entries may become longer than that gets no further one there."""
+"""A namespace whose entries in a ledger may be longer than that gets no further one there."""
 
 
 def entry_bytes(key: str) -> int:
-    """The most that a vpod's entry takes of a ledger, in bytes."""
+    """The most bytes that a vpod's entry takes in a ledger."""
     return len(key) + SHARE_BYTES_MAX
 
 
@@ -45,11 +44,11 @@ def tenant_of(key: str) -> str:
 
 
 class Claim:
-    """What one vpod has on one pod. Mutable; changed only through ``PoolState``.
+    """What one vpod has on one pod. Mutable, but only ``PoolState`` changes it.
 
-    ``placed``: the share that decisions start from; ``held_slots``: slots that nobody else may
-    take. Both are derived from the three sides by ``derive``, once a change: they are read many
-    times as often.
+    ``placed``: the share that decisions start from. ``held_slots``: slots that no other vpod may
+    take. ``derive`` computes both from the three sides at each change, since they are read much
+    more often.
     """
 
     __slots__ = ("expires_at", "held_slots", "ledger", "owner", "placed", "reserved", "status")
@@ -66,7 +65,7 @@ class Claim:
         self.held_slots = 0 if reserved is None else reserved.vreplicas * reserved.weight
 
     def derive(self) -> None:
-        """One of the sides has changed."""
+        """Compute ``placed`` and ``held_slots``, after one of the sides has changed."""
         ledger, status, reserved = self.ledger, self.status, self.reserved
         known = ledger if ledger.vreplicas >= status.vreplicas else status
         self.placed = known if reserved is None else reserved
@@ -75,7 +74,7 @@ class Claim:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing left to remember."""
+        """Whether all three sides are empty."""
         return self.reserved is None and not self.ledger.vreplicas and not self.status.vreplicas
 
     @property
@@ -84,14 +83,14 @@ class Claim:
         return self.status.vreplicas
 
     def is_confirmed_by(self, status: Share) -> bool:
-        """Whether ``status``, the first that is known here, says what the ledger does: then neither
-        sum changes.
+        """Whether ``status``, the first that is known here, equals the ledger. Then neither sum
+        changes.
         """
         return status == self.ledger and not self.status.vreplicas
 
 
 def recorded(ledger: Share) -> Claim:
-    """A new claim of which only the ledger speaks."""
+    """A new claim that only the ledger has."""
     claim = Claim()
     claim.ledger = claim.placed = ledger
     claim.held_slots = ledger.slots
@@ -102,7 +101,7 @@ ClaimChange = Callable[[Claim], None]
 
 
 def recording(ledger: Share) -> ClaimChange:
-    """The ledger says this."""
+    """The change that sets the ledger's share."""
 
     def change(claim: Claim) -> None:
         claim.ledger = ledger
@@ -112,7 +111,7 @@ def recording(ledger: Share) -> ClaimChange:
 
 
 def publishing(status: Share) -> ClaimChange:
-    """The status says this."""
+    """The change that sets the status's share."""
 
     def change(claim: Claim) -> None:
         claim.status = status
@@ -122,7 +121,7 @@ def publishing(status: Share) -> ClaimChange:
 
 
 def reserving(reserved: Share | None, owner: object, expires_at: float) -> ClaimChange:
-    """A decision says this, until ``expires_at`` (s); None: no decision says anything any more."""
+    """The change that sets what is reserved until ``expires_at`` (s); None: nothing is."""
 
     def change(claim: Claim) -> None:
         claim.reserved, claim.owner, claim.expires_at = reserved, owner, expires_at
@@ -134,11 +133,11 @@ def reserving(reserved: Share | None, owner: object, expires_at: float) -> Claim
 class PodClaims:
     """One ordinal of a pool: its pod (if it exists), its node, and all claims on it.
 
-    ``held`` and ``placed`` are slots, the sums of the claims; ``ledger_bytes`` is the most that a
-    ledger of all of them can be long. ``last_ledger`` is what the previous incarnation of this
-    ordinal was last seen to carry: a bind must cover it even where our view of the statuses lags
-    behind. ``last_place`` is where the ordinal last stood, node and zone; it outlives the pod, not
-    a restart of this process.
+    ``held`` and ``placed`` are the sums of the claims, in slots. ``ledger_bytes`` is the greatest
+    possible length of a ledger with all of them. ``last_ledger`` is what the ordinal's previous pod
+    was last seen to carry. A bind must cover it, since our view of the statuses may be behind.
+    ``last_place`` is the node and zone where the ordinal was last bound. It outlives the pod, but
+    not a restart of this process.
     """
 
     __slots__ = (
@@ -172,8 +171,8 @@ class PodClaims:
         self.claims: dict[str, Claim] = {}
         self.last_ledger: dict[str, Share] = {}
         self.last_ledger_old = False
-        """Whether all has arrived by now that could have relied on it: what is not published any
-        more is nobody's.
+        """All statuses that could rely on ``last_ledger`` have arrived. What they do not publish is
+        nobody's.
         """
         self.last_place: tuple[str, str] = ("", "")
         self.revision = 0
@@ -184,30 +183,26 @@ class PodClaims:
         self.placed = 0
         self.ledger_bytes = 0
         self.tenant_bytes: dict[str, int] | None = None
-        """``ledger_bytes`` by namespace, of a pod that is crowded (see ``LedgerShares``); None on
-        all others.
-        """
+        """``ledger_bytes`` by namespace if the pod is crowded (see ``LedgerShares``), else None."""
         self.capacity = 0
         self.excused = False
-        """Whether it has served until lately: what it holds counts as served for a while (see
+        """It served until recently, so what it holds still counts as served (see
         ``availability``).
         """
         self.abandoned = False
-        """Not Ready for longer than rescheduleAfterSeconds."""
+        """It was not Ready for longer than rescheduleAfterSeconds."""
         self.condemned = False
-        """It still runs, and its StatefulSet has its ordinal no longer (that controller's word): it
-        is to be deleted.
+        """It still runs, but its StatefulSet no longer has its ordinal. The StatefulSet controller,
+        which calls such pods condemned, will delete it.
         """
         self.schedulable = False
         self.open = False
-        """Whether it is among those with room."""
+        """Whether it is schedulable, has room and is not closed."""
         self.place: tuple[str, str] = ("", "")
         """Node and zone under which the pool's bit sets have it; "" while it is not schedulable."""
 
     def stand(self, pod: AdapterPod | None, node: Node | None) -> None:
-        """Take the pod as it now is and the node under it; None for one that is not there or not
-        known.
-        """
+        """Take the pod and its node as they are now; None if it does not exist or is not known."""
         served = self.serving
         self.pod, self.node = pod, node
         if self.serving:
@@ -219,10 +214,10 @@ class PodClaims:
 
     @property
     def where(self) -> tuple[str, str]:
-        """Node and zone: where it stands or is assumed; else where it last stood, for it is to come
-        back there.
+        """The node and zone where it is bound or assumed; else where it was last bound, since it
+        should come back there.
 
-        The zone is "" where it is not known, as the node is.
+        The zone is "" if the node is not known.
         """
         if self.pod is None or not self.bound:
             return self.last_place
@@ -237,21 +232,21 @@ class PodClaims:
 
     @property
     def has_room(self) -> bool:
-        """Whether a vreplica of one slot could be added: in slots, and in bytes of its ledger."""
+        """Whether a vreplica of one slot has room here, in slots and in bytes of the ledger."""
         return self.capacity > self.held and not self.ledger_full
 
     @property
     def ledger_full(self) -> bool:
-        """Whether the ledger has no bytes for one more entry, however many slots are free."""
+        """Whether the ledger has no bytes for one more entry, even if slots are free."""
         return self.ledger_bytes > ROOM_BYTES_MAX
 
     @property
     def out_of_bytes(self) -> bool:
-        """Whether slots are free that nobody can take: the ledger is full before the pod is."""
+        """Whether slots are free that nobody can take, because the ledger is full."""
         return self.ledger_full and self.capacity > self.held
 
     def bytes_by_tenant(self) -> dict[str, int]:
-        """Namespace -> the most that its entries in the ledger can take, in bytes."""
+        """Namespace -> the most bytes that its entries take in the ledger."""
         if self.tenant_bytes is not None:
             return self.tenant_bytes
         found: dict[str, int] = {}
@@ -262,12 +257,12 @@ class PodClaims:
 
     @property
     def bound(self) -> bool:
-        """Whether a live pod stands on a node."""
+        """Whether there is a pod that has a node and has not finished."""
         return self.pod is not None and bool(self.pod.node) and not self.pod.finished
 
     @property
     def serving(self) -> bool:
-        """Whether it does its work: Ready, not being deleted, on a node that is known and Ready."""
+        """Whether it does its work: Ready, not being deleted, and on a known node that is Ready."""
         pod, node = self.pod, self.node
         return (
             pod is not None
@@ -279,12 +274,12 @@ class PodClaims:
 
     @property
     def down(self) -> bool:
-        """Whether what it holds counts as served by nobody."""
+        """Whether what it holds counts as not served."""
         return not self.excused and not self.serving
 
     @property
     def pending(self) -> bool:
-        """Whether a live pod waits for its node."""
+        """Whether a live pod waits to be bound."""
         return (
             self.pod is not None
             and not self.pod.node
@@ -294,22 +289,20 @@ class PodClaims:
 
     @property
     def draining(self) -> bool:
-        """Whether a person has annotated the pod as unschedulable: that is how a pod is drained."""
+        """Whether a person has annotated the pod as unschedulable, and so drains it."""
         return self.pod is not None and self.pod.unschedulable
 
     @property
     def leaving(self) -> bool:
-        """Whether what it holds is to be placed elsewhere: it is drained, taken for lost, or
-        condemned.
-        """
+        """Whether what it holds must be placed elsewhere: it is drained, abandoned or condemned."""
         return self.draining or self.abandoned or self.condemned
 
     def why_unschedulable(self) -> str:
-        """In a few words, why the pod takes no new vreplicas; "" if it does."""
+        """Why the pod takes no new vreplicas, in a few words; "" if it does."""
         pod = self.pod
         if pod is None:
             return "does not exist"
-        # One after the other: asked for each pod of a pool, for each vpod that finds no room.
+        # No loop, for speed: this runs for each pod of a pool, for each vpod that finds no room.
         if pod.finished:
             return "finished"
         if pod.deleting:
@@ -322,7 +315,7 @@ class PodClaims:
 
 
 def _why_not_there(node: Node | None) -> str:
-    """What of its node keeps a pod from taking vreplicas."""
+    """Why its node keeps a pod from taking vreplicas, "" if it does not."""
     if node is None:
         return "node unknown"
     if node.cordoned:

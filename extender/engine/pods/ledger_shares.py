@@ -1,13 +1,13 @@
-"""``LedgerShares``: which tenants have their share of the bytes of which ledgers. Derived as
-``room`` is, never rebuilt.
+"""``LedgerShares``: which tenants have used up their share of the bytes of which ledgers. It
+follows every change, as ``PoolState.room`` does, and is never rebuilt.
 
-A ledger has ``LEDGER_BYTES_MAX`` bytes, and who names its vpods at length fills one long before the
-pod's slots are taken. So one namespace gets half of them, ``TENANT_BYTES_MAX``: another tenant
-always finds some. What stands stays (I4), also over that share.
+A ledger has ``LEDGER_BYTES_MAX`` bytes. A tenant with long vpod names fills one long before the
+pod's slots are taken. So one namespace gets half of the bytes, ``TENANT_BYTES_MAX``, and another
+tenant always finds some. What is placed stays (I4), even beyond that share.
 
-As long as a ledger is no longer than ``TENANT_ROOM_BYTES_MAX`` nobody can have more of it, and
-nothing is counted: a comparison for each new entry is all that it costs. From then on the pod is
-*crowded*, and its bytes are counted by namespace.
+While a ledger is no longer than ``TENANT_ROOM_BYTES_MAX``, no namespace can exceed its share, and
+nothing is counted: a new entry costs one comparison. A pod with a longer ledger is *crowded*, and
+its bytes are counted by namespace.
 """
 
 from extender.engine.pods.bits import bits
@@ -21,27 +21,26 @@ class LedgerShares:
 
     def __init__(self) -> None:
         self.crowded = 0
-        """The pods of whose ledgers a tenant may have its share."""
+        """The crowded pods."""
         self.spent: dict[str, int] = {}
         """Namespace -> the pods on which it gets no further entry; never 0."""
 
     def clear(self) -> None:
-        """No pod has an ordinal any more."""
+        """Forget all ordinals."""
         self.crowded, self.spent = 0, {}
 
     def mark(self, pod: PodClaims, ordinal: int) -> None:
-        """A pod, as it is, has that ordinal from now on."""
+        """Take in a pod that has that ordinal from now on."""
         if pod.tenant_bytes is not None:
             self.crowded |= 1 << ordinal
             for tenant in pod.tenant_bytes:
                 self._follow(pod, tenant, ordinal)
 
     def entry_changed(self, pod: PodClaims, ordinal: int | None, key: str, change: int) -> None:
-        """An entry, ``change`` bytes (fewer than 0 where it has gone), has changed a ledger that is
-        crowded now, or was.
+        """Follow a change of an entry in a ledger that is crowded, or was.
 
-        ``ordinal``: None where it has none in the pool. The pod's claims and ``ledger_bytes`` say
-        so already.
+        ``change``: bytes, negative if the entry has gone. ``ordinal``: None if the pod has none in
+        the pool. The pod's claims and ``ledger_bytes`` have been changed already.
         """
         tenant = tenant_of(key)
         known = pod.tenant_bytes
@@ -69,7 +68,7 @@ class LedgerShares:
             self.spent.pop(tenant, None)
 
     def full(self, pods: dict[int, PodClaims]) -> int:
-        """The pods, of those by ordinal, whose ledgers have no room for one more entry of
+        """Bit set of those ``pods`` (by ordinal) whose ledgers have no room for one more entry of
         anybody.
         """
         return sum(1 << ordinal for ordinal in bits(self.crowded) if pods[ordinal].ledger_full)

@@ -1,11 +1,11 @@
-"""``NodeIndex``: what filter asks of thousands of nodes at once, kept as sets, so that it costs as
-much as what differs.
+"""``NodeIndex``: sets of nodes with which filter can answer for thousands of nodes at once.
 
-kube-scheduler sends up to all nodes' names with every pod, and nearly all of them may take it. So
-what does not is kept standing: which names are nodes, which nodes of a zone there are, and for each
-number of slots that pods request the nodes which declare slots and have fewer left. A node is
-looked at again when it, or an adapter pod on it, has changed and somebody asks;
-``verbs.node_problem`` says of one node by itself what these sets say of all.
+kube-scheduler sends the names of up to all nodes with every pod, and nearly all nodes can take it.
+So the index keeps the exceptions, and filter's cost depends on their number. It knows which names
+are nodes, and which nodes a zone has. For each number of slots that pods request, it knows the
+nodes that declare slots and have fewer left. If a node or an adapter pod on it has changed, the
+node is looked at again when somebody asks. ``verbs.node_problem`` gives the same answer for a
+single node.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set as AbstractSet
@@ -14,16 +14,16 @@ from typing import Final
 from extender.model.objects import AdapterPod, Node
 
 REQUESTS_MAX: Final = 32
-"""Different numbers of slots of which the full nodes are known; of more, the oldest are found anew
-when asked for.
+"""Numbers of slots for which the full nodes are kept. Of more, the oldest is computed again when
+asked for.
 """
 
 Declared = Callable[[AdapterPod], int]
-"""Slots that a pod takes of its node."""
+"""The slots that a pod takes of its node."""
 
 
 class NodeIndex:
-    """Sets of node names. Changed by ``State`` only, whose mappings these are."""
+    """Sets of node names. Only ``State``, which owns the two mappings, changes them."""
 
     def __init__(
         self, nodes: Mapping[str, Node], pods_on_node: Mapping[str, Mapping[str, AdapterPod]]
@@ -31,20 +31,20 @@ class NodeIndex:
         self._nodes = nodes
         self._pods_on_node = pods_on_node
         self.names: dict[str, str] = {}
-        """Of all nodes that there are; each under itself, so that others need not keep it twice."""
+        """Names of all nodes. Each value is its key, so that other code can share the string."""
         self.revision = 0
         """Grows with every node that comes, goes or changes its zone."""
         self.in_zone: dict[str, set[str]] = {}
         """Zone ("" for none) -> names of its nodes; never empty."""
         self._left: dict[str, int] = {}
-        """Of nodes that declare slots: how many are left, below 0 where too many are taken."""
+        """Node that declares slots -> slots left, below 0 if too many are taken."""
         self._full: dict[int, set[str]] = {}
         """Slots requested -> nodes that have fewer left."""
         self._changed: set[str] = set()
-        """Nodes to look at again before anybody is told."""
+        """Nodes to look at again before the next answer."""
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came, changed or went. ``old``: what was last told of it."""
+        """A node came, changed or went. ``old``: its last known form."""
         if old is None or new is None or new.zone != old.zone:
             self.revision += 1
         if old is not None and (new is None or new.zone != old.zone):
@@ -63,18 +63,18 @@ class NodeIndex:
 
     @property
     def to_look_at(self) -> int:
-        """How many nodes are to be looked at again before anybody is told."""
+        """How many nodes must be looked at again before the next answer."""
         return len(self._changed)
 
     def pods_changed(self, nodes: Iterable[str]) -> None:
-        """The pods on these nodes, or what they take, have changed. A node that is not known is
-        looked at when it comes.
+        """The pods on these nodes, or what they take, have changed. Unknown nodes are looked at
+        when they come.
         """
         self._changed.update(name for name in nodes if name in self._nodes)
 
     def full_for(self, request: int, declared: Declared) -> AbstractSet[str]:
-        """Nodes that declare slots and have fewer than ``request`` left, all adapter pods on them
-        counted.
+        """Nodes that declare slots and have fewer than ``request`` left beside all adapter pods on
+        them.
         """
         self._look_again(declared)
         full = self._full.get(request)

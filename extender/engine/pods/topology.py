@@ -1,9 +1,9 @@
-"""``Topology``: the nodes of the cluster that take work, and their zones, as every pool sees them.
+"""``Topology``: the nodes of the cluster that take work, and their zones. All pools share it.
 
-Which of them a pool's pods could stand on depends on the template of its StatefulSet
-(``node_fit``). ``hosting`` gives the same view with only those: made when first asked for, from
-then on kept up to date with every node that changes, and shared by all pools whose templates say
-the same. What a node's heartbeat changes is nothing to either.
+On which of the nodes a pool's pods can run depends on the template of its StatefulSet
+(``node_fit``). ``hosting`` gives a view with only those nodes. It is made when first asked for,
+follows every change of a node, and is shared by all pools whose templates require the same. A
+node's heartbeat changes neither view.
 """
 
 from typing import Final
@@ -12,13 +12,13 @@ from extender.model.node_fit import NodeFit
 from extender.model.objects import Node
 
 HOSTINGS_MAX: Final = 256
-"""Different templates of which the nodes are known; of more, the oldest is made anew when it is
-asked for.
-"""
+"""Templates for which a view is kept. Of more, the oldest is made again when asked for."""
 
 
 class Zones:
-    """Nodes and their zones: those that pods of one template could stand on; ``fit`` None: all."""
+    """Nodes and their zones. ``fit``: only those that pods of this template can run on;
+    None: all.
+    """
 
     def __init__(self, fit: NodeFit | None = None) -> None:
         self._fit = fit
@@ -30,7 +30,7 @@ class Zones:
         """Zone -> number of its nodes, whether or not they take work; never 0."""
 
     def exchange(self, old: Node | None, new: Node | None) -> None:
-        """Count ``new`` in place of ``old``, which was counted before."""
+        """Count ``new`` instead of ``old``, which was counted before."""
         if old is not None and self._counts(old):
             _less(self.known_in, old.zone)
             if self.zone_of.pop(old.name, None) is not None:
@@ -46,8 +46,8 @@ class Zones:
 
 
 class Topology(Zones):
-    """All nodes, also ``hosting`` those of each template. One object shared by all pools; changed
-    by ``State`` only.
+    """All nodes, and by ``hosting`` those of each template. All pools share one object, and only
+    ``State`` changes it.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Topology(Zones):
         self._hosting: dict[NodeFit, Zones] = {}
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came, changed or went. ``old``: what was last told of it."""
+        """A node came, changed or went. ``old``: its last known form."""
         if old is not None:
             self._nodes.pop(old.name, None)
         if new is not None:
@@ -68,10 +68,9 @@ class Topology(Zones):
             zones.exchange(old, new)
 
     def hosting(self, fit: NodeFit | None) -> Zones:
-        """The nodes that pods of that template could stand on; all of them where nothing is known
-        of it.
+        """The nodes that pods of that template can run on; all nodes if nothing is known of it.
 
-        Looks at every node when first asked for a template.
+        The first call for a template looks at every node.
         """
         if fit is None:
             return self
@@ -86,14 +85,14 @@ class Topology(Zones):
         return zones
 
     def forget(self, fit: NodeFit) -> None:
-        """A template is gone. Another one that says the same has the nodes looked at again."""
+        """Drop the view of a template that is gone. It is made again if another pool
+        asks for it.
+        """
         self._hosting.pop(fit, None)
 
 
 def same_for_placing(old: Node, new: Node) -> bool:
-    """Whether a node has changed in nothing that decides which pods could stand there and take
-    work.
-    """
+    """Whether a node's change leaves alone which pods can run there and whether they take work."""
     return (old.zone, old.takes_work, old.taints) == (new.zone, new.takes_work, new.taints) and (
         old.labels == new.labels
     )
