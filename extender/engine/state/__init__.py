@@ -1,3 +1,1 @@
-"""The state that decisions look at: pools, their pods, vpods and nodes, kept up to date by
-differences.
-"""
+"""The state that decisions look at: pools, their pods, vpods and nodes, updated by differences."""

@@ -1,13 +1,13 @@
 """Availability: which of a vpod's vreplicas are served, and why the others are not. Pure.
 
-A vreplica is *placed* once a status names its pod; it is *served* while that pod is Ready, is not
-being deleted, and stands on a node that is Ready (``PodClaims.serving``). A pod that restarts is
-``excused`` for a while (``EXCUSED_S``): its vreplicas count as served, so that a restart changes no
-status. A pod that has not served yet is not excused.
+A vreplica is *placed* once a status names its pod. It is *served* while that pod is Ready, not
+being deleted, and on a node that is Ready (``PodClaims.serving``). A pod that restarts is
+``excused`` for ``EXCUSED_S``: its vreplicas count as served, so a restart changes no status. A pod
+that has not served yet is not excused. A pod that is neither serving nor excused is *down*.
 
-``PoolState.unserved`` has, by vpod, the vreplicas that are published on pods that are down (neither
-serving nor excused). It is kept up to date with every change of a pod, a node or a status;
-``availability_of`` adds it up afresh for the placements of one vpod, and gives the reason.
+``PoolState.unserved`` has, by vpod, the vreplicas that are published on pods that are down. Every
+change of a pod, a node or a status updates it. ``availability_of`` counts again for the placements
+of one vpod, and gives the reason.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,18 +27,17 @@ if TYPE_CHECKING:
 AVAILABLE: Final = "Available"
 """Type of the condition."""
 EXCUSED_S: Final = 10.0
-"""Seconds for which a pod that has served may be away without its vreplicas counting as unserved.
-"""
+"""Seconds for which the vreplicas of a pod that has served and is away still count as served."""
 NAMED_PODS_MAX: Final = 5
-"""Of a condition's message."""
+"""Pods named in a condition's message."""
 BLAME_CHARS_MAX: Final = 900
-"""Of the part of a message that names pods: with the counts before it, it is stored whole (1,024
-bytes).
+"""Length of the part of a message that names pods. With the counts before it, the message fits into
+the 1,024 bytes that are stored.
 """
 
 
 class AvailableReason(StrEnum):
-    """``reason`` of the condition Available. The worst of a vpod's pods counts, in this order."""
+    """``reason`` of the condition Available: that of the vpod's worst pod, in this order."""
 
     NODE_LOST = "NodeLost"
     """The pod's node is not Ready, unreachable, or gone."""
@@ -46,7 +45,7 @@ class AvailableReason(StrEnum):
     POD_NOT_READY = "PodNotReady"
     """The pod is not Ready, or does not exist."""
     NOT_ALL_PLACED = "NotAllPlaced"
-    """All that is placed is served, and not all that is wanted is placed: the condition Scheduled
+    """All placed vreplicas are served, but not all wanted ones are placed. The condition Scheduled
     says why.
     """
     ALL_READY = "AllReady"
@@ -57,15 +56,13 @@ UNSERVED_REASONS: Final = (
     AvailableReason.POD_TERMINATING,
     AvailableReason.POD_NOT_READY,
 )
-"""Those that say that something placed is not served, the worst first."""
+"""The reasons why placed vreplicas are not served, the worst first."""
 _RANK: Final[Mapping[str, int]] = {reason: rank for rank, reason in enumerate(UNSERVED_REASONS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """One pod that does not serve what is placed on it. ``vreplicas``: how many that are; ``why``:
-    in words.
-    """
+    """A pod that does not serve the ``vreplicas`` placed on it. ``why``: the reason in words."""
 
     pod_name: str
     vreplicas: int
@@ -75,8 +72,8 @@ class Unserved:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Of a vpod or a pool. Counts are vreplicas; ``unserved``: the pods with the most of them
-    first.
+    """Availability of a vpod or a pool. Counts are vreplicas. ``unserved`` has the pods with the
+    most of them first.
     """
 
     wanted: int
@@ -101,11 +98,11 @@ class Availability:
 
     @property
     def holds(self) -> bool:
-        """Whether all that is wanted is served."""
+        """Whether all wanted vreplicas are served."""
         return self.ready >= self.wanted and not self.unserved
 
     def message(self) -> str:
-        """How many are served, and which pods do not serve theirs."""
+        """How many vreplicas are served, and which pods do not serve theirs."""
         if not self.wanted and not self.placed:
             return "no vreplicas are wanted"
         if self.holds:
@@ -116,7 +113,7 @@ class Availability:
         return f"{text}; {self.blame()}"
 
     def blame(self) -> str:
-        """Which pods do not serve theirs, and why: the end of the message; "" where all do."""
+        """The end of the message: which pods do not serve theirs, and why; "" if all do."""
         if not self.unserved:
             return ""
         parts = [
@@ -136,7 +133,7 @@ class Availability:
 
 
 def availability_of(pool: "PoolState", placements: Mapping[str, int], wanted: int) -> Availability:
-    """Of a vpod of the pool that publishes ``placements`` (pod name -> vreplicas)."""
+    """Availability of a vpod of the pool that publishes ``placements`` (pod name -> vreplicas)."""
     down = (
         (name, count, pool.pods.get(name))
         for name, count in placements.items()
@@ -150,7 +147,7 @@ def availability_of(pool: "PoolState", placements: Mapping[str, int], wanted: in
 
 
 def pool_availability(pool: "PoolState") -> Availability:
-    """Of all vpods of the pool together."""
+    """Availability of all vpods of the pool together."""
     published, down = 0, []
     for state in pool.pods.values():
         on_it = sum(claim.published for key, claim in state.claims.items() if key in pool.vpods)
@@ -168,18 +165,18 @@ def serves(pool: "PoolState", pod_name: str) -> bool:
 
 
 def would_end_service(source: PodClaims, target: PodClaims) -> bool:
-    """Whether vreplicas that are served on one pod would not be on another."""
+    """Whether vreplicas that are served on ``source`` would not be served on ``target``."""
     return target.down and not source.down
 
 
 def down_among(pool: "PoolState", ordinals: int) -> int:
-    """Bit set of those of ``ordinals`` whose pods are there and down."""
+    """Bit set of those of ``ordinals`` whose pods are down."""
     return sum(1 << ordinal for ordinal in bits(ordinals) if pool.by_ordinal[ordinal].down)
 
 
 def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
-    """Whether a VPod's status says other than its pods do, as far as readiness goes. Those of
-    foreign kinds say nothing.
+    """Whether a VPod's status is wrong about readiness. Statuses of foreign kinds do not mention
+    it.
     """
     if vpod.source or (vpod.ready_vreplicas is None and not vpod.conditions):
         return False  # one that has no status yet gets it when it is placed
@@ -189,7 +186,8 @@ def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
         return True
     if not now.unserved:
         return told.reason in UNSERVED_REASONS
-    # Equal counts may be on other pods by now; how many are wanted is not known here.
+    # The same counts may be on other pods. How many are wanted is not known here, so compare the
+    # end of the message.
     return told.reason != now.reason or not told.message.endswith(f"; {now.blame()}")
 
 
@@ -206,11 +204,11 @@ class Served:
 
 
 def told_change(before: Served, after: Served) -> EventReason | None:
-    """What has happened between two statuses: vreplicas are lost, or all are served again; None:
-    nothing to tell.
+    """The event for a change from one status to another: vreplicas are lost, or all are served
+    again. None if there is nothing to report.
 
-    Lost: fewer are served and more are not, or the reason is worse than the one that was told. What
-    has only begun to start has lost nothing, nor has what is wanted no more.
+    Vreplicas are lost if fewer are served and more are not, or if the reason gets worse. So nothing
+    is lost when new vreplicas have only begun to start, or fewer are wanted.
     """
     was, now = _RANK.get(before.reason), _RANK.get(after.reason)
     if not before.reason or not after.reason:
@@ -223,12 +221,12 @@ def told_change(before: Served, after: Served) -> EventReason | None:
 
 
 def condition_of(vpod: VPod) -> Condition | None:
-    """The condition Available as it stands."""
+    """The stored condition Available."""
     return next((item for item in vpod.conditions if item.type == AVAILABLE), None)
 
 
 def unserved_on(state: PodClaims | None, name: str, vreplicas: int) -> Unserved:
-    """That a pod which is down does not serve so many."""
+    """Describe a pod that is down and has that many vreplicas."""
     pod = state.pod if state is not None else None
     if state is None or pod is None or pod.finished or not pod.node:
         why = "the pod has finished" if pod is not None and pod.finished else "the pod is not there"
@@ -248,8 +246,8 @@ def unserved_on(state: PodClaims | None, name: str, vreplicas: int) -> Unserved:
 
 
 def why_unserved(pod: AdapterPod | None, node: Node | None) -> str:
-    """Why nobody serves what is placed on a pod, "" where it serves; None: it, or the node under
-    it, is not there.
+    """Why nobody serves what is placed on a pod, "" if it serves. None: there is no such pod, or
+    its node is gone.
     """
     state = PodClaims("", None)
     state.stand(pod, node)

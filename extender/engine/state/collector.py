@@ -1,29 +1,26 @@
-"""The state collector: one pool, and one vpod of it, as a summary that people and policies can read
+"""The state collector: a summary of one pool, or of one vpod in it, for people and policies
 (Knative's State).
 
-Nothing here is kept: ``PoolState`` is, by differences, and the collector reads it off when somebody
-asks. ``collect`` costs as much as the pool has pods and vpods, ``collect_vpod`` as much as the vpod
-has placements; no decision calls either.
+The collector reads ``PoolState`` when somebody asks, and keeps nothing. ``collect`` takes time in
+proportion to the pool's pods and vpods, ``collect_vpod`` to the vpod's placements. Placing calls
+neither. Knative's fields, and where they are here:
 
-=========================
-============================================================================================
-Knative's State           here =========================
-============================================================================================ freeCap
-``CollectedPool.free_slots`` by ordinal; what it does not name has all of ``capacity``
-schedulablePods           ``schedulable_pods``, ascending ordinals lastOrdinal
-``last_ordinal``: the highest one that is schedulable or named by a placement, -1 for none capacity,
-replicas        the same; replicas of the StatefulSet's spec numZones, numNodes,       ``zone_of``:
-the nodes that take work, with their zones; the numbers follow from it nodeToZoneMap podSpread,
-nodeSpread,    ``CollectedVPod.pod_spread`` and so on: vreplicas on schedulable pods. A placement of
-0 that zoneSpread                a status or a reservation names is an entry of 0 pending
-``CollectedVPod.pending``: wanted and not published yet expectedVReplicaByVPod
-``CollectedVPod.expected`` reserved                  ``CollectedVPod.reserved``: decided and not yet
-seen committed =========================
-============================================================================================
+- freeCap: ``CollectedPool.free_slots`` by ordinal. An ordinal that it lacks has all of
+  ``capacity``.
+- schedulablePods: ``schedulable_pods``, ascending ordinals.
+- lastOrdinal: ``last_ordinal``, the highest that is schedulable or named by a placement; -1 for
+  none.
+- capacity, replicas: the same; replicas of the StatefulSet's spec.
+- numZones, numNodes, nodeToZoneMap: ``zone_of``, the nodes that take work, with their zones.
+- podSpread, nodeSpread, zoneSpread: ``CollectedVPod.pod_spread`` and so on, vreplicas on
+  schedulable pods. A placement of 0 in a status or a reservation is an entry of 0.
+- pending: ``CollectedVPod.pending``, wanted and not published yet.
+- expectedVReplicaByVPod: ``CollectedVPod.expected``.
+- reserved: ``CollectedVPod.reserved``, decided and not yet seen committed.
 
-What Knative does not have: ``unschedulable`` tells for each pod that takes no new work why
+Knative lacks two fields. ``unschedulable`` says why each pod that takes no new work does not
 (annotated with our or Knative's annotation, pending, on a node that is cordoned, not Ready or
-unreachable, and so on), and ``CollectedVPod.elsewhere`` what a vpod still has on such pods.
+unreachable, and so on). ``CollectedVPod.elsewhere`` is what a vpod still has on such pods.
 """
 
 from collections import Counter
@@ -36,12 +33,12 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.objects import ordinal_of, placement_order
 
 ABANDONED = "not Ready for too long"
-"""Why a pod is not schedulable that was not Ready for rescheduleAfterSeconds."""
+"""Why a pod is not schedulable if it was not Ready for rescheduleAfterSeconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedPool:
-    """One pool at one moment. Slots are the unit of ``free_slots`` and ``capacity``."""
+    """A pool at one moment. ``free_slots`` and ``capacity`` are in slots."""
 
     key: str
     stateful_set: str
@@ -50,24 +47,24 @@ class CollectedPool:
     capacity: int
     """Slots of a pod with nothing on it."""
     free_slots: Mapping[int, int]
-    """Ordinal -> free slots, negative where overcommitted; also of ordinals that are gone and still
-    named.
+    """Ordinal -> free slots, negative if overcommitted. Ordinals that are gone and still named are
+    included.
     """
     schedulable_pods: tuple[int, ...]
     last_ordinal: int
     unschedulable: Mapping[str, str]
-    """Pod name -> why it takes no new vreplicas, for pods that exist or have placements, by
-    ordinal.
+    """Pod name -> why it takes no new vreplicas, by ordinal, for pods that exist or have
+    placements.
     """
     missing_pods: int
-    """Ordinals of the StatefulSet without a pod."""
+    """Ordinals of the StatefulSet that have no pod."""
     zone_of: Mapping[str, str]
     """Node -> zone, for all nodes of the cluster that take work."""
 
     @property
     def free_capacity(self) -> int:
-        """Free slots over the schedulable pods, overcommitted ones subtracted, as Knative
-        adds up.
+        """Free slots over the schedulable pods. Overcommitted pods are subtracted, as
+        in Knative.
         """
         return sum(self.free_slots.get(ordinal, self.capacity) for ordinal in self.schedulable_pods)
 
@@ -89,14 +86,13 @@ class CollectedVPod:
     node_spread: Mapping[str, int]
     zone_spread: Mapping[str, int]
     elsewhere: Mapping[str, int]
-    """Pod name -> vreplicas that stand on pods that take no new ones."""
+    """Pod name -> vreplicas on pods that take no new ones."""
     reserved: Mapping[str, int]
-    """Pod name -> vreplicas that it shall have, where a decision is not yet what the status says.
-    """
+    """Pod name -> decided vreplicas, if the status does not say so yet."""
 
 
 def why_unschedulable(pool: PoolState, pod: PodClaims) -> str:
-    """In a few words, why a pod of the pool takes no new vreplicas; "" if it does."""
+    """Why a pod of the pool takes no new vreplicas, in a few words; "" if it does."""
     why = pod.why_unschedulable()
     if not why and not pool.is_member(pod):
         why = why_no_member(pool)
@@ -104,7 +100,7 @@ def why_unschedulable(pool: PoolState, pod: PodClaims) -> str:
 
 
 def why_no_member(pool: PoolState) -> str:
-    """Why an ordinal of the pool, or one that it had, takes nothing."""
+    """Why a pod that is no member of the pool takes nothing."""
     if pool.adapter_pool is None:
         return "its AdapterPool does not exist"
     return "ordinal is gone" if pool.stateful_set is not None else "its StatefulSet does not exist"
@@ -165,9 +161,7 @@ def collect_vpod(pool: PoolState, key: str) -> CollectedVPod:
 
 
 def reserved_of(pool: PoolState, key: str) -> dict[str, int]:
-    """Pod name -> vreplicas reserved for a vpod where its status does not say so yet, by
-    ordinal.
-    """
+    """Pod name -> vreplicas reserved for a vpod if its status does not say so yet, by ordinal."""
     claims = pool.claims_of(key)
     return {
         name: claim.reserved.vreplicas
@@ -178,8 +172,8 @@ def reserved_of(pool: PoolState, key: str) -> dict[str, int]:
 
 
 def _highest_named(pool: PoolState) -> int:
-    """The highest ordinal on which something is placed or reserved, or that a status names, be it
-    with 0; -1 for none.
+    """The highest ordinal that has a placement or a reservation, or that a status names, even with
+    0; -1 for none.
     """
     claimed = [ordinal for ordinal, pod in pool.by_ordinal.items() if pod.claims]
     stateful_set = pool.stateful_set

@@ -1,12 +1,11 @@
-"""``LedgerRoom``: which ledgers still have bytes for whom, as a plan goes on. Pure; the state is
-not changed.
+"""``LedgerRoom``: which ledgers still have bytes for which vpods, as a plan goes on. Pure; does not
+change the state.
 
-For plans of many vpods of which none is reserved: sizing, compaction, what comes with a pod that is
-bound. A decision about one vpod needs none of it (``PoolState.room_for``). Both refuse the same: a
-ledger that is full, for everybody; one of which the vpod's namespace has its share
-(``LedgerShares``), unless the vpod has an entry there already. A vpod's entry counts once a pod,
-and as long as any can be. What a vpod is about to leave counts until it has left: it is in the
-ledger that is written next.
+It is for plans of many vpods of which none is reserved: sizing, compaction, and what a bind adds. A
+decision about one vpod uses ``PoolState.room_for``. Both refuse a ledger that is full, and a ledger
+of which the vpod's namespace has used up its share (``LedgerShares``), unless the vpod has an entry
+there already. A vpod's entry counts once for each pod, with the greatest length that it can have.
+An entry that a vpod is about to leave still counts, because the ledger that is written next has it.
 """
 
 from collections.abc import Iterable
@@ -21,8 +20,8 @@ from extender.engine.state.pool_state import PoolState
 
 
 class LedgerRoom:
-    """Begins with the ledgers as they are, and as empty ones for pods to come; ``give`` adds to
-    them.
+    """Begins with the present ledgers, and with empty ones for pods to come. ``give``
+    adds entries.
     """
 
     def __init__(self, pool: PoolState) -> None:
@@ -31,18 +30,20 @@ class LedgerRoom:
         self._full = pool.shares.full(pool.by_ordinal)
         self._spent = dict(pool.shares.spent)
         self._own: dict[str, int] = {}
-        """vpod key -> bit set of the pods with an entry of it, of vpods that were asked about."""
+        """vpod key -> bit set of the pods with an entry of it, for vpods that were
+        given something.
+        """
         self._bytes: dict[int, int] = {}
-        """Ordinal -> bytes of its ledger, of those that were given something."""
+        """Ordinal -> bytes of its ledger, for ledgers that were given something."""
         self._by_tenant: dict[int, dict[str, int]] = {}
-        """Ordinal -> namespace -> bytes that were given; with those of the state once the ledger is
+        """Ordinal -> namespace -> bytes given, and the state's own bytes once the ledger is
         crowded.
         """
         self._whole = 0
-        """The pods of which ``_by_tenant`` has those of the state, too."""
+        """Bit set of the ordinals for which ``_by_tenant`` includes the state's own bytes."""
 
     def copy(self) -> "LedgerRoom":
-        """The same again, to try something."""
+        """A copy, to try something."""
         other = LedgerRoom(self._pool)
         other._full, other._whole = self._full, self._whole
         other._spent, other._own, other._bytes = (
@@ -54,14 +55,14 @@ class LedgerRoom:
         return other
 
     def open_to(self, ordinals: int, key: str) -> int:
-        """Those of a bit set whose ledgers have bytes for one more vreplica of a vpod."""
+        """Those of ``ordinals`` whose ledgers have bytes for one more vreplica of a vpod."""
         ordinals &= ~self._full
         if self._spent and (spent := self._spent.get(tenant_of(key), 0) & ordinals):
             ordinals &= ~(spent & ~self._own_of(key))
         return ordinals
 
     def give(self, key: str, ordinals: Iterable[int]) -> None:
-        """A vpod gets vreplicas on these pods."""
+        """Give vreplicas on these ordinals to a vpod."""
         own = self._own_of(key)
         for ordinal in ordinals:
             if not own >> ordinal & 1:

@@ -1,11 +1,11 @@
-"""A ``State`` from ordinary manifests, for ``vreplica plan``: the same objects as a cluster has,
-read from files. Pure.
+"""Builds a ``State`` from manifests, for ``vreplica plan``: the objects of a cluster, read from
+files. Pure.
 
-What files usually leave out is filled in: a namespace is ``default``; a pod without our label
-belongs to the pool whose StatefulSet its name comes from, and is controlled by that; a node that no
-file shows is taken as healthy; a namespace without one has no labels but its name. Ledgers on pods
-count as reservations, exactly as in a cluster. Objects of a kind that a pool declares as a source
-are its vpods; where several pools could have one, the first by name does.
+It fills in what files usually leave out. An object without a namespace is in ``default``. A pod
+without our label belongs to the pool whose StatefulSet its name comes from, and that StatefulSet
+controls it. A node that no file has is healthy. A namespace that no file has has only the label
+with its name. Ledgers on pods take slots, exactly as in a cluster. Objects of a kind that a pool
+declares as a source are its vpods. If several pools could have an object, the first by key gets it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,17 +40,17 @@ KINDS: Final = {
     "AdapterPool": API_VERSION,
     "VPod": API_VERSION,
 }
-"""Kinds that are read, with their apiVersion; all others are skipped."""
+"""Kinds that are read, with their apiVersion. Others are skipped, unless a pool declares them."""
 LIST_DEPTH_MAX: Final = 4
 
 
 @dataclass(slots=True)
 class Manifests:
-    """What was read, by kind. ``others``: what may be of a foreign kind that a pool declares, or
-    plays no part.
+    """The objects that were read, by kind. ``others``: objects of other kinds, which a pool may
+    declare as a source.
 
-    ``lenient``: objects of foreign kinds that cannot be read are left out, and told in
-    ``left_out``, as a service does.
+    ``lenient``: objects of foreign kinds that cannot be read are reported in ``left_out``, and do
+    not raise.
     """
 
     stateful_sets: list[StatefulSet] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Manifests:
 
     @property
     def skipped(self) -> list[str]:
-        """``kind name`` of what plays no part."""
+        """``kind name`` of the objects that play no part."""
         declared = self._declared_kinds()
         return [
             f"{decode.text(obj, 'kind')} {decode.text(obj, 'metadata', 'name')}"
@@ -118,7 +118,8 @@ class Manifests:
         for obj in self.pods:
             pod = decode.pod_from(obj)
             by_name = owners.get(object_key(pod.namespace, pod.name.rpartition("-")[0]))
-            # Of a file: what an API server has stored (it has a UID) names its owner, or has none.
+            # Only for a pod from a file. A pod with a UID was stored by an API server: it names its
+            # owner, or has none.
             if by_name is not None and not (pod.owner or pod.uid):
                 pod = replace(pod, owner=pod.name.rpartition("-")[0])
             if decode.text(obj, "metadata", "labels", POOL_LABEL):
@@ -127,9 +128,7 @@ class Manifests:
                 yield replace(pod, pool=by_name)
 
     def state(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> State:
-        """The state that a service would have. Raises InvalidObject for an object that is there
-        twice.
-        """
+        """The state that a service would have. Raises InvalidObject if an object is there twice."""
         state = State(profiles)
         pods = list(self.adapter_pods())
         for kind, objects in (
@@ -166,7 +165,7 @@ class Manifests:
         return state
 
     def _foreign_vpods(self, state: State) -> Iterator[VPod]:
-        """Objects of the kinds that pools declare, each of the first pool that selects it and its
+        """Objects of the kinds that pools declare, each in the first pool that selects it and its
         namespace.
         """
         seen: set[str] = set()
@@ -234,8 +233,8 @@ def _with_namespace(obj: Json) -> Json:
 
 
 def _refuse_annotations_that_are_no_text(pod: Json) -> None:
-    """The API server would: YAML makes a number of an unquoted 20, and a mapping of an unquoted
-    ledger.
+    """Refuse what the API server would refuse. YAML makes a number of an unquoted 20, and a mapping
+    of an unquoted ledger.
     """
     for key, value in decode.mapping(pod, "metadata", "annotations").items():
         if not isinstance(value, str):

@@ -1,18 +1,19 @@
-"""``OrdinalHistory``: of which ordinals we know what their last pod held, so that the next one may
+"""``OrdinalHistory``: of which ordinals we know what their last pod held, so that the next pod may
 be bound (I2). Pure.
 
-A pod's ledger covers whatever is published on it, also by a status that is still on its way when
-the pod is deleted. Who has seen the pod's end knows its last ledger, and gives it to the ordinal's
-next pod. A list breaks that: pods may have come and gone between it and what the watch told before.
-So after a list an ordinal's past is *known* only if
+A pod's ledger covers all that is published on the pod, even by a status that is on its way when the
+pod is deleted. A replica that has seen the pod's end knows its last ledger, and gives it to the
+ordinal's next pod. A list breaks that, because pods may have come and gone since the last event of
+the watch. This *gap* stays open until ``HOLD_S`` have passed since the list and vpods have been
+listed again. By then a status that was on its way has arrived, or never will. While the gap is
+open, an ordinal's past is *known* only if
 
-- its pod is bound, and a StatefulSet's: that pod's own ledger is what counts from now on; or
-- its pod is the one that we knew, not bound yet, and its past was known before;
+- its pod is bound and belongs to a StatefulSet: from now on, that pod's own ledger counts; or
+- its pod is the one known before the list, is not bound yet, and its past was known before.
 
-or, for all of them, once ``HOLD_S`` have passed since the list and vpods have been listed again: a
-status that was on its way has arrived by then, or never will. Until then the pod is not bound here;
-another replica may know more. What we had seen of such an ordinal before the list may be a ledger
-older than its last one: then the statuses alone count (``close``).
+This replica does not bind a pod whose past is not known. Another replica may know more. The last
+ledger that we saw of such an ordinal may be older than its real last one, so after the gap only the
+statuses count (``close``).
 """
 
 from collections.abc import Callable, Iterable
@@ -22,54 +23,53 @@ from typing import Final
 from extender.model.objects import AdapterPod
 
 HOLD_S: Final = 20.0
-"""From when a pod was seen alive to when a status that relies on it may still arrive: a proof of 5
-s, a request of 10 s.
+"""A status that relies on a pod can arrive so long after the pod was seen alive: 5 s for a ledger
+confirmation, 10 s for a request, and some reserve.
 """
 
 
 class OrdinalHistory:
-    """Told of lists (``listed``) and changes (``pod_changed``). ``clock``: seconds, monotonic."""
+    """Takes lists (``listed``) and changes (``pod_changed``). ``clock``: seconds, monotonic."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._closed = False
         self._since = clock()
         self._alive: dict[str, str] = {}
-        """Pod key -> UID, of all pods that there are as far as we know."""
+        """Pod key -> UID, of all pods known to exist."""
         self._known: set[str] = set()
-        """Pod keys whose past is known although the gap is open."""
+        """Keys of pods whose past is known although the gap is open."""
         self._outdated: set[str] = set()
-        """Pod keys of which what we have seen last may be older than what was there last."""
+        """Keys of pods whose last ledger, as we have it, may not be their real last one."""
         self._gone: dict[str, float] = {}
-        """Pod keys of which there is no pod -> since when, those that went first first."""
+        """Key of a pod that does not exist -> since when; the earliest first."""
 
     def __len__(self) -> int:
-        """Ordinals whose past is known although the gap is open."""
+        """The number of ordinals whose past is known although the gap is open."""
         return len(self._known)
 
     def is_known(self, pod: AdapterPod) -> bool:
-        """Whether all that the ordinal's former pods held has been seen here."""
+        """Whether everything that the ordinal's former pods held has been seen here."""
         return self.is_seen(pod) and (self._closed or pod.key in self._known)
 
     def is_seen(self, pod: AdapterPod) -> bool:
-        """Whether the watch has told of this very pod, and so of the end of the one before."""
+        """Whether the watch has shown this very pod, and so the end of the one before."""
         return self._alive.get(pod.key) == pod.uid
 
     @property
     def since(self) -> float:
-        """When the gap began; what is done for it must not close a later one."""
+        """When the gap began. Pass it to ``close``, which must not close a later gap."""
         return self._since
 
     def wait_s(self) -> float:
-        """Seconds until listing vpods closes the gap (``close``)."""
+        """Seconds until a list of vpods can close the gap (``close``)."""
         return max(0.0, self._since + HOLD_S - self._clock())
 
     def close(self, since: float) -> frozenset[str]:
-        """Vpods have been listed, begun after ``wait_s``: all pasts are known, unless pods were
-        listed again meanwhile.
+        """Close the gap that began at ``since``. Vpods have been listed, beginning after
+        ``wait_s``. Does nothing if pods have been listed again meanwhile.
 
-        Returns the keys of pods whose last ledger, as we have it, is to be forgotten: the statuses
-        tell more.
+        Returns the keys of pods whose last ledger must be forgotten: the statuses are newer.
         """
         if since != self._since:
             return frozenset()
@@ -80,7 +80,7 @@ class OrdinalHistory:
         return outdated
 
     def listed(self, pods: Iterable[AdapterPod]) -> None:
-        """All pods as a list has them: what came and went before it, since the last event, is not
+        """Take a list of all pods. What came and went between the last event and the list is not
         known.
         """
         before, known, closed = self._alive, self._known, self._closed
@@ -94,11 +94,11 @@ class OrdinalHistory:
         self._outdated = (self._outdated | before.keys() | self._alive.keys()) - self._known
 
     def forget_gone(self) -> frozenset[str]:
-        """Forget ordinals that have had no pod for ``HOLD_S``; the keys of those whose last ledger,
-        as we have it, is to be forgotten.
+        """Forget ordinals that have had no pod for ``HOLD_S``. Return the keys of those whose last
+        ledger must be forgotten.
 
-        Should one come back while the gap is open, listing vpods closes that at once: no wait is
-        left (``wait_s``).
+        If an ordinal comes back while the gap is open, no wait is left (``wait_s``), and listing
+        vpods closes the gap at once.
         """
         until = self._clock() - HOLD_S
         due = frozenset(takewhile(lambda key: self._gone[key] <= until, self._gone))
@@ -110,7 +110,7 @@ class OrdinalHistory:
         return forgotten
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """An event of the watch, or an answer of the API server."""
+        """Take a watch event, or an answer of the API server."""
         if new is None:
             if old is not None:
                 self._alive.pop(old.key, None)

@@ -1,13 +1,15 @@
-"""``PoolState``: one pool's part of the state, updated by differences and never rebuilt on a
-decision's path.
+"""``PoolState``: one pool's part of the state. Changes update it by differences; no decision
+rebuilds it.
 
-Two Python ints are bit sets over ordinals: ``schedulable`` (pods that may take new vreplicas) and
-``room`` (those of them with at least one free slot, and bytes in their ledger, that are not
-closed). ``shares`` has those that one tenant gets no more of. ``zones`` and ``nodes`` cut
-``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding where a vreplica goes
-costs a few machine operations however many pods there are. Every change of a claim, a pod, a node
-or the pool ends in ``_refresh``, the one place where sums and bits are derived. ``revision`` grows
-with every change: what somebody has derived from the pool holds as long as it stands.
+Two Python ints are bit sets over ordinals. ``schedulable`` has the pods that may take new
+vreplicas. ``room`` has those of them that have a free slot and bytes in their ledger, and are not
+closed. ``shares`` has the pods of which one tenant gets no more. ``zones`` and ``nodes`` divide
+``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding the place of a
+vreplica takes a few machine operations, however many pods there are.
+
+``_refresh`` derives the bits after a change of a pod, a node or the pool, and ``_follow_room``
+after a change of claims alone. ``revision`` grows with every change: what somebody has derived from
+the pool is valid while it stays the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,11 +47,11 @@ from extender.model.objects import (
 
 
 class SlotCounts(NamedTuple):
-    """Slots of a pool. ``used + free + closed == total``, and more where a ledger is over its pod's
+    """Slots of a pool. ``used + free + closed == total``, or more if a ledger exceeds its pod's
     slots.
 
-    ``closed`` are left over on pods that take nothing new: cordoned, drained, not Ready for too
-    long, being emptied, or with a ledger that has no bytes left for anybody.
+    ``closed``: slots left on pods that take nothing new. These are cordoned, drained, not Ready for
+    too long, being emptied, or have a full ledger.
     """
 
     total: int
@@ -59,9 +61,10 @@ class SlotCounts(NamedTuple):
 
 
 class PoolState:
-    """State of the pool ``key``. ``pool`` and ``stateful_set`` are None until they are known.
+    """State of the pool ``key``. ``adapter_pool`` and ``stateful_set`` are None until they are
+    known.
 
-    ``taken_by``: key of the pool that has the StatefulSet which this one names, too; then this one
+    ``taken_by``: key of the pool that has the StatefulSet which this one names too. This one then
     has none.
     """
 
@@ -78,19 +81,15 @@ class PoolState:
         self.taken_by = ""
         self.pods: dict[str, PodClaims] = {}
         self.strangers: dict[str, AdapterPod] = {}
-        """Pods with the pool's label that its StatefulSet does not control, by name: they count
-        nowhere.
+        """By name, pods with the pool's label that are not its own (``State.pod_changed``). They
+        count nowhere.
         """
         self.by_ordinal: dict[int, PodClaims] = {}
         self.vpods: dict[str, VPod] = {}
         self.placements: dict[str, dict[str, Claim]] = {}
-        """vpod key -> pod name -> its claim there; the same Claim objects as in
-        ``PodClaims.claims``.
-        """
+        """vpod key -> pod name -> its claim there, the same object as in ``PodClaims.claims``."""
         self.unplaced: dict[str, None] = {}
-        """vpods of which fewer vreplicas are placed than wanted, in the order in which that was
-        noticed.
-        """
+        """vpods with fewer vreplicas placed than wanted, in the order in which that was noticed."""
         self.unserved: dict[str, int] = {}
         """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``);
         never 0.
@@ -99,15 +98,16 @@ class PoolState:
         self.room = 0
         self.shares = LedgerShares()
         self.closed = 0
-        """Ordinals that are being emptied: what they have stays until it is moved, nothing new
-        comes.
+        """Bit set of the ordinals being emptied: they get nothing new, and what they have stays
+        until it is moved.
         """
         self.abandoned: frozenset[str] = frozenset()
-        """Pods that were not Ready for longer than rescheduleAfterSeconds: what they have is placed
+        """Pods that were not Ready for longer than rescheduleAfterSeconds. What they have is placed
         elsewhere.
         """
         self.watched_sources: frozenset[str] = frozenset()
-        """Foreign kinds whose objects all are among ``vpods`` now: another vpod of theirs is gone.
+        """Foreign kinds of which ``vpods`` has all objects. Any other vpod of these
+        kinds is gone.
         """
         self.bound_pods = BoundPods()
         self.zones: dict[str, int] = {}
@@ -115,11 +115,9 @@ class PoolState:
         self.nodes: dict[str, int] = {}
         """Node name -> bit set of the schedulable pods on it; never 0."""
         self.to_come: dict[str, PodClaims] = {}
-        """The pods that stand on no node, and those of which it is still remembered what their last
-        one held.
-        """
+        """The pods that are not bound, and those whose last ledger is kept."""
         self._gone_since: dict[str, float] = {}
-        """Pods that are gone, and whose last ledger is kept -> when that was first noticed (s)."""
+        """Pod name whose last ledger is kept -> when that was first noticed (s)."""
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -130,7 +128,7 @@ class PoolState:
 
     @property
     def hosting(self) -> Zones:
-        """The nodes that pods of its StatefulSet could stand on, and their zones."""
+        """The nodes that pods of its StatefulSet can run on, and their zones."""
         return self.topology.hosting(
             self.stateful_set.fit if self.stateful_set is not None else None
         )
@@ -151,14 +149,14 @@ class PoolState:
         }
 
     def placed_vreplicas(self, vpod_key: str) -> int:
-        """vreplicas of one vpod that are placed."""
+        """The number of a vpod's vreplicas that are placed."""
         return sum([claim.placed.vreplicas for claim in self.claims_of(vpod_key).values()])
 
     def is_member(self, state: PodClaims) -> bool:
-        """Whether the StatefulSet has that pod: its ordinal, and not only another's pod with the
-        same ordinal.
+        """Whether the StatefulSet has that pod, by name and ordinal.
 
-        A vpod whose poolRef has changed still publishes the names of its old pool's pods.
+        The name counts, since a vpod whose poolRef has changed still publishes the names of its old
+        pool's pods.
         """
         return (
             self.stateful_set is not None
@@ -167,14 +165,14 @@ class PoolState:
         )
 
     def counts(self, pod: AdapterPod) -> bool:
-        """Whether the StatefulSet controls that pod. While none is known nothing is placed, and
-        what is there stays.
+        """Whether the StatefulSet controls that pod. True while none is known: then nothing is
+        placed, and what is there stays.
         """
         return self.stateful_set is None or pod.is_controlled_by(self.stateful_set)
 
     def members(self) -> Iterator[PodClaims]:
-        """The pods and expected pods of the StatefulSet, by ascending ordinal; without those we
-        know nothing of.
+        """The pods and expected pods of the StatefulSet that have an entry here, by ascending
+        ordinal.
         """
         if self.stateful_set is not None:
             for ordinal in self.stateful_set.ordinals:
@@ -186,7 +184,7 @@ class PoolState:
         return pod.ordinal is not None and bool(self.closed >> pod.ordinal & 1)
 
     def ordinals_of(self, placed: Mapping[str, int]) -> int:
-        """Bit set of the pods on which some of ``placed`` (pod name -> vreplicas) is."""
+        """Bit set of the pods that have some of ``placed`` (pod name -> vreplicas)."""
         own = 0
         for name, count in placed.items():
             ordinal = self.pods[name].ordinal
@@ -195,7 +193,7 @@ class PoolState:
         return own
 
     def entries_of(self, vpod_key: str) -> int:
-        """Bit set of the pods in whose ledgers the vpod is, or is about to be."""
+        """Bit set of the pods whose ledgers have an entry of the vpod, or will have one soon."""
         own = 0
         for name in self.placements.get(vpod_key, ()):
             ordinal = self.pods[name].ordinal
@@ -204,13 +202,13 @@ class PoolState:
         return own
 
     def room_for(self, vpod_key: str) -> int:
-        """``room`` without the pods of whose ledgers the vpod's namespace has its share; where the
-        vpod is already it may grow.
+        """``room`` without the pods on which the vpod's namespace has used up its share of the
+        ledger. Pods that have an entry of the vpod stay.
         """
         return self.open_to(self.room, vpod_key) if self.shares.spent else self.room
 
     def open_to(self, ordinals: int, vpod_key: str) -> int:
-        """Those of a bit set without such pods."""
+        """``ordinals`` without the pods that ``room_for`` leaves out."""
         spent = self.shares.spent.get(tenant_of(vpod_key), 0) & ordinals
         return ordinals & ~(spent & ~self.entries_of(vpod_key)) if spent else ordinals
 
@@ -228,9 +226,9 @@ class PoolState:
         return sum(max(0, self.by_ordinal[ordinal].free) for ordinal in bits(self.room))
 
     def slot_counts(self) -> SlotCounts:
-        """Slots of the pods that are bound, and of those that come back with what they hold.
+        """Slots of the pods that are bound, and of those that will come back with what they hold.
 
-        What is held on other pods, which the StatefulSet has no longer, counts with as many slots.
+        An unbound pod that the StatefulSet no longer has counts with as many slots as it holds.
         """
         total = used = free = closed = 0
         for pod in self.pods.values():
@@ -245,8 +243,8 @@ class PoolState:
         return SlotCounts(total, used, free, closed)
 
     def overcommitted(self) -> list[PodClaims]:
-        """Bound pods whose ledger is over their capacity; none without the pool, which says what
-        that is.
+        """Bound pods whose ledger exceeds their capacity. None while the AdapterPool, which sets
+        the capacity, is not known.
         """
         if self.adapter_pool is None:
             return []
@@ -261,17 +259,17 @@ class PoolState:
     # -- changes from the API server ---------------------------------------------------------------
 
     def set_pool(self, pool: AdapterPool | None, stateful_set: StatefulSet | None) -> None:
-        """Take a new pool object, with its StatefulSet as now known."""
+        """Take a new AdapterPool object, with its StatefulSet as known."""
         self.adapter_pool = pool
         self.set_stateful_set(stateful_set)
 
     def exchange_stateful_set(self, stateful_set: StatefulSet) -> None:
-        """Take a StatefulSet object that has the ordinals of the one before."""
+        """Take a StatefulSet object with the same name and ordinals as the one before."""
         self.stateful_set = stateful_set
         self.revision += 1
 
     def set_stateful_set(self, stateful_set: StatefulSet | None) -> None:
-        """Take a new StatefulSet object: which ordinals exist may change."""
+        """Take a StatefulSet object whose name or ordinals may differ."""
         self.stateful_set = stateful_set
         self.revision += 1
         self.by_ordinal = {}
@@ -292,9 +290,7 @@ class PoolState:
         self.revision += 1
 
     def keep_waiting(self, keys: Iterable[str]) -> None:
-        """Those of ``unplaced`` that are named wait in this order, the longest first; then the
-        others, as they do.
-        """
+        """Sort ``unplaced``: these keys first, in their order, then the others as they are."""
         unplaced = self.unplaced
         ordered = dict.fromkeys(key for key in keys if key in unplaced)
         if list(ordered) != list(unplaced):
@@ -311,8 +307,8 @@ class PoolState:
                 self._refresh(state)
 
     def set_abandoned(self, names: frozenset[str]) -> None:
-        """Take these pods, and no others, for lost: they are not schedulable, and what they have
-        leaves them.
+        """Abandon these pods, and no others. They are not schedulable, and what they have is placed
+        elsewhere.
         """
         if self.observer is not None:
             self.observer.abandoned(self.key, names)
@@ -350,7 +346,7 @@ class PoolState:
             self.to_come[state.name] = state
 
     def forget_last_ledger(self, pod_name: str) -> None:
-        """What the ordinal's former pod was seen to carry counts no longer."""
+        """Forget what the ordinal's former pod was seen to carry."""
         if (state := self.pods.get(pod_name)) is not None:
             state.last_ledger = {}
             self._note_to_come(state)
@@ -359,9 +355,7 @@ class PoolState:
     def recall(
         self, pod_name: str, last_ledger: Mapping[str, Share], *, old: bool, place: tuple[str, str]
     ) -> None:
-        """Take over what another state remembers of an ordinal beyond its pod, before that
-        comes.
-        """
+        """Take over what another state remembers of an ordinal, before the ordinal's pod comes."""
         state = self._pod(pod_name)
         state.last_ledger, state.last_ledger_old, state.last_place = dict(last_ledger), old, place
         self._note_to_come(state)
@@ -373,7 +367,7 @@ class PoolState:
             self._refresh(state)
 
     def end_excuse(self, pod_name: str) -> None:
-        """That pod has been away for too long: what it holds counts as unserved from now on."""
+        """That pod has been away for too long: what it holds counts as not served from now on."""
         state = self.pods.get(pod_name)
         if state is not None and state.excused:
             state.excused = False
@@ -394,7 +388,7 @@ class PoolState:
                 self._count_unserved(key)
 
     def _count_unserved(self, key: str) -> None:
-        """Add up what a vpod publishes on pods that are down."""
+        """Count what a vpod publishes on pods that are down."""
         unserved = 0
         if key in self.vpods:
             pods = self.pods
@@ -407,12 +401,12 @@ class PoolState:
             self.unserved.pop(key, None)
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
-        """A vpod came, changed or went: what its status publishes is claimed."""
+        """A vpod came, changed or went. What its status publishes is claimed."""
         key = (new or old or _neither_vpod()).key
         if new is None:
-            # What its ordinals were last seen to carry stays remembered: its successor of the same
-            # name may publish it already, unseen by us, and a bind must cover that (I2). A bind
-            # that carries too much is put right at once.
+            # Keep what its ordinals were last seen to carry. A new vpod of the same name may
+            # publish it already, unseen by us, and a bind must cover that (I2). If a bind carries
+            # too much, that is corrected at once.
             self.vpods.pop(key, None)
         else:
             self.vpods[key] = new
@@ -438,8 +432,8 @@ class PoolState:
     def reserve(
         self, owner: object, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
     ) -> None:
-        """Reserve what a decision gives (or takes: a smaller share) per pod, until released or
-        ``expires_at`` (s).
+        """Reserve a decision's share for each pod, until it is released or ``expires_at`` (s) has
+        passed. A share smaller than the present one takes vreplicas away.
         """
         if self.observer is not None:
             self.observer.reserved(self.key, owner, vpod_key, shares, expires_at)
@@ -449,7 +443,7 @@ class PoolState:
             if vpod_key in state.claims:
                 self._claim(vpod_key, name, reserving(share, owner, expires_at))
                 continue
-            # Most of what is decided is new, and nothing of the pod but its room depends on it.
+            # Most claims that are decided are new. Of the pod, only its room depends on them.
             claim = self._add_claim(vpod_key, state, Claim(share, owner, expires_at))
             state.held += claim.held_slots
             state.placed += claim.held_slots
@@ -458,7 +452,7 @@ class PoolState:
         self._refresh_vpod(vpod_key)
 
     def release(self, owner: object, vpod_key: str) -> None:
-        """Undo the reservations of ``owner``, exactly: another owner's later ones stay."""
+        """Release exactly the reservations of ``owner``. Later ones of another owner stay."""
         if self.observer is not None:
             self.observer.released(self.key, owner, vpod_key)
         claims = self.placements.get(vpod_key, {})
@@ -470,7 +464,7 @@ class PoolState:
         self._refresh_vpod(vpod_key)
 
     def owners(self) -> list[tuple[object, str]]:
-        """Who has reserved for which vpods (keys), each once."""
+        """The (owner, vpod key) of all reservations, each once."""
         found = (
             (claim.owner, key)
             for key, claims in self.placements.items()
@@ -480,8 +474,8 @@ class PoolState:
         return list(dict.fromkeys(found))
 
     def expire(self, now: float) -> list[str]:
-        """Drop reservations that no write confirmed in time; the keys of their vpods. Forget what
-        ordinals held that are gone.
+        """Drop reservations that no write confirmed in time, and return the keys of their vpods.
+        Also forget what ordinals held that are gone.
         """
         self._forget_gone(now)
         stale = [
@@ -499,8 +493,8 @@ class PoolState:
         """Forget the last ledgers of ordinals that the StatefulSet has not had for a while.
 
         Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next
-        pod be about to be bound (I2). Those of ordinals that it has are kept for that bind, however
-        late, and only grow old.
+        pod may be bound soon (I2). For ordinals that it has, the last ledger is kept for that bind,
+        however late, and only marked as old.
         """
         held = [state for state in self.to_come.values() if state.last_ledger]
         self._gone_since = {state.name: self._gone_since.get(state.name, now) for state in held}
@@ -540,7 +534,7 @@ class PoolState:
                 self._set_bits(state, state.ordinal, schedulable=False)
 
     def _set_ledger(self, state: PodClaims, ledger: Ledger) -> None:
-        """Record what a pod's annotation says. Whoever calls it refreshes the pod afterwards."""
+        """Record what a pod's annotation says. The caller must refresh the pod afterwards."""
         for key, claim in list(state.claims.items()):
             share = ledger.get(key, NOTHING)
             if share != claim.ledger and self._claim(key, state.name, recording(share)):
@@ -548,7 +542,7 @@ class PoolState:
         claims, vpods = state.claims, self.vpods
         for key, share in ledger.items():
             if key not in claims and share.vreplicas:
-                # All of a first list: nothing but sums depends on what nobody has known.
+                # This is so for a whole first list. Only sums depend on a claim that was not known.
                 self._add_claim(key, state, recorded(share))
                 state.held += share.slots
                 state.placed += share.slots
@@ -556,9 +550,7 @@ class PoolState:
                     self._refresh_vpod(key)
 
     def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> bool:
-        """Change a claim, and what is derived from it of the pod; whether what is placed has
-        changed, too.
-        """
+        """Change a claim, and the sums of its pod. Return whether what is placed has changed."""
         state = self.pods.get(pod_name) or self._pod(pod_name)
         claim = state.claims.get(key) or self._add_claim(key, state, Claim())
         held, placed = claim.held_slots, claim.placed
@@ -599,7 +591,9 @@ class PoolState:
             del self.placements[key]
 
     def _follow_shares(self, state: PodClaims, key: str, change: int) -> None:
-        """A ledger that is crowded, or was, has got or lost an entry of ``change`` bytes."""
+        """A ledger that is crowded, or was, has got an entry of ``change`` bytes, or lost it if
+        negative.
+        """
         ordinal = state.ordinal
         found = ordinal is not None and self.by_ordinal.get(ordinal) is state
         self.shares.entry_changed(state, ordinal if found else None, key, change)
@@ -619,13 +613,13 @@ class PoolState:
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = state.open = False
             return
-        # Who is found by its ordinal has the StatefulSet's name.
+        # Only pods with the StatefulSet's name are found by ordinal.
         exists = self.stateful_set is not None and ordinal in self.stateful_set.ordinals
         state.schedulable = exists and not state.abandoned and not state.why_unschedulable()
         self._set_bits(state, ordinal, schedulable=state.schedulable)
 
     def _follow_room(self, state: PodClaims) -> None:
-        """What is claimed of a pod has changed, and nothing else of it."""
+        """Update ``room`` after a change of the pod's claims alone."""
         self.revision += 1
         state.revision += 1
         ordinal = state.ordinal
@@ -658,7 +652,7 @@ class PoolState:
 
 
 def _move_bit(sets: dict[str, int], bit: int, old: str, new: str) -> None:
-    """Take a bit out of one named set and put it into another; "" is none."""
+    """Move a bit from one named set to another; "" is none."""
     if old and (left := sets.get(old, 0) & ~bit):
         sets[old] = left
     else:

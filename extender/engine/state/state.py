@@ -1,8 +1,9 @@
-"""``State``: everything that decisions look at, over all pools, kept up to date by differences.
+"""``State``: everything that decisions look at, over all pools. Each change updates it by the
+difference.
 
-Feeds come from the assume caches' change handlers (``old``, ``new``: one of them None for a new or
-a gone object) and from reservations. State rebuilt from the same objects equals the incremental
-one; ``digest`` is what tests compare.
+The change handlers of the assume caches feed it (``old``, ``new``: None for an object that does not
+exist), and so do reservations. A state rebuilt from the same objects equals the updated one. Tests
+compare their ``digest``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,15 +29,15 @@ from extender.model.objects import (
 )
 
 ALLOWED_MAX: Final = 100_000
-"""Answers remembered of which pool selects which namespace."""
+"""Cached answers to whether a pool selects a namespace."""
 
 
 class State:
     """All pools, nodes and namespaces. Not thread-safe; never awaits, so a decision sees one
     moment.
 
-    ``profiles``: by name, what AdapterPool.spec.profile may ask for; a pool with an unknown one is
-    placed by the default profile, and its Ready condition says so.
+    ``profiles``: by name, what AdapterPool.spec.profile may ask for. A pool with an unknown profile
+    is placed by the default one, and its Ready condition says so.
     """
 
     def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
@@ -51,24 +52,24 @@ class State:
         self.node_index = NodeIndex(self.nodes, self.pods_on_node)
         self._pools_of_stateful_set: dict[str, set[str]] = {}
         self._pods_of_stateful_set: dict[str, dict[str, AdapterPod]] = {}
-        """StatefulSet key -> pod key -> pod, for all pods that name it as their controller,
-        whatever it says of that.
+        """StatefulSet key -> pod key -> pod, for all pods that name it as their controller, even if
+        its UID is another.
         """
         self._allowed: dict[tuple[str, str, int, str], bool] = {}
-        """(Pool key, UID, generation, namespace) -> whether the pool selects it."""
+        """(Pool key, UID, generation, namespace) -> whether the pool selects the namespace."""
         self.observer: StateObserver | None = None
-        """Told of every change, see ``observed_by``."""
+        """Told of every change (see ``observed_by``)."""
         self._surroundings = 0
         """Grows with every change of nodes and namespaces."""
 
     def observed_by(self, observer: StateObserver | None) -> None:
-        """Tell ``observer``, and nobody else, of every change from now on; None: nobody."""
+        """Tell only ``observer`` of every change from now on; None: nobody."""
         self.observer = observer
         for pool in self.pools.values():
             pool.observer = observer
 
     def revision_of(self, pool: PoolState) -> tuple[int, int]:
-        """Changes with everything that decisions about the pool look at, here and in ``pool``."""
+        """Revisions that change with everything that decisions about the pool look at."""
         return (pool.revision, self._surroundings)
 
     @property
@@ -77,7 +78,7 @@ class State:
         return len(self._pools_of_stateful_set)
 
     def pool(self, key: str) -> PoolState:
-        """The state of a pool, made on first use."""
+        """The state of a pool, created on first use."""
         state = self.pools.get(key)
         if state is None:
             state = self.pools[key] = PoolState(key, self.topology)
@@ -130,8 +131,8 @@ class State:
             self._pools_of_stateful_set.pop(pool.stateful_set_key, None)
 
     def _share_out(self, key: str) -> None:
-        """Give a StatefulSet to the first of the pools that name it. The others have none: two
-        would undo each other's scaling.
+        """Give a StatefulSet to the first of the pools that name it (``_precedence``). The others
+        have none: two pools would undo each other's scaling.
         """
         stateful_set = self.stateful_sets.get(key)
         naming = {
@@ -161,7 +162,8 @@ class State:
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
         """A StatefulSet came, changed or went.
 
-        Only its ordinals, its UID, and which pool its pods name, matter for what is derived here.
+        Only its ordinals, its UID, what its pod template requires of nodes, and the pool that the
+        template names matter here.
         """
         if self.observer is not None:
             self.observer.changed(old, new)
@@ -172,8 +174,8 @@ class State:
             self.stateful_sets[key] = new
         self._share_out(key)
         if old is None or new is None or old.uid != new.uid:
-            # Pods of it may run in a pool that has come to name another one. Those that name this
-            # one are counted.
+            # A pool that names another StatefulSet may have pods of this one. The pools that name
+            # this one have been counted by ``_share_out``.
             running_in = {pod.pool for pod in self._pods_of_stateful_set.get(key, {}).values()}
             for name in sorted(running_in - self._pools_of_stateful_set.get(key, set())):
                 self._count_anew(self.pool(name), known=old is not None)
@@ -215,8 +217,8 @@ class State:
             self.namespaces.pop(old.name, None)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """An adapter pod came, changed or went. One that its pool's StatefulSet does not control is
-        none, until it does.
+        """An adapter pod came, changed or went. It is among the pool's ``strangers``, and counts
+        nowhere, while ``_is_a_pod_of`` is false.
         """
         if self.observer is not None:
             self.observer.changed(old, new)
@@ -243,11 +245,11 @@ class State:
             ] = new
 
     def _count_anew(self, pool: PoolState, *, known: bool) -> None:
-        """Another StatefulSet than before, or another of its name: which pods are its own has
-        changed.
+        """The pool has another StatefulSet, or one with another UID: count again which pods are its
+        own.
 
-        ``known``: whether one was known before. Else nobody had looked at whose they are, and
-        nothing is remembered of them.
+        ``known``: whether a StatefulSet was known before. If not, nobody had checked whose the pods
+        are, and the last ledgers of those that are not its own are forgotten.
         """
         for pod in [pod for pod in pool.strangers.values() if self._is_a_pod_of(pool, pod)]:
             del pool.strangers[pod.name]
@@ -260,11 +262,11 @@ class State:
             pool.strangers[pod.name] = pod
 
     def _is_a_pod_of(self, pool: PoolState, pod: AdapterPod) -> bool:
-        """Whether its StatefulSet controls that pod, or another one of the namespace by another
-        name.
+        """Whether the pool's StatefulSet controls that pod, or another StatefulSet of the namespace
+        by another name.
 
-        That one the pool may have named before. What its pods hold stays until there is room, and
-        they get nothing new.
+        The pool may have named that other one before. What its pods hold stays until there is room,
+        and they get nothing new.
         """
         if pool.counts(pod):
             return True
@@ -293,7 +295,7 @@ class State:
             self.pool(new.pool).pod_changed(old, new, self.nodes.get(new.node))
 
     def forget_last_ledgers(self, pod_keys: Iterable[str]) -> None:
-        """What these pods' former incarnations were seen to carry counts no longer (see
+        """Forget what these pods' former incarnations were seen to carry (see
         ``ordinal_history``).
         """
         if self.observer is not None:
@@ -306,7 +308,7 @@ class State:
                     pool.forget_last_ledger(name)
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
-        """A vpod came, changed or went; one that names another pool leaves its old one."""
+        """A vpod came, changed or went. If it names another pool, it leaves its old one."""
         if self.observer is not None:
             self.observer.changed(old, new)
         if old is not None and (new is None or new.pool != old.pool):
@@ -327,17 +329,17 @@ class State:
         *,
         expires_at: float,
     ) -> None:
-        """Reserve a decision's shares (pod name -> share) until released or ``expires_at`` (s, the
-        caller's clock).
+        """Reserve a decision's shares (pod name -> share) until they are released or ``expires_at``
+        (s, the caller's clock) has passed.
         """
         self.pool(pool).reserve(owner, vpod_key, shares, expires_at=expires_at)
 
     def release(self, owner: object, pool: str, vpod_key: str) -> None:
-        """Undo what ``owner`` reserved for a vpod."""
+        """Release what ``owner`` reserved for a vpod."""
         self.pool(pool).release(owner, vpod_key)
 
     def expire(self, now: float) -> list[tuple[str, str]]:
-        """Drop reservations past their time; (pool, vpod) keys that lost one."""
+        """Drop expired reservations; return the (pool, vpod) keys that lost one."""
         if self.observer is not None:
             self.observer.expired(now)
         lost = []
@@ -349,12 +351,14 @@ class State:
     # -- reading -----------------------------------------------------------------------------------
 
     def counts(self, pod: AdapterPod) -> bool:
-        """Whether a pod with a pool's label is the pool's, as far as its StatefulSet is known."""
+        """Whether a pod with a pool's label counts for the pool, as far as its StatefulSet is
+        known.
+        """
         pool = self.pools.get(pod.pool)
         return pool is None or pool.counts(pod)
 
     def allows(self, pool: AdapterPool, namespace: str) -> bool:
-        """Whether the pool's namespaceSelector selects the tenant's namespace; an unknown one has
+        """Whether the pool's namespaceSelector selects a namespace. An unknown one has
         no labels.
         """
         key = (pool.key, pool.uid, pool.generation, namespace)
@@ -368,7 +372,7 @@ class State:
         return allowed
 
     def selects(self, pool_key: str, vpod: VPod) -> bool:
-        """Whether a vpod may use the pool it asks for, as far as the pool is known."""
+        """Whether a vpod may use that pool; true while the pool is not known."""
         state = self.pools.get(pool_key)
         return (
             state is None
@@ -377,8 +381,8 @@ class State:
         )
 
     def placements_from_former_pool(self, pool_key: str, pod_name: str) -> dict[str, Share]:
-        """Vpod key -> what vpods that have changed to another pool still publish on a pod of this
-        one (I2).
+        """Vpod key -> share that vpods which have changed to another pool still publish on a pod of
+        this one (I2).
         """
         namespace = pool_key.partition("/")[0]
         found: dict[str, Share] = {}
@@ -391,14 +395,14 @@ class State:
         return found
 
     def naming(self, *pools: AdapterPool | None) -> list[str]:
-        """Keys of the pools that name a StatefulSet which one of these does: a change of one may be
-        a change of all.
+        """Keys of the pools that name the same StatefulSet as one of ``pools``. A change of one may
+        change all.
         """
         keys = {pool.stateful_set_key for pool in pools if pool is not None}
         return sorted({name for key in keys for name in self._pools_of_stateful_set.get(key, ())})
 
     def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[PodClaims]:
-        """What the namespace's other pools know of a pod of that name."""
+        """The entries of the namespace's other pools for a pod of that name."""
         namespace = pool_key.partition("/")[0]
         for key, pool in self.pools.items():
             if (
@@ -409,7 +413,9 @@ class State:
                 yield state
 
     def digest(self) -> dict[str, object]:
-        """All derived values in plain form: equal for equal inputs, however they arrived."""
+        """All derived values in plain form. The same inputs give the same digest, in whatever order
+        they came.
+        """
         return {
             key: {
                 "schedulable": pool.schedulable,
@@ -437,13 +443,13 @@ class State:
 
 
 def _precedence(pool: AdapterPool, stateful_set: StatefulSet | None) -> tuple[bool, bool, str, str]:
-    """Which of the pools that name a StatefulSet has it: the lowest. Every replica reads the same,
-    whatever came first to it.
+    """The sort key of the pools that name a StatefulSet: the lowest gets it. Every replica computes
+    the same, in whatever order the objects came.
 
-    The pool that the StatefulSet's pods will name: no other can use them. So nobody takes a
-    StatefulSet over by naming it, and a pool that is deleted and created again has its own again.
-    Among the others, or where none is named, the one created first (by the API server's word, in
-    whole seconds), one that is not stored yet last; then by name.
+    The pool that the StatefulSet's pod template names comes first, since no other can use the pods.
+    So nobody takes a StatefulSet over by naming it, and a pool that is deleted and created again
+    gets its own back. Then comes the pool created first (by creationTimestamp, in whole seconds),
+    pools not stored yet come last, and equal ones are sorted by name.
     """
     named = stateful_set is not None and stateful_set.template_pool == pool.name
     return (not named, not pool.created_at, pool.created_at, pool.name)

@@ -1,9 +1,9 @@
-"""``StateObserver``: who is told of everything that changes a ``State``, in its order.
+"""``StateObserver``: learns of everything that changes a ``State``, in order.
 
-What a decision looks at is what has come into the state before it, and nothing else: objects,
-reservations, and which ordinals are closed or given up. So a list of these changes, taken up by an
-empty state one after the other, brings every decision back as it was made
-(``extender.whatif.recording``). Nobody listens, mostly: then a change costs a look at None.
+A decision depends only on what has come into the state before it: objects, reservations, and which
+ordinals are closed or abandoned. So an empty state that takes in a list of these changes repeats
+every decision (``extender.whatif.recording``). Without an observer, a change costs one comparison
+with None.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ Recorded: TypeAlias = AdapterPod | AdapterPool | Namespace | Node | StatefulSet 
 
 
 class StateObserver(Protocol):
-    """Told by one state, within the change: it must neither wait nor change anything. Pools and
-    vpods by their keys.
+    """Called by a state within the change, so it must neither wait nor change anything. Pools and
+    vpods are given by their keys.
     """
 
     def changed(self, old: Recorded | None, new: Recorded | None) -> None:
@@ -28,25 +28,25 @@ class StateObserver(Protocol):
     def reserved(
         self, pool: str, owner: object, vpod: str, shares: Mapping[str, Share], expires_at: float
     ) -> None:
-        """Shares (by pod) were reserved, until ``expires_at`` (s, the clock of ``expired``)."""
+        """Shares (by pod) were reserved until ``expires_at`` (s, the clock of ``expired``)."""
         ...
 
     def released(self, pool: str, owner: object, vpod: str) -> None:
-        """All that ``owner`` has reserved for a vpod was released."""
+        """Everything that ``owner`` had reserved for a vpod was released."""
         ...
 
     def expired(self, now: float) -> None:
-        """What was reserved until ``now``, in any pool, was dropped."""
+        """Reservations that expired by ``now`` were dropped, in all pools."""
         ...
 
     def forgotten(self, pods: Sequence[str]) -> None:
-        """What these pods' former incarnations held counts no longer."""
+        """What these pods' former incarnations held was forgotten."""
         ...
 
     def closed(self, pool: str, ordinals: int) -> None:
-        """The bit set of the ordinals that take nothing new is this one now."""
+        """The ordinals of this bit set, and no others, take nothing new from now on."""
         ...
 
     def abandoned(self, pool: str, pods: frozenset[str]) -> None:
-        """These pods, and no others, are given up now."""
+        """These pods, and no others, are abandoned from now on."""
         ...
