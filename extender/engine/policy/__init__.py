@@ -1,1 +1,1 @@
-"""Placing policies: plugins, and the profiles that put them together (DESIGN 5.2)."""
+"""Placing policies: plugins, and the profiles that combine them (DESIGN 5.2)."""

@@ -1,9 +1,9 @@
-"""The arguments of a plugin: from a mapping as our configuration has it, or from the JSON text that
-Knative's ConfigMaps have.
+"""A plugin's arguments, from a mapping (our configuration) or from JSON text (Knative's
+ConfigMaps).
 
-Both kinds of names match in any letter case, and unknown names are refused. JSON text follows Go's
-decoder, as Knative uses it: a missing field, or ``null``, is 0, what stands behind the first value
-is ignored, and a wrong type is an error.
+In both, names match in any letter case, and unknown names are refused. JSON text is read as by Go's
+decoder, which Knative uses: a missing field or ``null`` is 0, text after the first value is
+ignored, and a wrong type is an error.
 """
 
 import json
@@ -16,7 +16,7 @@ from extender.model.errors import InvalidObject
 from extender.model.safe_repr import safe_repr
 
 Arguments = Mapping[str, int | bool]
-"""Argument name -> value, each one that the plugin takes."""
+"""Argument name -> value, for each argument that the plugin takes."""
 _INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
 _GO_SPACE: Final = " \t\r\n"
@@ -24,8 +24,8 @@ _GO_SPACE: Final = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument. ``default``: None where it must be given; its type is the argument's.
-    ``least``: of a number.
+    """One argument, of type ``kind``. ``default``: None if it must be given. ``least``: for a
+    number.
     """
 
     kind: type[int] | type[bool]
@@ -38,8 +38,8 @@ NO_ARGUMENTS: Final[Signature] = MappingProxyType({})
 
 
 def arguments_from(raw: object, signature: Signature, subject: str, field: str) -> Arguments:
-    """Read a plugin's arguments. Raises InvalidObject, naming ``field`` of ``subject`` and what is
-    known there.
+    """Read a plugin's arguments. Raises InvalidObject, which names ``field`` of ``subject`` and the
+    known names.
     """
     if isinstance(raw, str):
         given = _from_json(raw, subject, field)

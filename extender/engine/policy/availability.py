@@ -1,8 +1,9 @@
-"""Knative's priorities for high availability: even over the nodes, or zones, of the cluster.
+"""Knative's priorities for high availability: an even spread over the nodes, or zones, of the
+cluster.
 
-All nodes that take work count, also those without an adapter pod: they pull towards the least
-loaded place. The scores are sums of differences to all others, which does not always make the least
-loaded place the best one (``spreading``).
+All nodes that take work count, even those without an adapter pod, so the least loaded place is
+favoured. But the scores are sums of differences to all other places, and so the least loaded place
+does not always win (unlike in ``spreading``).
 """
 
 from collections.abc import Mapping
@@ -15,13 +16,15 @@ from extender.engine.policy.spread import Candidate, Spread
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityNodePriority:
-    """Even over nodes, after adding one."""
+    """Even over nodes, after one vreplica is added."""
 
     name: ClassVar[str] = "AvailabilityNodePriority"
     scope: ClassVar[Scope] = Scope.NODE
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the differences to all other nodes; 0 without any pod."""
+        """``MAX_SCORE`` minus the differences to all other nodes; 0 if the StatefulSet wants no
+        pods.
+        """
         if spread.replicas <= 0:
             return 0
         return MAX_SCORE - _difference(
@@ -31,13 +34,15 @@ class AvailabilityNodePriority:
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityZonePriority:
-    """Even over zones, after adding one."""
+    """Even over zones, after one vreplica is added."""
 
     name: ClassVar[str] = "AvailabilityZonePriority"
     scope: ClassVar[Scope] = Scope.ZONE
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the differences to all other zones; 0 without any pod."""
+        """``MAX_SCORE`` minus the differences to all other zones; 0 if the StatefulSet wants no
+        pods.
+        """
         if spread.replicas <= 0:
             return 0
         return MAX_SCORE - _difference(
@@ -47,13 +52,15 @@ class AvailabilityZonePriority:
 
 @dataclass(frozen=True, slots=True)
 class RemoveWithAvailabilityNodePriority:
-    """Even over the nodes that the vpod is on, after removing one."""
+    """Even over the nodes that the vpod is on, after one vreplica is removed."""
 
     name: ClassVar[str] = "RemoveWithAvailabilityNodePriority"
     scope: ClassVar[Scope] = Scope.NODE
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the differences to its other nodes; 0 without any pod."""
+        """``MAX_SCORE`` minus the differences to its other nodes; 0 if the StatefulSet wants no
+        pods.
+        """
         if spread.replicas <= 0:
             return 0
         return MAX_SCORE - _remaining(
@@ -63,13 +70,15 @@ class RemoveWithAvailabilityNodePriority:
 
 @dataclass(frozen=True, slots=True)
 class RemoveWithAvailabilityZonePriority:
-    """Even over the zones that the vpod is in, after removing one."""
+    """Even over the zones that the vpod is in, after one vreplica is removed."""
 
     name: ClassVar[str] = "RemoveWithAvailabilityZonePriority"
     scope: ClassVar[Scope] = Scope.ZONE
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the differences to its other zones; 0 without any pod."""
+        """``MAX_SCORE`` minus the differences to its other zones; 0 if the StatefulSet wants no
+        pods.
+        """
         if spread.replicas <= 0:
             return 0
         return MAX_SCORE - _remaining(
@@ -90,8 +99,8 @@ def _zone(candidate: Candidate, spread: Spread) -> str:
 
 
 def _difference(place: str, loads: Mapping[str, int], places: Mapping[str, object]) -> int:
-    """Sum over all other places of the difference to this one, when it has one more. Empty places
-    are all the same.
+    """The sum of the differences between this place with one more and all other places. Empty
+    places are counted together.
     """
     after = loads.get(place, 0) + 1
     others = [count for other, count in loads.items() if other != place and other in places]
@@ -100,7 +109,7 @@ def _difference(place: str, loads: Mapping[str, int], places: Mapping[str, objec
 
 
 def _remaining(place: str, loads: Mapping[str, int], places: Mapping[str, object]) -> int:
-    """Sum over the other places in use of the difference to this one, when it has one less."""
+    """The sum of the differences between this place with one less and the other places in use."""
     after = loads.get(place, 0) - 1
     return sum(
         abs(after - count) for other, count in loads.items() if other != place and other in places

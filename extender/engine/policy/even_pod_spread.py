@@ -1,7 +1,7 @@
 """Knative's ``EvenPodSpread`` (predicate and priority) and ``RemoveWithEvenPodSpreadPriority``.
 
-Both compare a pod with every other pod. Here pods without any of the vpod's vreplicas are all the
-same and are counted with one machine operation; only the vpod's own pods are looked at one by one.
+Both compare a pod with every other pod. Pods without any of the vpod's vreplicas are all equal, and
+one machine operation counts them. Only the vpod's own pods are looked at one by one.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ UNEVEN_SPREAD: Final = "pod will cause an uneven spread"
 
 @dataclass(frozen=True, slots=True)
 class EvenPodSpread:
-    """Pods that can take a vreplica hold about the same number. ``max_skew`` bounds the predicate,
+    """Pods that can take a vreplica hold about the same number. ``max_skew`` limits the predicate,
     not the score.
 
-    Other pods count if they have some of the vpod's vreplicas or room: a full pod without any
-    cannot be evened out. (The score, as Knative's, also counts an overcommitted pod without any;
-    the predicate does not.)
+    Another pod counts if it has some of the vpod's vreplicas, or room. A full pod without any
+    cannot be evened out. As in Knative, the score also counts an overcommitted pod without any, and
+    the predicate does not.
     """
 
     max_skew: int
@@ -28,7 +28,7 @@ class EvenPodSpread:
     scope: ClassVar[Scope] = Scope.COUNT
 
     def filter(self, candidate: Candidate, spread: Spread) -> str:
-        """Knative's message where another pod would differ by more than ``max_skew``."""
+        """Knative's message if another pod would differ by more than ``max_skew``."""
         after = candidate.on_pod + 1
         skew = self.max_skew
         if spread.replicas <= 0:
@@ -41,8 +41,8 @@ class EvenPodSpread:
         return ""
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the differences to all other pods after adding one; 0 without
-        any pod.
+        """``MAX_SCORE`` minus the differences to all other pods after adding one; 0 if the
+        StatefulSet wants no pods.
         """
         if spread.replicas <= 0:
             return 0
@@ -57,14 +57,14 @@ class EvenPodSpread:
 
 @dataclass(frozen=True, slots=True)
 class RemoveWithEvenPodSpreadPriority:
-    """Take from the pod whose loss leaves the vpod's pods most even."""
+    """Takes from the pod whose loss leaves the vpod's pods most even."""
 
     name: ClassVar[str] = "RemoveWithEvenPodSpreadPriority"
     scope: ClassVar[Scope] = Scope.COUNT
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the differences to the vpod's other pods after removing one; 0 without
-        any pod.
+        """``MAX_SCORE`` minus the differences to the vpod's other pods after removing one; 0 if the
+        StatefulSet wants no pods.
         """
         if spread.replicas <= 0:
             return 0

@@ -1,21 +1,20 @@
-"""The plugin framework: what a policy is, in the scheduling framework's terms (filter, score,
-normalize, deschedule).
+"""The plugin framework, in the terms of kube-scheduler's scheduling framework (filter, score,
+normalize), and Knative's deschedule.
 
 One vreplica is placed at a time. Filters say which pods may have it, scores say which of those is
-best, weights add the scores up. Taking one away, deschedulers score the pods that have some. A
-plugin sees one ``Candidate`` and the ``Spread`` that it is part of, and nothing else: the same
+best, and weights add the scores up. To take one away, deschedulers score the pods that have some. A
+plugin sees one ``Candidate`` and the ``Spread`` that it is part of, and nothing else. So the same
 input always gives the same answer.
 
 Scores are plain ints from 0 to ``MAX_SCORE``. A score that counts something bad is ``MAX_SCORE``
-minus the count, as in Knative, whose weighted sums wrap modulo 2^64 where ours do not.
+minus the count, as in Knative. Knative's weighted sums wrap modulo 2^64, and ours do not.
 
-A third party's plugin that raises, or answers anything else than it is asked for, fails the
-decision about that vpod and nothing more (``guard``): the vpod stands still, with the reason
-PluginFailed, until something changes.
+If a third-party plugin raises, or gives a wrong type of answer, only the decision about that vpod
+fails (``guard``). The vpod stays as it is, with the reason PluginFailed, until something changes.
 
-**Scope.** Scoring every pod for every vreplica costs time with each pod of the pool. A plugin that
-says what its answer depends on is asked once for a whole class of pods that are equal to it
-instead. One that says nothing (``Scope.POD``) makes its profile score every pod.
+**Scope.** Scoring every pod for every vreplica costs more time with each pod of the pool. A plugin
+can say what its answer depends on. It is then asked once for a class of pods that are equal in
+that. If one plugin says nothing (``Scope.POD``), its profile scores every pod.
 """
 
 from collections.abc import Sequence
@@ -27,32 +26,32 @@ from extender.engine.policy.spread import Candidate, Spread
 from extender.model.errors import VReplicaError
 
 MAX_SCORE: Final = 2**64 - 1
-"""The best score: math.MaxUint64, as Knative's priorities have it."""
+"""The best score: math.MaxUint64, as in Knative's priorities."""
 
 
 class Scope(IntEnum):
-    """What the answers of a plugin depend on, beside the spread's totals; each includes the ones
-    before it.
+    """What a plugin's answers depend on, besides the totals of the spread. Each scope includes the
+    ones before it.
     """
 
     ZONE = 0
-    """The zone and what is in it."""
+    """The zone, and what is in it."""
     NODE = 1
-    """And what is on the node, not which node of its zone it is."""
+    """Also what is on the node, but not which node of its zone it is."""
     COUNT = 2
-    """And how many of the vreplicas are on the pod, not which pod of its node it is."""
+    """Also how many of the vreplicas are on the pod, but not which pod of its node it is."""
     ORDINAL = 3
-    """And the ordinal; of pods equal in all of the above, the lowest is best."""
+    """Also the ordinal: of pods that are equal otherwise, the lowest is best."""
     POD = 4
     """Anything."""
 
 
 class PlaceUnknown(VReplicaError):
-    """A plugin is asked about a pod whose node or zone is not among those that take work."""
+    """A plugin was asked about a pod whose node or zone is not among those that take work."""
 
 
 class NamedPlugin(Protocol):
-    """A plugin. ``name`` is what configuration calls it. May set ``scope``; without one it is
+    """A plugin. ``name``: its name in configuration. It may set ``scope``; the default is
     ``Scope.POD``.
     """
 
@@ -63,14 +62,13 @@ class FilterPlugin(NamedPlugin, Protocol):
     """Says whether a pod may get one more vreplica."""
 
     def filter(self, candidate: Candidate, spread: Spread) -> str:
-        """Why not, "" if it may: few, short, equal texts, as they are counted by text."""
+        """Why not, "" if it may. Use few, short, constant texts, since pods are counted by text."""
 
 
 class ScorePlugin(NamedPlugin, Protocol):
     """Says how good a pod is for one more vreplica.
 
-    May have ``normalize(scores) -> scores``, which sees all pods' scores at once (see
-    ``Normalizer``).
+    It may have ``normalize(scores) -> scores``, which sees the scores of all pods (``Normalizer``).
     """
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
@@ -78,20 +76,20 @@ class ScorePlugin(NamedPlugin, Protocol):
 
 
 class Normalizer(Protocol):
-    """A score plugin that rescales its scores once all pods are scored; such a profile scores every
-    pod.
+    """A score plugin that rescales its scores once all pods have one. Its profile
+    scores every pod.
     """
 
     def normalize(self, scores: Sequence[int]) -> Sequence[int]:
-        """The scores to weigh, in the same order."""
+        """The rescaled scores, in the same order."""
 
 
 class DeschedulePlugin(NamedPlugin, Protocol):
     """Says how good it is to take one vreplica away from a pod that has some."""
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """0 (keep it) to ``MAX_SCORE``. ``PlaceUnknown``: the pod serves nowhere, so it is taken
-        first.
+        """0 (keep it) to ``MAX_SCORE``. Raises PlaceUnknown if the pod serves nowhere, so that it
+        is taken first.
         """
 
 
@@ -107,7 +105,7 @@ class Weighted(Generic[P_co]):
 
 
 def scope_of(plugin: object) -> Scope:
-    """What a plugin says its answers depend on."""
+    """What a plugin says its answers depend on; ``Scope.POD`` if it says nothing valid."""
     if hasattr(plugin, "normalize"):
         return Scope.POD
     scope = getattr(plugin, "scope", Scope.POD)

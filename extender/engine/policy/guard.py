@@ -1,10 +1,8 @@
-"""``guarded``: a plugin of a third party, so wrapped that whatever it does wrong is one
-``PluginFailed``, with its name.
+"""Guards for third-party plugins: whatever such a plugin does wrong becomes one ``PluginFailed``.
 
-What raises, or gives something else than the protocols of ``framework`` say, must not take the
-service down, nor reach the sums that decide: there a nan, or a score out of range, would quietly
-place vreplicas wrongly. Our own plugins are tested and called directly: guarding costs them
-nothing.
+A plugin that raises must not take the service down. A wrong answer must not reach the sums: a nan,
+or a score out of range, would place vreplicas wrongly without notice. Our own plugins are tested,
+and are called without a guard.
 """
 
 from collections.abc import Sequence
@@ -29,7 +27,7 @@ S = TypeVar("S", bound=ScorePlugin)
 
 
 class PluginFailed(VReplicaError):
-    """A third party's plugin raised, or its answer is none. ``plugin``: its name; ``problem``: what
+    """A third-party plugin raised, or gave no valid answer. ``plugin``: its name; ``problem``: what
     it did.
     """
 
@@ -43,11 +41,11 @@ class PluginFailed(VReplicaError):
 
 
 class _ScoreAndNormalize(ScorePlugin, Normalizer, Protocol):
-    """A score plugin that sees all pods' scores at once."""
+    """A score plugin that sees the scores of all pods."""
 
 
 class _Guard(Generic[P]):
-    """What all guards have: name, scope and equality of the plugin inside."""
+    """The common part of all guards: name, scope and equality of the wrapped plugin."""
 
     def __init__(self, plugin: P) -> None:
         self.plugin = plugin
@@ -64,17 +62,17 @@ class _Guard(Generic[P]):
         return PluginFailed(self.name, f"{call}: {type(error).__name__}: {_said(error)}")
 
     def _score(self, call: str, found: object) -> int:
-        # The very type: a subclass, as bool is, may count and compare as it likes.
+        # Not a subclass: it may count and compare as it likes, as bool does.
         if type(found) is not int or not 0 <= found <= MAX_SCORE:
             raise PluginFailed(self.name, f"{call}: {_shown(found)} is no int from 0 to 2^64-1")
         return found
 
 
 class GuardedFilter(_Guard[FilterPlugin]):
-    """Around a ``FilterPlugin``."""
+    """Guards a ``FilterPlugin``."""
 
     def filter(self, candidate: Candidate, spread: Spread) -> str:
-        """As the plugin says. Raises PluginFailed."""
+        """The plugin's answer. Raises PluginFailed."""
         try:
             found: object = self.plugin.filter(candidate, spread)
         except Exception as error:
@@ -87,10 +85,10 @@ class GuardedFilter(_Guard[FilterPlugin]):
 
 
 class GuardedScore(_Guard[S]):
-    """Around a ``ScorePlugin`` without ``normalize``."""
+    """Guards a ``ScorePlugin`` without ``normalize``."""
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
-        """As the plugin says. Raises PluginFailed."""
+        """The plugin's answer. Raises PluginFailed."""
         try:
             found: object = self.plugin.score(candidate, spread)
         except Exception as error:
@@ -99,10 +97,10 @@ class GuardedScore(_Guard[S]):
 
 
 class GuardedNormalizer(GuardedScore[_ScoreAndNormalize]):
-    """Around a ``ScorePlugin`` that is a ``Normalizer`` too."""
+    """Guards a ``ScorePlugin`` that is also a ``Normalizer``."""
 
     def normalize(self, scores: Sequence[int]) -> Sequence[int]:
-        """As the plugin says. Raises PluginFailed."""
+        """The plugin's answer. Raises PluginFailed."""
         try:
             found: list[object] = list(self.plugin.normalize(tuple(scores)))
         except Exception as error:
@@ -113,10 +111,10 @@ class GuardedNormalizer(GuardedScore[_ScoreAndNormalize]):
 
 
 class GuardedDescheduler(_Guard[DeschedulePlugin]):
-    """Around a ``DeschedulePlugin``."""
+    """Guards a ``DeschedulePlugin``."""
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """As the plugin says. Raises PluginFailed, and PlaceUnknown as the plugin does."""
+        """The plugin's answer. Raises PluginFailed, and PlaceUnknown if the plugin does."""
         try:
             found: object = self.plugin.deschedule(candidate, spread)
         except PlaceUnknown:
@@ -127,12 +125,12 @@ class GuardedDescheduler(_Guard[DeschedulePlugin]):
 
 
 def guarded_filter(plugin: FilterPlugin) -> FilterPlugin:
-    """The plugin, guarded unless it is our own or guarded already."""
+    """Guard the plugin, unless it is our own."""
     return plugin if _is_ours(plugin) else cast("FilterPlugin", GuardedFilter(plugin))
 
 
 def guarded_score(plugin: ScorePlugin) -> ScorePlugin:
-    """The plugin, guarded unless it is our own or guarded already."""
+    """Guard the plugin, unless it is our own."""
     if _is_ours(plugin):
         return plugin
     normalizes = hasattr(plugin, "normalize")
@@ -145,7 +143,7 @@ def guarded_score(plugin: ScorePlugin) -> ScorePlugin:
 
 
 def guarded_descheduler(plugin: DeschedulePlugin) -> DeschedulePlugin:
-    """The plugin, guarded unless it is our own or guarded already."""
+    """Guard the plugin, unless it is our own."""
     return plugin if _is_ours(plugin) else cast("DeschedulePlugin", GuardedDescheduler(plugin))
 
 
@@ -161,7 +159,7 @@ def _said(error: Exception) -> str:
 
 
 def _shown(value: object) -> str:
-    """What a wrong answer looks like; of a stranger's type only its name, since its repr may do
+    """A wrong answer as text. If its type is not a known one, only the type's name: its repr may do
     anything.
     """
     if type(value) is int:

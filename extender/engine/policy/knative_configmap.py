@@ -1,4 +1,4 @@
-r"""Knative's scheduler and descheduler ConfigMaps (up to 1.16), as they are -> a profile.
+r"""Reads Knative's scheduler and descheduler ConfigMaps (up to 1.16), unchanged, as a profile.
 
 ::
 
@@ -9,14 +9,14 @@ r"""Knative's scheduler and descheduler ConfigMaps (up to 1.16), as they are -> 
       priorities: |+
         [{"Name": "AvailabilityZonePriority", "Weight": 10, "Args": "{\"MaxSkew\": 2}"}]
 
-Read as Go reads them: keys in any letter case, unknown ones ignored, nothing after the first JSON
-value counts, an entry without a weight has weight 0, which switches it off. Data keys that begin
-with ``_`` (``_example``) are comments, so a descheduler ConfigMap with nothing else gives no
-deschedulers.
+They are read as Go reads them. In an entry, keys match in any letter case, and unknown keys are
+ignored. Text after the first JSON value is ignored. An entry without a weight has weight 0, which
+switches it off. Data keys that begin with ``_`` (``_example``) are comments, so a descheduler
+ConfigMap with nothing else gives no deschedulers. Any other unknown data key is an error.
 
-What Knative passes over in silence is an error here, with a message: a name that is no plugin
+Three things that Knative ignores silently are errors here: a name that is no plugin
 (``ignore_unknown`` leaves it out, as Knative does), an entry listed twice (Knative takes the later
-one), arguments that a plugin cannot read (Knative then finds no pod for anything).
+one), and arguments that a plugin cannot read (Knative then finds no pod for anything).
 """
 
 import json
@@ -39,7 +39,7 @@ def knative_document(
     *,
     ignore_unknown: bool = False,
 ) -> Document:
-    """The same as the plain document that our configuration has; ``profile_from`` reads it. Raises
+    """The ConfigMaps as a profile document of our configuration, for ``profile_from``. Raises
     InvalidObject.
     """
     part = _Part(name, scheduler, {"predicates": "filters", "priorities": "scores"})
@@ -53,7 +53,9 @@ def knative_document(
 
 
 class _Part:
-    """One ConfigMap. ``fields``: what our configuration calls its predicates and its priorities."""
+    """One ConfigMap. ``fields``: our configuration's names for its predicates and its
+    priorities.
+    """
 
     def __init__(
         self, profile: str, config_map: Mapping[str, object], fields: Mapping[str, str]
@@ -64,7 +66,9 @@ class _Part:
         self.fields = fields
 
     def read(self, *, ignore_unknown: bool) -> Document:
-        """Its lists under our names; an error in them is told in the ConfigMap's own terms."""
+        """Its lists under our names. An error in them is reported with the ConfigMap's
+        own names.
+        """
         if not isinstance(self.data, Mapping):
             raise InvalidObject(
                 self.subject, "data", f"must be an object, not {safe_repr(self.data)}"
@@ -93,7 +97,9 @@ class _Part:
 
 
 def _theirs(field: str, places: Mapping[str, str]) -> str:
-    """``scores[0].name`` as the ConfigMap has it: ``data.priorities[0].Name``."""
+    """The ConfigMap's name for one of our fields: ``scores[0].name`` is
+    ``data.priorities[0].Name``.
+    """
     entry, dot, rest = field.partition(".")
     return places.get(entry, entry) + dot + rest[:1].upper() + rest[1:]
 
@@ -105,9 +111,7 @@ def _subject(config_map: Mapping[str, object]) -> str:
 
 
 def _entries(raw: object, subject: str, field: str) -> list[object]:
-    """The list in a data value: JSON text, or (a file that nobody has applied yet) already
-    a list.
-    """
+    """The list in a data value: JSON text, or a list already if the file has never been applied."""
     if isinstance(raw, str):
         try:
             raw, _ = json.JSONDecoder().raw_decode(raw.lstrip(_GO_SPACE))
@@ -142,7 +146,7 @@ def _entry(raw: object, subject: str, field: str, *, weighted: bool) -> Document
 
 
 def _takes_arguments(name: str) -> bool:
-    """Whether Knative reads the arguments of that plugin; those of the others it ignores."""
+    """Whether Knative reads the arguments of that plugin. It ignores those of all others."""
     factory = BUILT_IN_PLUGINS.get(name)
     makers = (factory.filter, factory.score, factory.deschedule) if factory is not None else ()
     return any(maker is not None and maker.signature for maker in makers)

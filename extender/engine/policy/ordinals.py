@@ -1,4 +1,4 @@
-"""Knative's priorities by ordinal: few pods in use, so that the StatefulSet can shrink."""
+"""Knative's priorities by ordinal. They use few pods, so that the StatefulSet can shrink."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from extender.engine.policy.spread import Candidate, Spread
 
 @dataclass(frozen=True, slots=True)
 class LowestOrdinalPriority:
-    """Fill the lowest ordinal first."""
+    """Fills the lowest ordinal first."""
 
     name: ClassVar[str] = "LowestOrdinalPriority"
     scope: ClassVar[Scope] = Scope.ORDINAL
 
     def score(self, candidate: Candidate, _spread: Spread) -> int:
-        """``MAX_SCORE`` less the ordinal."""
+        """``MAX_SCORE`` minus the ordinal."""
         return MAX_SCORE - candidate.ordinal
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveWithHighestOrdinalPriority:
-    """Empty the highest ordinal first."""
+    """Empties the highest ordinal first."""
 
     name: ClassVar[str] = "RemoveWithHighestOrdinalPriority"
     scope: ClassVar[Scope] = Scope.ORDINAL
@@ -36,10 +36,10 @@ class RemoveWithHighestOrdinalPriority:
 def fill_lowest(
     room: int, weight: int, missing: int, free: Callable[[int], int]
 ) -> tuple[dict[int, int], int]:
-    """``LowestOrdinalPriority`` alone, without asking it: (ordinal -> vreplicas added, what is
+    """What ``LowestOrdinalPriority`` alone would choose: (ordinal -> vreplicas added, vreplicas
     left).
 
-    ``room``: bit set of the pods that may get more; ``free``: an ordinal's free slots.
+    ``room``: bit set of the pods that may get more. ``free``: an ordinal's free slots.
     """
     added: dict[int, int] = {}
     for ordinal in bits(room):

@@ -1,8 +1,8 @@
-"""``Profile``: how a pool's vreplicas are placed and taken away, by name (DESIGN 5.2).
+"""``Profile``: a named way to place a pool's vreplicas and to take them away (DESIGN 5.2).
 
 A profile without plugins places by the round robin of ``plan``; one with plugins asks them.
-``Rules`` names where we differ from Knative on purpose; the profiles ``knative`` and
-``knative-maxfillup`` switch them off.
+``Rules`` lists our deliberate differences from Knative. The profiles ``knative`` and
+``knative-maxfillup`` switch most of them off.
 """
 
 from collections.abc import Collection, Iterable
@@ -28,20 +28,24 @@ from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Deliberate differences from Knative, each of which can be switched off to get its behaviour.
+    """Deliberate differences from Knative. Each can be switched off to get Knative's behaviour.
 
-    ``keep_on_unavailable``: keep placements on pods that are pending, restarting or on a bad node
-    (Knative drops them, so every restart of a pod moves its vreplicas). ``drain_waits_for_room``:
-    what is on a pod marked unschedulable, or on one that runs without its ordinal, stays until
-    another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0 vreplicas
-    gets none (Knative gives it minReplicas). ``scale_by_need``: size the pool by what needs a place
-    (Knative's formulas are in ``scaling_knative``).
+    - ``keep_on_unavailable``: keep placements on pods that are pending, restarting or on a bad
+      node. Knative drops them, so every restart of a pod moves its vreplicas.
+    - ``drain_waits_for_room``: what is on a pod that is marked unschedulable, or that runs without
+      its ordinal, stays until another pod has room. Knative drops it at once.
+    - ``zero_means_none``: a vpod that wants 0 vreplicas gets none. Knative gives it minReplicas.
+    - ``scale_by_need``: size the pool by what needs a place. ``scaling.knative`` has Knative's
+      formulas.
 
-    What Knative did otherwise up to 1.16 only: ``start_from_decided``: a decision starts from the
-    one before it, also where no status says so yet (Knative starts from the status).
-    ``grow_in_place``: what is added moves nothing (Knative's policies place the whole vpod afresh,
-    and change nothing where not all of it finds room). ``round_robin``: without plugins, vreplicas
-    are dealt out pod by pod (MAXFILLUP fills one pod after the other).
+    Differences only from Knative up to 1.16:
+
+    - ``start_from_decided``: a decision starts from the one before it, even if no status has it
+      yet. Knative starts from the status.
+    - ``grow_in_place``: adding vreplicas moves none. Knative's policies place the whole vpod
+      afresh, and change nothing if not all of it finds room.
+    - ``round_robin``: without plugins, vreplicas go to one pod after the other in turn. MAXFILLUP
+      fills one pod and then the next.
     """
 
     keep_on_unavailable: bool = True
@@ -68,26 +72,26 @@ KNATIVE_1_16_RULES: Final = Rules(
     grow_in_place=False,
     round_robin=False,
 )
-"""For policies imported from Knative's ConfigMaps, to be followed to the letter; without plugins
+"""For policies imported from Knative's ConfigMaps, which must be followed exactly. Without plugins
 this is MAXFILLUP.
 """
 
 
 class Ties(StrEnum):
-    """Which of several equally good pods gets a vreplica. Knative takes one at random; a decision
-    of ours repeats.
+    """Which of several equally good pods gets a vreplica. Knative takes one at random, but our
+    decisions must be repeatable.
     """
 
     LOWEST_ORDINAL = "LowestOrdinal"
-    """The lowest ordinal: pods fill up from below."""
+    """The lowest ordinal, so that pods fill up from below."""
     ROUND_ROBIN = "RoundRobin"
-    """The next ordinal from a start that differs from vpod to vpod, as kube-scheduler's selectHost
-    once rotated.
+    """The next ordinal from a start that differs between vpods, as kube-scheduler's selectHost once
+    rotated.
     """
 
 
 class Tier:
-    """The filters and scores of a profile that are asked at one step: of a zone, of a node, or of a
+    """The filters and scores of a profile that are asked at one step: about a zone, a node or a
     pod.
     """
 
@@ -104,11 +108,11 @@ class Tier:
             (one.weight, one.plugin.score) for one in scores if scope_of(one.plugin) in scopes
         )
         self.most = sum(weight for weight, _ in self.scores) * MAX_SCORE
-        """No sum of this tier is greater."""
+        """The greatest possible sum of this tier."""
         self.empty = not self.filters and not self.scores
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
-        """The weighted sum; -1 where a filter refuses."""
+        """The weighted sum; -1 if a filter refuses."""
         for refuses in self.filters:
             if refuses(candidate, spread):
                 return -1
@@ -120,8 +124,8 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one vreplica in a zone, on a node or on a pod costs the next one there; ``rule``: the
-    hard zone rule, if there is one.
+    """How much less attractive one vreplica makes its zone, node and pod for the next one.
+    ``rule``: the hard zone rule, if there is one.
     """
 
     zone: int
@@ -132,11 +136,12 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How one kind of pool is placed.
+    """How the vreplicas of a pool are placed.
 
-    ``filters``: all must hold. ``scores``: the greatest weighted sum wins. ``deschedulers``: the
-    greatest weighted sum loses a vreplica first, among the pods that ``deschedule_filters`` let
-    pass. Plugins that are not our own are guarded: whatever they do wrong is a ``PluginFailed``.
+    ``filters``: all must pass. ``scores``: the pod with the greatest weighted sum wins.
+    ``deschedulers``: among the pods that pass ``deschedule_filters``, the one with the greatest
+    weighted sum loses a vreplica first. Third-party plugins are guarded: whatever they do wrong is
+    a ``PluginFailed``.
     """
 
     name: str
@@ -167,27 +172,28 @@ class Profile:
 
     @property
     def has_plugins(self) -> bool:
-        """Whether plugins choose the pods; if not, the round robin of ``plan`` does."""
+        """Whether plugins choose the pods. If not, the round robin of ``plan`` does."""
         return bool(self.filters or self.scores)
 
     @cached_property
     def choosing(self) -> tuple[Weighted[ScorePlugin], ...]:
-        """The scores that choose among the pods that the filters let pass.
+        """The scores that choose among the pods that pass the filters.
 
-        Filters alone do not choose: then the pod with the fewest is best, as in the round robin.
+        If a profile has only filters, the pod with the fewest vreplicas is best, as in the round
+        robin.
         """
         return self.scores or (Weighted(PodSpread(), 1),)
 
     @cached_property
     def widest_scope(self) -> Scope:
-        """What the answers of filters and scores depend on, all together."""
+        """What the answers of all filters and scores together depend on."""
         return max(
             scope_of(one) for one in (*self.filters, *(item.plugin for item in self.choosing))
         )
 
     @cached_property
     def tiers(self) -> tuple[Tier, Tier, Tier]:
-        """What is asked of a zone, of a node and of a pod, where no plugin has ``Scope.POD``."""
+        """The tiers to ask about a zone, a node and a pod, if no plugin has ``Scope.POD``."""
         zone, node, pod = (
             Tier(self.filters, self.choosing, scopes)
             for scopes in ((Scope.ZONE,), (Scope.NODE,), (Scope.COUNT, Scope.ORDINAL))
@@ -196,9 +202,7 @@ class Profile:
 
     @cached_property
     def costs(self) -> Costs | None:
-        """What a profile comes to that spreads and does nothing else (``evenly``); None for any
-        other.
-        """
+        """The costs of a profile that only spreads, for ``evenly``; None for any other profile."""
         weights: dict[type, int] = {ZoneSpread: 0, NodeSpread: 0, PodSpread: 0}
         for one in self.choosing:
             if type(one.plugin) not in weights:
@@ -215,7 +219,7 @@ class Profile:
 
     @cached_property
     def fills_lowest(self) -> bool:
-        """Whether the lowest ordinal with room is always the best, and nothing else is asked
+        """Whether the lowest ordinal with room is always the best, and no filter is asked
         (``fill_lowest``).
         """
         scores = {type(one.plugin) for one in self.choosing if one.weight > 0}
@@ -223,8 +227,8 @@ class Profile:
 
     @property
     def hard_zone_skew(self) -> int | None:
-        """How many more of a vpod's vreplicas one zone may hold than another; None where no filter
-        says.
+        """How many more of a vpod's vreplicas one zone may hold than another; None if no filter
+        limits it.
         """
         return min(
             (one.max_skew for one in self.filters if isinstance(one, ZoneSpread)), default=None

@@ -1,4 +1,4 @@
-"""Profiles as configuration has them: a document -> ``Profile``.
+"""Reads a profile from configuration: a document -> ``Profile``.
 
 ::
 
@@ -7,16 +7,15 @@
     filters:
       - {name: ZoneSpread, args: {MaxSkew: 1}}         # hard
     scores:
-      - {name: NodeSpread, weight: 10}                 # 1 where it is left out, 0 switches it off
+      - {name: NodeSpread, weight: 10}                 # default 1; 0 switches it off
       - {name: LowestOrdinalPriority}
     deschedulers:
       - {name: ZoneSpread, weight: 10}
     descheduleFilters: []
-    rules: {keepOnUnavailable: true}                   # where to differ from Knative; all true
-                                                       # where left out
+    rules: {keepOnUnavailable: true}                   # differences from Knative; default: true
 
-``args`` may be an object, or a text that holds one as JSON, as Knative has it. Anything unknown is
-an error.
+``args`` may be an object, or a text with that object as JSON, as in Knative. Anything unknown is an
+error.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ from extender.model.safe_repr import safe_repr
 
 WEIGHT_MAX: Final = 100
 PLUGINS_MAX: Final = 50
-"""Entries of one list."""
+"""Entries in one list."""
 _KNOWN: Final = ("name", "ties", "filters", "scores", "deschedulers", "descheduleFilters", "rules")
 _ROLES: Final[Mapping[str, str]] = {
     "filters": "filter",
@@ -44,8 +43,8 @@ P = TypeVar("P")
 
 
 def profile_from(document: Mapping[str, object], registry: Registry = BUILT_IN_PLUGINS) -> Profile:
-    """Read a profile. Raises InvalidObject naming the field, and what is known where a name
-    is not.
+    """Read a profile. Raises InvalidObject, which names the field and, for an unknown name, the
+    known ones.
     """
     name = document.get("name")
     if not isinstance(name, str) or not name:
@@ -84,14 +83,14 @@ def profile_from(document: Mapping[str, object], registry: Registry = BUILT_IN_P
 
 
 class _Reader:
-    """Reads the parts of one profile; every error names it."""
+    """Reads the parts of one profile. Every error names the profile."""
 
     def __init__(self, subject: str, registry: Registry) -> None:
         self.subject = subject
         self.registry = registry
 
     def only(self, raw: Mapping[str, object], field: str, known: Sequence[str]) -> None:
-        """Refuse fields that are not known."""
+        """Refuse unknown fields."""
         for key in raw:
             if key not in known:
                 where = f"{field}.{key}" if field else str(key)
@@ -100,7 +99,7 @@ class _Reader:
                 )
 
     def rules(self, raw: object) -> Rules:
-        """Where to differ from Knative."""
+        """The rules: where to differ from Knative."""
         if raw is None:
             return Rules()
         if not isinstance(raw, Mapping):

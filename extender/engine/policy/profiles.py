@@ -21,7 +21,7 @@ PACK_PROFILE: Final = Profile(
     scores=(Weighted(LowestOrdinalPriority(), 1),),
     deschedulers=(Weighted(RemoveWithHighestOrdinalPriority(), 1),),
 )
-"""As few pods as possible: fill the lowest ordinal first, empty the highest first."""
+"""Uses few pods: fills the lowest ordinal first, and empties the highest first."""
 
 SPREAD_PROFILE: Final = Profile(
     name="spread",
@@ -32,7 +32,9 @@ SPREAD_PROFILE: Final = Profile(
         Weighted(PodSpread(), 1),
     ),
 )
-"""Over zones, then nodes, then pods, as even as the room allows; nothing waits for it."""
+"""Spreads over zones, then nodes, then pods, as evenly as the room allows. No vreplica waits for
+it.
+"""
 
 HA_PROFILE: Final = Profile(
     name="ha",
@@ -40,18 +42,18 @@ HA_PROFILE: Final = Profile(
     scores=SPREAD_PROFILE.scores,
     deschedulers=SPREAD_PROFILE.deschedulers,
 )
-"""As ``spread``, and no zone may hold more than one more than another: vreplicas wait for room
-instead.
+"""As ``spread``, but no zone may hold more than one vreplica more than another. Vreplicas wait for
+room instead.
 
-The loss of one of n zones takes at most ceil(1/n) of a vpod.
+The loss of one of n zones takes at most the n-th part of a vpod's vreplicas, rounded up.
 """
 
 KNATIVE_PROFILE: Final = Profile(name="knative", rules=KNATIVE_RULES)
-"""Knative's placing as it is today, with the rules in which we differ switched off."""
+"""Knative's present placing. The rules in which we differ are off."""
 
 KNATIVE_MAXFILLUP_PROFILE: Final = Profile(name="knative-maxfillup", rules=KNATIVE_1_16_RULES)
-"""Knative's placing without policies up to 1.16 (MAXFILLUP), less its filling of pods that take no
-work.
+"""Knative's placing without policies up to 1.16 (MAXFILLUP), except that it fills no pods that take
+no work.
 """
 
 BUILT_IN_PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(

@@ -1,9 +1,8 @@
-"""Names of plugins and what makes them: Knative's of 1.16 and our own; third parties add theirs
-(``extender.config.plugins``).
+"""The plugins by name, and how they are made: Knative's of 1.16 and our own. Third parties add
+theirs (``extender.config.plugins``).
 
-A plugin may be listed in one or more roles: under filters, under scores, under deschedulers. Each
-role has its own arguments: Knative reads a MaxSkew for its priorities and then does nothing with
-it.
+A plugin may be listed in several roles: under filters, scores and deschedulers. Each role has its
+own arguments. For its priorities, Knative reads a MaxSkew and does not use it.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +29,7 @@ P_co = TypeVar("P_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Maker(Generic[P_co]):
-    """Makes a plugin from its arguments. ``make`` gets every argument of the signature, checked."""
+    """Makes a plugin. ``make`` gets every argument of the signature, checked."""
 
     make: Callable[[Arguments], P_co]
     signature: Signature = field(default_factory=lambda: NO_ARGUMENTS)
@@ -38,7 +37,7 @@ class Maker(Generic[P_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginFactory:
-    """What one name stands for, in each role that it can be listed in."""
+    """What a name stands for, in each role in which it can be listed."""
 
     name: str
     filter: Maker[FilterPlugin] | None = None
@@ -124,8 +123,8 @@ BUILT_IN_PLUGINS: Final[Registry] = MappingProxyType({factory.name: factory for 
 
 
 def with_plugins(added: Registry, registry: Registry = BUILT_IN_PLUGINS) -> Registry:
-    """A registry with third parties' plugins too. Raises InvalidObject where a name is taken or
-    does not match.
+    """A registry that also has third-party plugins. Raises InvalidObject if a name is taken or does
+    not match.
     """
     for name, factory in added.items():
         if name in registry:

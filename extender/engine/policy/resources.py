@@ -1,6 +1,4 @@
-"""Knative's predicates about room and number of pods: ``PodFitsResources``,
-``NoMaxResourceCount``.
-"""
+"""Knative's predicates for room and the number of pods."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -14,22 +12,22 @@ BEYOND_PARTITION_COUNT: Final = "pod increases total # of pods beyond partition 
 
 @dataclass(frozen=True, slots=True)
 class PodFitsResources:
-    """A pod needs a free slot. Every candidate has room for one vreplica, so this is here for
-    Knative's sake.
+    """A pod needs a free slot. Every candidate has one, so this exists only because
+    Knative has it.
     """
 
     name: ClassVar[str] = "PodFitsResources"
     scope: ClassVar[Scope] = Scope.COUNT
 
     def filter(self, candidate: Candidate, _spread: Spread) -> str:
-        """Knative's message where no slot is free."""
+        """Knative's message if no slot is free."""
         return "" if candidate.free > 0 else AT_FULL_CAPACITY
 
 
 @dataclass(frozen=True, slots=True)
 class NoMaxResourceCount:
-    """A vpod stands on at most ``num_partitions`` pods: more could not each have a partition of its
-    topic.
+    """A vpod may be on at most ``num_partitions`` pods: on more, not each could have a partition of
+    its topic.
     """
 
     num_partitions: int

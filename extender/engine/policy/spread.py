@@ -1,16 +1,16 @@
-"""``Spread``: one vpod's vreplicas over pods, nodes and zones while they are being decided;
+"""``Spread``: where one vpod's vreplicas are, by pod, node and zone, while they are being decided.
 ``Candidate``: one pod in it.
 
-Plugins see nothing else. As in Knative, ``pods``, ``nodes`` and ``zones`` count only what is on
-schedulable pods. What is on others (their node is cordoned or lost, the pod is restarting) still
-counts for its node and zone in ``node_load`` and ``zone_load``, one without a node where it last
-stood: a zone that is down, and a pod that is created again, come back with all that they had.
+Plugins see nothing else. As in Knative, ``pods``, ``nodes`` and ``zones`` count only vreplicas on
+schedulable pods. Vreplicas on other pods (the node is cordoned or lost, the pod is restarting) are
+counted in ``node_load`` and ``zone_load`` too. A pod without a node counts where it was last bound.
+A zone that is down, and a pod that is created again, come back with everything that they had.
 
-Places without any pod of the pool count, for plugins that look at those too, where the pool's pods
-could stand (``node_fit``).
+Some plugins also look at nodes and zones without a pod of the pool. Those count if the pool's pods
+could run there (``node_fit``).
 
-Built from plain values, so that a decision, a test and a recorded case make one the same way. Never
-changes the state.
+A spread is built from plain values, so a decision, a test and a recorded case make one in the same
+way. It never changes the state.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,8 +25,8 @@ K = TypeVar("K", int, str)
 
 
 class Candidate(NamedTuple):
-    """A pod that may take or lose one vreplica. ``free``: slots; the counts: this vpod's vreplicas,
-    on schedulable pods.
+    """A pod that may take or lose one vreplica. ``free``: slots. The counts are this vpod's
+    vreplicas on schedulable pods.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Places(Protocol):
 
     @property
     def hosting(self) -> Zones:
-        """Those that the pool's pods could stand on."""
+        """The nodes that the pool's pods could run on."""
 
     @property
     def zones(self) -> Mapping[str, int]:
@@ -68,7 +68,7 @@ class Places(Protocol):
 
     @property
     def room(self) -> int:
-        """Bit set of those of them with a free slot that are not closed."""
+        """Bit set of the schedulable pods that have a free slot and are not closed."""
 
     @property
     def closed(self) -> int:
@@ -76,16 +76,15 @@ class Places(Protocol):
 
     @property
     def stateful_set(self) -> StatefulSet | None:
-        """How many pods there shall be."""
+        """Says how many pods there should be."""
 
 
 class Spread:
-    """Where one vpod's vreplicas are. ``hold`` says what is there, ``add`` and ``remove`` decide
+    """Where one vpod's vreplicas are. ``hold`` takes what is there; ``add`` and ``remove`` change
     one at a time.
 
-    ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots of one
-    vreplica. ``room``: the pods that may get more, where the vpod may not go wherever the pool has
-    room.
+    ``free``: an ordinal's free slots, beside what ``hold`` was told. ``weight``: slots of one
+    vreplica. ``room``: the pods that may get more, if not all with room may; None for all of those.
     """
 
     __slots__ = (
@@ -126,24 +125,24 @@ class Spread:
         """Node -> bit set of the pool's schedulable pods on it."""
         self.schedulable = places.schedulable
         self.room = places.room if room is None else room
-        """Bit set of the pods that may get more; follows ``add`` and ``remove``."""
+        """Bit set of the pods that may get more. ``add`` and ``remove`` update it."""
         self.closed = places.closed
         self.replicas = places.stateful_set.replicas if places.stateful_set is not None else 0
         """Pods that the StatefulSet wants."""
         self.weight = weight
         self.pods: dict[int, int] = {}
-        """Ordinal -> vreplicas; schedulable pods only, as ``nodes`` and ``zones``. No zeros but
-        those that ``hold`` was told.
+        """Ordinal -> vreplicas. Like ``nodes`` and ``zones``, it has schedulable pods only, and no
+        zeros except those given to ``hold``.
         """
         self.nodes: dict[str, int] = {}
         self.zones: dict[str, int] = {}
         self.away_pods: dict[str, int] = {}
-        """Pod name -> vreplicas, pods that are not schedulable."""
+        """Pod name -> vreplicas, for pods that are not schedulable."""
         self.away_nodes: dict[str, int] = {}
         """Node -> vreplicas on its pods that are not schedulable."""
         self.away_zones: dict[str, int] = {}
         self.by_count: dict[int, int] = {}
-        """Number of vreplicas -> bit set of the pods that have so many; may hold empty sets."""
+        """Number of vreplicas -> bit set of the pods that have this number; may have empty sets."""
         self.own = 0
         """Bit set of the pods that have some."""
         self._places = places
@@ -157,7 +156,7 @@ class Spread:
     # -- changes -----------------------------------------------------------------------------------
 
     def hold(self, pod: PodClaims, count: int) -> None:
-        """Say that ``count`` vreplicas stand on a pod; ``free`` already knows."""
+        """Count ``count`` vreplicas that are on a pod. ``free`` includes them already."""
         ordinal = pod.ordinal
         if ordinal is not None and self.schedulable >> ordinal & 1:
             self._count(ordinal, count)
@@ -174,7 +173,7 @@ class Spread:
             self.room &= ~(1 << ordinal)
 
     def remove(self, pod: PodClaims) -> None:
-        """Take one of the vreplicas that ``hold`` or ``add`` put on a pod."""
+        """Take away one vreplica that ``hold`` or ``add`` put on a pod."""
         ordinal = pod.ordinal
         if ordinal is None or not self.schedulable >> ordinal & 1:
             self._count_away(pod, -1)
@@ -214,7 +213,7 @@ class Spread:
     # -- reading -----------------------------------------------------------------------------------
 
     def free_of(self, ordinal: int) -> int:
-        """Free slots of a pod as things now stand; negative where it is overcommitted."""
+        """Free slots of a pod after ``add`` and ``remove``; negative if it is overcommitted."""
         return self._free(ordinal) - self._given.get(ordinal, 0) * self.weight
 
     def fits(self, ordinal: int) -> bool:
@@ -226,8 +225,7 @@ class Spread:
         pod = self.by_ordinal[ordinal]
         node, zone = pod.place
         given = self._given.get(ordinal, 0)
-        # What Candidate(...) does after matching names to fields; this is most of what a decision
-        # spends time on.
+        # Candidate(...) without matching names to fields: decisions spend most of their time here.
         return tuple.__new__(
             Candidate,
             (
@@ -243,8 +241,8 @@ class Spread:
         )
 
     def candidate_of(self, pod: PodClaims) -> Candidate:
-        """Any pod, also one that is not schedulable; node and zone are "" where its node is not
-        known.
+        """Any pod, even one that is not schedulable. Node and zone are "" if its node
+        is not known.
         """
         if pod.ordinal is not None and self.schedulable >> pod.ordinal & 1:
             return self.candidate(pod.ordinal)
@@ -263,18 +261,18 @@ class Spread:
         )
 
     def node_load(self, node: str) -> int:
-        """vreplicas on a node, also those on pods that are not schedulable."""
+        """vreplicas on a node, including those on pods that are not schedulable."""
         away = self.away_nodes
         return self.nodes.get(node, 0) + away.get(node, 0) if away else self.nodes.get(node, 0)
 
     def zone_load(self, zone: str) -> int:
-        """vreplicas in a zone, also those on pods that are not schedulable."""
+        """vreplicas in a zone, including those on pods that are not schedulable."""
         away = self.away_zones
         return self.zones.get(zone, 0) + away.get(zone, 0) if away else self.zones.get(zone, 0)
 
     def least_zone_load(self, *, count_empty: bool) -> int:
-        """The smallest ``zone_load`` of ``able_zones``, or only of those with a schedulable pod of
-        the pool.
+        """The smallest ``zone_load`` of ``able_zones``; without ``count_empty``, only of zones that
+        have a schedulable pod of the pool.
         """
         least = self._least.get(count_empty)
         if least is None:
@@ -286,8 +284,8 @@ class Spread:
 
     @property
     def able_nodes(self) -> Collection[str]:
-        """Nodes that take work and that the pool's pods could stand on, or do: also those without
-        any.
+        """Nodes that take work and that the pool's pods could run on, and nodes that have
+        schedulable pods of it.
         """
         if self._able_nodes is None:
             self._able_nodes = _with(self._places.hosting.zone_of, self.node_bits)
@@ -295,7 +293,7 @@ class Spread:
 
     @property
     def able_zones(self) -> Collection[str]:
-        """Zones with such a node."""
+        """The zones of such nodes."""
         if self._able_zones is None:
             self._able_zones = _with(self._places.hosting.nodes_in, self.zone_bits)
         return self._able_zones
@@ -305,8 +303,8 @@ class Spread:
         return (self.room & ~self.own & ~(1 << ordinal)).bit_count()
 
     def overfull(self) -> int:
-        """How many pods without these vreplicas are overcommitted by others. Looks at every full
-        pod, once.
+        """How many pods without these vreplicas are overcommitted by others. The first call looks
+        at every full pod.
         """
         if self._overfull is None:
             full = self.schedulable & ~self.room & ~self.closed
@@ -317,12 +315,12 @@ class Spread:
 
 
 def _with(places: Mapping[str, object], others: Mapping[str, object]) -> Collection[str]:
-    """The names in both."""
+    """The names in either mapping."""
     return places if others.keys() <= places.keys() else places.keys() | others.keys()
 
 
 def _change(counts: dict[K, int], key: K, change: int) -> None:
-    """Count up or down, and forget what has come down to 0."""
+    """Change a count. One that falls to 0 is forgotten."""
     count = counts.get(key, 0) + change
     if count or change == 0:
         counts[key] = count

@@ -1,14 +1,14 @@
 """Our own spreading: ``ZoneSpread``, ``NodeSpread``, ``PodSpread``. The least loaded place is
 always the best one.
 
-Knative's priorities sum differences to all other places, which among three or more does not always
-choose the least loaded; and its predicate refuses only by pod. These count what one place holds.
-What stands on pods that are not schedulable counts where it stands or last stood: a zone that is
-down comes back with all that it had.
+Knative's priorities sum the differences to all other places. With three or more places, this does
+not always choose the least loaded one. Knative's predicate refuses only by pod. These plugins count
+what one place holds. Vreplicas on pods that are not schedulable count where the pod is or was last
+bound: a zone that is down comes back with everything that it had.
 
-Listed under filters they are hard: a place may hold at most ``max_skew`` more than the least loaded
-one. Listed under scores, more in one place than in another is worse, never refused; as deschedulers
-they take from the fullest place.
+As filters they are hard: a place may hold at most ``max_skew`` more than the least loaded one. As
+scores they refuse nothing, but a fuller place is worse. As deschedulers they take from the fullest
+place.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,11 +25,11 @@ POD_SKEW: Final = "pod would hold too many of its vreplicas"
 
 @dataclass(frozen=True, slots=True)
 class ZoneSpread:
-    """Even over zones. ``count_empty``: zones where the pool's pods could stand, and none does,
-    count too, with 0.
+    """Even over zones. ``count_empty``: zones where the pool's pods could run, but none does, count
+    with 0.
 
-    That refuses more vreplicas elsewhere until the pool has a pod there, which is what makes the
-    autoscaler add one. A single zone never refuses.
+    Such a zone makes the filter refuse more vreplicas elsewhere until the pool has a pod there. The
+    autoscaler adds one for that reason. A single zone never refuses.
     """
 
     max_skew: int = 1
@@ -38,16 +38,16 @@ class ZoneSpread:
     scope: ClassVar[Scope] = Scope.ZONE
 
     def filter(self, candidate: Candidate, spread: Spread) -> str:
-        """Whether the zone would hold over ``max_skew`` more than the least loaded one."""
+        """A message if the zone would hold over ``max_skew`` more than the least loaded one."""
         least = spread.least_zone_load(count_empty=self.count_empty)
         return "" if spread.zone_load(candidate.zone) + 1 - least <= self.max_skew else ZONE_SKEW
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the vreplicas in the zone."""
+        """``MAX_SCORE`` minus the vreplicas in the zone."""
         return MAX_SCORE - spread.zone_load(candidate.zone)
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """The vreplicas in the zone."""
+        """The vreplicas in the zone. Raises PlaceUnknown."""
         if not candidate.zone:
             raise PlaceUnknown("zone is not known")
         return spread.zone_load(candidate.zone)
@@ -55,8 +55,8 @@ class ZoneSpread:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpread:
-    """Even over nodes. ``count_empty``: nodes where the pool's pods could stand, and none does,
-    count too, with 0.
+    """Even over nodes. ``count_empty``: nodes where the pool's pods could run, but none does, count
+    with 0.
     """
 
     max_skew: int = 1
@@ -65,17 +65,17 @@ class NodeSpread:
     scope: ClassVar[Scope] = Scope.NODE
 
     def filter(self, candidate: Candidate, spread: Spread) -> str:
-        """Whether the node would hold over ``max_skew`` more than the least loaded one."""
+        """A message if the node would hold over ``max_skew`` more than the least loaded one."""
         places: Collection[str] = spread.able_nodes if self.count_empty else spread.node_bits
         least = _least(places, (spread.nodes, spread.away_nodes), spread)
         return "" if spread.node_load(candidate.node) + 1 - least <= self.max_skew else NODE_SKEW
 
     def score(self, candidate: Candidate, spread: Spread) -> int:
-        """``MAX_SCORE`` less the vreplicas on the node."""
+        """``MAX_SCORE`` minus the vreplicas on the node."""
         return MAX_SCORE - spread.node_load(candidate.node)
 
     def deschedule(self, candidate: Candidate, spread: Spread) -> int:
-        """The vreplicas on the node."""
+        """The vreplicas on the node. Raises PlaceUnknown."""
         if not candidate.node:
             raise PlaceUnknown("node is not known")
         return spread.node_load(candidate.node)
@@ -84,7 +84,7 @@ class NodeSpread:
 @dataclass(frozen=True, slots=True)
 class PodSpread:
     """Even over pods. As a filter: no pod holds over ``max_skew`` more than the least loaded one
-    that has room.
+    with room.
     """
 
     max_skew: int = 1
@@ -92,7 +92,9 @@ class PodSpread:
     scope: ClassVar[Scope] = Scope.COUNT
 
     def filter(self, candidate: Candidate, spread: Spread) -> str:
-        """Whether the pod would hold over ``max_skew`` more than the least loaded one with room."""
+        """A message if the pod would hold over ``max_skew`` more than the least loaded one with
+        room.
+        """
         after = candidate.on_pod + 1
         if after <= self.max_skew:
             return ""
@@ -102,7 +104,7 @@ class PodSpread:
         return "" if after - min(with_room, default=candidate.on_pod) <= self.max_skew else POD_SKEW
 
     def score(self, candidate: Candidate, _spread: Spread) -> int:
-        """``MAX_SCORE`` less the vreplicas on the pod."""
+        """``MAX_SCORE`` minus the vreplicas on the pod."""
         return MAX_SCORE - candidate.on_pod
 
     def deschedule(self, candidate: Candidate, _spread: Spread) -> int:
@@ -111,8 +113,8 @@ class PodSpread:
 
 
 def _least(places: Collection[str], used: Iterable[Mapping[str, int]], spread: Spread) -> int:
-    """The smallest load of a node; 0 as soon as one is not in use, which a count tells without
-    looking at each.
+    """The smallest load of a node; 0 as soon as one node has none. Comparing numbers finds that
+    without a look at each node.
     """
     known = {node for nodes in used for node in nodes if node in places}
     if len(known) < len(places):
