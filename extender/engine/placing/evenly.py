@@ -1,11 +1,12 @@
-"""Growing by a profile that spreads and does nothing else (``spread``, ``ha``): the same answer as
-``pick``, by counting.
+"""Growing for a profile that only spreads (``spread``, ``ha``): the same answer as ``pick``, by
+counting.
 
-``ZoneSpread``, ``NodeSpread`` and ``PodSpread`` score MAX_SCORE less what a place holds. So the
-best pod is the one with the smallest *cost*: what its zone, its node and it hold of the vpod, each
-times its weight. A vreplica more changes that in one zone alone. So the best pod of each zone is
-remembered, and looked for again only where the last vreplica has gone: the first pod with room on a
-node that has none of them, or else the cheapest on those that have some.
+``ZoneSpread``, ``NodeSpread`` and ``PodSpread`` score ``MAX_SCORE`` minus what a place holds. So
+the best pod has the smallest *cost*: the vpod's vreplicas in its zone, on its node and on itself,
+each number times its weight. One more vreplica changes costs in one zone only. So the best pod of
+each zone is remembered, and looked for again only in the zone of the last vreplica. It is the first
+pod with room on a node that has no vreplicas; if there is none, it is the cheapest pod on the other
+nodes.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,20 +19,19 @@ from extender.engine.policy.spread import Spread
 def grow_evenly(
     spread: Spread, costs: Costs, missing: int, free: Callable[[int], int]
 ) -> tuple[dict[int, int], int]:
-    """Give ``missing`` vreplicas: (ordinal -> vreplicas added, what is left).
+    """Give ``missing`` vreplicas: (ordinal -> vreplicas added, vreplicas left).
 
-    ``spread``: what is kept; it is read, and stays as it is. ``free``: an ordinal's free slots
-    beside that.
+    ``spread``: what is kept; it is not changed. ``free``: an ordinal's free slots beside that.
     """
     return _Growing(spread, costs, free).give(missing)
 
 
 class _Zone:
-    """One zone as it fills.
+    """One zone while it fills.
 
-    ``load``: vreplicas in it. ``unused``: pods with room on nodes that have none; ``used``: node ->
-    its pods with room, of the others. ``cost``, ``ordinal``: of its best pod, in zone, on node and
-    on pod; ordinal -1 where no pod has room. ``stale``: whether the best pod has to be looked for.
+    ``load``: its vreplicas. ``unused``: pods with room on nodes that have no vreplicas. ``used``:
+    for the other nodes, node -> pods with room. ``ordinal``: its best pod, -1 if no pod has room;
+    ``cost``: that pod's cost. ``stale``: whether the best pod must be looked for.
     """
 
     __slots__ = ("cost", "load", "ordinal", "stale", "unused", "used")
@@ -44,7 +44,7 @@ class _Zone:
         self.stale = True
 
     def use(self, node: str, pods: int) -> None:
-        """A node, with these pods, has some of the vreplicas."""
+        """Note that a node, with these pods, has some of the vreplicas."""
         self.used[node] = pods
         self.unused &= ~pods
 
@@ -75,8 +75,8 @@ class _Growing:
         self._least_elsewhere = self._least_without_pods(spread)
 
     def _least_without_pods(self, spread: Spread) -> int | None:
-        """The least load of zones that count although the pool has no pod there: it stays what it
-        is. None: there are none.
+        """The least load of zones that count without a pod of the pool. It does not change while
+        growing. None: there are no such zones.
         """
         if self._costs.rule is None or not self._costs.rule.count_empty:
             return None
@@ -102,7 +102,9 @@ class _Growing:
         return added, missing
 
     def _cheapest(self) -> _Zone | None:
-        """The zone whose best pod is the best of all; its load is below what the rule allows."""
+        """The zone whose best pod is the best of all. Zones that are full by the rule
+        are left out.
+        """
         zones, rule = self._zones, self._costs.rule
         cheapest: _Zone | None = None
         most = None if rule is None else self._least() + rule.max_skew
@@ -130,7 +132,7 @@ class _Growing:
     def _find_best(self, zone: _Zone) -> None:
         zone.stale = False
         in_zone = self._costs.zone * zone.load
-        # Nothing is cheaper than a node that has none: on every other one there are some.
+        # A node without vreplicas is cheaper than any other node.
         pods, weight, free = zone.unused, self._weight, self._free
         while pods:
             lowest = pods & -pods
@@ -144,8 +146,8 @@ class _Growing:
         zone.cost = in_zone + cost
 
     def _on_used(self, zone: _Zone) -> Iterator[tuple[int, int]]:
-        """(cost, ordinal) of the pods that may be the best on nodes that have some; full pods are
-        forgotten.
+        """(cost, ordinal) of the pods that may be the best on nodes with vreplicas. Full pods are
+        dropped from ``zone.used``.
         """
         per_node, per_pod = self._costs.node, self._costs.pod
         for node, pods in zone.used.items():

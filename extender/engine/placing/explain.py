@@ -1,7 +1,7 @@
-"""Why a decision is what it is: the steps that a plan took, in the words that users read.
+"""Why a decision is what it is: the steps of a plan, in the words that users read.
 
-Every ``Decision`` carries one ``Explanation``. It is data, so that ``/state.json``, events and the
-command line can each show it their own way; ``sentences`` is the way for people.
+Every ``Decision`` has one ``Explanation``. It is data, so ``/state.json``, events and the command
+line can each show it in their own way. ``sentences`` is text for people.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from extender.model.moves import MoveReason
 from extender.model.reasons import ConflictReason
 
 STEPS_REMEMBERED: Final = 1 << 16
-"""Steps that are kept at hand, of those that most decisions consist of."""
+"""Size of the cache of ``added``. Most decisions consist of such steps."""
 
 
 class Step(StrEnum):
@@ -36,40 +36,40 @@ class Reasoning(NamedTuple):
     vreplicas: int
     why: str = ""
     reason: MoveReason | None = None
-    """Set where they leave the pod although the vpod still wants them (I4)."""
+    """Set if the vreplicas leave the pod although the vpod still wants them (I4)."""
 
 
 @lru_cache(maxsize=STEPS_REMEMBERED)
 def added(pod_name: str, vreplicas: int) -> Reasoning:
-    """That so many come to a pod; equal steps of different decisions are one object, mostly."""
+    """The step that adds vreplicas to a pod. Equal steps are mostly one object."""
     return Reasoning(Step.ADDED, pod_name, vreplicas)
 
 
 class Explanation(NamedTuple):
-    """A decision's story. ``refused``: for what is left over, how many pods said no for which
-    reason text.
+    """The steps and the outcome of a decision. ``refused``: for vreplicas left over, (reason text,
+    number of pods that gave it).
     """
 
     wanted: int
-    """vreplicas, after raising to minPodsPerVPod."""
+    """vreplicas wanted, after raising to minPodsPerVPod."""
     steps: tuple[Reasoning, ...]
     left: int
     """vreplicas without a place."""
     reason: ConflictReason | None
-    """Why it is not placed as it asks. With nothing left over: why what stands is not looked after
-    (``POOL_NOT_FOUND``).
+    """Why the vpod is not placed as it asks. If nothing is left over: why nobody looks after what
+    is placed (``POOL_NOT_FOUND``).
     """
     refused: tuple[tuple[str, int], ...] = ()
     detail: str = ""
-    """What kept the decision from being made as the profile says, "" if nothing did."""
+    """More about the reason, or how a plugin failed; "" if there is nothing to say."""
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether all has a place, in a pool that exists."""
+        """Whether every vreplica has a place, in a pool that exists."""
         return not self.left and self.reason is None
 
     def sentences(self) -> Iterator[str]:
-        """One line a step, the outcome last."""
+        """One line for each step, then the outcome."""
         for item in self.steps:
             yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (
                 f" ({item.why})" if item.why else ""

@@ -1,9 +1,10 @@
-"""Which pods get a vpod's next vreplicas, as the pool's profile has it (DESIGN 5.1). Pure.
+"""Which pods get a vpod's next vreplicas, by the pool's profile (DESIGN 5.1). Pure.
 
-Three ways, and ``grow`` chooses between them: ``round_robin`` is Knative's today, ``fill_up`` its
-MAXFILLUP of up to 1.16, and profiles with plugins are ``select``'s. MAXFILLUP fills pods to the
-brim, one after the other: first those where the vpod already is, so that few pods are in use.
-Knative fills pods that are missing, pending or marked unschedulable as well; that is left out.
+``grow`` chooses one of three ways: ``round_robin`` is Knative's present one, ``fill_up`` its
+MAXFILLUP of up to 1.16, and ``select`` serves profiles with plugins. MAXFILLUP fills pods
+completely, one after the other, and first those where the vpod already is, so that few pods are in
+use. Knative also fills pods that are missing, pending or marked unschedulable, which is left out
+here.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,10 +23,10 @@ def grow(
     free: Callable[[int], int],
     room: int,
 ) -> tuple[dict[int, int], int]:
-    """Give ``missing`` vreplicas: (ordinal -> vreplicas, what is left). Raises PluginFailed.
+    """Give ``missing`` vreplicas: (ordinal -> vreplicas, vreplicas left). Raises PluginFailed.
 
-    ``kept``: pod name -> vreplicas; ``free``: an ordinal's free slots beside them; ``room``: the
-    ordinals that may get something where no plugin chooses.
+    ``kept``: pod name -> vreplicas. ``free``: an ordinal's free slots beside them. ``room``: the
+    ordinals that may get something if no plugin chooses.
     """
     profile = pool.profile
     if profile.has_plugins:
@@ -37,13 +38,13 @@ def grow(
 def round_robin(
     room: int, own: int, free: Callable[[int], int], missing: int, weight: int
 ) -> tuple[dict[int, int], int]:
-    """Give ``missing`` vreplicas of ``weight`` slots one at a time: (ordinal -> vreplicas, what is
-    left).
+    """Give ``missing`` vreplicas of ``weight`` slots one at a time: (ordinal -> vreplicas,
+    vreplicas left).
 
-    ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is,
-    which come last in each round; ``free``: an ordinal's free slots. Looks at no more ordinals than
-    it gives vreplicas to, and those that turn out too full; rounds in which every pod that is left
-    takes one are given all at once.
+    ``room``, ``own``: bit sets of the ordinals with room, and of those where the vpod already is,
+    which come last in each round. ``free``: an ordinal's free slots. Looks only at ordinals that
+    get vreplicas or turn out too full. Rounds in which every remaining pod takes one are given at
+    once.
     """
     added: dict[int, int] = {}
     groups = [room & ~own, room & own]
@@ -73,11 +74,11 @@ def round_robin(
 def fill_up(
     room: int, own: int, free: Callable[[int], int], missing: int, weight: int
 ) -> tuple[dict[int, int], int]:
-    """Give ``missing`` vreplicas of ``weight`` slots: (ordinal -> vreplicas, what is left).
+    """Give ``missing`` vreplicas of ``weight`` slots: (ordinal -> vreplicas, vreplicas left).
 
-    ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is;
-    ``free``: an ordinal's free slots. Looks at no more ordinals than it gives vreplicas to, and
-    those that turn out too full.
+    ``room``, ``own``: bit sets of the ordinals with room, and of those where the vpod already is.
+    ``free``: an ordinal's free slots. Looks only at ordinals that get vreplicas or turn out too
+    full.
     """
     added: dict[int, int] = {}
     for group in (room & own, room & ~own):

@@ -1,16 +1,18 @@
-"""Which pod gets the next vreplica: the greatest weighted score among the pods that all filters let
-pass.
+"""Which pod gets the next vreplica: the one with the greatest weighted score of those that pass all
+filters.
 
-``best_of_all`` is the meaning: score every pod with room. ``ClassPicker`` gives the same answer in
-time that does not grow with the pool. It walks zones, in them nodes, on them pods, and asks each
-plugin once a zone, a node or a kind of pod, as the plugin's ``Scope`` allows:
+``best_of_all`` is the definition: score every pod with room. ``ClassPicker`` gives the same answer
+in time that does not grow with the pool. It goes through zones, their nodes and their pods. As a
+plugin's ``Scope`` allows, it asks the plugin once for a zone, a node or a kind of pod:
 
-- nodes of one zone without any of the vpod's vreplicas are equal: the lowest pod with room stands
-  for them all;
-- so are nodes that have as many, and on equal nodes the pods that have as many.
+- Nodes of one zone without any of the vpod's vreplicas are equal, and the lowest pod with room
+  represents them all.
+- Nodes with the same number of vreplicas are equal, and so are pods with the same number on equal
+  nodes.
 
-Since no score is over ``MAX_SCORE``, a zone or node that could not win even with full marks for the
-rest is left out. Ties go to the lowest ordinal, or to the next one from ``start``, counting around.
+No score is over ``MAX_SCORE``. So a zone or node is skipped if it could not win even with the
+greatest scores for the rest. Ties go to the lowest ordinal or, with a ``start``, to the next one
+from there, counting around.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +29,7 @@ from extender.engine.policy.spread import Candidate, Spread
 
 
 def refusal(candidate: Candidate, spread: Spread, filters: Sequence[FilterPlugin]) -> str:
-    """Why the first filter that refuses does; "" if none does."""
+    """Why the first filter that refuses does so; "" if none refuses."""
     for plugin in filters:
         if why := plugin.filter(candidate, spread):
             return why
@@ -37,7 +39,7 @@ def refusal(candidate: Candidate, spread: Spread, filters: Sequence[FilterPlugin
 def totals(
     candidates: Sequence[Candidate], spread: Spread, scores: Sequence[Weighted[ScorePlugin]]
 ) -> list[int]:
-    """The weighted sum of each candidate, normalized where a plugin does that."""
+    """The weighted sum of each candidate's scores, normalized if a plugin does that."""
     sums = [0] * len(candidates)
     for item in scores:
         found: Sequence[int] = [item.plugin.score(candidate, spread) for candidate in candidates]
@@ -49,7 +51,7 @@ def totals(
 
 
 def best_of_all(spread: Spread, profile: Profile, start: int = 0) -> int | None:
-    """The ordinal that gets the next vreplica, every pod with room scored; None where none
+    """The ordinal that gets the next vreplica, after every pod with room is scored; None if none
     passes.
     """
     passing = [
@@ -67,10 +69,10 @@ def best_of_all(spread: Spread, profile: Profile, start: int = 0) -> int | None:
 
 
 def picker(spread: Spread, profile: Profile, start: int = 0) -> Callable[[], int | None]:
-    """What gives the next ordinal for ``spread`` as it is at each call."""
+    """A function that gives the next ordinal for ``spread`` as it is at each call."""
     if profile.ties is not Ties.ROUND_ROBIN:
         start = 0
-    # Beginning somewhere else, the first pod of a class is not its lowest.
+    # With a start, the first pod of a class is not its lowest.
     if profile.widest_scope <= (Scope.COUNT if start else Scope.ORDINAL):
         return ClassPicker(spread, profile, start).best
     return lambda: best_of_all(spread, profile, start)
@@ -79,10 +81,10 @@ def picker(spread: Spread, profile: Profile, start: int = 0) -> Callable[[], int
 class _Zone:
     """What the picker remembers of one zone until a pod in it gets a vreplica.
 
-    ``fresh``: the pod that stands for those on nodes without any of the vreplicas; ``any``: that,
-    or another with room. ``used``: node -> its pods, for nodes with some; ``unused``: the pods of
-    all others. ``nodes``: a pod of each kind of node, and all pods of that kind; 0 for the kind
-    without any; None until it is asked for.
+    ``fresh``: the pod that represents those on nodes without any of the vreplicas. ``any``: this
+    pod or, if there is none, another with room. ``used``: node -> its pods, for nodes with some of
+    the vreplicas. ``unused``: the pods of all other nodes. ``nodes``: for each kind of node, one
+    pod and all pods of that kind (0 for the kind without vreplicas); None until it is asked for.
     """
 
     __slots__ = ("any", "fresh", "members", "nodes", "stale", "unused", "used")
@@ -100,8 +102,8 @@ class _Zone:
 class ClassPicker:
     """``best_of_all`` by classes of equal pods, for plugins whose scope allows it.
 
-    Between two calls of ``best`` the spread may get one vreplica more, on the pod that the first
-    call named.
+    Between two calls of ``best``, the spread may get one more vreplica, on the pod that the first
+    call gave.
     """
 
     __slots__ = (
@@ -134,7 +136,7 @@ class ClassPicker:
             view.unused &= ~pods
 
     def best(self) -> int | None:
-        """The ordinal that gets the next vreplica; None where no pod passes."""
+        """The ordinal that gets the next vreplica; None if no pod passes."""
         self._fitting &= self._spread.room
         tier = self._zone
         zones: list[tuple[int, str]] = []
@@ -186,8 +188,8 @@ class ClassPicker:
     def _best_on(
         self, candidate: Candidate, pods: int, total: int, best: tuple[int, int]
     ) -> tuple[int, int]:
-        """The better of ``best`` (total, ordinal) and the best pod of one node, or of nodes that
-        are equal.
+        """The better of ``best`` (total, ordinal) and the best pod of one node, or of
+        equal nodes.
         """
         spread, tier = self._spread, self._pod
         if not self._node.empty:
@@ -211,9 +213,7 @@ class ClassPicker:
         return (ordinal < start, ordinal) < (other < start, other) if start else ordinal < other
 
     def _kinds(self, pods: int, own: int) -> Iterator[Candidate]:
-        """One pod of those without any of the vreplicas, and one of those that have one,
-        two, ...
-        """
+        """One pod without any of the vreplicas, and one pod for each number of them."""
         spread = self._spread
         if (first := self._first(pods & ~own)) is not None:
             yield spread.candidate(first)
@@ -222,8 +222,8 @@ class ClassPicker:
                 yield spread.candidate(first)
 
     def _first(self, pods: int) -> int | None:
-        """The first pod, from the start on, that one more vreplica fits on; pods it does not fit on
-        are forgotten.
+        """The first pod, from the start on, that has room for one more vreplica. Pods without room
+        are dropped.
         """
         fits = self._spread.fits
         while pods := pods & self._fitting:

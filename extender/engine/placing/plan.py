@@ -1,22 +1,22 @@
 """Placing (DESIGN 5.1): which vreplicas of one vpod go on which pods.
 
-Pure: a plan looks at the state and returns a ``Decision``; reserving and writing it is the
-caller's. The order is
+Pure: a plan looks at the state and returns a ``Decision``. The caller reserves and writes it. The
+steps are:
 
-1. *keep* what is placed, also on pods that are Pending, restarting, or on cordoned or failing
-   nodes. Drop what is on ordinals that are gone with their pods and on pods annotated
-   unschedulable, trim what overcommits a pod;
-2. *target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods);
-3. too many: take away from the highest ordinal down, first what no status has published;
-4. too few: one vreplica at a time, round robin over schedulable pods with room: pods without a
-   placement of this vpod by ascending ordinal, then its own by ascending ordinal (Knative's order).
-   A profile with plugins asks them instead, here and in 3 (DESIGN 5.2);
-5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is
-   lost on the way. So does what is on a pod that runs although its ordinal is gone
-   (spec.ordinals.start, the StatefulSet, or its replicas are others).
+1. *Keep* what is placed, even on pods that are Pending, restarting, or on cordoned or failing
+   nodes. Drop what is on pods annotated unschedulable, and on ordinals that are gone with their
+   pods. Trim what overcommits a pod.
+2. *Target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods).
+3. Too many: take away from the highest ordinal down, first what no status has published.
+4. Too few: add one vreplica at a time, by round robin over schedulable pods with room. Pods without
+   a placement of this vpod come first, then its own, both by ascending ordinal (Knative's order). A
+   profile with plugins asks them instead, here and in step 3 (DESIGN 5.2).
+5. What is still missing stays on the pods being drained until there is room elsewhere, so nothing
+   is lost on the way. The same holds for a pod that runs although its ordinal is gone
+   (spec.ordinals.start, the StatefulSet or its replicas have changed).
 
-``Rules`` (of the pool's profile) names where we differ from Knative on purpose; all off, this is
-Knative's algorithm (compared case by case).
+``Rules`` (of the pool's profile) lists our deliberate differences from Knative. With all of them
+off, this is Knative's algorithm; tests compare it case by case.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,10 +39,10 @@ from extender.model.reasons import ConflictReason
 
 
 class Decision(NamedTuple):
-    """Where all vreplicas of a vpod shall be. ``target``: pod name -> vreplicas, by ordinal, no
+    """Where all vreplicas of a vpod should be. ``target``: pod name -> vreplicas, by ordinal, no
     zeros.
 
-    ``of``: UID and generation of the vpod as it was decided; ("", 0) for one that is gone.
+    ``of``: UID and generation of the decided vpod; ("", 0) for one that is gone.
     """
 
     vpod: str
@@ -60,8 +60,8 @@ class Decision(NamedTuple):
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """What leaves a pod although it is still wanted, each paired with where it goes, in the
-        order of the steps.
+        """Vreplicas that leave a pod although they are still wanted, paired with where they go, in
+        the order of the steps.
         """
         steps = self.explanation.steps
         leaving = [(s.pod_name, s.vreplicas, s.reason) for s in steps if s.reason is not None]
@@ -71,7 +71,7 @@ class Decision(NamedTuple):
         return tuple(_pair(self.vpod, leaving, coming))
 
     def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
-        """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod
+        """The share to reserve on each pod of the target and of ``placed`` (0 where the vpod
         leaves).
         """
         target, weight = self.target, self.weight
@@ -106,12 +106,12 @@ def place(
 ) -> Decision:
     """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
 
-    ``leave_closed``: what it has on closed pods is placed elsewhere, too, where the pool moves
-    anything to become smaller. Of other vpods the evictor moves that.
+    ``leave_closed``: place what it has on closed pods elsewhere too, if the pool moves vreplicas to
+    shrink. For other vpods, the evictor does that.
 
-    Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool. Where
-    a third party's plugin fails, the vpod stands still (``PLUGIN_FAILED``): no other suffers from
-    it.
+    The cost is in proportion to the vpod's own placements and the vreplicas to add, not to the
+    pool. If a third-party plugin fails, the vpod stays as it is (``PLUGIN_FAILED``), and no other
+    vpod is affected.
     """
     try:
         return _Plan(pool, vpod, leave_closed=leave_closed).run(allowed=allowed)
@@ -160,9 +160,9 @@ class _Plan:
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
             if sum(self.kept.values()) - wanted >= surplus:
-                break  # nothing can be taken away: never so with deschedulers that do as they say
-            # A target that was raised for the pods it stands on falls with them: once here, not
-            # once a decision.
+                break  # nothing was taken away: only faulty deschedulers do that
+            # A target that was raised for the pods in use falls with their number. Lower it here at
+            # once, and not by one step a decision.
             wanted = self._wanted()
         left = self._fill(-surplus)
         if left and self._is_stuck():
@@ -186,19 +186,18 @@ class _Plan:
         return None
 
     def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
-        """Add and move nothing; what is too much goes. ``failure``: of a plugin, after which none
-        is asked any more.
+        """Add and move nothing; only remove what is too much. ``failure``: of a plugin, after which
+        no plugin is asked.
         """
         self.failure = failure
         self.kept = self._decided()
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
             self._drop_what_is_elsewhere()
-        # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can
-        # be decided.
+        # Keep slotsPerVReplica too. A changed one is taken over once the vpod can be decided.
         self.weight = self._weight_of(self.kept)
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
-            # It may keep what it has, not more than a pod can hold: another's would have to go, or
-            # no ledger could cover it.
+            # It may keep what it has, but not more than a pod can hold. Otherwise another vpod
+            # would have to go, or no ledger could cover it.
             self.kept = {
                 name: fits for name, count in self.kept.items() if (fits := self._trim(name, count))
             }
@@ -208,8 +207,8 @@ class _Plan:
         left = self.vpod.vreplicas - sum(self.kept.values())
         decision = self._decision(self.vpod.vreplicas, max(0, left), problem)
         if problem is ConflictReason.POOL_NOT_FOUND:
-            # All that stands stays (I4), and yet nobody looks after it: that is told although
-            # nothing is left over.
+            # What is placed stays (I4), but nobody looks after it. Report that even if nothing is
+            # left over.
             story = decision.explanation._replace(
                 reason=problem, detail=f"AdapterPool {self.pool.key} does not exist"
             )
@@ -217,8 +216,8 @@ class _Plan:
         return decision
 
     def _published(self) -> int:
-        """How many of the vpod are. What only ledgers have was placed when the tenant might still
-        use the pool.
+        """The vreplicas that the vpod publishes. Those that only ledgers have were placed when the
+        tenant could still use the pool.
         """
         return sum(claim.published for claim in self.pool.claims_of(self.key).values())
 
@@ -228,16 +227,14 @@ class _Plan:
             self._shrink(surplus)
 
     def _drop_what_is_elsewhere(self) -> None:
-        """A vpod that names a pool which is closed to it keeps nothing of the pool that it has left
-        for it.
-        """
+        """Drop what the vpod has in its former pool, if it names a pool that is closed to it."""
         for name in [name for name in self.kept if self._is_lost(self.pool.pods[name])]:
             count = self.kept.pop(name)
             self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
     def _give_up(self, problem: ConflictReason) -> Decision:
-        """One vreplica is heavier than any pod: what stands somewhere overcommits that pod, and is
-        trimmed.
+        """One vreplica is heavier than any pod. What is placed overcommits its pod, and
+        is trimmed.
         """
         self._keep()
         self._shrink_to(self.vpod.vreplicas)
@@ -253,12 +250,12 @@ class _Plan:
         return {name: count for name, count in self.vpod.placements.items() if count}
 
     def _decided(self) -> dict[str, int]:
-        """What earlier decisions say, and what they take away where more is wanted again before a
-        status has said so.
+        """What earlier decisions have placed. If more is wanted again before a status shows what
+        they took away, that comes back.
 
-        That stands where it is published: it stays there, or leaves with a reason, instead of going
-        elsewhere without one (I4). What an earlier decision has moved has its reason: it comes back
-        where it may stay, and is not told again where it may not.
+        Vreplicas that are still published stay there or leave with a reason, instead of going
+        elsewhere without one (I4). What an earlier decision has moved has its reason already. It
+        comes back if it may stay, and if not, it is not reported again.
         """
         placed = self.pool.placed_of(self.key)
         more = self._most_wanted() - sum(placed.values())
@@ -281,8 +278,8 @@ class _Plan:
         return placed
 
     def _comes_back(self, name: str) -> tuple[bool, bool, tuple[int, str]]:
-        """In which order: what stays, then what is lost with its ordinal, then what may have been
-        moved off a pod that is there.
+        """Sort key of what comes back: what may stay, then what is lost with its ordinal, then what
+        may have been moved off a pod that exists.
         """
         return (
             self._must_go(name),
@@ -291,7 +288,7 @@ class _Plan:
         )
 
     def _most_wanted(self) -> int:
-        """``_wanted``, were there a pod for each."""
+        """``_wanted`` if there were enough pods."""
         vreplicas = self.vpod.vreplicas
         if (
             self.vpod.deleting
@@ -308,10 +305,10 @@ class _Plan:
         return not pod.schedulable and not self.rules.keep_on_unavailable
 
     def _is_emptied(self, pod: PodClaims) -> bool:
-        """Whether what it has there leaves for the pool's sake: not while it is served, and might
-        not be elsewhere.
+        """Whether what the vpod has there leaves so that the pool can shrink. Not while it is
+        served and might not be elsewhere.
 
-        Excused or not: excuses are not recorded, and what is played again has to come to the same.
+        Excuses do not count, because recordings do not have them and a replay must decide the same.
         """
         if not (self.leave_closed and self.pool.is_closed(pod)):
             return False
@@ -325,7 +322,7 @@ class _Plan:
             if self._is_lost(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
             elif pod.leaving or self._is_emptied(pod):
-                # What overcommits it may not wait there: a ledger beyond the pod's slots can never
+                # What overcommits the pod may not wait there: a ledger beyond its slots can never
                 # be written (I1).
                 self.leaving[name] = self._trim(name, count)
             elif not pod.schedulable and not self.rules.keep_on_unavailable:
@@ -336,20 +333,19 @@ class _Plan:
                 self.kept[name] = fitting
 
     def _is_lost(self, pod: PodClaims) -> bool:
-        """Whether an ordinal is gone and no pod of it runs any more: what it held is nowhere."""
+        """Whether an ordinal is gone and its pod no longer runs: what it held is nowhere."""
         return not (self.pool.is_member(pod) or pod.condemned)
 
     def _trim(self, name: str, count: int) -> int:
         pod = self.pool.pods[name]
         weight = self.weight
         claim = pod.claims[self.key]
-        # What this vpod's share will weigh from now on: slotsPerVReplica may have changed since it
-        # was placed.
+        # Count this vpod's share at its present weight: slotsPerVReplica may have changed since.
         over = pod.placed - claim.placed.slots + count * weight - pod.capacity
         cut = min(count, -(-over // weight)) if over > 0 else 0
         if claim.ledger.vreplicas and claim.ledger.weight < weight:
-            # Grown heavier: what another vpod is about to leave is not free yet, and is taken back
-            # where it cannot leave.
+            # It has become heavier. What another vpod is about to leave is not free yet: that vpod
+            # takes it back if it cannot leave.
             own = max(claim.ledger.slots, pod.free + claim.held_slots)
             cut = max(cut, count - own // weight)
         if cut:
@@ -366,7 +362,7 @@ class _Plan:
         if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
             return vreplicas
         pods_used = sum(1 for count in self.kept.values() if count)
-        # Counting the pods that it is on keeps the target from falling while one of them restarts.
+        # Pods in use count, so that the target does not fall while one of them restarts.
         return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), pods_used)))
 
     def _shrink(self, surplus: int) -> None:
@@ -387,8 +383,8 @@ class _Plan:
                     self._note(Step.REMOVED, name, cut, "fewer are wanted")
 
     def _fill(self, missing: int) -> int:
-        """Place what is missing; what leaves a pod has the first claim to room, and counts where it
-        has to stay.
+        """Place what is missing, and return what is left. What leaves a pod gets room first.
+        Without room, it stays where it is and counts there.
         """
         if missing <= 0:
             return 0
@@ -408,7 +404,7 @@ class _Plan:
     def _grow(self, missing: int) -> int:
         room = self.pool.room_for(self.key)
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
-            # What it has reserved and does not start from is its own to be given again.
+            # What it has reserved and does not start from may be given to it again.
             room = room_once_left(self.pool, self.vpod, self._free_of)
         fresh = not self.kept and not self.pool.claims_of(self.key)
         free = self.pool.free_of if fresh else self._free_of
@@ -423,19 +419,19 @@ class _Plan:
         return kept < wanted or (kept > wanted and not profile.deschedulers)
 
     def _is_stuck(self) -> bool:
-        """Whether the profile's filters may refuse every pod although there is room, because of
-        what is kept.
+        """Whether the profile's filters may refuse every pod that has room, because of what is
+        kept.
 
-        EvenPodSpread refuses the pods above as well as those too far below: after a pool has grown,
-        neither the old pods nor the new ones can take the next vreplica, and no single move would
-        be allowed. Knative placed afresh.
+        EvenPodSpread refuses pods that have more than others, and pods that have far fewer. After a
+        pool has grown, neither the old nor the new pods can take the next vreplica, and no single
+        move is allowed. Knative placed the vpod afresh.
         """
         filters = self.pool.profile.filters
         return not self.vpod.deleting and any(isinstance(one, EvenPodSpread) for one in filters)
 
     def _even_out(self, wanted: int, left: int) -> int:
-        """Place all afresh where that leaves fewer without a place than growing did; else leave all
-        as it is.
+        """Place the vpod afresh if that leaves fewer vreplicas without a place than growing did.
+        Else change nothing. Return how many are left.
         """
         grown, self.kept = self.kept, {}
         placed, fresh = replace_all(self.pool, self.vpod, list(grown), wanted, self._free_of)
@@ -454,7 +450,7 @@ class _Plan:
             self.kept = placed
             self.steps += steps_between(before, placed)
             return 0
-        # Nothing changes: not even what could not stay, were it not for the rest.
+        # Nothing changes. Even what could not stay in other cases does.
         self.kept, self.leaving = dict(self._start()), {}
         self.weight = self._weight_of(self.kept)
         self.steps = [
@@ -464,15 +460,15 @@ class _Plan:
         return left
 
     def _weight_of(self, names: Iterable[str]) -> int:
-        """slotsPerVReplica as it was when those were placed."""
+        """slotsPerVReplica as it was when those vreplicas were placed."""
         claims = self.pool.claims_of(self.key)
         return min(
             (claims[name].placed.weight for name in names if name in claims), default=self.weight
         )
 
     def _free_of(self, ordinal: int) -> int:
-        """Free slots next to what this vpod keeps there, at its weight from now on: its share is
-        written as a whole.
+        """Free slots beside what this vpod keeps there at its present weight. What it holds counts
+        as free, since its share is written as a whole.
         """
         pod = self.pool.by_ordinal[ordinal]
         claim = pod.claims.get(self.key)

@@ -1,5 +1,5 @@
-"""Why vreplicas are left over: what each pod of the StatefulSet says to one more, in few, short,
-equal texts. Pure.
+"""Why vreplicas have no place: what each pod of the StatefulSet answers to one more, in few, short,
+constant texts. Pure.
 """
 
 from collections import Counter
@@ -39,15 +39,13 @@ _REASONS: Final[Mapping[str, ConflictReason]] = {
 
 
 def reason_of(text: str) -> ConflictReason:
-    """The reason for what a pod says to one more vreplica; what no pod says is a filter's
-    own text.
-    """
+    """The reason for a pod's answer. A text that is not listed is a filter's own."""
     return _REASONS.get(text, ConflictReason.POLICY_REFUSED)
 
 
 def reason_for(refused: Iterable[tuple[str, int]]) -> ConflictReason:
-    """The reason of what is left over, as (text, number of pods) say: slots are missing, unless a
-    pod has some and no bytes.
+    """The reason for vreplicas without a place, from (text, number of pods). Slots are missing,
+    unless a pod has slots but no bytes.
     """
     said = (reason_of(text) for text, _ in refused)
     if any(reason is ConflictReason.LEDGER_TOO_LARGE for reason in said):
@@ -58,10 +56,10 @@ def reason_for(refused: Iterable[tuple[str, int]]) -> ConflictReason:
 def why_not_each(
     pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int]
 ) -> dict[int, str]:
-    """Ordinal -> what its pod says to one more vreplica, "" where it takes it; for all of the
-    StatefulSet's.
+    """Ordinal -> its pod's answer to one more vreplica, "" if it takes one, for all ordinals of the
+    StatefulSet.
 
-    As ``why_refused`` counts it where no pod takes one. Raises PluginFailed.
+    If no pod takes one, ``why_refused`` counts these answers. Raises PluginFailed.
     """
     spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=pool.room_for(vpod.key))
     filters = pool.profile.filters if pool.profile.has_plugins else ()
@@ -79,10 +77,10 @@ def why_not_each(
 def why_refused(
     pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int]
 ) -> tuple[tuple[str, int], ...]:
-    """(text, number of pods that say so), the most frequent first. Looks at every ordinal. Raises
-    PluginFailed.
+    """(Text, number of pods that answer it), the most frequent first. Looks at every ordinal.
+    Raises PluginFailed.
 
-    ``kept``: pod name -> vreplicas; ``free``: an ordinal's free slots beside them.
+    ``kept``: pod name -> vreplicas. ``free``: an ordinal's free slots beside them.
     """
     by_policy = refusals(pool, vpod, kept, free, pool.profile) if pool.profile.has_plugins else {}
     refused = Counter(
@@ -95,7 +93,7 @@ def why_refused(
 
 
 def free_beside(pool: PoolState, vpod: VPod, kept: Mapping[str, int]) -> Callable[[int], int]:
-    """An ordinal's free slots beside ``kept``, as ``plan`` counts them."""
+    """A function: an ordinal's free slots beside ``kept``, as ``plan`` counts them."""
 
     def free(ordinal: int) -> int:
         pod = pool.by_ordinal[ordinal]
@@ -110,7 +108,9 @@ def free_beside(pool: PoolState, vpod: VPod, kept: Mapping[str, int]) -> Callabl
 
 
 def _why_not(pool: PoolState, pod: PodClaims, vpod: VPod, free: int) -> str:
-    """``free``: its free slots beside what the vpod keeps there."""
+    """The answer of a pod that no filter refuses. ``free``: its slots beside what the vpod keeps
+    there.
+    """
     if why := pod.why_unschedulable():
         return why
     if pod.abandoned:

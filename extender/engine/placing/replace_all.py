@@ -1,11 +1,11 @@
 """Placing a whole vpod afresh, as Knative's policies did up to 1.16 whenever more vreplicas were
 wanted.
 
-All that the vpod has is forgotten, and each vreplica is placed again by the filters and scores of
-the profile. The result is what the policies would have made of it from the start, at the price that
-any vreplica may move. Pods that the vpod leaves still count as pods in use for the filters, as they
-do for the source's partitions until it has left. Every pod with room is scored for every vreplica,
-as Knative did: a pod that is left is not equal to an empty one.
+The vpod's placements are forgotten, and the profile's filters and scores place each vreplica again.
+The result is what the policies would have chosen from the start, but any vreplica may move. For the
+filters, pods that the vpod leaves still count as in use, since the source's partitions are on them
+until the vpod has left. Every pod with room is scored for every vreplica, as in Knative: a pod that
+is left is not equal to an empty one.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -29,8 +29,8 @@ def replace_all(
 ) -> tuple[dict[str, int], int]:
     """Place ``wanted`` vreplicas: (pod name -> vreplicas, how many found no place).
 
-    ``current_pods``: names of the pods that the vpod is on, or names with 0 vreplicas; ``free``: an
-    ordinal's free slots with nothing of the vpod on it.
+    ``current_pods``: names of the pods that the vpod is on, or has 0 vreplicas on. ``free``: an
+    ordinal's free slots without the vpod.
     """
     spread = Spread(pool, free, vpod.weight, room_once_left(pool, vpod, free))
     for name in current_pods:
@@ -47,7 +47,7 @@ def replace_all(
 
 
 def steps_between(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Reasoning]:
-    """What placing afresh has changed, pod by pod."""
+    """The steps from ``before`` to ``after``, pod by pod."""
     for name in sorted({**before, **after}, key=placement_order):
         change = after.get(name, 0) - before.get(name, 0)
         if change < 0:
@@ -59,7 +59,7 @@ def steps_between(before: Mapping[str, int], after: Mapping[str, int]) -> Iterat
 
 
 def room_once_left(pool: PoolState, vpod: VPod, free: Callable[[int], int]) -> int:
-    """The pods with room once the vpod has left them all."""
+    """Bit set of the pods with room once the vpod has left all its pods."""
     room = pool.room_for(vpod.key)
     for name in pool.claims_of(vpod.key):
         pod = pool.pods[name]

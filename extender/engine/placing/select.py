@@ -1,10 +1,10 @@
-"""Placing and taking away by a profile's plugins: what ``plan`` and the rebalancer call. Pure; the
-state is not changed.
+"""Adding and removing vreplicas by a profile's plugins, for ``plan`` and the rebalancer. Pure; does
+not change the state.
 
-``grow_by_plugins`` gives one vreplica at a time to the pod that scores best, ``shrink`` takes one
-at a time from the pod that the deschedulers name, ``better_place`` finds one move that makes a
-placement strictly better. All of them, and ``refusals``, raise ``PluginFailed`` where a third
-party's plugin does not give an answer (``guard``).
+``grow_by_plugins`` gives one vreplica at a time to the pod with the best score. ``shrink`` takes
+one at a time from the pod that the deschedulers choose. ``better_place`` finds one move that makes
+a placement strictly better. These and ``refusals`` raise ``PluginFailed`` if a third-party plugin
+gives no valid answer (``guard``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,10 +42,10 @@ def spread_of(
     free: Callable[[int], int] | None = None,
     room: int | None = None,
 ) -> Spread:
-    """Where ``kept`` (pod name -> vreplicas) stands.
+    """The spread of ``kept`` (pod name -> vreplicas).
 
-    ``free``: free slots beside it; ``room``: the pods that may get more. None for those of the
-    pool.
+    ``free``: an ordinal's free slots beside it. ``room``: the pods that may get more. None: the
+    pool's.
     """
     spread = Spread(pool, free if free is not None else pool.free_of, weight, room)
     for name, count in kept.items():
@@ -62,7 +62,7 @@ def grow_by_plugins(
     free: Callable[[int], int],
     profile: Profile,
 ) -> tuple[dict[int, int], int]:
-    """Give ``missing`` vreplicas: (ordinal -> vreplicas added, what is left).
+    """Give ``missing`` vreplicas: (ordinal -> vreplicas added, vreplicas left).
 
     ``free``: an ordinal's free slots beside what is kept there.
     """
@@ -81,8 +81,8 @@ def grow_by_plugins(
 
 
 def start_of(pool: PoolState, vpod: VPod) -> int:
-    """The ordinal at which a vpod's ties begin under ``Ties.ROUND_ROBIN``: any one, and always the
-    same.
+    """The ordinal at which a vpod's ties start under ``Ties.ROUND_ROBIN``. It is arbitrary, but
+    always the same.
     """
     pods = pool.schedulable.bit_length()
     return crc32(vpod.key.encode()) % pods if pods else 0
@@ -95,8 +95,8 @@ def refusals(
     free: Callable[[int], int],
     profile: Profile,
 ) -> dict[int, str]:
-    """Ordinal -> why a filter does not let it have one more, for pods with room. Looks at every
-    such pod.
+    """Ordinal -> why a filter refuses one more vreplica, for pods with room. Looks at every such
+    pod.
     """
     spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=pool.room_for(vpod.key))
     found: dict[int, str] = {}
@@ -111,10 +111,10 @@ def refusals(
 def shrink(
     pool: PoolState, vpod: VPod, kept: Mapping[str, int], surplus: int, profile: Profile
 ) -> dict[str, int]:
-    """Take ``surplus`` vreplicas away: pod name -> vreplicas removed; never more than is there.
+    """Take ``surplus`` vreplicas away: pod name -> vreplicas removed, never more than are there.
 
-    First what no status has published, which no adapter has begun to serve. Where deschedulers are
-    equal, and where there are none, from the highest ordinal down.
+    Those that no status has published go first, since no adapter serves them yet. If the
+    deschedulers rate pods equal, or there are none, vreplicas go from the highest ordinal down.
     """
     taking = _Taking(pool, vpod, kept, profile)
     if surplus >= sum(taking.left.values()):
@@ -143,9 +143,7 @@ class _Taking:
         self.spread = spread_of(pool, self.left, weight=vpod.weight)
 
     def take(self, spare: Mapping[str, int]) -> bool:
-        """Take one vreplica from one of the pods with something to spare; False where there is
-        none.
-        """
+        """Take one vreplica from a pod of ``spare``; False if it has none."""
         names = [name for name, count in spare.items() if count > 0]
         if not names:
             return False
@@ -163,8 +161,7 @@ def _highest_first(placed: Mapping[str, int]) -> list[str]:
 def _in_order(
     pool: PoolState, names: Sequence[str], spread: Spread, profile: Profile
 ) -> Iterator[str]:
-    """The pods to take one vreplica from, first the one that should lose it first; of equal pods
-    only the first.
+    """The pods to take one vreplica from, the best first. Of equal pods, only the first is given.
 
     ``names``: highest ordinal first.
     """
@@ -177,7 +174,7 @@ def _in_order(
     passing = [
         one for one in candidates if not refusal(one, spread, profile.deschedule_filters)
     ] or candidates
-    # Sorting is stable: equal ones stay in descending order of their ordinals.
+    # Sorting is stable: equal pods stay in descending order of their ordinals.
     for item in sorted(
         ((_removal(one, spread, profile.deschedulers), one.name) for one in passing),
         key=lambda item: item[0],
@@ -187,15 +184,15 @@ def _in_order(
 
 
 def _different(candidates: list[Candidate], spread: Spread, profile: Profile) -> list[Candidate]:
-    """The first of each kind of pods between which the profile's deschedulers do not tell apart."""
+    """The first pod of each kind that the profile's deschedulers cannot tell apart."""
     asked = [scope_of(item.plugin) for item in profile.deschedulers]
     asked += [scope_of(one) for one in profile.deschedule_filters]
     if max(asked) > Scope.ORDINAL:
         return candidates
     kinds: dict[tuple[object, ...], Candidate] = {}
     for one in candidates:
-        # A pod that is not schedulable is a kind of its own: its node may be one that takes no
-        # work, or none.
+        # A pod that is not schedulable is a kind of its own: it may have no node, or one that takes
+        # no work.
         name = one.name if one.name in spread.away_pods else ""
         kinds.setdefault(
             (one.zone, spread.node_load(one.node), one.on_node, one.on_pod, one.free > 0, name), one
@@ -206,7 +203,7 @@ def _different(candidates: list[Candidate], spread: Spread, profile: Profile) ->
 def _removal(
     candidate: Candidate, spread: Spread, deschedulers: Sequence[Weighted[DeschedulePlugin]]
 ) -> tuple[bool, int]:
-    """How good it is to take from a pod; best where it stands on no node that takes work: it serves
+    """How good it is to take from a pod. A pod without a node that takes work is best: it serves
     nobody.
     """
     try:
@@ -220,11 +217,10 @@ def _removal(
 def better_place(
     pool: PoolState, vpod: VPod, placed: Mapping[str, int], profile: Profile
 ) -> tuple[str, str] | None:
-    """One vreplica that the profile would rather have elsewhere: (from pod, to pod), or None.
+    """One vreplica that the profile would rather have on another pod: (from pod, to pod), or None.
 
-    Hard filters hold at the destination, which has room. The move raises ``_worth``, a function of
-    where the vreplicas are and nothing else, so doing as told again and again ends as long as
-    nothing else changes.
+    The destination has room and passes the hard filters. The move raises ``_worth``, which depends
+    only on where the vreplicas are. So repeated moves come to an end unless something else changes.
     """
     if not profile.has_plugins:
         return None
@@ -247,15 +243,15 @@ def better_place(
 def _preferred(
     pool: PoolState, vpod: VPod, spread: Spread, source: PodClaims, profile: Profile
 ) -> int | None:
-    """The ordinal that one vreplica less on ``source`` would rather go to than back; None where
-    that is no other.
+    """The ordinal that one vreplica of ``source`` would rather go to than back; None if there is
+    none.
     """
     if source.ordinal is None:
         return None
     spread.remove(source)
     room = spread.room
     if not source.down:
-        # What is served there is to be served elsewhere, too.
+        # A vreplica that is served there must be served at its destination too.
         spread.room = room & ~down_among(pool, room)
     best = picker(spread, profile, start_of(pool, vpod))()
     spread.room = room
@@ -275,9 +271,7 @@ def _is_worth_it(spread: Spread, source: PodClaims, to: int, profile: Profile) -
 
 
 def _worth(spread: Spread, profile: Profile) -> int:
-    """How good a placement is: what each vreplica would score if it were the last one to be placed,
-    summed.
-    """
+    """How good a placement is: the sum of what each vreplica would score if it were placed last."""
     worth = 0
     for ordinal, count in list(spread.pods.items()):
         pod = spread.by_ordinal[ordinal]
