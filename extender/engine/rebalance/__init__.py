@@ -1,1 +1,1 @@
-"""What should leave where it is: drains, lost pods, compaction, policies (DESIGN 5.5)."""
+"""Which vreplicas should move: drains, lost pods, compaction, policies (DESIGN 5.5)."""

@@ -1,21 +1,20 @@
-"""``Absences``: since when each ordinal of a pool has not been Ready, and which of them to give up.
+"""``Absences``: since when each ordinal of a pool has been absent, and which of them to abandon.
 Pure.
 
-An ordinal is *present* while its pod's Ready condition is True on a node that is known and Ready
-itself: a node that cannot be reached no longer says what became of its pods. Absent are all others:
-gone, pending, restarting, crashing, or on a failed node. After rescheduleAfterSeconds of absence a
-pod is *abandoned* (``PoolState.set_abandoned``): what it holds is to be placed elsewhere, and it
-gets nothing new until it is present again.
+An ordinal is *present* while its pod's Ready condition is True and its node is known and Ready. (If
+a node cannot be reached, nobody knows what became of its pods.) All others are *absent*: gone,
+pending, restarting, crashing, or on a failed node. After rescheduleAfterSeconds of absence a pod is
+*abandoned* (``PoolState.set_abandoned``): what it holds is placed elsewhere, and it gets nothing
+new until it is present again.
 
 The time counts from when the absence was first seen here, by our own monotonic clock. The Ready
-condition says since when it is False by the clock of whoever wrote it: a node's, which may be
-minutes wrong. So that time is compared with itself and with nothing else: where it is another one
-while the pod has not been Ready at either look, the pod was Ready in between, unseen, and its
-absence begins anew. A new incarnation of a pod does not begin anew: its ordinal has been absent all
-the while.
+condition's time comes from the clock of whoever wrote it. That may be a node's, and minutes wrong.
+So it is compared only with itself: if it has changed, and the pod was not Ready at either look, the
+pod was Ready in between, unseen, and its absence begins anew. With a new incarnation of a pod it
+does not begin anew, because the ordinal has been absent all the time.
 
-Every replica counts, also one that does not lead: who leads next goes on from what it has seen
-itself.
+Every replica counts, even one that does not lead. So the next leader continues from what it has
+seen itself.
 """
 
 from dataclasses import dataclass
@@ -27,8 +26,8 @@ from extender.engine.state.pool_state import PoolState
 
 @dataclass(frozen=True, slots=True)
 class _Absence:
-    """``since``: seconds; ``uid`` and ``not_ready_since`` are the pod's as last seen, "" where it
-    says nothing of that.
+    """``since``: seconds. ``uid`` and ``not_ready_since``: the pod's, as last seen; "" if it has
+    none.
     """
 
     since: float
@@ -37,13 +36,15 @@ class _Absence:
 
 
 class Absences:
-    """One pool's ordinals, by pod name. Times are seconds of one clock, which never jumps."""
+    """One pool's ordinals, by pod name. Times are seconds of one clock that never jumps."""
 
     def __init__(self) -> None:
         self._absent: dict[str, _Absence] = {}
 
     def note(self, pool: PoolState, now: float) -> None:
-        """See who is absent; also where the pool gives up nothing, for it may be told to."""
+        """Note which ordinals are absent. This is needed even if the pool abandons none, since that
+        may change.
+        """
         seen = {pod.name: _seen(pod, now) for pod in pool.members() if not _present(pod)}
         for name, new in seen.items():
             known = self._absent.get(name)
@@ -52,9 +53,7 @@ class Absences:
         self._absent = seen
 
     def look(self, pool: PoolState, now: float) -> tuple[frozenset[str], float | None]:
-        """(pods to abandon, when the next one will be unless it comes back, None for never), after
-        a ``note``.
-        """
+        """``note``, and return the pods to abandon and when the next one is due (None: never)."""
         self.note(pool, now)
         limit = pool.adapter_pool.reschedule_after_s if pool.adapter_pool is not None else None
         if limit is None:
@@ -66,7 +65,7 @@ class Absences:
         )
 
     def since(self, name: str) -> float | None:
-        """Since when that pod has been absent, None if it is not."""
+        """When that pod became absent, None if it is present."""
         absence = self._absent.get(name)
         return absence.since if absence is not None else None
 
@@ -89,7 +88,7 @@ def _seen(state: PodClaims, now: float) -> _Absence:
 
 
 def _was_back(known: _Absence, new: _Absence) -> bool:
-    """Whether one pod has ceased to be Ready again since it was last seen not to be."""
+    """Whether the same pod was Ready between these two looks."""
     return (
         known.uid == new.uid
         and bool(known.not_ready_since and new.not_ready_since)
@@ -98,7 +97,7 @@ def _was_back(known: _Absence, new: _Absence) -> bool:
 
 
 def epoch_s(text: str, default: float) -> float:
-    """An RFC 3339 time in epoch seconds; ``default`` for what is none, or names no time zone."""
+    """An RFC 3339 time in epoch seconds; ``default`` if it is none, or has no time zone."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:

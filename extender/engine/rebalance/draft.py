@@ -1,7 +1,7 @@
 """``Draft``: a pool as the moves planned so far would leave it.
 
-What they give is taken, what they take is not free yet: a destination's ledger is written before
-the source's.
+Room that they take is taken. Room that they free is not free yet, because a destination's ledger is
+written before the source's.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,10 +25,10 @@ def destinations(
     free: Callable[[int], int],
     room: int,
 ) -> tuple[dict[int, int], int]:
-    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is
+    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, vreplicas
     left). ``room``: as for ``grow``.
 
-    Nowhere, where a plugin fails: what is not placed is not moved either.
+    Nowhere, if a plugin fails: what cannot be placed is not moved either.
     """
     try:
         return grow(pool, vpod, kept, missing, free, room)
@@ -37,7 +37,7 @@ def destinations(
 
 
 class Draft:
-    """Changed by ``place`` and ``take``. ``receivers``: bit set of the ordinals that may get
+    """``place`` and ``take`` change it. ``receivers``: bit set of the ordinals that may get
     something.
     """
 
@@ -45,12 +45,12 @@ class Draft:
         self._pool = pool
         self._receivers = receivers
         self._given: dict[int, int] = {}
-        """Ordinal -> slots."""
+        """Ordinal -> slots given."""
         self._ledgers = LedgerRoom(pool)
         self._placed: dict[str, dict[str, int]] = {}
 
     def copy(self) -> "Draft":
-        """The same again, to try something."""
+        """A copy, to try something."""
         other = Draft(self._pool, self._receivers)
         other._given = dict(self._given)
         other._ledgers = self._ledgers.copy()
@@ -63,14 +63,14 @@ class Draft:
         return self._pool.placed_of(key) if known is None else known
 
     def still_on(self, pod: PodClaims) -> dict[str, int]:
-        """vpod key -> vreplicas that no move has taken off this pod yet."""
+        """vpod key -> vreplicas that no planned move has taken off this pod."""
         return {key: count for key in pod.claims if (count := self.placed(key).get(pod.name, 0))}
 
     def place(
         self, vpod: VPod, pod: PodClaims, count: int, *, among: int | None = None
     ) -> tuple[dict[int, int], int]:
-        """Find room elsewhere for ``count`` of what a vpod has on ``pod``; what is left. ``among``:
-        bit set, None for all.
+        """Find room elsewhere for ``count`` vreplicas that a vpod has on ``pod``: (ordinal ->
+        vreplicas, vreplicas left). ``among``: bit set of the allowed ordinals; None: all.
         """
         receivers = self._receivers if among is None else self._receivers & among
         if pod.ordinal is not None:
@@ -94,7 +94,7 @@ class Draft:
         return given, left
 
     def take(self, vpod: VPod, source: str, ordinal: int) -> bool:
-        """Give one vreplica to this very pod; False where it has no room."""
+        """Move one vreplica to this very pod; False if the pod has no room."""
         receivers = self._ledgers.open_to(self._receivers, vpod.key)
         if not receivers >> ordinal & 1 or self._free(ordinal) < vpod.weight:
             return False
@@ -109,7 +109,7 @@ class Draft:
 
 
 def after(placed: Placements, source: str, target: str) -> dict[str, int]:
-    """Placements once one vreplica has gone from one pod to another."""
+    """The placements after one vreplica has gone from one pod to another."""
     return _without_zeros({**placed, source: placed[source] - 1, target: placed.get(target, 0) + 1})
 
 

@@ -1,31 +1,34 @@
-"""What should leave where it is, and where to: one period's moves of a pool (DESIGN 5.5). Pure.
+"""One period's moves of a pool: which vreplicas should leave their pod, and where they go (DESIGN
+5.5). Pure.
 
-Sources, in this order, each with its ``MoveReason``; the budget (vreplicas) is spent from the top:
+These are the sources, in order, each with its ``MoveReason``. The budget (vreplicas) is spent from
+the top:
 
-1. pods marked unschedulable, in the middle of the range too (a person's order: no cool-down);
-2. ordinals that the StatefulSet no longer has;
-3. abandoned pods: not Ready for longer than rescheduleAfterSeconds;
-4. pods that hold more than their slots: as few vreplicas as bring them back under;
-5. compaction: ordinals being *emptied* (the autoscaler closes what it wants to remove), from the
-   highest down;
-6. policy: vpods whose profile strictly prefers another pod, one vreplica at a time.
+1. Pods marked unschedulable, even in the middle of the range. A person has ordered it, so there is
+   no cool-down.
+2. Ordinals that the StatefulSet no longer has.
+3. Abandoned pods: not Ready for longer than rescheduleAfterSeconds.
+4. Pods that hold more than their slots: as few vreplicas as bring them back under.
+5. Compaction: ordinals that are being *emptied*, from the highest down. The autoscaler closes those
+   that it wants to remove.
+6. Policy: vpods whose profile strictly prefers another pod, one vreplica at a time.
 
-Placing does most of 1 to 4 by itself, as soon as it looks at a vpod; what is found here has waited
-for room. In 1 to 3 the pods with the fewest slots come first, and on each pod the smallest shares:
-most pods are empty soonest.
+Placing does most of 1 to 4 by itself, as soon as it looks at a vpod. What is found here has waited
+for room. In 1 to 3 the pods with the fewest slots in use come first, and on each pod the smallest
+shares. In this way, the most pods are empty soonest.
 
-Every move has a destination with room for it: a schedulable pod that is neither closed nor being
-emptied, chosen as placing would choose (the profile's hard filters hold there). Room that the
-sources will free is not counted: the destination's ledger is written first. Nobody has asked for
-compaction and policy at this moment, so they take nothing from a pod that serves to one that is
-down (``availability.would_end_service``).
+Every move has a destination with room: a schedulable pod that is neither closed nor being emptied.
+It is chosen as placing would choose, with the profile's hard filters. Room that the sources will
+free does not count, because the destination's ledger is written first. Compaction and policy can
+wait, so they move nothing from a pod that serves to one that is down
+(``availability.would_end_service``).
 
-Compaction ends: each of its moves goes from an emptied ordinal to a lower one that is not, and
-nothing comes back to a closed one. It is whole pods or nothing: a pod whose load does not fit below
-is not begun, nor is any pod below it, since a StatefulSet only loses its highest. What the budget
-or a cool-down leaves for later periods keeps its room. Policy moves end as far as ``better`` climbs
-strictly; for plugins that do not, ``returns`` breaks the circle
-(``extender.engine.rebalance.repetition``).
+Compaction ends, because each of its moves goes from an emptied ordinal to a lower one that is not,
+and nothing comes back to a closed one. It empties a pod completely or not at all. If a pod's load
+does not fit below, compaction does not begin with this pod, nor with any pod below it, since a
+StatefulSet only loses its highest pod. What the budget or a cool-down leaves for later periods
+keeps its room. Policy moves end if ``better`` always improves strictly. If plugins do not,
+``returns`` breaks the circle (``extender.engine.rebalance.repetition``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,18 +46,18 @@ from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod, placement_order
 
 Better = Callable[[PoolState, VPod, Placements], tuple[str, str] | None]
-"""(pool, vpod, its placements) -> the pods to take one vreplica from and to give it to; None: it is
-well placed.
+"""(pool, vpod, its placements) -> the pods to take one vreplica from and to give it to; None if it
+is well placed.
 """
 
 
 def no_vpod(_key: str) -> bool:
-    """No vpod is meant."""
+    """Select no vpod."""
     return False
 
 
 def by_profile(pool: PoolState, vpod: VPod, placements: Placements) -> tuple[str, str] | None:
-    """What the pool's profile would change; nothing where a plugin of it fails."""
+    """The move that the pool's profile prefers; None if there is none or a plugin fails."""
     try:
         return better_place(pool, vpod, placements, pool.profile)
     except PluginFailed:
@@ -68,11 +71,11 @@ def never_before(_key: str, _placements: Placements) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one period's moves must keep to.
+    """The limits of one period's moves.
 
-    ``budget``: vreplicas. ``emptying``: bit set of the ordinals to empty, None for those that are
-    closed. ``cooling``: whether a vpod (its key) was moved so lately that compaction and policy
-    leave it in peace. ``fixed``: whether nothing at all may move it now.
+    ``budget``: vreplicas. ``emptying``: bit set of the ordinals to empty; None: the closed ones.
+    ``cooling``: whether a vpod (by key) was moved so recently that compaction and policy leave it
+    alone. ``fixed``: whether nothing at all may move it now.
     """
 
     budget: int
@@ -83,11 +86,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What policy may do. ``vpods``: keys of those to look at now; ``better``: what the profile
+    """What policy may do. ``vpods``: keys of those to look at now. ``better``: what the profile
     would change.
 
-    ``returns``: whether a vpod has left these placements before, since anything changed that is not
-    our doing.
+    ``returns``: whether a vpod has left these placements before, since the last change that was not
+    our own.
     """
 
     better: Better = by_profile
@@ -99,7 +102,7 @@ NO_ADVICE = Advice()
 
 
 def plan_moves(pool: PoolState, limits: Limits, advice: Advice = NO_ADVICE) -> list[Move]:
-    """One period's moves, in the order in which they should be made; at most one for each vpod,
+    """One period's moves, in the order in which to make them; at most one for each vpod, pair of
     pods and reason.
     """
     return _Period(pool, limits, advice).run()
@@ -152,8 +155,8 @@ class _Period:
                 yield pod
 
     def _movable(self, key: str) -> VPod | None:
-        """The vpod, if the evictor may move it: not one that placing has to decide first, nor a
-        caller's own.
+        """The vpod, if the evictor may move it. It may not if placing must decide the vpod first,
+        or if the vpod's caller keeps its status.
         """
         vpod = self._pool.vpods.get(key)
         if vpod is None or self._limits.fixed(key) or may_exist_unseen(self._pool, key):
@@ -163,7 +166,7 @@ class _Period:
     # -- drains, failures, overcommit: as much as fits ---------------------------------------------
 
     def _lighten(self, pod: PodClaims, reason: MoveReason, slots: int) -> None:
-        """Move up to ``slots`` off a pod, and over that no more than one vreplica's worth."""
+        """Move up to ``slots`` off a pod, and beyond that at most the rest of one vreplica."""
         everything = slots >= pod.placed
         for vpod, count in self._shares_on(pod, slots, cheapest_first=everything):
             wanted = min(count, self._budget, -(-slots // vpod.weight))
@@ -177,8 +180,8 @@ class _Period:
     def _shares_on(
         self, pod: PodClaims, slots: int, *, cheapest_first: bool
     ) -> list[tuple[VPod, int]]:
-        """Movable vpods with their vreplicas there: the smallest shares first, or those that give
-        most slots a move.
+        """Movable vpods and their vreplicas there: the smallest shares first, or else those that
+        free most slots with a move.
         """
         found = [
             (vpod, claim.placed.vreplicas)
@@ -187,8 +190,8 @@ class _Period:
         ]
         if cheapest_first:
             return sorted(found, key=lambda share: (share[1] * share[0].weight, share[0].key))
-        # A vreplica heavier than what is over frees more than is needed: the lightest of those come
-        # last.
+        # A vreplica heavier than ``slots`` frees more than is needed: such vpods come last, the
+        # lightest first.
         return sorted(
             found,
             key=lambda share: (
@@ -216,7 +219,7 @@ class _Period:
                 return
 
     def _empty(self, pod: PodClaims, ordinal: int) -> bool:
-        """Plan to empty a pod; False, and nothing planned, where not all of its load fits below."""
+        """Plan to empty a pod. False, and nothing is planned, if not all of its load fits below."""
         load = self._load_of(pod)
         if load is None:
             return False
@@ -225,7 +228,8 @@ class _Period:
         if not pod.down:
             receivers &= ~down_among(self._pool, receivers)
         found: list[tuple[VPod, int, dict[int, int]]] = []
-        # The heaviest find room first: light ones fit into what is left, not the other way round.
+        # The heaviest find room first: light ones fit into what is left, but not the other way
+        # round.
         for vpod, count in sorted(
             load, key=lambda share: (-share[0].weight, share[1], share[0].key)
         ):
@@ -243,7 +247,7 @@ class _Period:
         return True
 
     def _load_of(self, pod: PodClaims) -> list[tuple[VPod, int]] | None:
-        """What has to leave the pod to empty it; None if something there may not be moved."""
+        """What must leave the pod to empty it; None if something there may not be moved."""
         load: list[tuple[VPod, int]] = []
         for key, count in self._draft.still_on(pod).items():
             vpod, known = self._movable(key), self._pool.vpods.get(key)
@@ -259,8 +263,7 @@ class _Period:
         vpod = self._movable(key)
         if vpod is None or self._limits.cooling(key):
             return
-        # What this plan brings to a pod does not go on from there: a move is of what stands
-        # somewhere.
+        # A vreplica that this plan brings to a pod does not move on: only placed vreplicas move.
         arrived = {move.to_pod for move in self._moves.values() if move.vpod == key}
         while self._budget > 0:
             placed = self._draft.placed(key)
@@ -278,7 +281,9 @@ class _Period:
             self._record(key, self._pool.pods[source], ordinal, 1, MoveReason.POLICY)
 
     def _may_go(self, placed: Placements, source: str, target: str) -> bool:
-        """Whether no other reason moves this share anyway, and there is such a share."""
+        """Whether there is such a share, no other reason moves it anyway, and the move ends no
+        service.
+        """
         pod = self._pool.pods.get(source)
         if (
             pod is None
@@ -297,8 +302,8 @@ class _Period:
     def _record(
         self, key: str, pod: PodClaims, ordinal: int, count: int, reason: MoveReason
     ) -> None:
-        """Count a move against the budget; what is over it keeps its room, and its turn comes
-        another period.
+        """Count a move against the budget. The part beyond the budget keeps its room, and moves in
+        a later period.
         """
         count = min(count, self._budget)
         if count <= 0:
@@ -313,8 +318,8 @@ class _Period:
 
 
 def _part(given: dict[int, int], most: int) -> dict[int, int]:
-    """As much of ``given`` (ordinal -> vreplicas) as the budget pays for, in its proportions:
-    spread stays spread.
+    """As much of ``given`` (ordinal -> vreplicas) as the budget allows. The proportions stay, so
+    what is spread stays spread.
     """
     total = sum(given.values())
     if total <= most:

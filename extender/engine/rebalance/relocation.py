@@ -1,9 +1,9 @@
-"""Carrying out planned moves of one vpod: a decision that takes vreplicas from one pod to another.
+"""Carries out planned moves of one vpod: a decision that takes vreplicas from one pod to another.
 Pure.
 
-A plan was made on an older state. What no longer holds is left out, never forced: a source that has
-less by now, a target that is full, closed or not schedulable any more, or that has ceased to serve.
-Nothing that still stands is touched otherwise.
+A plan was made on an older state. A move that is no longer possible is left out: its source has
+less, or its target is full, closed, not schedulable, or no longer serves. Nothing else of the vpod
+changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,12 @@ from extender.model.reasons import ConflictReason
 
 UNASKED: Final = frozenset({MoveReason.COMPACTION, MoveReason.POLICY})
 """Reasons of moves that can wait: nobody has ordered them, and nothing is wrong with the pod that
-is left.
+they leave.
 """
 
 
 def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:
-    """The decision that carries out what is still possible of ``moves``; None where that is
-    nothing.
-    """
+    """The decision that carries out what is still possible of ``moves``; None if nothing is."""
     target = pool.placed_of(vpod.key)
     if not is_movable(pool, vpod) or not is_published(pool, vpod.key):
         return None
@@ -61,8 +59,8 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
 
 
 def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> ConflictReason:
-    """As placing tells it: its condition shall not change because something else of the vpod is
-    moved.
+    """The reason that placing would give, so that a move of other vreplicas does not change the
+    vpod's condition.
     """
     if not pool.shares.crowded:
         return ConflictReason.INSUFFICIENT_SLOTS
@@ -73,8 +71,8 @@ def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> C
 
 
 def is_movable(pool: PoolState, vpod: VPod) -> bool:
-    """Whether placing has nothing to do for a vpod before it may be moved: no weight to take over,
-    nothing too much.
+    """Whether a vpod may be moved before placing has decided it again: its weight has not changed,
+    and it does not have too much.
     """
     shares = [claim.placed for claim in pool.claims_of(vpod.key).values() if claim.placed.vreplicas]
     if vpod.deleting or any(share.weight != vpod.weight for share in shares):
@@ -88,7 +86,9 @@ def is_movable(pool: PoolState, vpod: VPod) -> bool:
 
 
 def is_published(pool: PoolState, vpod_key: str) -> bool:
-    """Whether all that is placed of a vpod is published: what is not may not be wanted at all."""
+    """Whether everything that is placed of a vpod is published. What is not may not be wanted at
+    all.
+    """
     return all(
         claim.placed.vreplicas == claim.published for claim in pool.claims_of(vpod_key).values()
     )
@@ -107,8 +107,7 @@ def _fitting(
     ):
         return 0
     if move.reason in UNASKED and pool.pods[move.from_pod].serving and not to.serving:
-        # Excused or not: excuses are not recorded, and what is played again has to come to the
-        # same.
+        # Excuses do not count: recordings do not have them, and a replay must decide the same.
         return 0
     new = target.get(move.to_pod, 0) - before.get(move.to_pod, 0)
     return (to.free - new * vpod.weight) // vpod.weight

@@ -1,11 +1,11 @@
-"""``LeftBehind``: placements that vpods were moved away from, so that policy does not bring them
-back.
+"""``LeftBehind``: placements that moves have taken vpods away from, so that policy does not bring
+them back.
 
-Moves for policy end by themselves where each is a strict improvement. Plugins of others need not be
-like that, and two rules may disagree. So what every move leaves is remembered, and a vpod returns
-to no placements that it has left: its states never repeat, and there are only so many. What was
-worse before may be better after a change that is not our doing: one of the pool (``surroundings``)
-forgets everything, and what a vpod has left counts only while it asks for the same.
+Policy moves end by themselves if each is a strict improvement. Third-party plugins may not be like
+that, and two rules may disagree. So the placements that each move leaves are remembered, and policy
+never returns a vpod to them. Its placements do not repeat then, and there is only a finite number
+of them. What was worse may be better after a change that is not our own. So a change of the pool
+(``surroundings``) forgets everything, and placements count only while the vpod asks for the same.
 """
 
 from collections import OrderedDict
@@ -16,13 +16,13 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
 
 REMEMBERED_MAX: Final = 10_000
-"""Placements a pool; the oldest go first. Reached only by thousands of moves without any change
-from outside.
+"""Placements for a pool; the oldest are forgotten first. Only thousands of moves without a change
+from outside reach it.
 """
 
 
 class LeftBehind:
-    """One pool's memory. Keeps hashes: two that collide cost one move that would have been
+    """One pool's memory. It keeps hashes: a collision only prevents one move that would have been
     right.
     """
 
@@ -35,14 +35,14 @@ class LeftBehind:
         return len(self._left)
 
     def look(self, pool: PoolState) -> None:
-        """Forget everything if the pool is no longer what it was. To be called before each plan."""
+        """Forget everything if the pool has changed. Call this before each plan."""
         now = surroundings(pool)
         if now != self._surroundings:
             self._surroundings = now
             self._left.clear()
 
     def leave(self, vpod: VPod, placements: Mapping[str, int]) -> None:
-        """A move takes the vpod away from these placements."""
+        """Remember placements that a move takes the vpod away from."""
         state = _state(vpod, placements)
         self._left[state] = None
         self._left.move_to_end(state)
@@ -55,10 +55,10 @@ class LeftBehind:
 
 
 def surroundings(pool: PoolState) -> int:
-    """A hash of what placing depends on and no move changes: pods, where they are and what they
-    hold, and the rules.
+    """A hash of what placing depends on and no move changes: pods, their places and capacity, and
+    the rules.
 
-    Not the closed ordinals, which follow from what is placed.
+    The closed ordinals are left out, since they follow from what is placed.
     """
     return hash(
         (
@@ -77,5 +77,5 @@ def surroundings(pool: PoolState) -> int:
 
 
 def _state(vpod: VPod, placements: Mapping[str, int]) -> int:
-    """The placements together with what the vpod itself asks for."""
+    """A hash of the placements and of what the vpod asks for."""
     return hash((vpod.key, vpod.uid, vpod.vreplicas, vpod.weight, frozenset(placements.items())))

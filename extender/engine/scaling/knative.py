@@ -1,17 +1,18 @@
 """Knative's own formulas for the size of a pool, for profiles that follow its rules. Pure.
 
 *Without plugins* (today's Knative): ceil(sum of vreplicas / capacity), at least minReplicas.
-Nothing else plays a part: no pending pods, no pods that cannot take work, no raised targets.
+Nothing else counts: no pending pods, no pods that cannot take work, no raised targets.
 
 *With plugins* (up to 1.16): one pod more than the highest ordinal that is schedulable or has a
-placement, and, while vreplicas are pending, as many as they fill, rounded up to the factor: the
-number of zones where AvailabilityZonePriority scores, of nodes where AvailabilityNodePriority does.
-The filter EvenPodSpread counts a new pod as no larger than the least room left on another. Free
-room is not subtracted, and such a pool never shrinks below its highest schedulable pod.
+placement. While vreplicas are pending, also as many pods as they fill, rounded up to a multiple of
+the factor. The factor is the number of zones if AvailabilityZonePriority scores, and of nodes if
+AvailabilityNodePriority does. With the filter EvenPodSpread, a new pod counts as no larger than the
+least room left on another. Free room is not subtracted, and such a pool never shrinks below its
+highest schedulable pod.
 
-Left out on purpose: with no node that takes work Knative's factor is 0, its division is no number,
-and pods are taken away; here the factor is 1. Where Knative removes pods that still hold
-placements, the autoscaler empties them first, whatever formula says how many are wanted.
+There are two deliberate differences. If no node takes work, Knative's factor is 0, its division
+gives no number, and pods are removed; here the factor is 1. Knative removes pods that still hold
+placements; here the autoscaler empties them first, whatever the formula.
 """
 
 from collections.abc import Callable, Collection
@@ -22,7 +23,7 @@ from extender.model.objects import AdapterPool, VPod
 
 
 def knative_pods(state: PoolState, allows: Callable[[VPod], bool]) -> int:
-    """The number of pods by the formula that goes with the pool's profile, without maxPods."""
+    """The number of pods by the formula for the pool's profile, without maxPods."""
     pool = state.adapter_pool
     if pool is None:
         return 0
@@ -38,7 +39,7 @@ def knative_pods(state: PoolState, allows: Callable[[VPod], bool]) -> int:
 
 
 def pods_by_sum(pool: AdapterPool, vpods: Collection[VPod]) -> int:
-    """Today's formula."""
+    """The formula of today's Knative."""
     slots = sum(vpod.vreplicas * vpod.weight for vpod in vpods)
     return max(-(-slots // pool.slots_per_pod), pool.min_pods)
 
@@ -51,7 +52,7 @@ def pods_by_policy(
     filters: Collection[str],
     scores: Collection[str],
 ) -> int:
-    """The formula up to 1.16. ``filters``, ``scores``: names of the plugins in use."""
+    """The formula up to Knative 1.16. ``filters``, ``scores``: names of the plugins in use."""
     found = collect(state)
     pods = found.last_ordinal + 1
     pending = sum(
@@ -67,8 +68,8 @@ def pods_by_policy(
 
 
 def scale_factor(state: PoolState, scores: Collection[str]) -> int:
-    """Pods are added in multiples of this: nodes before zones, as they count in the scores; at
-    least 1.
+    """Pods are added in multiples of this: the number of nodes or else of zones, if a score uses
+    them; at least 1.
     """
     topology = state.topology
     if "AvailabilityNodePriority" in scores:

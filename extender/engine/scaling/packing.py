@@ -1,16 +1,16 @@
-"""``Packing``: what a pool's pods could still take, were all that waits placed now. Pure; for
-sizing a pool.
+"""``Packing``: what a pool's pods could still take if everything that waits were placed now. Pure;
+for sizing a pool.
 
-A pod counts as it will be: one that is pending or has not been created yet counts as empty, one
-that cannot take work not at all. What another vpod is giving up right now is free here already,
-since it needs no new pod. What a vpod's vreplicas are to weigh more than its ledgers say is taken:
-it will have that room, or keeps others from it while it may not be decided. Bytes of ledgers are
-room as slots are (``LedgerRoom``): a pod that has no more of them for a vpod is full for it.
+A pod counts as it will be. One that is pending or has not been created yet counts as empty, and one
+that cannot take work does not count. Room that another vpod is giving up counts as free, since it
+needs no new pod. If a vpod's vreplicas become heavier than its ledgers say, the difference counts
+as taken: the vpod will have that room, or keeps others from it while it cannot be decided. Bytes of
+ledgers are room, as slots are (``LedgerRoom``): a pod without bytes for a vpod is full for it.
 
-``ZonePacking`` keeps a hard zone rule on top (after each vreplica, no zone has more than
-``max_skew`` of the vpod more than the emptiest zone): free slots in a zone that may not take the
-next vreplica are no room. Where a pod to come will stand is not known, so it is taken to go where
-it is missing; kube-scheduler and our prioritize work to that end.
+``ZonePacking`` adds a hard zone rule: after each vreplica, no zone has more than ``max_skew`` of
+the vpod more than the emptiest zone. Free slots in a zone that may not take the next vreplica are
+no room. Nobody knows in which zone a coming pod will be. It is assumed to go where it is missing,
+since kube-scheduler and our prioritize work towards that.
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ from extender.model.objects import AdapterPool
 
 
 class Packing:
-    """Free slots by ordinal, from which ``add`` takes; ``added`` empty pods appended while
-    something was left.
+    """Free slots by ordinal, from which ``add`` takes. ``added``: the empty pods that were appended
+    because something was left.
 
-    ``added_max``: pods that may be appended.
+    ``added_max``: how many pods may be appended.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Packing:
             elif pod.schedulable or to_come(pod) or (pod.abandoned and pod.name not in left):
                 self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)
         self._with_free: dict[int, int] = {}
-        """Free slots -> bit set of the ordinals that have so many: a pod too full for a vreplica is
-        not looked at for it.
+        """Free slots -> bit set of the ordinals that have this number. So ``add`` skips pods that
+        are too full for a vreplica.
         """
         for ordinal, slots in self._free.items():
             self._with_free[slots] = self._with_free.get(slots, 0) | 1 << ordinal
@@ -58,16 +58,16 @@ class Packing:
         """Bit set of the ordinals that get nothing for now."""
 
     def leave(self, vpod_key: str, pod: PodClaims, vreplicas: int) -> None:
-        """A vpod takes vreplicas off a pod that is not among ``ordinals``, to be added to one that
-        is.
+        """A vpod takes vreplicas off a pod outside ``ordinals``, which ``add`` then gives to one
+        inside.
         """
 
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
-        """Pack ``missing`` vreplicas of ``weight`` slots; how many found no place, though pods were
-        appended.
+        """Pack ``missing`` vreplicas of ``weight`` slots, and append pods if needed. Return how
+        many found no place.
         """
         missing = self._fill(self._fitting(vpod_key, weight), vpod_key, missing, weight)
-        # What is appended is all that has room by then: to ask all pods again for each would take
+        # Only appended pods have room from here on. Asking all pods again for each would take
         # minutes for a large vpod.
         while missing and (ordinal := self._append()) is not None:
             missing = self._fill(1 << ordinal, vpod_key, missing, weight)
@@ -87,12 +87,12 @@ class Packing:
 
     def _fitting(self, vpod_key: str, weight: int) -> int:
         """Bit set of the ordinals with room for one vreplica of ``weight`` slots of a vpod, in
-        their ledgers too.
+        slots and in bytes.
         """
         return self._ledgers.open_to(self._with_slots(weight), vpod_key)
 
     def _with_slots(self, weight: int) -> int:
-        """Bit set of the ordinals with so many slots free."""
+        """Bit set of the ordinals that have ``weight`` slots free and are not barred."""
         fitting = 0
         for slots, ordinals in self._with_free.items():
             if slots >= weight:
@@ -100,7 +100,7 @@ class Packing:
         return fitting & ~self.barred
 
     def _append(self) -> int | None:
-        """The ordinal of one more pod; None where there may be none."""
+        """The ordinal of one more pod; None if no more may be appended."""
         if self.added >= self._added_max:
             return None
         ordinal = self._next
@@ -112,9 +112,9 @@ class Packing:
 
 
 def _heavier(pod: PodClaims) -> int:
-    """Slots by which vreplicas that stay there weigh more by now than they do in its ledger."""
+    """Slots by which vreplicas that stay on the pod are heavier than in its ledger."""
     if pod.held <= pod.placed:
-        return 0  # nearly all of them, nearly always
+        return 0  # as on almost every pod
     return sum(
         claim.status.vreplicas * (claim.status.weight - claim.ledger.weight)
         for claim in pod.claims.values()
@@ -135,8 +135,8 @@ class ZoneRule:
 
 
 def zone_rule(state: PoolState) -> ZoneRule | None:
-    """The hard zone rule of the pool's profile, as it is for the zones of now; None where it cannot
-    refuse anything.
+    """The hard zone rule of the pool's profile, for the present zones; None if it cannot refuse
+    anything.
     """
     skew = state.profile.hard_zone_skew
     if skew is None:
@@ -144,7 +144,7 @@ def zone_rule(state: PoolState) -> ZoneRule | None:
     count_empty = any(
         one.count_empty for one in state.profile.filters if isinstance(one, ZoneSpread)
     )
-    # As placing counts them: those that can host the pool's pods, and those where it stands.
+    # As placing counts zones: those that can host the pool's pods, and those where the pods are.
     zones = tuple(sorted({*state.hosting.nodes_in, *state.zones} if count_empty else state.zones))
     return ZoneRule(skew, zones) if len(zones) > 1 else None
 
@@ -173,18 +173,20 @@ class ZonePacking(Packing):
             zone: sum(self._free[ordinal] for ordinal in bits(bit_set & self._with_slots(1)))
             for zone, bit_set in self._zones.items()
         }
-        """No less than what fits: there may be too few on each pod."""
+        """An upper limit of what fits, since each pod may have too few."""
         self._counts: dict[str, dict[str, int]] = {}
 
     def leave(self, vpod_key: str, pod: PodClaims, vreplicas: int) -> None:
-        """A vpod takes vreplicas off a pod: its zone has fewer."""
+        """A vpod takes vreplicas off a pod, so the pod's zone has fewer."""
         counts = self._counts_of(vpod_key)
         _, zone = pod.where
         if zone in counts:
             counts[zone] -= vreplicas
 
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
-        """As ``Packing.add``, each vreplica in the emptiest zone that may and can take it."""
+        """As ``Packing.add``, but each vreplica goes to the emptiest zone that may and
+        can take it.
+        """
         counts = self._counts_of(vpod_key)
         missing -= self._rounds(vpod_key, counts, missing, weight)
         while missing:
@@ -200,8 +202,8 @@ class ZonePacking(Packing):
         return 0
 
     def _rounds(self, vpod_key: str, counts: dict[str, int], missing: int, weight: int) -> int:
-        """While all zones are equal: as many to each as every one takes, at once; how many that
-        were.
+        """While all zones are equal, give each as many as every zone can take, at once. Return how
+        many that were in all.
         """
         if len(set(counts.values())) > 1:
             return 0
@@ -229,8 +231,8 @@ class ZonePacking(Packing):
     def _zone_for(
         self, vpod_key: str, counts: dict[str, int], lowest: int, weight: int
     ) -> str | None:
-        """Of the zones that may and can take one, the emptiest; of equals, the one with most slots
-        left.
+        """The emptiest zone that may and can take one. Of equal ones, the one with most
+        slots left.
         """
         allowed = [zone for zone, count in counts.items() if count + 1 - lowest <= self._max_skew]
         allowed.sort(key=lambda zone: (counts[zone], -self._slots_left[zone]))
@@ -238,8 +240,8 @@ class ZonePacking(Packing):
         return next((zone for zone in allowed if self._zones[zone] & fitting), None)
 
     def _step(self, counts: dict[str, int], zone: str, lowest: int, missing: int) -> int:
-        """vreplicas for this zone before another is looked at: to be level with the next, or as far
-        as it may go.
+        """vreplicas to give to this zone before another is looked at: until it is level with the
+        next, or at the rule's limit.
         """
         if counts[zone] > lowest:
             return min(missing, lowest + self._max_skew - counts[zone])
@@ -247,10 +249,11 @@ class ZonePacking(Packing):
         return min(missing, max(1, others - lowest))
 
     def _grow(self, counts: dict[str, int], missing: int, weight: int) -> bool:
-        """Count pods to come, or else more, for the emptiest zone, which has no room; False if
-        there are none.
+        """Add pods to come, or else appended ones, to the emptiest zone, which has no room. False
+        if there are none.
 
-        As many as its even share of what is missing will fill: it gets no less than that.
+        It adds as many as the zone's even share of ``missing`` fills: the zone gets no less than
+        that.
         """
         zone = min(counts, key=lambda name: (counts[name], name))
         pods = max(1, missing // len(counts) // max(1, self._slots // weight))
@@ -269,19 +272,19 @@ class ZonePacking(Packing):
 
 
 def to_come(pod: PodClaims) -> bool:
-    """Whether the ordinal's pod is still to be bound: it will take work."""
+    """Whether the ordinal's pod is still to be bound and will then take work."""
     return not (pod.bound or pod.draining)
 
 
 def to_replace(state: PoolState) -> frozenset[str]:
-    """Pods whose load needs another place: those being drained or condemned, and those taken for
-    lost, as far as others can work.
+    """Pods whose load needs another place: drained and condemned ones, and abandoned ones as far as
+    others can work.
 
-    One that is taken for lost and not bound counts as still to come: where there is no machine for
-    it, there is none for a further one. Of those on nodes that are not Ready all are replaced,
-    since a new pod goes to another node. Of those on nodes that are Ready one more is replaced than
-    there are pods at work. Where adapters do not get Ready at all, that one extra pod shows it, and
-    further ones would only be lost in their turn.
+    An abandoned pod that is not bound counts as still to come: if there is no machine for it, there
+    is none for another pod. Abandoned pods on nodes that are not Ready are all replaced, since a
+    new pod goes to another node. Of those on Ready nodes, one more is replaced than there are
+    working pods. If adapters do not become Ready at all, that one extra pod shows it, and further
+    pods would only be lost too.
     """
     draining = [pod.name for pod in state.pods.values() if pod.draining or pod.condemned]
     if not state.abandoned:

@@ -1,23 +1,23 @@
 """Which pods a pool may lose, and when (DESIGN 5.4). Pure; the autoscaler acts on it.
 
-A StatefulSet loses its highest ordinals first. Knative lowers the count and evicts what stood there
-afterwards. Here it goes the other way round:
+A StatefulSet loses its highest ordinals first. Knative lowers the count, and then evicts what was
+placed there. Here the order is the opposite:
 
-1. *close* the ordinals above the count that is enough, so that nothing new is placed there. Enough
-   is not only the sum of slots: what stands above must fit below, one vreplica at a time and under
-   the profile's zone rule, and what is served there on pods that are not down, or the evictor could
-   never empty those pods, and they would stay closed and half empty for ever. Above maxPods all is
-   closed, whether or not it fits: that is a person's order; and so it is above what Knative's
-   formulas ask for;
-2. the evictor moves what still stands on closed pods. Where it cannot after all (heavy vreplicas, a
-   zone rule: it may go about it in another order than we have thought of), they stay closed, and
-   are opened when they are needed;
-3. *remove* the highest closed ordinals that hold nothing, for any pool: no ledger, no status, no
+1. *Close* the ordinals above the count that is enough, so that nothing new is placed there. The sum
+   of slots does not tell which count is enough. What is placed above must fit below, one vreplica
+   at a time and under the profile's zone rule, and what is served must fit on pods that are not
+   down. Otherwise the evictor could never empty those pods, and they would stay closed and half
+   empty for ever. Ordinals above maxPods are closed whether or not their load fits, since that is a
+   person's order. So are those above the count of Knative's formulas.
+2. The evictor moves what is still on closed pods. It may not succeed with heavy vreplicas or a zone
+   rule, if it moves in another order than was assumed here. Then the pods stay closed, and are
+   opened when they are needed.
+3. *Remove* the highest closed ordinals that hold nothing for any pool: no ledger, no status, no
    reservation, nothing that the previous incarnation carried, and no ledger that cannot be read.
 
-Between a look at the state and the write of the count nothing can be placed there, since the
-ordinals are closed; what was decided before they were closed is reserved in the state, and so they
-hold something.
+Between a look at the state and the write of the count, nothing can be placed there, since the
+ordinals are closed. What was decided before they were closed is reserved in the state, so such
+ordinals do not count as empty.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def ordinals_to_close(
 
 
 def still_closed(state: PoolState, plan: ScalePlan) -> int:
-    """Those of the closed ordinals that exist and are not wanted again."""
+    """Those of the closed ordinals that exist and are not needed again."""
     if state.stateful_set is None:
         return 0
     start, replicas = state.stateful_set.ordinals_start, state.stateful_set.replicas
@@ -56,11 +56,11 @@ def still_closed(state: PoolState, plan: ScalePlan) -> int:
 
 
 def count_without_empty(state: PoolState, pools: State) -> int:
-    """The lowest count of pods whose removed ordinals are closed and hold nothing, for this one of
-    ``pools`` and all others.
+    """The lowest count of pods such that all removed ordinals are closed and hold nothing, for this
+    pool and all others of ``pools``.
 
-    Another may have had the StatefulSet before, or a vpod have gone to it whose status still names
-    the pod.
+    Another pool may have had the StatefulSet before. Or a vpod has changed to another pool, and its
+    status still names the pod.
     """
     stateful_set = state.stateful_set
     if stateful_set is None:
@@ -80,8 +80,8 @@ def count_without_empty(state: PoolState, pools: State) -> int:
 
 
 def removable(state: PoolState) -> int:
-    """Bit set of the highest ordinals that hold nothing, closed or not: what a leader before us can
-    have removed.
+    """Bit set of the highest ordinals that hold nothing, closed or not: those that the previous
+    leader may have removed.
     """
     stateful_set = state.stateful_set
     found = 0
@@ -94,11 +94,11 @@ def removable(state: PoolState) -> int:
 
 
 def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] = anyone) -> int:
-    """The lowest count from ``count`` up that the pool would not grow from again at once, at most
-    what it has.
+    """The lowest count, from ``count`` up to the present one, from which the pool would not grow
+    again at once.
 
-    What a pool needs depends on what it has (which pod is pending, which zone has room): a count
-    that is wanted now may not be enough once it is reached.
+    What a pool needs depends on what it has (which pod is pending, which zone has room). A count
+    that is wanted now may be too low once it is reached.
     """
     replicas = state.stateful_set.replicas if state.stateful_set is not None else 0
     while count < replicas and (plan := plan_scale(state, allows, replicas=count)) is not None:
@@ -109,7 +109,7 @@ def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] =
 
 
 def holds_nothing(pod: PodClaims) -> bool:
-    """Whether the pod can go and nobody misses it."""
+    """Whether the pod can go without any loss."""
     unreadable = pod.pod is not None and bool(pod.pod.ledger_error)
     expected_back = pod.last_ledger and not pod.last_ledger_old
     return not (pod.claims or pod.held or expected_back or unreadable)
@@ -118,14 +118,12 @@ def holds_nothing(pod: PodClaims) -> bool:
 def waits_for_closed(
     state: PoolState, allows: Callable[[VPod], bool] = anyone
 ) -> tuple[str, bool] | None:
-    """The vpod that has longest been left over and that a closed pod has room for; None if there is
-    none.
+    """The vpod without a place that has waited longest and has room on a closed pod, and whether it
+    is certain that it needs this pod; None if there is no such vpod.
 
-    After these come vpods that stand on a pod which they are to leave: for them a closed pod is
-    better than that.
-
-    And whether that is certain: the open pods have no room for it. Else it may just not have been
-    decided yet, or the pool's profile refuses the room there is.
+    After these come vpods on a pod that they must leave: a closed pod is better for them. It is
+    certain if the open pods have no room for the vpod. If not, the vpod may just not have been
+    decided yet, or the profile may refuse the room.
     """
     there = state.closed & state.schedulable & ~state.shares.full(state.by_ordinal)
     closed = _most_free(state, there)
@@ -142,7 +140,7 @@ def waits_for_closed(
 
 
 def _to_leave(state: PoolState) -> Iterator[str]:
-    """Keys of vpods on pods that are drained or taken for lost; maybe more than once."""
+    """Keys of vpods on pods that are drained, abandoned or condemned; maybe more than once."""
     for pod in state.pods.values():
         if pod.leaving:
             yield from (key for key, claim in pod.claims.items() if claim.placed.vreplicas)
@@ -153,7 +151,7 @@ def _most_free(state: PoolState, ordinals: int) -> int:
 
 
 def _below(ordinal: int) -> int:
-    """The bits of all ordinals below; two of them cut out a range."""
+    """Bit set of all ordinals below. Two of them cut out a range."""
     return (1 << ordinal) - 1
 
 
@@ -164,9 +162,9 @@ def _enough(
     wanted: int,
     allows: Callable[[VPod], bool],
 ) -> int:
-    """The lowest count from ``wanted`` up with which what stands above it fits below.
+    """The lowest count, from ``wanted`` up, at which what is placed above fits below.
 
-    What waits for a place right now has one there, too, or had none in the whole pool.
+    Vreplicas that wait for a place now must fit too, as far as they fit in the whole pool.
     """
     replicas = stateful_set.replicas
     homeless = _left_with(state, pool, stateful_set, replicas, allows)
@@ -191,8 +189,8 @@ def _left_with(
     count: int,
     allows: Callable[[VPod], bool],
 ) -> int | None:
-    """Slots of what waits that find no place on the lowest ``count`` pods; None where what stands
-    above has none.
+    """Slots of waiting vreplicas that find no place on the lowest ``count`` pods; None if what is
+    placed above does not fit there.
     """
     start = stateful_set.ordinals_start
     packing = _packing(state, pool, range(start, start + count))
@@ -202,7 +200,7 @@ def _left_with(
         if (pod := state.by_ordinal.get(ordinal)) is not None and not pod.leaving
     ]
     down = _down(state, range(start, start + count))
-    # What is served finds its place first, on pods that serve or are still to come.
+    # What is served is placed first, on pods that serve or are still to come.
     for pod in sorted(above, key=lambda pod: pod.down):
         packing.barred = 0 if pod.down else down
         if not _leaves(packing, pod):
@@ -215,8 +213,8 @@ def _left_with(
 
 
 def _down(state: PoolState, ordinals: range) -> int:
-    """Bit set of the pods that are bound and serve nobody: the evictor moves nothing there that is
-    served.
+    """Bit set of the pods that are bound and down. The evictor moves nothing there that
+    is served.
     """
     members = ((ordinal, state.by_ordinal.get(ordinal)) for ordinal in ordinals)
     return sum(
@@ -232,7 +230,7 @@ def _packing(state: PoolState, pool: AdapterPool, ordinals: range) -> Packing:
 
 
 def _leaves(packing: Packing, pod: PodClaims) -> bool:
-    """Whether all that the pod holds fits onto the pods that are left."""
+    """Whether everything that the pod holds fits onto the remaining pods."""
     for key, claim in sorted(pod.claims.items()):
         share = claim.placed
         packing.leave(key, pod, share.vreplicas)

@@ -1,21 +1,21 @@
 """How many pods a pool needs (DESIGN 5.4). Pure; the autoscaler acts on it.
 
-The slots needed are what all vpods expect (raised targets counted) plus the slots that are lost on
-pods that cannot take work: all of a pod being drained or taken for lost, and what is free on a pod
-whose node is cordoned or failing (what it holds stays there and needs no second place). To that
-come pods for vreplicas that still have no place once all pending pods are counted: heavy vreplicas
-do not fill a pod to the last slot.
+The slots needed are what all vpods expect (raised targets included), plus the slots lost on pods
+that cannot take work. A pod that is drained or abandoned loses all its slots. A pod whose node is
+cordoned or failing loses its free slots; what it holds stays there and needs no second place. More
+pods are added for vreplicas that have no place even on pods that are still pending, because heavy
+vreplicas do not fill a pod to the last slot.
 
-Under a hard zone rule slots may be free, and still not usable: in a zone that already has its
-share. Then pods are added for the zone that lacks them, and rounded up to a multiple of the zones
-(Knative's factor), because a rule that spreads every vpod evenly uses zones of equal size best. It
-must end, also where a zone has no machine left and every new pod lands in another one: pods still
-pending count as the missing ones, and the rule never asks for more than one pod a zone above what a
-zone has to hold at the most: its part of every vpod, rounded up (8 vreplicas in 3 zones: 3 in each,
-since ties may all have fallen on the same one). What has no place then waits, with its reason.
+Under a hard zone rule, free slots cannot be used in a zone that already has its share. Then pods
+are added for the zone that lacks them, and rounded up to a multiple of the zones (Knative's
+factor), because a rule that spreads every vpod evenly uses zones of equal size best. This must end,
+even if a zone has no machine left and every new pod lands in another zone. So pods still pending
+count as the missing ones. And the rule never asks for more than one pod in each zone above the most
+that a zone must hold. That is its part of every vpod, rounded up: with 8 vreplicas in 3 zones, 3 in
+each, since ties may all have fallen on the same zone. What has no place then waits, with its
+reason.
 
-A pool whose profile follows Knative's rules is sized by Knative's formulas instead
-(``scaling_knative``).
+A pool whose profile follows Knative's rules is sized by Knative's formulas (``scaling.knative``).
 """
 
 from collections.abc import Callable, Iterator
@@ -29,16 +29,17 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.objects import AdapterPool, VPod
 
 POOL_PODS_MAX: Final = 10_000
-"""Pods of a pool without maxPods: a typing error in one vpod must not ask a cluster for millions.
+"""Pods of a pool without maxPods: a typing error in one vpod must not ask a cluster for
+millions.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """``wanted`` pods; ``unlimited``: what it would be without maxPods; ``expected_slots`` behind
-    it.
+    """The pool needs ``wanted`` pods, and without maxPods ``unlimited``. All vpods expect
+    ``expected_slots``.
 
-    ``homeless``: some vreplicas have no place even once all pods that are to come are there.
+    ``homeless``: some vreplicas have no place even once all coming pods are there.
     """
 
     wanted: int
@@ -48,7 +49,7 @@ class ScalePlan:
 
     @property
     def limited(self) -> bool:
-        """Whether maxPods holds the pool below what it needs."""
+        """Whether maxPods keeps the pool smaller than it needs."""
         return self.wanted < self.unlimited
 
 
@@ -60,11 +61,11 @@ def anyone(_vpod: VPod) -> bool:
 def plan_scale(
     state: PoolState, allows: Callable[[VPod], bool] = anyone, *, replicas: int | None = None
 ) -> ScalePlan | None:
-    """The number of pods the pool needs, up or down; None while pool or StatefulSet is unknown.
+    """The number of pods that the pool needs; None while the pool or its StatefulSet is unknown.
 
-    ``allows``: whether the pool selects a vpod's namespace; a pool does not grow for tenants that
-    may not use it. ``replicas``: as if the StatefulSet had so many, fewer than it has and the ones
-    above empty; None for as it is.
+    ``allows``: whether the pool selects a vpod's namespace. A pool does not grow for tenants that
+    may not use it. ``replicas``: plan as if the StatefulSet had only that many pods, and those
+    above were empty; None: as it is.
     """
     pool, stateful_set = state.adapter_pool, state.stateful_set
     if pool is None or stateful_set is None:
@@ -78,8 +79,8 @@ def plan_scale(
     else:
         unlimited = knative_pods(state, allows)
         if state.shares.crowded:
-            # Knative keeps no ledgers: its formulas know no pod that is full before its slots are
-            # taken.
+            # Knative keeps no ledgers. Its formulas do not know that a pod can be full before its
+            # slots are taken.
             count = stateful_set.replicas if replicas is None else replicas
             by_need, _ = _by_need(state, pool, count, expected, allows)
             unlimited = max(unlimited, min(by_need, max(_sane(state, pool, expected), count)))
@@ -89,14 +90,16 @@ def plan_scale(
 
 
 def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
-    """More pods than that are never needed, however many seem to be lost.
+    """An upper limit of the pods that can be needed, however many seem to be lost.
 
-    First fit fills all pods but one by half, a zone rule may want one more in each zone, and each
-    of them may have to be made up for once; so may each that has fewer slots than a new one would,
-    from before slotsPerPod was raised, and each whose ledger has no bytes for a tenant that has
-    filled it (what fills it is placed: lost pods do not add up to that). Where we take pods for
-    lost that are not (our view of the nodes is behind), so would be those that replace them: a pool
-    without maxPods would grow without end, ten times a second.
+    First fit fills all pods but one at least by half. A zone rule may want one more in each zone.
+    Each of these may have to be made up for once. So may each pod that is drained, abandoned or
+    condemned, has fewer slots than a new one (slotsPerPod was raised), or has no bytes left in its
+    ledger for a tenant. Lost pods do not add to the last kind, since what fills a ledger is placed.
+
+    The limit is for the case that our view of the nodes is behind. Then healthy pods seem lost, and
+    so would those that replace them. A pool without maxPods would grow without end, ten times a
+    second.
     """
     zones = len(state.hosting.known_in)
     useless = sum(
@@ -112,7 +115,7 @@ def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
 def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:
     """Slots that all vpods of the pool want together.
 
-    Of those that no pod could ever hold, nothing; of those that may not use the pool, what they
+    Vpods that no pod could ever hold count nothing. Vpods that may not use the pool count what they
     have.
     """
     pool = state.adapter_pool
@@ -133,16 +136,16 @@ def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) ->
 def missing_vreplicas(
     state: PoolState, pool: AdapterPool, allows: Callable[[VPod], bool]
 ) -> Iterator[tuple[VPod, int]]:
-    """(vpod, vreplicas that need a place), of those that can have one. What waits on a pod that it
-    is to leave needs one, too.
+    """(vpod, vreplicas that need a place), for vpods that can have one. Vreplicas on a pod that
+    they must leave need one too.
 
-    Every vpod is looked at, not only the unplaced: a raised target may be missing where all of
+    Every vpod is looked at, not only ``unplaced``: a raised target may be missing although all of
     spec.vreplicas is placed.
     """
     left = to_replace(state)
     for key, vpod in state.vpods.items():
         if not left and key not in state.unplaced and pool.min_pods_per_vpod <= vpod.vreplicas:
-            continue  # nearly all of them, nearly always
+            continue  # as for almost every vpod
         missing = _wanted(pool, vpod) - _placed_to_stay(state, key, left)
         if missing > 0 and not vpod.deleting and vpod.weight <= pool.slots_per_pod and allows(vpod):
             yield vpod, missing
@@ -173,8 +176,8 @@ def _by_need(
     expected: int,
     allows: Callable[[VPod], bool],
 ) -> tuple[int, bool]:
-    """Pods needed without maxPods, and whether something is without a place in those that are to
-    come.
+    """Pods needed without maxPods, and whether something has no place on the present and coming
+    pods.
     """
     leaving = to_replace(state)
     ordinals = range(_start(state), _start(state) + replicas)
@@ -204,8 +207,8 @@ def _by_need(
 def _zone_ceiling(
     state: PoolState, pool: AdapterPool, zones: int, needed: int, allows: Callable[[VPod], bool]
 ) -> int:
-    """Where a hard zone rule stops to ask for pods: one a zone more than its part of every vpod,
-    rounded up, fills.
+    """The number of pods at which a hard zone rule asks for no more: in each zone, one more than
+    its part of every vpod, rounded up, fills.
     """
     share = sum(
         -(-_wanted(pool, vpod) // zones) * vpod.weight
@@ -222,8 +225,8 @@ def _start(state: PoolState) -> int:
 def _appended(
     state: PoolState, pool: AdapterPool, packing: Packing, allows: Callable[[VPod], bool]
 ) -> tuple[int, bool]:
-    """Pods to add for what no pod, bound or still to come, has room for; whether something is left
-    all the same.
+    """Pods to add for what no bound or coming pod has room for, and whether something is left even
+    then.
     """
     for vpod, missing in missing_vreplicas(state, pool, allows):
         if packing.add(vpod.key, missing, vpod.weight):
