@@ -21,7 +21,7 @@ class EventType(StrEnum):
 
 
 class EventReason(StrEnum):
-    """``reason`` of an event. If kube-scheduler has a word for it, it is that word."""
+    """``reason`` of an event. It is kube-scheduler's own word if there is one."""
 
     SCHEDULED = "Scheduled"
     FAILED_SCHEDULING = "FailedScheduling"

@@ -53,8 +53,8 @@ def moves_made(
 
     ``before``, ``after``: pod name -> vreplicas. The rest of a move may follow later, once a ledger
     covers it, or was reported earlier. Vreplicas that leave one pod and arrive on the other come
-    first. Then come those that only leave. A decrease below ``before`` that ``wanted`` explains is
-    not a move.
+    first. Then come those that only leave. Vreplicas that leave because fewer are ``wanted`` are no
+    move.
     """
     left = {name: count - after.get(name, 0) for name, count in before.items()}
     lost = sum(count for count in left.values() if count > 0) - max(

@@ -151,7 +151,7 @@ def _compares(operator: str, value: str, bound: str) -> bool:
 
 
 def _integer(text: str) -> int | None:
-    """An int64 as Go's ParseInt reads it."""
+    """An int64 as Go's ParseInt reads it; None for anything else."""
     if _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)

@@ -32,8 +32,8 @@ class PlacementTranslator:
     def to_vpod(self, obj: Json, pool: str = "") -> VPod:
         """The vpod for an object, in the pool with the key ``pool``. Raises InvalidObject.
 
-        A foreign kind has only its placements to show for a decision. So its generation counts as
-        observed, and the Scheduled condition follows from the placements.
+        A foreign kind has no fields for a decision but its placements. So its generation counts as
+        observed, and its Scheduled condition follows from the placements.
         """
         paths, metadata = self.source.paths, mapping(obj, "metadata")
         namespace, name = text(metadata, "namespace"), text(metadata, "name")

@@ -103,8 +103,9 @@ class ObjectCache(Generic[T]):
                 self._stored.delete(obj)
 
     def _check_history(self, listed: T, taken_at: int | None) -> None:
-        """A restore with etcd's ``--bump-revision`` is not found here: its history begins above all
-        versions of the old one, so lists do not go back.
+        """Raise HistoryReplaced if a newer list has an older version of a known object. This does
+        not find a restore with etcd's ``--bump-revision``, whose history begins above all old
+        versions.
         """
         known = self.latest(listed.key)
         if known is None or known is listed or taken_at is None:

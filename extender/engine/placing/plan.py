@@ -305,8 +305,8 @@ class _Plan:
         return not pod.schedulable and not self.rules.keep_on_unavailable
 
     def _is_emptied(self, pod: PodClaims) -> bool:
-        """Whether what the vpod has there leaves so that the pool can shrink. Not while it is
-        served and might not be elsewhere.
+        """Whether the vpod's vreplicas leave this closed pod so that the pool can shrink. They stay
+        while they are served and might not be elsewhere.
 
         Excuses do not count, because recordings do not have them and a replay must decide the same.
         """

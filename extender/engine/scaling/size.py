@@ -11,9 +11,8 @@ are added for the zone that lacks them, and rounded up to a multiple of the zone
 factor), because a rule that spreads every vpod evenly uses zones of equal size best. This must end,
 even if a zone has no machine left and every new pod lands in another zone. So pods still pending
 count as the missing ones. And the rule never asks for more than one pod in each zone above the most
-that a zone must hold. That is its part of every vpod, rounded up: with 8 vreplicas in 3 zones, 3 in
-each, since ties may all have fallen on the same zone. What has no place then waits, with its
-reason.
+that a zone must hold: its part of every vpod, rounded up. (8 vreplicas in 3 zones: 3 in each, since
+ties may all have fallen on the same zone.) What has no place then waits, with its reason.
 
 A pool whose profile follows Knative's rules is sized by Knative's formulas (``scaling.knative``).
 """

@@ -18,9 +18,9 @@ neither. Knative's fields, and where they are here:
 - expectedVReplicaByVPod: ``CollectedVPod.expected``.
 - reserved: ``CollectedVPod.reserved``, decided and not yet seen committed.
 
-Knative lacks two fields. ``unschedulable`` says why each pod that takes no new work does not
-(annotated with our or Knative's annotation, pending, on a node that is cordoned, not Ready or
-unreachable, and so on). ``CollectedVPod.elsewhere`` is what a vpod still has on such pods.
+Two fields have no counterpart in Knative. ``unschedulable`` says why each pod that takes no new
+work does not (annotated with our or Knative's annotation, pending, on a node that is cordoned, not
+Ready or unreachable, and so on). ``CollectedVPod.elsewhere`` is what a vpod still has on such pods.
 """
 
 from collections import Counter

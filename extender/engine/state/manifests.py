@@ -65,7 +65,7 @@ class Manifests:
 
     @property
     def skipped(self) -> list[str]:
-        """``kind name`` of the objects that play no part."""
+        """``kind name`` of the objects of other kinds that no pool declares."""
         declared = self._declared_kinds()
         return [
             f"{decode.text(obj, 'kind')} {decode.text(obj, 'metadata', 'name')}"

@@ -23,8 +23,8 @@ from typing import Final
 from extender.model.objects import AdapterPod
 
 HOLD_S: Final = 20.0
-"""A status that relies on a pod can arrive so long after the pod was seen alive: 5 s for a ledger
-confirmation, 10 s for a request, and some reserve.
+"""Seconds from when a pod was seen alive until no status that relies on it can arrive any more: 5 s
+for a ledger confirmation, 10 s for a request, and a reserve.
 """
 
 

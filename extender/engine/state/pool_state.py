@@ -3,9 +3,9 @@ rebuilds it.
 
 Two Python ints are bit sets over ordinals. ``schedulable`` has the pods that may take new
 vreplicas. ``room`` has those of them that have a free slot and bytes in their ledger, and are not
-closed. ``shares`` has the pods of which one tenant gets no more. ``zones`` and ``nodes`` divide
-``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding the place of a
-vreplica takes a few machine operations, however many pods there are.
+closed. ``shares`` has the pods on which a tenant gets no further ledger entry. ``zones`` and
+``nodes`` divide ``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding the
+place of a vreplica takes a few machine operations, however many pods there are.
 
 ``_refresh`` derives the bits after a change of a pod, a node or the pool, and ``_follow_room``
 after a change of claims alone. ``revision`` grows with every change: what somebody has derived from
@@ -506,7 +506,7 @@ class PoolState:
             else:
                 self.forget_last_ledger(state.name)
 
-    # -- the one place where sums and bits are derived ---------------------------------------------
+    # -- where sums and bits are derived -----------------------------------------------------------
 
     def _pod(self, name: str) -> PodClaims:
         state = self.pods.get(name)

@@ -112,7 +112,7 @@ class State:
             state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
             state.set_pool(new, state.stateful_set)
             self._share_out(new.stateful_set_key)
-            # A pod that was stamped before its pool was known takes what the pool says.
+            # A pod stamped before its pool was known takes the pool's slotsPerPod of its node.
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
         elif old is not None:
             state = self.pool(old.key)
