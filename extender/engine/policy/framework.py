@@ -9,7 +9,7 @@ input always gives the same answer.
 Scores are plain ints from 0 to ``MAX_SCORE``. A score that counts something bad is ``MAX_SCORE``
 minus the count, as in Knative. Knative's weighted sums wrap modulo 2^64, and ours do not.
 
-If a third-party plugin raises, or gives a wrong type of answer, only the decision about that vpod
+If a third-party plugin raises, or gives no valid answer, only the decision about that vpod
 fails (``guard``). The vpod stays as it is, with the reason PluginFailed, until something changes.
 
 **Scope.** Scoring every pod for every vreplica costs more time with each pod of the pool. A plugin
