@@ -160,7 +160,7 @@ class _Plan:
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
             if sum(self.kept.values()) - wanted >= surplus:
-                break  # nothing was taken away: only faulty deschedulers do that
+                break  # nothing was taken away: do not loop for ever
             # A target that was raised for the pods in use falls with their number. Lower it here at
             # once, and not by one step a decision.
             wanted = self._wanted()
