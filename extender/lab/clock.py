@@ -20,8 +20,8 @@ import heapq
 import math
 import selectors
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from contextvars import Context, ContextVar, copy_context
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
 from typing import Any, Final, TypeVar
 
 from extender.model.errors import VReplicaError
@@ -30,8 +30,6 @@ EPOCH_S: Final = 1_800_000_000.0
 """Wall-clock time, in seconds since 1970, at loop time 0."""
 TURNS_PER_INSTANT_MAX: Final = 100_000
 INSTANT_S: Final = 1e-6
-TIMERS_MIN: Final = 100
-"""Fewer are not searched for cancelled ones."""
 
 PROCESS: Final[ContextVar[str]] = ContextVar("PROCESS", default="")
 """Which simulated process the running code belongs to; "" for the rest of the world."""
@@ -51,14 +49,18 @@ class Endless(VReplicaError):
     """Virtual time has passed beyond the end that was set."""
 
 
-class _NoDescriptors(selectors.SelectSelector):
-    """A selector for asyncio to register its own pipe with; nobody ever asks it what has
-    happened.
+class _Jump(selectors.SelectSelector):
+    """The selector of a ``VirtualTimeLoop``. A real one waits for descriptors until the next timer
+    is due; this one moves the clock to that timer.
     """
 
+    def __init__(self, passes: Callable[[float | None], None]) -> None:
+        super().__init__()
+        self._passes = passes
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Nothing has happened on any descriptor."""
-        del timeout
+        """Let ``timeout`` seconds pass. Nothing happens on any descriptor."""
+        self._passes(timeout)
         return []
 
 
@@ -79,88 +81,22 @@ class _NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
-def _nothing() -> None:
-    """What a cancelled timer would call: it lets go of what it was for."""
-
-
-class _Handle(asyncio.Handle):
-    """asyncio's, made without asking the loop whether it debugs: one for each callback that
-    runs.
-    """
-
-    __slots__ = ()
-    _context: Context
-    _callback: Callable[..., object]
-    _args: Sequence[Any]
-    _cancelled: bool
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-    ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-
-
-class _Timer(asyncio.TimerHandle):
-    """The same of a callback that waits for its time."""
-
-    __slots__ = ()
-    _context: Context
-    _callback: Callable[..., object]
-    _args: Sequence[Any]
-    _cancelled: bool
-    _scheduled: bool
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: "VirtualTimeLoop",
-        context: Context | None,
-    ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-        self._when = when
-        self._scheduled = True
-
-    def cancel(self) -> None:
-        """Not to be run; the loop counts those that still wait."""
-        if not self._cancelled:
-            self._cancelled = True
-            self._callback, self._args = _nothing, ()
-            if self._scheduled:
-                self._loop._timer_cancelled_count += 1  # noqa: SLF001
-
-
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop with ``time()`` of its own, in seconds from 0."""
 
-    _ready: deque[_Handle | _Timer]
-    _scheduled: list[tuple[float, _Timer]]
-    _timer_cancelled_count: int
-    _stopping: bool
+    # asyncio's own lists, which ``pause`` empties: there is no public way to hold callbacks back.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self) -> None:
         self._virtual_s = 0.0
         self._instant_s = 0.0
         self._turns = 0
-        super().__init__(_NoDescriptors())
-        self._paused: dict[str, list[_Handle | _Timer]] = {}
+        super().__init__(_Jump(self._passes))
+        # asyncio runs a timer that is due within the clock's resolution. On a clock that stands
+        # still, code that is woken a nanosecond early and waits for the rest never gets there.
+        self._clock_resolution = 0.0
+        self._paused: dict[str, list[asyncio.Handle]] = {}
         self._tasks_made = 0
         self.ends_s = math.inf
         """Virtual time after which nothing runs any more, but ``Endless`` is raised."""
@@ -179,16 +115,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """SIGSTOP: hold back everything of a process, what is ready and what waits for its time."""
         held = self._paused.setdefault(process, [])
         held += [handle for handle in self._ready if _process_of(handle) == process]
-        held += [timer for _, timer in self._scheduled if _process_of(timer) == process]
-        rest = [handle for handle in self._ready if _process_of(handle) != process]
-        self._ready.clear()
-        self._ready.extend(rest)
-        self._scheduled[:] = [
-            entry for entry in self._scheduled if _process_of(entry[1]) != process
-        ]
+        held += [timer for timer in self._scheduled if _process_of(timer) == process]
+        # The turn that calls this runs as many handles as were ready when it began.
+        for at, handle in enumerate(self._ready):
+            if _process_of(handle) == process:
+                self._ready[at] = asyncio.Handle(_nothing, (), self)
+        self._scheduled[:] = [timer for timer in self._scheduled if _process_of(timer) != process]
         heapq.heapify(self._scheduled)
         # Shadows the method for as long as anything is paused: nobody else pays for the question.
-        self.call_soon = self._call_soon_unless_paused  # type: ignore[method-assign]
+        self.call_soon = self._call_soon_unless_paused  # type: ignore[assignment, method-assign]
 
     def resume(self, process: str) -> None:
         """SIGCONT: timers that are overdue run at once."""
@@ -196,8 +131,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if not self._paused and "call_soon" in self.__dict__:
             del self.call_soon
         for handle in held:
-            if isinstance(handle, _Timer):
-                heapq.heappush(self._scheduled, (handle.when(), handle))
+            if isinstance(handle, asyncio.TimerHandle):
+                heapq.heappush(self._scheduled, handle)
             else:
                 self._ready.append(handle)
 
@@ -212,92 +147,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         held = self._paused.get(process)
         if held is None:
             return super().call_soon(callback, *args, context=context)
-        handle = _Handle(callback, args, self, context)
+        handle = asyncio.Handle(callback, args, self, context)
         held.append(handle)
         return handle
-
-    # -- asyncio's own turns, without what only a real loop needs: debugging, threads, signals,
-    # descriptors ----------
-
-    def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        """Run at the loop's next turn."""
-        handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
-
-    def call_at(  # type: ignore[override]
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        """Run once the time is past ``when``."""
-        timer = _Timer(when, callback, args, self, context)
-        # With its time beside it a heap compares numbers; timers of the same time are compared as
-        # before.
-        heapq.heappush(self._scheduled, (when, timer))
-        return timer
-
-    def call_later(  # type: ignore[override]
-        self,
-        delay: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        """Run once ``delay`` seconds have passed."""
-        return self.call_at(self._virtual_s + delay, callback, *args, context=context)
-
-    def _run_once(self) -> None:
-        """One turn: the clock moves to the next timer where nothing is ready; then what is ready by
-        now runs once.
-        """
-        ready, scheduled = self._ready, self._scheduled
-        self._forget_cancelled()
-        if ready or self._stopping:
-            self._passes(0.0)
-        else:
-            self._passes(max(0.0, scheduled[0][0] - self._virtual_s) if scheduled else None)
-        # Not those that are due within the clock's resolution, as in asyncio: on a clock that
-        # stands still, code which is woken a nanosecond early, and waits for the rest of it, would
-        # be woken at once for ever.
-        now = self._virtual_s
-        while scheduled and scheduled[0][0] < now:
-            timer = heapq.heappop(scheduled)[1]
-            timer._scheduled = False  # noqa: SLF001
-            ready.append(timer)
-        for _ in range(len(ready)):
-            if (
-                not ready
-            ):  # a process has been stopped in this very turn, and what was ready of it is held
-                break
-            handle = ready.popleft()
-            if handle._cancelled:  # noqa: SLF001
-                continue
-            try:
-                handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # noqa: BLE001
-                self.call_exception_handler(
-                    {"message": f"Exception in {handle!r}", "exception": error, "handle": handle}
-                )
-
-    def _forget_cancelled(self) -> None:
-        """Cancelled timers leave when it is their turn, or all at once where they are the most."""
-        scheduled = self._scheduled
-        if len(scheduled) > TIMERS_MIN and self._timer_cancelled_count * 2 > len(scheduled):
-            for _, timer in scheduled:
-                timer._scheduled = not timer._cancelled  # noqa: SLF001
-            scheduled[:] = [entry for entry in scheduled if entry[1]._scheduled]  # noqa: SLF001
-            heapq.heapify(scheduled)
-            self._timer_cancelled_count = 0
-        while scheduled and scheduled[0][1]._cancelled:  # noqa: SLF001
-            heapq.heappop(scheduled)[1]._scheduled = False  # noqa: SLF001
-            self._timer_cancelled_count -= 1
 
     def _passes(self, seconds: float | None) -> None:
         """Move the clock; None: there is no timer. Raises Deadlock, Livelock, Endless."""
@@ -322,8 +174,13 @@ def _numbered(loop: Any, coroutine: Coroutine[Any, Any, T], **options: Any) -> "
     return _NumberedTask(coroutine, loop=loop, **options)
 
 
-def _process_of(handle: _Handle | _Timer) -> str:
-    return handle._context.get(PROCESS, "")  # noqa: SLF001
+def _nothing() -> None:
+    """Stand in the place of a callback that is held back."""
+
+
+def _process_of(handle: asyncio.Handle) -> str:
+    context: Context = handle._context  # type: ignore[attr-defined]  # noqa: SLF001
+    return context.get(PROCESS, "")
 
 
 def wall_clock() -> float:
