@@ -1,3 +1,1 @@
-"""The embedded cluster: API server semantics, controllers and kube-scheduler's loop in one
-process.
-"""
+"""The embedded cluster: an API server, controllers and kube-scheduler's loop in one process."""

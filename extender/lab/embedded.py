@@ -1,11 +1,11 @@
-"""The whole embedded cluster: API server and controllers as tasks, and builders of what demos and
-tests put into it.
+"""The embedded cluster: an API server and controllers as tasks, and builders of objects for demos
+and tests.
 
     async with EmbeddedCluster(Cluster(now=..., rng=...)) as embedded:
         await embedded.cluster.create(NODES, "", node_object("n1", "z1"))
 
-Controllers run as Kubernetes' own users (admission sees who writes). ``controller_api`` may put
-something between them and the API server, such as a fault injector.
+Controllers run as Kubernetes' own users, so admission sees who writes. ``controller_api`` can put a
+wrapper, such as a fault injector, between the controllers and the API server.
 """
 
 import asyncio
@@ -49,31 +49,30 @@ def _as_it_is(api: Api, _component: str) -> Api:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """Delays of the controllers, seconds. Those of a kubelet are asked for each pod."""
+    """Delays of the controllers, in seconds. The delays of a kubelet are functions of the pod."""
 
     pod_start_delay_s: DelayOf = lambda _: 0.5
     pod_stop_delay_s: DelayOf = lambda _: 0.5
     node_monitor_grace_s: float = 40.0
-    """A node silent for so long is Unknown (kube-controller-manager's --node-monitor-grace-period).
+    """A node that is silent for this long becomes Unknown (kube-controller-manager's
+    ``--node-monitor-grace-period``).
     """
     orphan_grace_s: float = 40.0
-    """Pods of a deleted node are removed after so long (podgc's quarantine)."""
+    """PodGC removes the pods of a deleted node after this time (its quarantine)."""
     controller_api: Callable[[Api, str], Api] = _as_it_is
-    """(api, component) -> the api that this component gets; components are kube-controller-manager
-    and kubelet.
+    """(api, component) -> the api for this component. Components are "kube-controller-manager" and
+    "kubelet".
     """
 
 
 class EmbeddedCluster:
-    """A ``Cluster`` and its controllers, running between ``__aenter__`` and ``__aexit__``."""
+    """A ``Cluster`` and its controllers, which run between ``__aenter__`` and ``__aexit__``."""
 
     def __init__(self, cluster: Cluster, settings: ControllerSettings | None = None) -> None:
         self.cluster = cluster
         self.heartbeats = Heartbeats()
         self.clock_ahead_s: dict[str, float] = {}
-        """Node -> seconds by which its own clock is ahead of the API server's; 0 where nothing is
-        said.
-        """
+        """Node -> seconds by which its clock is ahead of the API server's; 0 if missing."""
         self._settings = settings or ControllerSettings()
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -98,39 +97,37 @@ class EmbeddedCluster:
             task.cancel()
         self._tasks.clear()
         if isinstance(error, asyncio.CancelledError):
-            await self._stack.__aexit__(
-                kind, error, trace
-            )  # perhaps the group's own, because a task failed
+            # The TaskGroup itself may have cancelled the body, because a task failed.
+            await self._stack.__aexit__(kind, error, trace)
         else:
-            await (
-                self._stack.aclose()
-            )  # what the body raised goes on as it is, not inside an ExceptionGroup
+            # An error of the body propagates as it is, not inside an ExceptionGroup.
+            await self._stack.aclose()
 
     async def run(self) -> None:
-        """Everything, until cancelled."""
+        """Run everything until cancelled."""
         async with self:
             await asyncio.get_running_loop().create_future()
 
     def fail_node(self, name: str) -> None:
-        """The node loses its power: no heartbeat, no pod started or removed on it."""
+        """Cut the node's power: no heartbeats, and no pod starts or ends on the node."""
         self.heartbeats.stop(name)
 
     def recover_node(self, name: str) -> None:
-        """The node is back, with the pods it had."""
+        """Bring the node back, with the pods that it had."""
         self.heartbeats.resume(name)
 
     def begin_anew(self) -> None:
-        """All controllers restart, as after an API server that was restored from a backup."""
+        """Restart all controllers, as after the restore of the API server from a backup."""
         for informer in self._informers:
             informer.begin_anew()
 
     def node_time(self, name: str) -> float:
-        """What a node's clock says, epoch seconds."""
+        """Return the time of a node's clock, in epoch seconds."""
         return self.cluster.server.now() + self.clock_ahead_s.get(name, 0.0)
 
     def set_ready(self, namespace: str, name: str, *, ready: bool) -> None:
-        """Let a running pod's readiness probe fail or succeed. Raises KeyError for a pod that is
-        not known.
+        """Make the readiness probe of a running pod fail or succeed. Raises KeyError for an unknown
+        pod.
         """
         if self._kubelet is None:
             raise KeyError((namespace, name))
@@ -188,7 +185,9 @@ def node_object(
     slots: int | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Obj:
-    """A ready node. ``slots`` is its ``vreplica.dev/slots`` allocatable; None: it declares none."""
+    """Return a Ready node. ``slots`` is its allocatable ``vreplica.dev/slots``; None: it declares
+    none.
+    """
     capacity = {"cpu": cpu, "memory": memory, "pods": "110", "ephemeral-storage": "100Gi"}
     if slots is not None:
         capacity[SLOTS_RESOURCE] = str(slots)
@@ -217,9 +216,9 @@ def stateful_set_object(
     start: int = 0,
     pod_spec: Mapping[str, Any] | None = None,
 ) -> Obj:
-    """A StatefulSet of one small container, with Parallel pod management. ``pool`` puts
-    ``vreplica.dev/pool`` on its pods; "" means its own name.
+    """Return a StatefulSet with one small container and Parallel pod management.
 
+    ``pool`` puts the label ``vreplica.dev/pool`` on its pods; "" means the StatefulSet's own name.
     ``pod_spec`` is merged over the template's spec.
     """
     labels = {"app": name}

@@ -1,1 +1,1 @@
-"""The API server in memory: requests, admission, storage, watches."""
+"""An API server in memory: requests, admission, storage and watches."""

@@ -1,14 +1,13 @@
 """Admission webhooks, as Mutating- and ValidatingWebhookConfiguration objects in the store declare
 them.
 
-Mutating webhooks run one after another in the order of the configurations' names; with
-``reinvocationPolicy: IfNeeded`` one that ran before a later one changed the object runs once more.
-Validating webhooks run at once, and the first refusal in order is the answer. ``matchPolicy`` is
-ignored (one version per kind) and ``matchConditions`` (CEL) are not evaluated.
+Mutating webhooks run one after another, in the order of the configurations' names. A webhook with
+``reinvocationPolicy: IfNeeded`` runs once more if a later webhook changed the object. Validating
+webhooks run concurrently, and the first refusal in that order is the answer. ``matchPolicy`` is
+ignored (each kind has one version), and ``matchConditions`` (CEL) are not evaluated.
 
-The call itself is an injected ``WebhookCaller``. A call that fails or takes longer than
-timeoutSeconds counts by the webhook's failurePolicy; only an answer ``allowed: false`` is a
-refusal.
+An injected ``WebhookCaller`` makes the calls. If a call fails or takes longer than timeoutSeconds,
+the webhook's failurePolicy decides. Only the answer ``allowed: false`` is a refusal.
 """
 
 import asyncio
@@ -40,13 +39,13 @@ ADMISSION_VERSION: Final = "admission.k8s.io/v1"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who makes a request, as admission sees it."""
+    """The user who makes a request, as admission sees it."""
 
     name: str = "admin"
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
 
     def info(self) -> Obj:
-        """authentication/v1 UserInfo."""
+        """Return the UserInfo of authentication/v1."""
         return {"username": self.name, "uid": self.name, "groups": list(self.groups)}
 
 
@@ -55,7 +54,9 @@ ADMIN: Final = User()
 
 @dataclass(frozen=True, slots=True)
 class WebhookCall:
-    """One call to make: POST ``review`` to where ``client_config`` says, within ``timeout_s``."""
+    """One call to a webhook: POST ``review`` to the address in ``client_config``, within
+    ``timeout_s``.
+    """
 
     webhook: str
     client_config: Mapping[str, Any]
@@ -64,24 +65,24 @@ class WebhookCall:
 
 
 WebhookCaller = Callable[[WebhookCall], Awaitable[Obj]]
-"""Makes the call and returns the AdmissionReview of the answer. Raises WebhookCallError when there
-is none.
+"""Makes the call and returns the AdmissionReview of the answer. Raises WebhookCallError if there is
+no such answer.
 """
 
 
 class WebhookCallError(VReplicaError):
-    """A webhook that could not be reached or whose answer is not an AdmissionReview."""
+    """A webhook could not be reached, or its answer is not an AdmissionReview."""
 
 
 async def no_caller(call: WebhookCall) -> Obj:
-    """The caller of a cluster that was given none: every webhook is unreachable."""
+    """The default caller: every webhook is unreachable."""
     raise WebhookCallError(f"no way to call {call.webhook} was configured")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What is asked of admission. ``object`` is None for DELETE, ``old`` for CREATE; both are the
-    server's own.
+    """One request for admission. ``object`` is None for DELETE, ``old`` is None for CREATE. Both
+    belong to the server.
     """
 
     operation: str
@@ -94,7 +95,7 @@ class Attributes:
     subresource: str = ""
     dry_run: bool = False
     object_kind: tuple[str, str, str] | None = None
-    """Group, version and kind of ``object`` where they are not the resource's: Scale, Binding."""
+    """Group, version and kind of ``object`` if they differ from the resource's: Scale, Binding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,8 @@ class Webhook:
     def matches(
         self, at: Attributes, namespace_labels: Callable[[Attributes], Mapping[str, str] | None]
     ) -> bool:
-        """Whether the request goes to this webhook. Either object satisfying the object selector
-        suffices.
+        """Return whether the request goes to this webhook. The object selector needs to match only
+        one of the new and the old object.
         """
         if not any(rule.matches(at) for rule in self.rules):
             return False
@@ -182,7 +183,7 @@ def _compile(webhook: Mapping[str, Any]) -> Webhook:
 
 
 class Admission:
-    """The webhooks of one cluster. ``call`` may be replaced at any time."""
+    """The admission webhooks of one cluster. ``call`` may be replaced at any time."""
 
     def __init__(
         self, store: Store, new_uid: Callable[[], str], call: WebhookCaller = no_caller
@@ -195,17 +196,15 @@ class Admission:
         self._compiled: dict[str, tuple[int, list[Webhook]]] = {}
 
     def active(self) -> bool:
-        """There is any configuration at all: the quick way out for every write when there
-        is none.
-        """
+        """Return whether any webhook configuration exists. If none does, writes skip admission."""
         return bool(self._mutating.entries or self._validating.entries)
 
     def validates(self) -> bool:
-        """There is a validating webhook."""
+        """Return whether any validating webhook configuration exists."""
         return bool(self._validating.entries)
 
     async def mutate(self, at: Attributes) -> Obj | None:
-        """The object after all mutating webhooks: ``at.object`` itself or a new one. Raises
+        """Return the object after all mutating webhooks: ``at.object`` itself or a new one. Raises
         ApiError on refusal.
         """
         if not self._mutating.entries or _exempt(at):
@@ -239,7 +238,7 @@ class Admission:
         return replace(at, object=patched)
 
     async def validate(self, at: Attributes) -> None:
-        """Ask every validating webhook. Raises the ApiError of the first refusal."""
+        """Call every validating webhook. Raises the ApiError of the first refusal."""
         if not self._validating.entries or _exempt(at):
             return
         hooks = [hook for hook in self._hooks(mutating=False) if self._matches(hook, at)]
@@ -254,8 +253,8 @@ class Admission:
         return hook.matches(at, self._namespace_labels)
 
     def _namespace_labels(self, at: Attributes) -> Mapping[str, str] | None:
-        """Labels that the namespaceSelector looks at; None for cluster-scoped objects, which always
-        match.
+        """Return the labels for the namespaceSelector; None for cluster-scoped objects, which
+        always match.
         """
         if at.kind.resource == NAMESPACES:
             return ((at.object or at.old or {}).get("metadata") or {}).get("labels") or {}
@@ -265,7 +264,9 @@ class Admission:
         return (entry.obj["metadata"].get("labels") or {}) if entry else {}
 
     def _hooks(self, *, mutating: bool) -> Sequence[Webhook]:
-        """The webhooks in calling order, compiled anew only after a configuration changed."""
+        """Return the webhooks in calling order. They are compiled again only after a configuration
+        changed.
+        """
         name, collection = (
             ("mutating", self._mutating) if mutating else ("validating", self._validating)
         )
@@ -280,8 +281,8 @@ class Admission:
         return known[1]
 
     async def _ask(self, hook: Webhook, at: Attributes) -> Mapping[str, Any] | None:
-        """The response of one webhook; None when it failed and failurePolicy is Ignore. Raises on
-        refusal.
+        """Return the response of one webhook; None if it failed and failurePolicy is Ignore. Raises
+        on refusal.
         """
         if at.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -326,8 +327,8 @@ def _response_of(answer: Any, uid: str) -> Mapping[str, Any]:
 
 
 def refusal(webhook: str, status: Mapping[str, Any]) -> ApiError:
-    """The error of ``allowed: false``: the webhook's code (400 if it names none), reason and
-    message.
+    """Return the error for ``allowed: false``: the webhook's code (400 if it names none), reason
+    and message.
     """
     denied = f'admission webhook "{webhook}" denied the request'
     why = status.get("message") or status.get("reason")
@@ -337,7 +338,7 @@ def refusal(webhook: str, status: Mapping[str, Any]) -> ApiError:
 
 
 def review_of(at: Attributes, uid: str) -> Obj:
-    """The AdmissionReview v1 that a webhook is sent."""
+    """Return the AdmissionReview v1 that is sent to a webhook."""
     resource = at.kind.resource
     group, version, kind = at.object_kind or (resource.group, resource.version, resource.kind)
     gvk = {"group": group, "version": version, "kind": kind}

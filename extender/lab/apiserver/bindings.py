@@ -1,7 +1,7 @@
-"""The binding subresource of pods: node and annotations in one write, once.
+"""The binding subresource of pods: it sets the node and the annotations in one write, once.
 
-As in kube-apiserver's ``assignPod``: the pod must not be bound or being deleted, the Binding's uid
-and resourceVersion are preconditions, its annotations overwrite the pod's, and PodScheduled turns
+As in kube-apiserver's ``assignPod``, the pod must not be bound or being deleted. The Binding's uid
+and resourceVersion are preconditions. Its annotations overwrite the pod's, and PodScheduled becomes
 True. The node need not exist. The pod's generation does not change.
 """
 
@@ -15,12 +15,12 @@ from extender.lab.apiserver.strategy import rfc3339
 
 
 def own(binding: Binding) -> Binding:
-    """The binding with annotations that the caller can no longer change."""
+    """Return the binding with a copy of its annotations, which the caller cannot change."""
     return replace(binding, annotations=dict(binding.annotations))
 
 
 def as_object(binding: Binding) -> Obj:
-    """The v1 Binding."""
+    """Return the v1 Binding."""
     metadata: Obj = {"name": binding.name, "namespace": binding.namespace}
     if binding.uid:
         metadata["uid"] = binding.uid
@@ -33,7 +33,7 @@ def as_object(binding: Binding) -> Obj:
 
 
 def from_object(obj: Any, *, namespace: str = "", name: str = "") -> Binding:
-    """A v1 Binding as sent. Raises ApiError 400."""
+    """Decode a v1 Binding. Raises ApiError 400."""
     try:
         metadata, target = obj.get("metadata") or {}, obj["target"]
         return Binding(
@@ -49,7 +49,7 @@ def from_object(obj: Any, *, namespace: str = "", name: str = "") -> Binding:
 
 
 def bound(entry: Entry, binding: Binding, now_s: float) -> Obj:
-    """The pod as it is stored when bound. Raises Conflict."""
+    """Return the bound pod as it will be stored. Raises Conflict."""
     pod = entry.copy()
     metadata = pod["metadata"]
     if binding.uid and binding.uid != entry.uid:

@@ -1,15 +1,17 @@
 """``Cluster``: an API server in memory, behind the same ``Api`` Protocol as the real one.
 
-It keeps Kubernetes' semantics where clients depend on them: versions and optimistic concurrency,
-lists that agree across pages, watches with bookmarks and 410, status and scale subresources,
-bindings, graceful deletion and finalizers, custom resources from their definitions, admission
-webhooks, and refusals in the API server's words (``apiserver.py`` tells how a request runs,
-``store.py`` how versions are kept). Left out: server-side apply and managedFields, CEL rules, RBAC,
-storage versions other than one. What controllers do in a real cluster (StatefulSets, kubelets,
-garbage collection, namespaces' end) is in ``controllers.py`` and its neighbours.
+It has the semantics that clients depend on: versions and optimistic concurrency, lists that are
+consistent across pages, watches with bookmarks and 410, status and scale subresources, bindings,
+graceful deletion and finalizers, custom resources from their definitions, admission webhooks, and
+the API server's error messages. ``server.py`` explains how a request runs, and ``store.py`` how
+versions are kept.
 
-Requests come as a user: ``cluster`` itself is ``admin``, ``cluster.as_user(...)`` anyone else. Time
-and randomness are injected, so that equal seeds give equal names, uids and versions.
+It has no server-side apply and managedFields, no RBAC, no CEL except the rules of this project's
+CRDs, and one storage version for each kind. The controllers of a real cluster (StatefulSet
+controller, kubelets, garbage collection, namespace deletion) are in ``extender/lab/controllers``.
+
+Each request has a user: ``cluster`` itself is ``admin``, ``cluster.as_user(...)`` is any other.
+Time and randomness are injected, so equal seeds give equal names, uids and versions.
 """
 
 import random
@@ -34,7 +36,7 @@ from extender.lab.apiserver.store import Snapshot
 
 
 class UserView:
-    """``Api`` as one user, with or without ``dry_run`` (all checks, nothing stored)."""
+    """``Api`` for one user. With ``dry_run`` all checks run, but nothing is stored."""
 
     def __init__(self, server: ApiServer, request: Request) -> None:
         self.server = server
@@ -43,12 +45,12 @@ class UserView:
     def as_user(
         self, username: str, groups: Sequence[str] = ("system:authenticated",)
     ) -> "UserView":
-        """The same cluster as another user: admission's userInfo."""
+        """Return a view of the same cluster for another user, who becomes admission's userInfo."""
         user = User(username, tuple(groups))
         return UserView(self.server, Request(user, dry_run=self.request.dry_run))
 
     def dry_run(self) -> "UserView":
-        """The same user, whose writes are checked and answered but not stored."""
+        """Return a view whose writes are checked and answered, but not stored."""
         return UserView(self.server, Request(self.request.user, dry_run=True))
 
     async def list_page(
@@ -133,11 +135,11 @@ class UserView:
 
 
 class Cluster(UserView):
-    """A whole API server of its own, used as ``admin`` of ``system:masters``.
+    """An API server. Its own requests run as ``admin`` of ``system:masters``.
 
-    ``now`` is epoch seconds. ``history_events_max`` is how many changes of each kind watches and
-    continue tokens can reach back; older ones get 410. A new cluster has the namespaces that
-    kube-apiserver makes.
+    ``now`` returns epoch seconds. ``history_events_max`` is the number of changes of each kind that
+    watches and continue tokens can reach back; older ones get 410. A new cluster has the namespaces
+    that kube-apiserver makes.
     """
 
     def __init__(
@@ -159,30 +161,30 @@ class Cluster(UserView):
         return self.server.store.version
 
     def call_webhooks_with(self, caller: WebhookCaller) -> None:
-        """Reach admission webhooks through ``caller`` from now on."""
+        """Replace the caller of admission webhooks."""
         self.server.admission.call = caller
 
     def compact(self) -> None:
-        """Forget all history, as etcd's compaction does: watches and continue tokens from before
-        get 410.
+        """Drop all history, as etcd's compaction does. Older watches and continue tokens get
+        410.
         """
         self.server.store.compact()
 
     def snapshot(self) -> Snapshot:
-        """A backup of all that is stored now."""
+        """Return a backup of all that is stored."""
         return self.server.store.snapshot()
 
     def restore(self, snapshot: Snapshot, *, bump: int = 0) -> None:
-        """Go back to a backup: objects, versions (``bump`` above it) and history; every
-        watch ends.
+        """Restore the objects, history and version of a backup (plus ``bump``). Every watch
+        ends.
         """
         self.server.store.restore(snapshot, bump=bump)
 
     def object_count(self, resource: Resource) -> int:
-        """How many objects of a kind are stored."""
+        """Return the number of stored objects of a kind."""
         return len(self.server.store.collection(resource.group, resource.plural).entries)
 
 
 def _conforms(cluster: Cluster) -> Api:
-    """mypy: a Cluster is an Api."""
+    """Let mypy check that a Cluster is an Api."""
     return cluster

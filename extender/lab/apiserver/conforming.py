@@ -1,8 +1,8 @@
-"""Whether a value conforms to a structural schema: the short answer that nearly every write gets.
+"""A fast check whether a value conforms to a structural schema. Nearly every write passes it.
 
-``schema.problems`` words every violation and so builds paths and generators on the way. This looks
-first and gives up where it meets anything but the plain case: True means that ``problems`` finds
-none; False only that it has to look.
+``schema.problems`` words every violation, so it builds paths and generators even for a valid value.
+This check handles only the plain cases. True means that ``problems`` would find nothing. False
+means only that ``problems`` must look.
 """
 
 import re
@@ -34,9 +34,7 @@ _ROOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def conforms(value: Any, schema: Schema, *, is_root: bool = False) -> bool:
-    """Whether there is nothing wrong with it, as far as that is quickly seen. ``is_root``: it is a
-    whole object.
-    """
+    """Return whether the value surely conforms. ``is_root``: the value is a whole object."""
     if value is None:
         return bool(schema.get("nullable"))
     allowed = schema.get("enum")
@@ -62,7 +60,7 @@ def _is_string(value: str, schema: Schema) -> bool:
 
 
 def is_date_time(value: str) -> bool:
-    """Whether it is a time with its zone."""
+    """Return whether the text is a time with a time zone."""
     try:
         return datetime.fromisoformat(value).tzinfo is not None
     except ValueError:
@@ -87,8 +85,9 @@ def _is_array(value: list[Any], schema: Schema) -> bool:
 
 
 def _are_distinct(value: list[Any], schema: Schema) -> bool:
-    """Elements of a ``map`` by keys that are texts; anything else is looked at by ``problems``,
-    unless there are no two.
+    """Return whether the elements of a ``map`` list have distinct keys. Only string keys are
+    compared here: for any other list of two or more elements, return False, so that ``problems``
+    looks.
     """
     if len(value) < 2:
         return True

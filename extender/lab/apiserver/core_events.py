@@ -1,8 +1,8 @@
-"""Events as the core group shows them: one stored object, two faces.
+"""Events in the form of the core group.
 
-The API server stores an Event once and serves it as v1 and as events.k8s.io/v1 under other field
-names. kubectl reads the core face (``get events``, and the end of ``describe``); here it can be
-read and deleted, not written.
+The API server stores an Event once, and serves it as v1 and as events.k8s.io/v1 with other field
+names. kubectl reads the core form (``get events``, and the end of ``describe``). Here the core form
+can be read and deleted, not written.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ _SAME: Final = ("eventTime", "series", "action", "related", "reason", "type")
 
 
 def core_event(event: Obj) -> Obj:
-    """The v1 form of an events.k8s.io/v1 Event."""
+    """Return the v1 form of an events.k8s.io/v1 Event."""
     series = event.get("series") or {}
     first = event.get("deprecatedFirstTimestamp") or event.get("eventTime")
     return {
@@ -43,7 +43,7 @@ def _whole_seconds(when: str | None) -> str | None:
 
 
 def core_event_options(options: ListOptions) -> ListOptions:
-    """Options of a request for core events, in the field names of the stored form."""
+    """Translate the options of a request for core events to the field names of the stored form."""
     fields = options.field_selector.replace("involvedObject.", "regarding.")
     fields = fields.replace("reportingComponent", "reportingController")
     return ListOptions(options.namespace, options.label_selector, fields)

@@ -1,8 +1,8 @@
-"""What the API server fills in on its own: defaults of the built-in kinds, and three admission
+"""Values that the API server fills in: the defaults of built-in kinds, and mutating admission
 plugins.
 
-The plugins are DefaultTolerationSeconds, Priority and the resolution of namespaces' own label; they
-run before the webhooks, so a webhook sees a pod with its tolerations and its priority.
+The plugins here are DefaultTolerationSeconds, Priority and TaintNodesByCondition. They run before
+the webhooks, so a webhook sees a pod's tolerations and priority.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ PriorityClassOf = Callable[[str], Obj | None]
 
 
 def pod_spec_defaults(spec: Obj) -> None:
-    """SetDefaults_PodSpec, and those of its containers."""
+    """Apply SetDefaults_PodSpec and the defaults of containers."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -57,7 +57,7 @@ def _container_defaults(container: Obj) -> None:
 
 
 def _pod(obj: Obj) -> None:
-    """What is defaulted in pods and not in the templates of pods: SetDefaults_Pod."""
+    """Apply SetDefaults_Pod: the defaults that pods have, but not pod templates."""
     spec = obj.setdefault("spec", {})
     pod_spec_defaults(spec)
     spec.setdefault("enableServiceLinks", True)
@@ -101,14 +101,13 @@ def _namespace(obj: Obj) -> None:
     name = obj["metadata"].get("name")
     if name:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
-    if (
-        "uid" not in obj["metadata"]
-    ):  # only when new: their removal is how a namespace's end is allowed
+    # Only a new namespace gets the finalizer. Its later removal lets the namespace go.
+    if "uid" not in obj["metadata"]:
         obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
 def _node(obj: Obj) -> None:
-    # The server writes these out although they are empty, and clients index them.
+    # The API server writes these fields even when empty, and clients index them.
     obj.setdefault("spec", {})
     obj.setdefault("status", {})
 
@@ -154,8 +153,8 @@ _DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Obj], None]]] = {
 
 
 def apply(key: tuple[str, str], obj: Obj) -> None:
-    """Defaults of a built-in kind by its group and plural, and the form in which its type is
-    stored; in place.
+    """Apply the defaults of a built-in kind, then the form in which its Go type is stored. In
+    place. ``key`` is group and plural.
     """
     if (default := _DEFAULTS.get(key)) is not None:
         default(obj)
@@ -163,12 +162,15 @@ def apply(key: tuple[str, str], obj: Obj) -> None:
 
 
 def taint_until_ready(node: Obj) -> None:
-    """TaintNodesByCondition: a node takes no pods until node lifecycle has seen it Ready.
+    """TaintNodesByCondition: taint a new node until the node lifecycle controller has seen it
+    Ready.
 
-    Schedulers rely on the end of that taint: kube-scheduler's own hint on an added node does not
-    leave out the resources that only an extender counts, so a pod with such a request, refused for
-    want of cpu, is woken by the taint's change and not by the node. A node that is created with its
-    Ready condition is left alone here: a test's, where no controller would take the taint away.
+    Schedulers rely on the removal of that taint. kube-scheduler's own hint for an added node also
+    compares resources that only an extender counts. So an added node does not wake a pod that
+    requests such a resource and was refused for want of cpu, but the change of the taint does.
+
+    A node that is created with a Ready condition gets no taint: tests do so without a controller
+    that would remove the taint.
     """
     conditions = node["status"].get("conditions") or ()
     taints = node["spec"].get("taints") or []
@@ -180,8 +182,8 @@ def taint_until_ready(node: Obj) -> None:
 
 
 def default_tolerations(pod: Obj) -> None:
-    """DefaultTolerationSeconds: pods stay 300 s on a node that is not ready or unreachable, unless
-    they say.
+    """DefaultTolerationSeconds: add tolerations of 300 s for not-ready and unreachable nodes,
+    unless the pod has its own.
     """
     tolerations = pod["spec"].get("tolerations") or []
     for taint in (NOT_READY_TAINT, UNREACHABLE_TAINT):
@@ -206,8 +208,8 @@ def _tolerates_no_execute(toleration: Mapping[str, Any], taint: str) -> bool:
 
 
 def resolve_priority(pod: Obj, priority_class: PriorityClassOf) -> None:
-    """Priority admission: spec.priority and preemptionPolicy from the class. Raises Forbidden for
-    an unknown one.
+    """Priority admission: set spec.priority and preemptionPolicy from the class. Raises Forbidden
+    for an unknown class.
     """
     spec = pod["spec"]
     name = spec.get("priorityClassName") or ""
@@ -235,7 +237,7 @@ def resolve_priority(pod: Obj, priority_class: PriorityClassOf) -> None:
 
 
 def _called(pod: Obj) -> str:
-    """Its name, or what its name will begin with."""
+    """Return the pod's name, or its generateName."""
     metadata = pod["metadata"]
     return str(metadata.get("name") or metadata.get("generateName") or "")
 

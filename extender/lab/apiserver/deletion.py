@@ -1,9 +1,9 @@
-"""How objects go: at once, after a grace period (bound pods), or when their last finalizer is
-removed.
+"""How objects are deleted: at once, after a grace period (bound pods), or when the last finalizer
+is removed.
 
-A bound pod is only marked: ``deletionTimestamp`` is when its grace ends, and its kubelet removes it
-by a second delete with grace 0. A pod that no node has, or that has finished, goes at once. Grace
-can be shortened by another delete, never lengthened.
+The first delete only marks a bound pod: ``deletionTimestamp`` is the end of its grace period. Its
+kubelet then removes it by a second delete with grace 0. A pod that has no node or has finished is
+removed at once. Another delete can shorten the grace period, never lengthen it.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def check_preconditions(target: Target, entry: Entry, preconditions: Preconditions | None) -> None:
-    """Raises Conflict where the stored object is not the one meant."""
+    """Check the preconditions of a delete. Raises Conflict."""
     if preconditions is None:
         return
     for what, wanted, found in (
@@ -30,9 +30,8 @@ def check_preconditions(target: Target, entry: Entry, preconditions: Preconditio
     ):
         if not wanted or wanted == found:
             continue
-        if (
-            target.kind.resource == NAMESPACES
-        ):  # its deletion is a registry of its own, with other words
+        # Namespaces have their own registry, with another message.
+        if target.kind.resource == NAMESPACES:
             failed = (
                 f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: "
                 f"{found}"
@@ -42,8 +41,8 @@ def check_preconditions(target: Target, entry: Entry, preconditions: Preconditio
 
 
 def pod_grace_s(pod: Mapping[str, Any], asked_s: int | None) -> int:
-    """Grace of a pod's first delete: what was asked, else the pod's own; none where no kubelet
-    would end it.
+    """Return the grace period of a pod's first delete: the requested one, else the pod's own. It is
+    0 if no kubelet would end the pod.
     """
     grace_s = (
         asked_s
@@ -56,11 +55,11 @@ def pod_grace_s(pod: Mapping[str, Any], asked_s: int | None) -> int:
 
 
 def marked(kind: Kind, entry: Entry, grace_period_s: int | None, now_s: float) -> tuple[Obj, bool]:
-    """The object with its deletion marked, and whether it goes at once. A negative grace counts as
-    1 s.
+    """Return the object with its deletion marked, and whether to remove it at once. A negative
+    grace period counts as 1 s.
 
-    A pod is marked also where it goes at once: watches see it MODIFIED with its deletionTimestamp,
-    then DELETED.
+    Even a pod that is removed at once is marked first: watches see it MODIFIED with its
+    deletionTimestamp, then DELETED.
     """
     obj = entry.copy()
     asked_s = 1 if grace_period_s is not None and grace_period_s < 0 else grace_period_s
@@ -96,7 +95,7 @@ def _waits_for_finalizers(kind: Kind, obj: Obj) -> bool:
 
 
 def is_released(obj: Obj) -> bool:
-    """An updated object that was only waiting for its finalizers, and no longer is."""
+    """Return whether an updated object waited only for finalizers, and the last one is gone."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds"):
         return False

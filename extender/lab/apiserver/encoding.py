@@ -1,10 +1,9 @@
-"""How Go's types write what they have read: the traces that decoding and encoding leave on an
-object.
+"""The changes that decoding into Go types and encoding again make to an object.
 
-kube-apiserver never stores what it was sent but what its types make of it: quantities come back in
-canonical form, texts that are empty are left out, structures that are no pointers are there
-although nothing is in them. Clients see that (``1000m`` of cpu is read back as ``1``), so the
-embedded server does the same for the kinds and fields that anything here reads.
+kube-apiserver stores the encoding of its Go types, not the bytes that it received. Quantities
+become canonical, empty strings are left out, and structs that are not pointers are written even
+when empty. Clients see this: cpu ``1000m`` is read back as ``1``. The embedded server does the same
+for the kinds and fields that this project reads.
 """
 
 import re
@@ -40,8 +39,8 @@ _NODE_INFO: Final = (
 
 @lru_cache(maxsize=4096)
 def canonical_quantity(text: str) -> str:
-    """A quantity as resource.Quantity writes it: 1000m is 1, 0.1 is 100m, 1024Mi is 1Gi. Raises
-    ValueError for what is none.
+    """Return a quantity as resource.Quantity writes it: 1000m is 1, 0.1 is 100m, 1024Mi is 1Gi.
+    Raises ValueError for text that is no quantity.
     """
     value, found = amount(text), _QUANTITY.fullmatch(text.strip())
     if found is not None and (found["suffix"] or "").endswith("i"):
@@ -55,7 +54,7 @@ def canonical_quantity(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def amount(text: str) -> Fraction:
-    """How much a quantity is. Raises ValueError for what is none."""
+    """Return the value of a quantity. Raises ValueError for text that is no quantity."""
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no quantity")
@@ -67,14 +66,14 @@ def amount(text: str) -> Fraction:
 
 
 def _rounded_up(value: Fraction) -> Fraction:
-    """To whole nanos, away from zero."""
+    """Round to whole nanos, away from zero."""
     nanos = abs(value) * 10**9
     whole = -(-nanos.numerator // nanos.denominator)
     return Fraction(whole if value >= 0 else -whole, 10**9)
 
 
 def _largest(value: Fraction) -> int:
-    """The greatest of the decimal powers that leaves a whole number."""
+    """Return the greatest of the decimal powers that leaves a whole number."""
     value = _rounded_up(value)
     return next(
         (power for power in _DECIMAL if (value / Fraction(10) ** power).denominator == 1), -9
@@ -105,7 +104,7 @@ def _binary(value: Fraction) -> str:
 
 
 def _canonical(amounts: object) -> None:
-    """Quantities by name, in place; what is none was refused before."""
+    """Make a map's quantities canonical, in place. Invalid quantities were refused before."""
     if isinstance(amounts, dict):
         for name, amount in amounts.items():
             if isinstance(amount, str | int | float) and not isinstance(amount, bool):
@@ -120,7 +119,7 @@ def _containers(spec: Obj) -> None:
 
 
 def _timed(obj: Obj, *times: str) -> None:
-    """Times of conditions that are not set are null, not absent."""
+    """Set missing times of conditions to null."""
     for condition in (obj.get("status") or {}).get("conditions") or ():
         for when in times:
             condition.setdefault(when, None)
@@ -133,8 +132,8 @@ def _without_empty(obj: Obj, *fields: str) -> None:
 
 
 def as_stored(key: tuple[str, str], obj: Obj) -> None:
-    """An object of a built-in kind as its type writes it; in place. What it is given was found
-    well-typed.
+    """Change an object of a built-in kind to the form in which its Go type is stored. In place. Its
+    fields must have the right types.
     """
     if key == _PODS:
         spec = obj.get("spec") or {}

@@ -1,7 +1,7 @@
-"""Validation of Events: that of the older core group first, then what events.k8s.io/v1 wants
-besides.
+"""Validation of Events: first the checks of the older core group, then those that events.k8s.io/v1
+adds.
 
-kube-apiserver stores one kind for both groups, so its refusals name the core group's fields:
+kube-apiserver stores one kind for both groups, so its error messages name the core group's fields:
 involvedObject, message.
 """
 
@@ -25,11 +25,11 @@ _FIXED: Final = {
     "reportingInstance": "reportingInstance",
     "eventTime": "eventTime",
 }
-"""Field to what a refusal calls it."""
+"""Field -> its name in error messages."""
 
 
 def problems(event: Obj) -> Iterator[str]:
-    """Of a new event."""
+    """Yield the problems of a new event."""
     yield from _either_group(event)
     yield from _series(event)
     if not event.get("eventTime"):
@@ -76,7 +76,7 @@ def _series(event: Obj) -> Iterator[str]:
 
 
 def change_problems(old: Obj, new: Obj) -> Iterator[str]:
-    """Of an update: only the series may change."""
+    """Yield the problems of an update: only the series may change."""
     yield from _either_group(new)
     if not identical(old.get("series"), new.get("series")):
         yield from _series(new)

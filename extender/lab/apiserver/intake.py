@@ -1,5 +1,5 @@
-"""What a request brings, made ours: copied, decoded, checked against the URL, and turned into a
-change of an object.
+"""The input of a request: copied, decoded, checked against the URL, and turned into a change of an
+object.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,17 +16,18 @@ from extender.lab.apiserver.registry import Kind
 from extender.lab.apiserver.store import Collection, Entry, Key
 
 OBJECT_BYTES_MAX: Final = 1_572_864
-"""etcd's limit of a request."""
+"""etcd's limit for a request."""
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 Change = Callable[[Obj], Obj]
-"""Stored object (a copy, to be changed in place or not) -> the object wanted. May raise ApiError.
+"""Stored object (a copy, which may be changed in place) -> the wanted object. May raise
+ApiError.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who asks, and whether nothing is to be stored."""
+    """The user of a request, and whether it is a dry run."""
 
     user: User = ADMIN
     dry_run: bool = False
@@ -42,7 +43,7 @@ class Target:
     subresource: str = ""
 
     def entry(self) -> Entry:
-        """What is stored. Raises NotFound."""
+        """Return the stored entry. Raises NotFound."""
         entry = self.collection.entries.get(self.key)
         if entry is None:
             raise statuses.not_found(self.kind.resource, self.key[1])
@@ -50,8 +51,8 @@ class Target:
 
 
 def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
-    """The request's object, our own copy, with its type and namespace settled. Raises
-    ApiError 400.
+    """Return a copy of the request's object, with apiVersion, kind and namespace filled in and
+    checked. Raises ApiError 400.
     """
     new = own_request(obj)
     resource = kind.resource
@@ -90,12 +91,12 @@ def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
 
 
 def check_wanted(target: Target, before: Entry, new: Obj, *, patched: bool) -> list[str]:
-    """Preconditions in the wanted object; the reply is what is wrong with its metadata besides, for
+    """Check the preconditions in the wanted object. Return the other problems of its metadata, for
     validation.
 
-    The uid of a PUT is a precondition. That of a patch is not: it is a field that may not change.
-    Raises Conflict, Invalid for a result that is no object of the kind or names no version where it
-    must, or ApiError 400 for another name, 500 for a version that is no number.
+    In a PUT, the uid is a precondition. In a patch it is only a field that may not change. Raises
+    Conflict, Invalid if the result is no object of the kind or lacks a required version, ApiError
+    400 for another name, and 500 for a version that is no number.
     """
     resource, (namespace, name) = target.kind.resource, target.key
     if patched:
@@ -132,7 +133,7 @@ def check_wanted(target: Target, before: Entry, new: Obj, *, patched: bool) -> l
 
 
 def _check_patched(target: Target, before: Entry, new: Obj) -> None:
-    """What a patch has made is still an object of the kind. Raises Invalid."""
+    """Check that the patched object still is an object of the kind. Raises Invalid."""
     resource = target.kind.resource
     for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
         if new.get(field) != wanted and target.kind.custom:
@@ -150,8 +151,8 @@ def _check_patched(target: Target, before: Entry, new: Obj) -> None:
 
 
 def own_request(value: Any) -> Any:
-    """Our own copy of what a request brought. Raises ApiError 400 for what is not JSON, 413 for too
-    much.
+    """Return a copy of a request's body. Raises ApiError 400 if it is not JSON, 413 if it is too
+    large.
     """
     try:
         raw = orjson.dumps(value)
@@ -163,7 +164,7 @@ def own_request(value: Any) -> Any:
 
 
 def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
-    """A patch as a change. ``patch`` is ours; each attempt applies a copy of it. Raises ApiError
+    """Return a patch as a change. Each attempt applies a new copy of ``patch``. Raises ApiError
     400, 415.
     """
     apply = _PATCHES.get(patch_type)
@@ -177,13 +178,13 @@ def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
     elif not isinstance(patch, dict):
         raise statuses.bad_request("error decoding patch: a merge patch is an object")
     raw = orjson.dumps(patch)
-    nulls = b"null" in raw or patch_type == PatchType.JSON  # an operation without a value adds null
+    # An operation of a JSON patch that has no value adds null.
+    nulls = b"null" in raw or patch_type == PatchType.JSON
 
     def change(obj: Obj) -> Obj:
         changed = apply(obj, orjson.loads(raw))
-        if nulls and b"null" in orjson.dumps(
-            changed
-        ):  # hardly ever: faster than to look at every field
+        # To search the bytes is faster than to look at every field, and a null is rare.
+        if nulls and b"null" in orjson.dumps(changed):
             without_nulls(changed.get("metadata") if kind.custom else changed)
         return changed
 
@@ -191,8 +192,8 @@ def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
 
 
 def without_nulls(value: Any) -> Any:
-    """Drop null fields, at any depth and in place: for a built-in kind null is absent, as Go
-    decodes it.
+    """Drop null fields at any depth, in place. In a built-in kind null means absent, as Go decodes
+    it.
     """
     if isinstance(value, dict):
         for name in [name for name, item in value.items() if item is None]:

@@ -1,4 +1,4 @@
-"""What names may look like, in the API server's words."""
+"""The allowed forms of names, and the API server's messages about them."""
 
 import re
 from functools import lru_cache
@@ -23,8 +23,8 @@ SUBDOMAIN_WORDS: Final = (
 
 @lru_cache(maxsize=4096)
 def is_qualified(key: str) -> bool:
-    """A qualified name, as keys of labels are: a name, and before it perhaps a domain and a
-    slash.
+    """Return whether the text is a qualified name, as keys of labels are: a name, and before it
+    optionally a domain and a slash.
     """
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not SUBDOMAIN.fullmatch(prefix)):

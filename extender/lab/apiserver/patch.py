@@ -1,8 +1,7 @@
 """JSON patch (RFC 6902), merge patch (RFC 7386) and kubectl's strategic merge patch.
 
-All change ``document`` in place, which the caller owns (a patch that fails half way leaves a
-document to be thrown away), and never keep a reference into the patch: what they insert from it
-must be the caller's own as well.
+All of them change ``document`` in place, and parts of the patch become parts of the document. So
+the caller must own both. After a patch that fails half way, the caller must discard the document.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +13,13 @@ from extender.kube.api import Obj
 from extender.lab.apiserver.statuses import too_large, unprocessable_patch
 
 OPERATIONS_MAX: Final = 10_000
-"""As the API server's limit of operations in one JSON patch."""
+"""The API server's limit for the operations of one JSON patch."""
 _ABSENT: Final = object()
 
 
 def json_patch(document: Obj, operations: Sequence[Mapping[str, Any]]) -> Obj:
-    """Apply every operation in order. Raises Invalid (422) for a failing ``test`` or a path that is
-    not there.
+    """Apply every operation in order. Raises Invalid (422) for a failing ``test`` or a missing
+    path.
     """
     if len(operations) > OPERATIONS_MAX:
         raise too_large(
@@ -46,12 +45,14 @@ def _pointer(operation: Mapping[str, Any], member: str = "path") -> list[str]:
 
 
 def _value(operation: Mapping[str, Any]) -> Any:
-    """An absent value is null."""
+    """Return the operation's value; a missing one is null."""
     return operation.get("value")
 
 
 def _index(container: list[Any], step: str, *, past_end: bool) -> int:
-    """An array index of a pointer; with ``past_end`` also the place behind the last element."""
+    """Return the array index of a pointer's step. With ``past_end`` it may be one behind the last
+    element.
+    """
     if step == "-" and past_end:
         return len(container)
     if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0"):
@@ -63,7 +64,7 @@ def _index(container: list[Any], step: str, *, past_end: bool) -> int:
 
 
 def _look_up(root: Any, steps: Sequence[str]) -> Any:
-    """The value at a pointer, ``_ABSENT`` when there is none."""
+    """Return the value at a pointer; ``_ABSENT`` if there is none."""
     value = root
     for step in steps:
         if isinstance(value, dict) and step in value:
@@ -116,9 +117,7 @@ def _remove(root: Any, operation: Mapping[str, Any]) -> Any:
 
 
 def _replace(root: Any, operation: Mapping[str, Any]) -> Any:
-    """A member that is not there is added: evanphx/json-patch v4, which the API server uses, does
-    not look.
-    """
+    """A missing member is added, as by evanphx/json-patch v4, which the API server uses."""
     steps, value = _pointer(operation), _value(operation)
     if not steps:
         return value
@@ -153,15 +152,14 @@ def _test(root: Any, operation: Mapping[str, Any]) -> Any:
         _must(root, steps[:-1])
     found = _look_up(root, steps)
     wanted = operation.get("value")
-    # An absent value equals null here, as in the evanphx/json-patch library that the API server
-    # uses.
+    # As in evanphx/json-patch, an absent value equals null.
     if not same_json(None if found is _ABSENT else found, wanted):
         raise unprocessable_patch(f"testing value /{'/'.join(steps)} failed")
     return root
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Equality of JSON values: unlike Python's, ``true`` is not 1."""
+    """Compare JSON values. Unlike in Python, ``true`` does not equal 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -182,7 +180,9 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
 
 
 def merge_patch(document: Obj, patch: Mapping[str, Any]) -> Obj:
-    """RFC 7386: objects are merged, null removes, everything else replaces."""
+    """Apply a merge patch (RFC 7386): objects are merged, null removes, everything else
+    replaces.
+    """
     for key, value in patch.items():
         if value is None:
             document.pop(key, None)
@@ -213,18 +213,18 @@ MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "webhooks": ("name",),
     "secrets": ("name",),
 }
-"""patchMergeKey of the lists in the built-in kinds that have one; all other lists of objects are
-replaced whole.
+"""patchMergeKey of the lists of built-in kinds that have one. Other lists of objects are replaced
+whole.
 """
 _SET_LISTS: Final = frozenset({"finalizers", "podCIDRs"})
 
 
 def strategic_merge_patch(document: Obj, patch: Mapping[str, Any]) -> Obj:
-    """kubectl's patch of built-in kinds: as a merge patch, but lists with a merge key are merged by
-    element.
+    """Apply kubectl's patch for built-in kinds: a merge patch, but lists with a merge key are
+    merged by element.
 
-    Directives ``$patch: delete|replace``, ``$deleteFromPrimitiveList/F``, ``$setElementOrder/F``
-    and ``$retainKeys`` are honoured.
+    The directives ``$patch: delete|replace``, ``$deleteFromPrimitiveList/F``,
+    ``$setElementOrder/F`` and ``$retainKeys`` are supported.
     """
     if patch.get("$patch") == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
@@ -266,7 +266,7 @@ def _merge_field(document: Obj, key: str, value: Any) -> None:
 
 
 def _merge_key(field: str, items: Sequence[Any]) -> str | None:
-    """The merge key that these elements of ``field`` carry."""
+    """Return the merge key that all these elements of ``field`` have, if any."""
     for key in MERGE_KEYS.get(field, ()):
         if items and all(
             isinstance(item, dict) and (key in item or "$patch" in item) for item in items
@@ -295,10 +295,11 @@ def _merge_list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def _woven(kept: Sequence[Any], named: Sequence[Any], before: Sequence[Any]) -> list[Any]:
-    """What was left alone and what the patch names, in one order: apimachinery's mergeSortedSlice.
+    """Merge the elements that the patch left alone (``kept``) with those that it names, as
+    apimachinery's mergeSortedSlice does.
 
-    Both keep their own order. Of their heads the kept one is first only where both were there
-    before, and it in front.
+    Each sequence keeps its own order. Of the two heads, the kept one comes first only if both were
+    in the list before and it was in front.
     """
     left, right, woven = list(kept), list(named), []
     while left and right:
@@ -308,7 +309,7 @@ def _woven(kept: Sequence[Any], named: Sequence[Any], before: Sequence[Any]) -> 
 
 
 def _order(document: Obj, field: str, order: Sequence[Any]) -> None:
-    """Put the named elements into the given order; others keep their place behind them."""
+    """Put the named elements into the given order. The others follow, in their old order."""
     items = document.get(field)
     if not isinstance(items, list):
         return

@@ -1,4 +1,4 @@
-"""Validation of pods and of the templates of pods, as far as anything here depends on it."""
+"""Validation of pods and pod templates, as far as this project depends on it."""
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
@@ -26,19 +26,19 @@ _CHANGE_WORDS: Final = (
 
 
 def problems(pod: Obj) -> Iterator[str]:
-    """Of a pod, new or with another spec."""
+    """Yield the problems of a pod that is new or has a changed spec."""
     yield from spec_problems(pod.get("spec") or {}, "spec")
 
 
 def creation_problems(pod: Obj) -> Iterator[str]:
-    """Of a new pod, besides."""
+    """Yield further problems of a new pod."""
     spec = pod.get("spec") or {}
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
 
 
 def spec_problems(spec: Obj, path: str) -> Iterator[str]:
-    """Of a pod's spec, its own or a template's."""
+    """Yield the problems of the spec of a pod or of a pod template."""
     yield from _containers(spec, path)
     if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
         yield (
@@ -100,8 +100,8 @@ def _containers(spec: Obj, path: str) -> Iterator[str]:
 
 
 def _resources(container: Obj, path: str) -> Iterator[str]:
-    """Requests are within limits; extended resources are whole numbers, and requested as much as
-    limited.
+    """Requests must not exceed limits. Extended resources must be integers, with equal request and
+    limit.
     """
     resources = container.get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
@@ -127,7 +127,7 @@ def _exceeds(request: Any, limit: Any) -> bool:
 
 
 def status_problems(old: Obj, new: Obj) -> Iterator[str]:
-    """Of a write to the status of a pod."""
+    """Yield the problems of a write to a pod's status."""
     status, before = new.get("status") or {}, old.get("status") or {}
     nominated = status.get("nominatedNodeName")
     if nominated and nominated != before.get("nominatedNodeName") and new["spec"].get("nodeName"):
@@ -148,8 +148,8 @@ def status_problems(old: Obj, new: Obj) -> Iterator[str]:
 
 
 def change_problems(old: Obj, new: Obj) -> Iterator[str]:
-    """Of an update: only images, activeDeadlineSeconds, more tolerations and fewer scheduling gates
-    may be new.
+    """Yield the problems of an update. Only images, activeDeadlineSeconds, additional tolerations
+    and the removal of scheduling gates are allowed.
     """
     if identical(old["spec"], new["spec"]):
         return
@@ -166,7 +166,7 @@ def change_problems(old: Obj, new: Obj) -> Iterator[str]:
             yield f"spec.schedulingGates[{at}].name: Forbidden: {words}"
     frozen_old, frozen_new = _frozen_part(old["spec"]), _frozen_part(new["spec"])
     if gates and _narrowed(old["spec"], new["spec"]):
-        # A pod that is not to be scheduled yet may be given more nodeSelector.
+        # While a pod has scheduling gates, its nodeSelector may be extended.
         frozen_old.pop("nodeSelector", None)
         frozen_new.pop("nodeSelector", None)
     if not identical(frozen_old, frozen_new):
@@ -174,7 +174,7 @@ def change_problems(old: Obj, new: Obj) -> Iterator[str]:
 
 
 def _narrowed(old: Obj, new: Obj) -> bool:
-    """Whether the new nodeSelector selects no node that the old one does not."""
+    """Return whether every requirement of the old nodeSelector is in the new one."""
     return (old.get("nodeSelector") or {}).items() <= (new.get("nodeSelector") or {}).items()
 
 

@@ -1,8 +1,8 @@
-"""Which kinds the API server serves: the built-in table, and custom ones as their definitions come
-and go.
+"""The kinds that the API server serves: a table of built-in kinds, and custom kinds, which come and
+go with their definitions.
 
-A custom kind is served in its storage version only (no conversion). Objects are looked up by group
-and plural.
+A custom kind is served only in its storage version, without conversion. Kinds are looked up by
+group and plural.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,9 @@ _ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where a kind keeps what its Scale shows. ``selector`` is "" where the Scale has none."""
+    """The paths in an object of the fields that its Scale shows. ``selector`` is empty if the Scale
+    has none.
+    """
 
     spec_replicas: tuple[str, ...] = ("spec", "replicas")
     status_replicas: tuple[str, ...] = ("status", "replicas")
@@ -64,19 +66,21 @@ class ScalePaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One served kind. ``schema`` is set for custom kinds only."""
+    """One served kind. ``schema`` is set only for custom kinds."""
 
     resource: Resource
     singular: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     status: bool = False
-    """Has a status subresource: the main endpoint ignores status, ``/status`` ignores spec."""
+    """The kind has a status subresource: the main endpoint ignores status, ``/status`` ignores
+    spec.
+    """
     scale: ScalePaths | None = None
     unconditional_update: bool = True
     """A PUT without resourceVersion is allowed."""
     create_on_update: bool = False
-    """A PUT of an object that is not there creates it."""
+    """A PUT of a missing object creates it."""
     counts_generation: bool = False
     schema: Mapping[str, Any] | None = None
     rules: bool = False
@@ -87,7 +91,7 @@ class Kind:
 
     @property
     def custom(self) -> bool:
-        """Defined by a CustomResourceDefinition."""
+        """Whether a CustomResourceDefinition defines the kind."""
         return self.schema is not None
 
     @property
@@ -170,7 +174,7 @@ BUILT_IN: Final[tuple[Resource, ...]] = (
     Resource(*_RBAC, "rolebindings", "RoleBinding"),
     Resource(*_RBAC, "clusterroles", "ClusterRole", namespaced=False),
     Resource(*_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
-    # Stored like the roles, and no more obeyed than they are.
+    # Stored, but not evaluated, like the roles.
     Resource(
         *_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
     ),
@@ -203,7 +207,7 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def kind_of_definition(definition: Obj) -> Kind:
-    """The kind that a valid CustomResourceDefinition defines, in its storage version."""
+    """Return the kind that a valid CustomResourceDefinition defines, in its storage version."""
     spec, names = definition["spec"], definition["spec"]["names"]
     version = next(item for item in spec["versions"] if item["storage"])
     subresources = version.get("subresources") or {}
@@ -239,7 +243,7 @@ def kind_of_definition(definition: Obj) -> Kind:
 
 
 class Registry:
-    """The kinds that are served now."""
+    """The kinds that are served."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], Kind] = {
@@ -247,27 +251,29 @@ class Registry:
         }
 
     def resolve(self, resource: Resource) -> Kind:
-        """The kind of a resource. Raises NotFound ("could not find the requested resource")."""
+        """Return the kind of a resource. Raises NotFound ("could not find the requested
+        resource").
+        """
         kind = self._kinds.get((resource.group, resource.plural))
         if kind is None or kind.resource.version != resource.version:
             raise no_such_resource()
         return kind
 
     def find(self, group: str, version: str, plural: str) -> Kind:
-        """As ``resolve``, by the parts of a path."""
+        """As ``resolve``, by the parts of a URL path."""
         return self.resolve(Resource(group, version, plural, ""))
 
     def kinds(self) -> Iterator[Kind]:
-        """All, built-in ones first."""
+        """Iterate over all kinds, built-in ones first."""
         yield from self._kinds.values()
 
     def define(self, definition: Obj) -> Kind:
-        """Serve a custom kind from now on, or in its new form."""
+        """Serve a custom kind, or the new form of one."""
         kind = kind_of_definition(definition)
         self._kinds[kind.key] = kind
         return kind
 
     def withdraw(self, definition: Obj) -> Kind | None:
-        """No longer serve a custom kind; the reply is what was served."""
+        """Stop serving a custom kind. Return what was served."""
         spec = definition["spec"]
         return self._kinds.pop((spec["group"], spec["names"]["plural"]), None)

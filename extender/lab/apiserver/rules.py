@@ -1,8 +1,8 @@
-"""The rules (``x-kubernetes-validations``) of our own CRDs, each held to its text.
+"""The validation rules (``x-kubernetes-validations``) of this project's CRDs, as Python functions.
 
-There is no CEL here: a rule that ``RULES`` does not list is not evaluated, and what it refuses on a
-real API server is accepted. ``docs/tutorial.md`` says so. What a rule refuses is worded as by
-apiextensions-apiserver (``cel/validation.go``).
+There is no CEL interpreter. ``RULES`` maps the text of a rule to its function. A rule that is not
+in ``RULES`` is not evaluated, so objects that a real API server would refuse are accepted.
+``docs/tutorial.md`` says so. Messages are those of apiextensions-apiserver (``cel/validation.go``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 Rule = Callable[[Mapping[str, Any], Mapping[str, Any] | None], bool]
-"""``self`` and ``oldSelf``, None where the object is new -> whether it holds."""
+"""(``self``, ``oldSelf`` or None for a new object) -> whether the rule holds."""
 
 _OLD_SELF: Final = "oldSelf"
 _SPELLED_OUT: Final = ("group", "version", "kind", "paths")
@@ -64,15 +64,15 @@ RULES: Final[Mapping[str, Rule]] = {
     " && (!has(self.paths.scheduledVReplicas)"
     " || self.paths.scheduledVReplicas.startsWith('status.'))": _written_below_status,
 }
-"""By the rule's text, with single spaces."""
+"""Text of the rule, with single spaces -> its function."""
 
 
 def rule_problems(value: Any, old: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """What the rules of a schema refuse in a value of the schema's types; ``old``: what is stored,
-    None where nothing is.
+    """Yield the violations of a schema's rules. ``value`` must have the schema's types. ``old`` is
+    the stored value, or None.
 
-    What has not changed is not looked at again (CRDValidationRatcheting); items of lists are
-    compared by their place.
+    Unchanged values are not checked again (CRDValidationRatcheting). Items of lists are compared by
+    index.
     """
     if old is not None and orjson.dumps(value) == orjson.dumps(old):
         return

@@ -1,14 +1,13 @@
 """Structural schemas of custom resources: defaulting, pruning and validation.
 
-The keywords are those that a structural OpenAPI v3 schema may have and that say something about
-values: ``type, properties, required, enum, minimum, maximum, exclusiveMinimum, exclusiveMaximum,
-multipleOf, minLength, maxLength, pattern, items, minItems, maxItems, uniqueItems, minProperties,
-maxProperties, additionalProperties, nullable, default, allOf, anyOf, oneOf, not,
-x-kubernetes-int-or-string, x-kubernetes-preserve-unknown-fields, x-kubernetes-embedded-resource,
-x-kubernetes-list-type`` (``map`` and ``set``). ``format`` is read for ``int32``, ``int64`` and
-``date-time``.
+These keywords of structural OpenAPI v3 schemas are supported: ``type, properties, required, enum,
+minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, pattern,
+items, minItems, maxItems, uniqueItems, minProperties, maxProperties, additionalProperties,
+nullable, default, allOf, anyOf, oneOf, not, x-kubernetes-int-or-string,
+x-kubernetes-preserve-unknown-fields, x-kubernetes-embedded-resource, x-kubernetes-list-type``
+(``map`` and ``set``), and ``format`` with ``int32``, ``int64`` and ``date-time``.
 
-CEL rules (``x-kubernetes-validations``) are not looked at here: see ``rules``.
+``rules`` checks the CEL rules (``x-kubernetes-validations``).
 """
 
 import math
@@ -38,7 +37,7 @@ _METADATA_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def apply_defaults(value: Any, schema: Schema) -> None:
-    """Fill in every ``default`` where the field is absent, or null and not nullable; in place."""
+    """Set each ``default`` where the field is absent, or is null and not nullable. In place."""
     if isinstance(value, dict):
         for name, sub in (schema.get("properties") or {}).items():
             if name in value and value[name] is None and not sub.get("nullable"):
@@ -57,7 +56,7 @@ def apply_defaults(value: Any, schema: Schema) -> None:
 
 
 def prune(value: Any, schema: Schema, *, is_root: bool = True) -> None:
-    """Remove fields that the schema does not specify; in place. The object's own metadata stays."""
+    """Remove fields that the schema does not specify, in place. The object's own metadata stays."""
     if isinstance(value, dict):
         _prune_mapping(value, schema, is_root=is_root)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
@@ -81,11 +80,10 @@ def _prune_mapping(value: dict[str, Any], schema: Schema, *, is_root: bool) -> N
 
 
 def new_problems(obj: dict[str, Any], old: dict[str, Any] | None, schema: Schema) -> Iterator[str]:
-    """As ``problems`` of a whole object, but for fields that ``old`` has just so: those were looked
-    at when they came.
+    """As ``problems`` for a whole object, except for top-level fields that equal those of ``old``.
 
-    So does the API server (CRDValidationRatcheting): an object that became invalid by a new schema
-    can still be changed.
+    The API server does the same (CRDValidationRatcheting), so that an object that became invalid by
+    a new schema can still be changed.
     """
     properties = schema.get("properties") or {}
     same = [
@@ -104,8 +102,8 @@ def _identical(left: object, right: object) -> bool:
 
 
 def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
-    """Every violation as Kubernetes words it: ``spec.vreplicas: Invalid value: -1: ... should be
-    ...``.
+    """Yield every violation in Kubernetes' words: ``spec.vreplicas: Invalid value: -1: ... should
+    be ...``.
     """
     if value is None:
         if not schema.get("nullable") and _type(schema) != "None":
@@ -205,7 +203,7 @@ def _array(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
 
 
 def _duplicates(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
-    """Elements that repeat, in a list of type ``set`` or ``map`` (by its keys) or with
+    """Yield repeated elements of a list of type ``set`` or ``map`` (by its keys) or with
     ``uniqueItems``.
     """
     kind = schema.get("x-kubernetes-list-type")
@@ -248,7 +246,7 @@ def _object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[str]:
 
 
 def _names(metadata: dict[str, Any], schema: Schema) -> Iterator[str]:
-    """All that a schema may restrict in an object's metadata."""
+    """Check name and generateName, the only metadata that a schema may restrict."""
     for name in ("name", "generateName"):
         if metadata.get(name) and name in (schema.get("properties") or {}):
             yield from problems(metadata[name], schema["properties"][name], f"metadata.{name}")
@@ -258,8 +256,8 @@ def _combinations(value: Any, schema: Schema, path: str) -> Iterator[str]:
     for sub in schema.get("allOf") or ():
         yield from problems(value, sub, path)
     options = schema.get("anyOf")
-    # A structural int-or-string carries anyOf [integer, string] beside the flag, which _has_type
-    # has answered.
+    # A structural int-or-string has anyOf [integer, string] beside the flag. _has_type has checked
+    # it.
     if (
         options
         and not schema.get(_INT_OR_STRING)

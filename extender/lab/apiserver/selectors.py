@@ -1,7 +1,7 @@
 """Label and field selectors, in the text form of URLs and in the JSON form of LabelSelector
 objects.
 
-Each is compiled once into a predicate over an object, because a watch asks it twice for every
+Each selector is compiled once into a predicate, because a watch evaluates it twice for every
 change. A missing key satisfies ``!=`` and ``notin``, as in Kubernetes.
 """
 
@@ -47,17 +47,17 @@ FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
         "regarding.fieldPath",
     ),
 }
-"""Fields that each kind can be selected by, besides metadata.name and metadata.namespace."""
+"""The selectable fields of each kind, besides metadata.name and metadata.namespace."""
 
 
 def labels_of(obj: Obj) -> Mapping[str, str]:
-    """The object's labels, or none."""
+    """Return the object's labels, or an empty map."""
     labels: Mapping[str, str] | None = obj["metadata"].get("labels")
     return labels or {}
 
 
 def parse_label_selector(text: str) -> LabelsPredicate | None:
-    """``a=b,c!=d,e in (f,g),h notin (i),j,!k``; None where every object matches. Raises ApiError
+    """Parse ``a=b,c!=d,e in (f,g),h notin (i),j,!k``; None if every object matches. Raises ApiError
     400.
     """
     if not text.strip():
@@ -100,7 +100,7 @@ def _operator(key: str, operator: str, values: frozenset[str]) -> LabelsPredicat
 
 
 def label_selector_object(selector: Mapping[str, Any] | None) -> LabelsPredicate:
-    """A metav1.LabelSelector; an empty one matches everything. Raises ApiError 400."""
+    """Compile a metav1.LabelSelector; an empty one matches everything. Raises ApiError 400."""
     tests = [
         _operator(key, "In", frozenset((value,)))
         for key, value in ((selector or {}).get("matchLabels") or {}).items()
@@ -115,7 +115,7 @@ def label_selector_object(selector: Mapping[str, Any] | None) -> LabelsPredicate
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
-    """A metav1.LabelSelector in URL form, as ``status.selector`` of a Scale has it."""
+    """Return a metav1.LabelSelector in URL form, as in ``status.selector`` of a Scale."""
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     for expression in selector.get("matchExpressions") or ():
         values = ",".join(sorted(expression.get("values") or ()))
@@ -130,8 +130,8 @@ def selector_text(selector: Mapping[str, Any]) -> str:
 
 
 def field_text(obj: Obj, path: str) -> str:
-    """The field at a dotted path as selectors compare it: "" when absent, Go's words for
-    booleans.
+    """Return the field at a dotted path as selectors compare it: "" if absent, "true" or "false"
+    for booleans.
     """
     value: Any = obj
     for step in path.split("."):
@@ -146,7 +146,7 @@ def field_text(obj: Obj, path: str) -> str:
 def parse_field_selector(
     text: str, selectable: tuple[str, ...], *, custom: bool
 ) -> list[Predicate]:
-    """``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for a field that is not
+    """Parse ``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for a field that is not
     selectable.
     """
     tests: list[Predicate] = []
@@ -162,7 +162,9 @@ def parse_field_selector(
 
 
 def _unknown_field(path: str, *, listed: bool) -> str:
-    """Kinds with selectable fields of their own, and custom ones, do not list what there is."""
+    """Return the message. Custom kinds and kinds with selectable fields do not list the known
+    fields.
+    """
     if not listed:
         return f"field label not supported: {path}"
     return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
@@ -175,7 +177,7 @@ def _field_test(path: str, value: str, *, wanted: bool) -> Predicate:
 def compile_options(
     options: ListOptions, selectable: tuple[str, ...], *, custom: bool = False
 ) -> Predicate | None:
-    """One predicate for namespace and both selectors; None where everything matches. Raises
+    """Return one predicate for the namespace and both selectors; None if everything matches. Raises
     ApiError 400.
     """
     by_label = parse_label_selector(options.label_selector)

@@ -1,17 +1,16 @@
-"""The API server's handlers: every request of ``extender.kube.api.Api``, with who makes it.
+"""The API server's handlers: every request of ``extender.kube.api.Api``, with its user.
 
 A write runs as in kube-apiserver's generic registry: defaults, mutating admission, the kind's
-strategy, validation, validating admission, then the store. An update does all that inside a loop:
-when the object changed while a webhook was asked, everything is done again on the new version (at
-most ``ATTEMPTS_MAX`` times), unless the request named the version it wants, which then is a
-Conflict. Without webhooks nothing between read and store gives up control, so writes are atomic by
-construction.
+strategy, validation, validating admission, then the store. If the object changes while an update
+waits for a webhook, the update is done again on the new version (at most ``ATTEMPTS_MAX`` times).
+If the request names a version, it gets a Conflict instead. Without webhooks nothing awaits between
+read and store, so writes are atomic.
 
-Each request gives the event loop one turn first, as any request over a network does: a caller that
-writes in a loop neither starves watches nor sees its own writes before others could have come
-between.
+Each request first yields to the event loop once, like a request over a network. So a caller that
+writes in a loop does not starve watches, and other writes can come between its own.
 
-Field management is not implemented, and of CEL the rules of our own definitions (``rules.py``).
+Field management is not implemented. Of CEL, only the rules of this project's CRDs are
+(``rules.py``).
 """
 
 import asyncio
@@ -65,14 +64,16 @@ from extender.model.names import ZONE_LABEL
 ATTEMPTS_MAX: Final = 5
 TOPOLOGY_LABELS: Final = (ZONE_LABEL, "topology.kubernetes.io/region")
 READABLE: Final = frozenset({"", "status", "scale"})
-"""Subresources that are read. Logs and the like are a kubelet's, of which there is none."""
+"""The subresources that can be read. A kubelet serves logs and the like, and there is no kubelet to
+ask.
+"""
 _SMALL: Final = frozenset({NODES, NAMESPACES})
-"""Validated whole on every write, as the real one does with all."""
+"""These kinds are validated whole on every write, as a real API server validates all kinds."""
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 class ApiServer:
-    """All state of one cluster and the handlers on it."""
+    """The state of one cluster, and the request handlers."""
 
     def __init__(
         self,
@@ -102,10 +103,10 @@ class ApiServer:
         strategy.before_create(kind, obj, now_s=self.now(), rng=self.rng)
         self.store.put(self._namespaces, ("", name), obj, None)
 
-    # reads
+    # Reads
 
     def view(self, resource: Resource, options: ListOptions) -> View:
-        """What a list or watch looks at. Raises NotFound, or ApiError 400 for a selector."""
+        """Return the view for a list or watch. Raises NotFound, or ApiError 400 for a selector."""
         kind = self.registry.resolve(resource)
         collection = self.store.collection(*kind.key)
         matches = compile_options(options, kind.selectable, custom=kind.custom)
@@ -121,8 +122,8 @@ class ApiServer:
     async def list_page(
         self, resource: Resource, options: ListOptions, *, limit: int, continue_token: str
     ) -> ListPage:
-        """As ``Api.list_page``; every version asked for is answered with the newest, which is
-        always allowed.
+        """As ``Api.list_page``. Any requested version is answered with the newest, which is always
+        allowed.
         """
         await asyncio.sleep(0)
         return watching.list_page(
@@ -130,8 +131,8 @@ class ApiServer:
         )
 
     def list_at(self, resource: Resource, options: ListOptions, version: int) -> ListPage | None:
-        """All of a kind as it was at a version, as from a cache that lags; None where the history
-        is gone.
+        """List a kind as it was at a version, as from a cache that lags; None if the history is
+        gone.
         """
         return watching.list_at(self.view(resource, options), version)
 
@@ -148,7 +149,9 @@ class ApiServer:
     def target(
         self, resource: Resource, namespace: str, name: str, subresource: str = ""
     ) -> Target:
-        """The named object's place. Raises NotFound for an unknown resource or subresource."""
+        """Return the target of a request. Raises NotFound for an unknown resource or
+        subresource.
+        """
         kind = self.registry.resolve(resource)
         if (subresource == "status" and not kind.status) or (
             subresource == "scale" and kind.scale is None
@@ -170,7 +173,7 @@ class ApiServer:
             else entry.copy()
         )
 
-    # creates
+    # Creates
 
     async def create(self, request: Request, resource: Resource, namespace: str, obj: Obj) -> Obj:
         """As ``Api.create``."""
@@ -214,9 +217,7 @@ class ApiServer:
         return entry.copy()
 
     def _check_namespace(self, kind: Kind, namespace: str) -> None:
-        """NamespaceLifecycle: nothing is created in a namespace that is missing or on its
-        way out.
-        """
+        """NamespaceLifecycle: refuse creates in a namespace that is missing or being deleted."""
         if not kind.resource.namespaced:
             return
         entry = self._namespaces.entries.get(("", namespace))
@@ -230,7 +231,7 @@ class ApiServer:
             raise statuses.forbidden(kind.resource, "", why)
 
     def _fill_in(self, kind: Kind, obj: Obj) -> None:
-        """Defaults, pruning and the built-in mutating plugins."""
+        """Apply defaults, pruning and the built-in mutating plugins."""
         if kind.custom:
             strategy.default_custom(kind, obj)
             return
@@ -241,7 +242,7 @@ class ApiServer:
             self._inherit_topology(obj)
 
     def _inherit_topology(self, pod: Obj) -> None:
-        """PodTopologyLabels: a pod carries the zone and region of the node that it is put on."""
+        """PodTopologyLabels: copy the zone and region of the pod's node into its labels."""
         node = self._nodes.entries.get(("", pod["spec"].get("nodeName") or ""))
         if node is None:
             return
@@ -260,7 +261,7 @@ class ApiServer:
         )
 
     async def _mutated(self, kind: Kind, at: Attributes) -> Obj:
-        """After the webhooks, defaulted once more where they changed anything."""
+        """Run the mutating webhooks. If they changed the object, default it again."""
         mutated = await self.admission.mutate(at)
         if mutated is None:
             raise statuses.internal("admission removed the object")
@@ -272,7 +273,7 @@ class ApiServer:
         return mutated
 
     def _validate(self, kind: Kind, old: Obj | None, new: Obj, known: Sequence[str] = ()) -> None:
-        """Raises Invalid with every problem at once, those ``known`` before included."""
+        """Raises Invalid with all problems at once, including those of ``known``."""
         metadata = new["metadata"]
         found = list(known)
         found += validation.reference_problems(kind, metadata)
@@ -283,9 +284,9 @@ class ApiServer:
             found += validation.finalizer_problems(old["metadata"], metadata)
         if kind.schema is not None:
             wrong = [*schema.new_problems(new, old, kind.schema)]
-            # Rules are about values of the right types: they are looked at once the schema holds.
+            # Rules need values of the right types, so they are checked only if the schema holds.
             found += wrong or (rules.rule_problems(new, old, kind.schema) if kind.rules else ())
-        # A write that leaves the spec alone (most do) needs no second look at it.
+        # Most writes leave the spec alone. They need no second check of it.
         if old is None:
             found += validation.object_problems(kind, new)
             found += validation.creation_problems(kind, new)
@@ -303,7 +304,7 @@ class ApiServer:
             self.registry.define(entry.obj)
         return entry
 
-    # updates
+    # Updates
 
     async def update(self, request: Request, target: Target, obj: Obj) -> Obj:
         """As ``Api.update``."""
@@ -320,9 +321,7 @@ class ApiServer:
         return await self._write(request, target, lambda _: own(new), patched=False)
 
     async def _create_by_update(self, request: Request, target: Target, new: Obj) -> Obj:
-        """A PUT of what is not there yet, which some kinds take for a create; its version is of no
-        account.
-        """
+        """Create an object by PUT, which some kinds allow. The version that it names is ignored."""
         metadata = new["metadata"]
         version, uid = str(metadata.pop("resourceVersion", "")), metadata.get("uid")
         if uid:
@@ -339,7 +338,7 @@ class ApiServer:
         *,
         patch_type: PatchType | str,
     ) -> Obj:
-        """As ``Api.patch``; kubectl's strategic merge patch too, for built-in kinds."""
+        """As ``Api.patch``, and kubectl's strategic merge patch for built-in kinds."""
         await asyncio.sleep(0)
         change = patch_change(target.kind, own_request(patch), patch_type)
         if target.subresource == "scale":
@@ -349,8 +348,8 @@ class ApiServer:
     async def _write(
         self, request: Request, target: Target, change: Change, *, patched: bool
     ) -> Obj:
-        """Read, change, admit, store; again while others were faster and the request names no
-        version.
+        """Read, change, admit and store an object. If another write came first, try again, unless
+        the request names a version.
         """
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()
@@ -368,10 +367,10 @@ class ApiServer:
     async def _prepared(
         self, request: Request, target: Target, before: Entry, new: Obj, found: Sequence[str]
     ) -> Obj:
-        """The wanted object made storable: defaulted, admitted, with the kind's strategy,
-        validated.
+        """Return the wanted object ready to be stored: defaulted, admitted, with the kind's
+        strategy, validated.
 
-        ``found`` is what is known to be wrong with it before.
+        ``found`` are its problems that are known before.
         """
         kind = target.kind
         strategy.default_custom(kind, new)
@@ -390,8 +389,7 @@ class ApiServer:
             subresource=target.subresource,
             dry_run=request.dry_run,
         )
-        # Webhooks see the object as it would be stored: a status write cannot show them another
-        # spec.
+        # Webhooks see the object as it would be stored: for a status write, with the stored spec.
         _settle(target, before, new)
         if self.admission.active():
             mutated = await self._mutated(kind, at)
@@ -408,11 +406,14 @@ class ApiServer:
     def _store_update(self, target: Target, before: Entry, new: Obj) -> Obj:
         if deletion.is_released(new):
             self.remove(target, before)
-            return own(new)  # at the version before: only watches are told that of the removal
+            # The reply has the version before the removal. Only watches see that of the removal.
+            return own(new)
         return self._put(target.kind, target.collection, target.key, new, before).copy()
 
     def remove(self, target: Target, before: Entry) -> Entry:
-        """Take an object out of the store, and with a definition all its custom objects."""
+        """Remove an object. If it is a CustomResourceDefinition, also remove all its custom
+        objects.
+        """
         removed = self.store.remove(target.collection, before)
         if target.kind.resource == CRDS:
             self._withdraw(before.obj)
@@ -428,7 +429,7 @@ class ApiServer:
         collection.withdraw()
 
     async def _write_scale(self, request: Request, target: Target, change: Change) -> Obj:
-        """A write to the scale subresource: admission sees a Scale, the store the object's
+        """Write the scale subresource. Admission sees a Scale, and the store gets the object's
         replicas.
         """
         for _ in range(ATTEMPTS_MAX):
@@ -465,7 +466,7 @@ class ApiServer:
             return subresources.scale_of(target.kind, stored.obj)
         raise statuses.modified(target.kind.resource, target.key[1])
 
-    # deletes and bindings
+    # Deletes and bindings
 
     async def delete(
         self,
@@ -475,9 +476,7 @@ class ApiServer:
         preconditions: Preconditions | None,
         grace_period_s: int | None,
     ) -> Obj | None:
-        """As ``Api.delete``. The reply is the object when it stays for now, None when it is
-        gone.
-        """
+        """As ``Api.delete``. Return the object if it stays for now, None if it is gone."""
         await asyncio.sleep(0)
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()

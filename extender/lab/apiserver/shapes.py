@@ -1,8 +1,8 @@
-"""The types of the fields that the server itself reads, so that what comes after may rely on them.
+"""The types of the fields that the server itself reads, so that later code can rely on them.
 
-A real API server decodes into Go structs and answers 400 where a field has the wrong type. Here
-objects are plain JSON; this module says which fields of built-in kinds must be what, as small
-structural schemas. Custom objects' specs are left to their own schema.
+A real API server decodes into Go structs, and answers 400 for a field of the wrong type. Here
+objects are plain JSON. This module gives the types of the fields of built-in kinds, as small
+structural schemas. For custom objects it checks only metadata: their own schema covers the rest.
 """
 
 from collections.abc import Mapping
@@ -251,8 +251,8 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
 
 
 def problem(kind: Kind, obj: Obj, old: Obj | None = None) -> str:
-    """The first field that has the wrong type, "" for none. What ``old`` has already was looked at
-    before.
+    """Return the first field that has the wrong type, "" for none. Fields that equal those of
+    ``old`` were checked before.
     """
     for field, shape in (_ANY_KIND if kind.custom else _SHAPES.get(kind.key, _OBJECTS)).items():
         value = obj.get(field)

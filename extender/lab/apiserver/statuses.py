@@ -1,7 +1,6 @@
-"""The API server's refusals in its own words, as the errors of ``extender.kube.api``.
+"""The API server's errors with its own messages, as the errors of ``extender.kube.api``.
 
-Users, kubectl and tests match on these texts, so they are those of k8s.io/apimachinery
-``api/errors``.
+Users, kubectl and tests match these texts, so they are those of k8s.io/apimachinery ``api/errors``.
 """
 
 from collections.abc import Sequence
@@ -23,14 +22,15 @@ from extender.kube.api import (
 
 
 def qualified_resource(resource: Resource) -> str:
-    """``pods``, ``statefulsets.apps``: a GroupResource as the API server writes it."""
+    """Return a GroupResource as the API server writes it: ``pods``, ``statefulsets.apps``."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
 def qualified_kind(resource: Resource) -> str:
-    """``Pod``, ``StatefulSet.apps``: a GroupKind as the API server writes it."""
+    """Return a GroupKind as the API server writes it: ``Pod``, ``StatefulSet.apps``."""
     if resource == EVENTS:
-        return resource.kind  # stored, and validated, as the core group's
+        # Events are stored and validated as the core group's.
+        return resource.kind
     return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
 
 
@@ -40,17 +40,17 @@ def not_found(resource: Resource, name: str) -> NotFound:
 
 
 def required_target(field: str) -> ApiError:
-    """500 without a reason, for a Binding that lacks something."""
+    """500 without a reason, for a Binding that lacks a field."""
     return ApiError(500, "", f"{field}: Required value")
 
 
 def no_such_resource() -> NotFound:
-    """404 for a path that serves nothing, as before a CustomResourceDefinition exists."""
+    """404 for a path that is not served, such as before a CustomResourceDefinition exists."""
     return NotFound(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(resource: Resource, name: str, *, leaving: bool) -> AlreadyExists:
-    """409 for a create; ``leaving``: what is there is being deleted."""
+    """409 for a create. ``leaving``: the existing object is being deleted."""
     still = "object is being deleted: " if leaving else ""
     return AlreadyExists(
         409, "AlreadyExists", f'{still}{qualified_resource(resource)} "{name}" already exists'
@@ -76,8 +76,8 @@ def modified(resource: Resource, name: str) -> Conflict:
 def precondition_failed(
     resource: Resource, key: tuple[str, str], what: str, wanted: str, found: str
 ) -> Conflict:
-    """409 for a UID or ResourceVersion (``what``) precondition of a write: etcd's words. ``key``:
-    namespace and name.
+    """409 for a failed UID or ResourceVersion (``what``) precondition of a write, in etcd's words.
+    ``key`` is namespace and name.
     """
     folder = "minions" if resource == NODES else resource.plural
     custom = (
@@ -116,7 +116,9 @@ def invalid(resource: Resource, name: str, problems: Sequence[str]) -> Invalid:
 
 
 def unprocessable_patch(why: str) -> Invalid:
-    """422 for a patch that cannot be applied; the real server says only the first half."""
+    """422 for a patch that cannot be applied. The real server sends only the first half of the
+    message.
+    """
     words = "the server rejected our request due to an error in our request"
     return Invalid(422, "Invalid", f"{words}: {why}")
 
@@ -127,14 +129,14 @@ def undecodable_patch(why: str) -> Invalid:
 
 
 def unnamed_version(resource: Resource, name: str) -> Invalid:
-    """422 for an update without resourceVersion of a kind that wants one."""
+    """422 for an update without resourceVersion of a kind that requires one."""
     words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
     return Invalid(422, "Invalid", f'{qualified_resource(resource)} "{name}" is invalid: {words}')
 
 
 def unparsable_version(text: str, field: str = "") -> ApiError:
-    """500 without a reason, as Go's own error becomes one, for a resourceVersion that is no
-    number.
+    """500 without a reason for a resourceVersion that is no number: it comes from a plain Go
+    error.
     """
     where = f'{field}: Invalid value: "{text}": ' if field else ""
     return ApiError(500, "", f'{where}strconv.ParseUint: parsing "{text}": invalid syntax')
@@ -146,14 +148,14 @@ def version_on_create() -> ApiError:
 
 
 def other_name(found: object, wanted: str) -> ApiError:
-    """400 for a body about another object than the URL."""
+    """400 for a body that names another object than the URL."""
     return bad_request(
         f"the name of the object ({found}) does not match the name on the URL ({wanted})"
     )
 
 
 def other_namespace() -> ApiError:
-    """400 for a body about another namespace than the URL."""
+    """400 for a body that names another namespace than the URL."""
     return bad_request(
         "the namespace of the provided object does not match the namespace sent on the request"
     )
@@ -192,13 +194,13 @@ def unsupported_media_type(accepted: str) -> ApiError:
 
 
 def expired_continue() -> Expired:
-    """410 for a continue token whose version is no longer in history."""
+    """410 for a continue token whose version is no longer in the history."""
     words = "The provided continue parameter is too old to display a consistent list result."
     return Expired(410, "Expired", words)
 
 
 def expired_watch(wanted: int, oldest: int) -> Expired:
-    """410 for a watch from before the history."""
+    """410 for a watch from a version before the history."""
     return Expired(410, "Expired", f"too old resource version: {wanted} ({oldest})")
 
 
@@ -208,7 +210,7 @@ def internal(message: str) -> ApiError:
 
 
 def status_body(error: ApiError) -> Obj:
-    """The metav1.Status that answers a request with ``error``."""
+    """Return the metav1.Status for ``error``."""
     code = 504 if isinstance(error, OutcomeUnknown) and not error.status else error.status
     body: Obj = {
         "kind": "Status",

@@ -1,16 +1,17 @@
-"""Objects by version: what etcd and the watch cache are to the API server.
+"""Objects by version. It stands for etcd and the API server's watch cache.
 
-Every stored object is an ``Entry``: its bytes, decoded anew for each answer to a request, whose
-reader may do with it what it likes; and the same decoded once, which the server reads and all
-watches are told. Nobody may change that one, as no reader of an informer may
-(``changed_by_readers`` finds who does). A write replaces the entry and appends a ``Change`` to the
-collection's history, a ring of ``history_events_max`` changes. Watches read that ring with a cursor
-of their own, so a slow reader costs nothing but, once overtaken, its watch (410 Expired), as with
-the real watch cache.
+Every stored object is an ``Entry``. It holds the object's bytes, and the same decoded once. Each
+reply to a request is decoded anew from the bytes, so its reader may change it. The server and all
+watches share the decoded object. Nobody may change that one, as no reader of an informer may
+(``changed_by_readers`` finds violations).
 
-One version counter serves all collections. A version in the past is rebuilt by undoing the changes
-since (each holds the entry before and after), which is how the pages of one list agree although
-writes go on between them.
+A write replaces the entry and appends a ``Change`` to the collection's history, a ring of
+``history_events_max`` changes. Each watch reads the ring with its own cursor. A slow reader costs
+nothing; once it is overtaken, its watch ends (410 Expired), as with the real watch cache.
+
+One version counter serves all collections. A past version is rebuilt by undoing later changes, each
+of which holds the entry before and after. So the pages of one list are consistent although writes
+go on between them.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object at one version. ``obj`` is shared by the server and all watches: read it, never
-    change it.
+    """One object at one version. The server and all watches share ``obj``: read it, never change
+    it.
     """
 
     key: Key
@@ -37,7 +38,7 @@ class Entry:
     obj: Obj
 
     def copy(self) -> Obj:
-        """The object, decoded anew: the caller's own."""
+        """Return the object decoded anew, which the caller may change."""
         decoded: Obj = orjson.loads(self.raw)
         return decoded
 
@@ -57,15 +58,15 @@ class Change:
 
 
 def own(obj: Obj) -> Obj:
-    """A deep copy that shares nothing with the caller and holds only what JSON can. Raises
-    TypeError otherwise.
-    """
+    """Return a deep copy. Raises TypeError if JSON cannot represent the object."""
     decoded: Obj = orjson.loads(orjson.dumps(obj))
     return decoded
 
 
 def identical(left: object, right: object) -> bool:
-    """Equal as JSON text, so that ``true`` is not 1: what makes a write a no-op."""
+    """Return whether two values are equal as JSON text, so that ``true`` is not 1. A write of an
+    identical object is a no-op.
+    """
     return left == right and orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(
         right, option=orjson.OPT_SORT_KEYS
     )
@@ -78,9 +79,9 @@ class Collection:
         self.kind = kind
         self.entries: dict[Key, Entry] = {}
         self.horizon = 0
-        """A watch from before this version has missed changes that are gone."""
+        """A watch from before this version would miss changes that are dropped."""
         self.withdrawals = 0
-        """How often the kind ceased to be served; each ends the watches of that time."""
+        """How often the kind ceased to be served. Each time all its watches end."""
         self._ring: list[Change | None] = [None] * history_events_max
         self._first = 0
         self._next = 0
@@ -88,7 +89,7 @@ class Collection:
         self._waiters: list[asyncio.Future[None]] = []
 
     def ordered(self) -> list[Key]:
-        """Keys in the order of lists, that of etcd: by namespace and name."""
+        """Return the keys in the order of lists, which is etcd's: by namespace and name."""
         if self._ordered is None:
             self._ordered = sorted(self.entries)
         return self._ordered
@@ -119,35 +120,39 @@ class Collection:
                 waiter.set_result(None)
 
     def waiter(self) -> asyncio.Future[None]:
-        """A future that is done at the next change."""
+        """Return a future that is done at the next change."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         return waiter
 
     def forget(self, waiter: asyncio.Future[None]) -> None:
-        """A watch ended while waiting."""
+        """Drop the future of a watch that ended while waiting."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
 
     def compact(self, version: int) -> None:
-        """Forget all history up to now, as etcd's compaction; ``version`` is the store's."""
+        """Drop all history, as etcd's compaction does. ``version`` is the store's."""
         self._first = self._next
         self.horizon = version
         self.wake()
 
     def restore(self, entries: dict[Key, Entry], version: int) -> None:
-        """Have these, without a history; watches end."""
+        """Replace all entries and drop the history. All watches end."""
         self.entries, self._ordered = entries, None
         self.compact(version)
         self.withdraw()
 
     def withdraw(self) -> None:
-        """The kind is served no longer: watches tell what they have, and end."""
+        """End all watches, because the kind is no longer served. They first report what they
+        have.
+        """
         self.withdrawals += 1
         self.wake()
 
     def cursor_after(self, version: int) -> int | None:
-        """Position of the first change later than ``version``; None when such changes are gone."""
+        """Return the position of the first change later than ``version``; None if such changes are
+        dropped.
+        """
         if version < self.horizon:
             return None
         low, high = self._first, self._next
@@ -160,7 +165,7 @@ class Collection:
         return low
 
     def change_at(self, cursor: int) -> Change | None:
-        """The change at a cursor; None when there is none yet. Raises LookupError when it was
+        """Return the change at a cursor; None if there is none yet. Raises LookupError if it was
         overwritten.
         """
         if cursor < self._first:
@@ -169,13 +174,14 @@ class Collection:
 
     def _at(self, cursor: int) -> Change:
         change = self._ring[cursor % len(self._ring)]
-        if change is None:  # an index between first and next was always written
+        # Every index between first and next has been written.
+        if change is None:
             raise LookupError(cursor)
         return change
 
     def entries_at(self, version: int) -> dict[Key, Entry] | None:
-        """The collection as it was at ``version``; None when the history no longer reaches back so
-        far.
+        """Return the collection as it was at ``version``; None if the history does not reach back
+        so far.
         """
         start = self.cursor_after(version)
         if start is None:
@@ -194,25 +200,26 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that is stored at a version, as ``etcdctl snapshot save`` has it."""
+    """All that is stored at a version, as in ``etcdctl snapshot save``."""
 
     version: int
     entries: Mapping[tuple[str, str], Mapping[Key, Entry]]
 
 
 class Store:
-    """Every collection, under one version counter."""
+    """All collections, under one version counter."""
 
     def __init__(self, history_events_max: int) -> None:
         self.version = 1
         self._history_events_max = history_events_max
         self._collections: dict[tuple[str, str], Collection] = {}
         self.subscribers: list[Callable[[tuple[str, str], Change], None]] = []
-        """Called with (group, plural) and each change, in the very write: they may only take note.
+        """Called with (group, plural) and each change, inside the write. They may only record
+        it.
         """
 
     def collection(self, group: str, plural: str) -> Collection:
-        """The collection of a resource, made on first use. A new one has no history before now."""
+        """Return the collection of a resource, made on first use."""
         key = (group, plural)
         found = self._collections.get(key)
         if found is None:
@@ -220,11 +227,11 @@ class Store:
         return found
 
     def collections(self) -> Iterator[tuple[tuple[str, str], Collection]]:
-        """Every collection with its (group, plural), in a fixed order."""
+        """Iterate over the collections with their (group, plural), in a fixed order."""
         yield from sorted(self._collections.items(), key=lambda item: item[0])
 
     def put(self, collection: Collection, key: Key, obj: Obj, before: Entry | None) -> Entry:
-        """Store ``obj``, which from now on belongs to the store, as the next version."""
+        """Store ``obj`` as the next version. It then belongs to the store."""
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         entry = Entry(key, self.version, orjson.dumps(obj), obj)
@@ -232,8 +239,8 @@ class Store:
         return entry
 
     def remove(self, collection: Collection, before: Entry) -> Entry:
-        """Remove an entry; the reply is its last state at the version of the removal, as watches
-        report it.
+        """Remove an entry. Return its last state at the version of the removal, as watches report
+        it.
         """
         self.version += 1
         self._record(collection, Change(self.version, before, None))
@@ -246,7 +253,7 @@ class Store:
             subscriber(collection.kind, change)
 
     def changed_by_readers(self) -> list[Key]:
-        """Keys of the objects that are not what was stored any more: a reader of a watch has
+        """Return the keys of objects that differ from their stored bytes: a reader of a watch has
         changed its event.
         """
         return [
@@ -257,28 +264,27 @@ class Store:
         ]
 
     def snapshot(self) -> Snapshot:
-        """A backup of now."""
+        """Return a backup."""
         return Snapshot(
             self.version, {kind: dict(c.entries) for kind, c in self._collections.items()}
         )
 
     def restore(self, snapshot: Snapshot, *, bump: int = 0) -> None:
-        """Go back to a backup, as ``etcdutl snapshot restore`` and a restart of all API servers do.
+        """Restore a backup, as ``etcdutl snapshot restore`` and a restart of all API servers do.
 
-        ``bump``: by how much versions go on above the backup's (``--bump-revision
-        --mark-compacted``). With 0 they are given out a second time, for other changes. Subscribers
-        are told nothing.
+        Versions continue ``bump`` above the backup's (``--bump-revision --mark-compacted``). With 0
+        they are given out a second time, for other changes. Subscribers are not called.
         """
         self.version = snapshot.version + bump
         for kind, collection in self._collections.items():
             collection.restore(dict(snapshot.entries.get(kind, {})), self.version)
 
     def compact(self) -> None:
-        """Forget all history: every watch and continue token from before now gets 410."""
+        """Drop all history: every older watch and continue token gets 410."""
         for _, collection in self.collections():
             collection.compact(self.version)
 
 
 def at_version(entry: Entry, version: int) -> Obj:
-    """The entry's object with another resourceVersion: what DELETED events carry."""
+    """Return the entry's object with another resourceVersion, as DELETED events carry it."""
     return {**entry.obj, "metadata": {**entry.obj["metadata"], "resourceVersion": str(version)}}

@@ -1,10 +1,9 @@
-"""What the API server itself sets on objects: before a create, an update, a status write, and on
-its return.
+"""The fields that the API server itself sets before a create, an update or a status write.
 
-The split between an object and its status subresource follows each kind's strategy in
-kube-apiserver: a main write keeps the stored status; a status write keeps the stored spec, and of
-metadata all (custom kinds), the owner references (pods) or nothing (other built-in kinds: labels
-and annotations can be written through their status endpoint).
+Each kind's strategy in kube-apiserver decides what an object's endpoint and its status endpoint may
+write. A write to the object keeps the stored status. A write to the status keeps the stored spec.
+Of metadata it keeps everything (custom kinds), the owner references (pods) or nothing (other
+built-in kinds: their labels and annotations can be written through the status endpoint).
 """
 
 import math
@@ -20,38 +19,38 @@ from extender.lab.apiserver.registry import Kind
 from extender.model.timestamps import timestamp
 
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""k8s.io/apimachinery util/rand: no vowels, nothing that looks alike."""
+"""The alphabet of k8s.io/apimachinery util/rand: no vowels, no characters that look alike."""
 _GENERATED_SUFFIX_LENGTH: Final = 5
 _NAME_BASE_LENGTH_MAX: Final = 58
 _timestamp: Final = lru_cache(maxsize=64)(timestamp)
-"""All writes of a second say the same."""
+"""Cached, because all writes of one second need the same text."""
 
 
 def rfc3339(epoch_s: float) -> str:
-    """metav1.Time: whole seconds, UTC."""
+    """Format a metav1.Time: whole seconds, UTC."""
     return _timestamp(math.floor(round(epoch_s, 6)))
 
 
 def new_uid(rng: Random) -> str:
-    """A version 4 UUID from the injected randomness."""
+    """Return a version 4 UUID from the injected randomness."""
     return str(UUID(int=rng.getrandbits(128), version=4))
 
 
 def generated_name(base: str, rng: Random) -> str:
-    """generateName with its random suffix."""
+    """Return a generateName with its random suffix."""
     suffix = "".join(rng.choice(_SUFFIX_ALPHABET) for _ in range(_GENERATED_SUFFIX_LENGTH))
     return base[:_NAME_BASE_LENGTH_MAX] + suffix
 
 
 def default_custom(kind: Kind, obj: Obj) -> None:
-    """Prune and default a custom object, in that order; in place."""
+    """Prune and then default a custom object, in place."""
     if kind.schema is not None:
         schema.prune(obj, kind.schema)
         schema.apply_defaults(obj, kind.schema)
 
 
 def before_create(kind: Kind, obj: Obj, *, now_s: float, rng: Random) -> None:
-    """System fields of a new object, and its status reset where only the status endpoint may set
+    """Set the system fields of a new object. Reset its status if only the status endpoint may set
     it.
     """
     metadata = obj["metadata"]
@@ -69,7 +68,8 @@ def before_create(kind: Kind, obj: Obj, *, now_s: float, rng: Random) -> None:
     metadata["creationTimestamp"] = rfc3339(now_s)
     if kind.counts_generation:
         metadata["generation"] = 1
-    elif not metadata.get("generation"):  # whatever it is: only counting kinds reset it
+    # Kinds that do not count generations keep any non-zero generation that was sent.
+    elif not metadata.get("generation"):
         metadata.pop("generation", None)
     for field in ("labels", "annotations", "ownerReferences", "finalizers"):
         if field in metadata and not metadata[field]:
@@ -96,7 +96,7 @@ def _pod_status(pod: Obj) -> Obj:
 
 
 def qos_class(pod: Obj) -> str:
-    """Guaranteed, Burstable or BestEffort, by cpu and memory of all containers."""
+    """Return Guaranteed, Burstable or BestEffort, by cpu and memory of all containers."""
     resources = [
         container.get("resources") or {} for container in pod["spec"].get("containers") or ()
     ]
@@ -167,8 +167,8 @@ _SYSTEM_METADATA: Final = (
 
 
 def keep_system_metadata(old: Obj, new: Obj) -> None:
-    """A write cannot change what the API server sets in metadata; attempts are ignored. In
-    place.
+    """Put back the metadata that the API server sets, in place. Attempts to change it are
+    ignored.
     """
     before, after = old["metadata"], new["metadata"]
     after.pop("managedFields", None)
@@ -183,7 +183,7 @@ def keep_system_metadata(old: Obj, new: Obj) -> None:
 
 
 def before_update(kind: Kind, old: Obj, new: Obj) -> None:
-    """A write to the object itself: the status stays, a change of spec counts in
+    """Apply the strategy for a write to the object: keep the status, and count a change of spec in
     metadata.generation. In place.
     """
     keep_system_metadata(old, new)
@@ -194,8 +194,8 @@ def before_update(kind: Kind, old: Obj, new: Obj) -> None:
 
 
 def _counted(kind: Kind, obj: Obj) -> Any:
-    """The part of an object whose changes count: the spec, or all but metadata where there is no
-    status endpoint.
+    """Return the part of an object whose changes count: the spec; for custom kinds and kinds
+    without spec, all but metadata and (if it is a subresource) status.
     """
     if kind.custom or "spec" not in obj:
         left_out = ("metadata", "status") if kind.status else ("metadata",)
@@ -204,12 +204,13 @@ def _counted(kind: Kind, obj: Obj) -> Any:
 
 
 def before_status_update(kind: Kind, old: Obj, new: Obj) -> None:
-    """A write to the status endpoint. In place."""
+    """Apply the strategy for a write to the status endpoint, in place."""
     if kind.custom or kind.resource == CRDS:
         status = new.get("status", _ABSENT)
         new.clear()
         new.update(old)
-        new["metadata"] = dict(old["metadata"])  # the store will set its version
+        # A copy, because the store sets its version.
+        new["metadata"] = dict(old["metadata"])
         if status is _ABSENT:
             new.pop("status", None)
         else:

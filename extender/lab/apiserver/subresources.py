@@ -1,5 +1,5 @@
-"""The scale subresource: an autoscaling/v1 Scale over whatever fields a kind keeps its
-replicas in.
+"""The scale subresource: an autoscaling/v1 Scale over the fields in which a kind keeps its
+replicas.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ def _at(obj: Obj, path: tuple[str, ...]) -> Any:
 
 
 def scale_of(kind: Kind, obj: Obj) -> Obj:
-    """The Scale of an object. Shares nothing with it."""
+    """Return the Scale of an object. They share nothing."""
     paths, metadata = _paths(kind), obj["metadata"]
     fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Obj = {"replicas": _at(obj, paths.status_replicas) or 0}
@@ -49,14 +49,14 @@ def scale_of(kind: Kind, obj: Obj) -> Obj:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {field: metadata[field] for field in fields if field in metadata},
-        # Go leaves out a zero here, and not in the status.
+        # Go leaves out a zero here, but not in the status.
         "spec": {"replicas": replicas} if (replicas := _at(obj, paths.spec_replicas)) else {},
         "status": status,
     }
 
 
 def check_sent(scale: Obj, name: str) -> None:
-    """Raises ApiError 400 for what is no Scale, or another's."""
+    """Check a Scale that was sent. Raises ApiError 400 if it is no Scale or has another name."""
     if problem := _type_problem(scale):
         raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
     if (found := (scale.get("metadata") or {}).get("name", name)) != name:
@@ -74,7 +74,7 @@ def _type_problem(scale: Obj) -> str:
 
 
 def check_scale(kind: Kind, entry: Entry, scale: Obj) -> None:
-    """Preconditions and values of a Scale to be written. Raises Conflict, Invalid."""
+    """Check the preconditions and values of a Scale to be written. Raises Conflict, Invalid."""
     if problem := _type_problem(scale):
         raise undecodable_patch(problem)
     metadata, spec = scale.get("metadata") or {}, scale.get("spec") or {}
@@ -98,7 +98,7 @@ def check_scale(kind: Kind, entry: Entry, scale: Obj) -> None:
 
 
 def set_replicas(kind: Kind, obj: Obj, replicas: int) -> None:
-    """Write the replicas into an object. In place."""
+    """Set an object's replicas, in place."""
     *parents, field = _paths(kind).spec_replicas
     place = obj
     for step in parents:

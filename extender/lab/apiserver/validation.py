@@ -1,7 +1,7 @@
-"""Validation of names, metadata and the fields of built-in kinds, as far as anything here depends
-on it.
+"""Validation of names, metadata and the fields of built-in kinds, as far as this project depends on
+it.
 
-Each check yields problems in Kubernetes' words; the API server raises them all as one Invalid
+Each check yields problems in Kubernetes' words. The API server raises them all as one Invalid
 (422).
 """
 
@@ -40,7 +40,7 @@ _FREELY_NAMED: Final = "rbac.authorization.k8s.io"
 
 
 def metadata_problems(resource: Resource, metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Name, labels, annotations and finalizers of a new object."""
+    """Check the name, labels and annotations of a new object."""
     name = str(metadata.get("name") or "")
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
@@ -53,7 +53,7 @@ def metadata_problems(resource: Resource, metadata: Mapping[str, Any]) -> Iterat
 
 
 def map_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Labels and annotations, which every write may change."""
+    """Check labels and annotations, which every write may change."""
     for key, value in (metadata.get("labels") or {}).items():
         if not is_qualified(key):
             yield (
@@ -83,20 +83,20 @@ def map_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
 
 
 def reference_problems(kind: Kind, metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Owner references and finalizers, as far as they are of any kind at all."""
+    """Check owner references and finalizers of any kind."""
     for at, owner in enumerate(metadata.get("ownerReferences") or ()):
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
                 yield f"metadata.ownerReferences[{at}].{field}: Required value: must not be empty"
     if kind.custom or kind.resource == LEASES:
         return
-    # Not all: only the older groups' validation looks.
+    # Only the validation of the older groups checks finalizers.
     for at, finalizer in enumerate(metadata.get("finalizers") or ()):
         yield from _finalizer(finalizer, f"metadata.finalizers[{at}]")
 
 
 def _finalizer(name: str, path: str) -> Iterator[str]:
-    """Built-in kinds want a domain, but for the names that Kubernetes itself uses."""
+    """Built-in kinds require a domain, except for the names that Kubernetes itself uses."""
     if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
         yield (
             f'{path}: Invalid value: "{name}": name is neither a standard finalizer name nor is it '
@@ -105,18 +105,18 @@ def _finalizer(name: str, path: str) -> Iterator[str]:
 
 
 def fixed_metadata_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """What no write may change; what it merely leaves out stays. Creation time and generation are
-    ignored, not refused.
+    """Yield changes of metadata that no write may make. A field that is left out is kept. Changes
+    of creation time and generation are ignored, not refused.
     """
     for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        # A deletion's own time is put back by the server, whatever was sent.
+        # Whatever was sent, the server puts back the stored deletionTimestamp.
         kept = field == "deletionTimestamp" and field in old
         if new.get(field) not in (None, "", old.get(field)) and not kept:
             yield f'metadata.{field}: Invalid value: "{new[field]}": field is immutable'
 
 
 def finalizer_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """No finalizer can be added to an object that is being deleted."""
+    """Refuse finalizers that are added to an object that is being deleted."""
     if old.get("deletionTimestamp"):
         added = [
             item
@@ -132,20 +132,20 @@ def finalizer_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
 
 
 def object_problems(kind: Kind, obj: Obj) -> Iterator[str]:
-    """The content of a built-in object, new or changed."""
+    """Check the content of a built-in object, new or changed."""
     check = _CONTENT.get(kind.key)
     return check(obj) if check is not None else iter(())
 
 
 def creation_problems(kind: Kind, obj: Obj) -> Iterator[str]:
-    """What only a create is asked for."""
+    """Check what applies only to creates."""
     if kind.resource == PODS:
         return pods.creation_problems(obj)
     return events.problems(obj) if kind.resource == EVENTS else iter(())
 
 
 def change_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
-    """What may not change between two versions."""
+    """Check for changes that are not allowed."""
     check = _CHANGE.get(kind.key)
     return check(old, new) if check is not None else iter(())
 
@@ -312,7 +312,7 @@ def _definition(definition: Obj) -> Iterator[str]:
 
 
 def _patterns(schema: object, path: str) -> Iterator[str]:
-    """Patterns that are not regular expressions, anywhere in a schema."""
+    """Yield invalid regular expressions in ``pattern``, anywhere in a schema."""
     children = (
         schema.items()
         if isinstance(schema, dict)
@@ -344,7 +344,7 @@ def _node_change(old: Obj, new: Obj) -> Iterator[str]:
 
 
 def status_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
-    """What may not be written to a status."""
+    """Check a write to a status."""
     if kind.resource == PODS:
         yield from pods.status_problems(old, new)
     elif kind.resource == STATEFULSETS:

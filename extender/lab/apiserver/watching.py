@@ -1,9 +1,11 @@
 """Lists and watches over a collection.
 
-A watch sees the collection through its selectors: an object that comes to match is ADDED, one that
-ceases to match is DELETED (with its last matching content at the version of the change), as the
-real watch cache reports them. Bookmarks tell the version reached, once a period and at the server's
-timeout, so a client that resumes never falls behind merely because nothing of its own changed.
+A watch sees the collection through its selectors. An object that begins to match is ADDED. An
+object that ceases to match is DELETED, with its last matching content at the version of the change,
+as the real watch cache reports it.
+
+Bookmarks tell the version that a watch has reached, once a period and at the server's timeout. So a
+client whose own objects do not change can still resume from a recent version.
 """
 
 import asyncio
@@ -27,12 +29,12 @@ from extender.lab.apiserver.store import Change, Collection, Entry, Key, Store, 
 
 BOOKMARK_PERIOD_S: Final = 60.0
 EVENTS_PER_TURN_MAX: Final = 256
-"""A watch that has much to tell lets others run in between."""
+"""After this many events in a row, a watch lets other tasks run."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is listed or watched: a collection, its resource, and the selectors (None:
+    """What a list or watch reads: a collection, its resource, and the selectors (None:
     everything).
     """
 
@@ -42,18 +44,18 @@ class View:
     matches: Predicate | None
     namespace: str = ""
     bare_items: bool = False
-    """Items of lists come without kind and apiVersion, as those of built-in kinds."""
+    """Items of lists come without kind and apiVersion, as for built-in kinds."""
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion as a number. Raises ApiError 500, as the real one does."""
+    """Parse a resourceVersion. Raises ApiError 500, as the real API server does."""
     if not text.isascii() or not text.isdigit():
         raise unparsable_version(text, "resourceVersion")
     return int(text)
 
 
 def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
-    """One page of a list. ``limit`` 0 is all of it. Raises Expired for a token from before the
+    """Return one page of a list. ``limit`` 0 means all. Raises Expired for a token from before the
     history.
     """
     if continue_token:
@@ -74,8 +76,7 @@ def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
         if view.namespace not in ("", key[0]):
             continue
         if limit and len(items) == limit and last is not None:
-            # Whether what is left matches is only seen by who asks for it: the next page may be
-            # empty.
+            # Nobody checks whether a remaining object matches, so the next page may be empty.
             return ListPage(items, str(version), _encode_continue(version, last))
         entry = entries[key]
         if view.matches is not None and not view.matches(entry.obj):
@@ -86,7 +87,7 @@ def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
 
 
 def _item(view: View, entry: Entry) -> Obj:
-    """As in a list: what the list says once, built-in kinds do not repeat in each item."""
+    """Return an item of a list. Built-in kinds do not repeat the list's kind and apiVersion."""
     item = entry.copy()
     if view.bare_items:
         del item["kind"], item["apiVersion"]
@@ -94,7 +95,9 @@ def _item(view: View, entry: Entry) -> Obj:
 
 
 def list_at(view: View, version: int) -> ListPage | None:
-    """All of the list as it was at a version; None where the history does not reach back so far."""
+    """Return the whole list as it was at a version; None if the history does not reach back so
+    far.
+    """
     entries = view.collection.entries_at(version)
     if entries is None:
         return None
@@ -122,8 +125,8 @@ def _decode_continue(token: str) -> tuple[int, Key]:
 
 
 def event_of(change: Change, matches: Predicate | None) -> WatchEvent | None:
-    """What a watch with that selector reports of a change, if anything. All watches share the
-    object.
+    """Return the event that a watch with that selector reports for a change, if any. All watches
+    share the object.
     """
     before, after = change.before, change.after
     was = before is not None and (matches is None or matches(before.obj))
@@ -135,10 +138,10 @@ def event_of(change: Change, matches: Predicate | None) -> WatchEvent | None:
 
 
 def start_of(view: View, resource_version: str) -> tuple[int, list[Entry]]:
-    """Cursor of a new watch, and what it reports as ADDED first (for version "" and "0": all that
-    is there).
+    """Return the cursor of a new watch, and the entries to report first as ADDED (for version ""
+    and "0": all).
 
-    A version in the future is waited for: nothing up to it is told. Raises Expired.
+    A watch from a future version reports no change up to that version. Raises Expired.
     """
     version = parse_version(resource_version) if resource_version else 0
     if version == 0:
@@ -156,11 +159,11 @@ def start_of(view: View, resource_version: str) -> tuple[int, list[Entry]]:
 async def watch(
     look: Callable[[], View], *, resource_version: str, timeout_s: float
 ) -> AsyncIterator[WatchEvent]:
-    """Events until ``timeout_s`` have passed; ends with a bookmark. Raises Expired once overtaken
+    """Yield events until ``timeout_s`` have passed, then a bookmark. Raises Expired once overtaken
     by the history.
 
-    ``look`` gives what is watched, once the first event is asked for; what it raises is raised
-    then.
+    ``look`` returns the view. It is called when the first event is requested, and its errors are
+    raised then.
     """
     view = look()
     loop = asyncio.get_running_loop()
@@ -219,7 +222,7 @@ def _finish(waiter: asyncio.Future[None]) -> None:
 
 
 def bookmark(view: View) -> WatchEvent:
-    """A bookmark at the store's version: everything up to it has been reported."""
+    """Return a bookmark at the store's version: everything up to it has been reported."""
     return WatchEvent(
         WatchEventType.BOOKMARK,
         {

@@ -1,8 +1,9 @@
 """Calls admission webhooks over HTTPS, as kube-apiserver does.
 
-The server's certificate is always verified: against ``clientConfig.caBundle`` if given, else the
-system's authorities. ``clientConfig.service`` has no network here to be found on; an injected
-resolver names the base URL of it (the certificate must still be for ``SERVICE.NAMESPACE.svc``).
+The server's certificate is always verified, against ``clientConfig.caBundle`` if given, else
+against the system's authorities. There is no cluster network in which to find a
+``clientConfig.service``, so an injected resolver returns its address. The certificate must still be
+for ``SERVICE.NAMESPACE.svc``.
 """
 
 import base64
@@ -21,18 +22,18 @@ from extender.lab.apiserver.admission import WebhookCall, WebhookCallError
 RESPONSE_BYTES_MAX: Final = 3 * 1024 * 1024
 CONTEXTS_MAX: Final = 16
 ServiceResolver = Callable[[str, str, int], str]
-"""(namespace, service, port) -> host:port to connect to. Raises LookupError for a service that it
-does not know.
+"""(namespace, service, port) -> host:port to connect to. Raises LookupError for an unknown
+service.
 """
 
 
 def unknown_service(namespace: str, service: str, port: int) -> str:
-    """The resolver of a cluster that was given none."""
+    """The default resolver: it knows no service."""
     raise LookupError(f'service "{namespace}/{service}" port {port} not found')
 
 
 class HttpWebhookCaller:
-    """A ``WebhookCaller`` over aiohttp. ``close`` it at the end."""
+    """A ``WebhookCaller`` over aiohttp. Call ``close`` at the end."""
 
     def __init__(self, resolve: ServiceResolver = unknown_service) -> None:
         self._resolve = resolve
@@ -69,7 +70,9 @@ class HttpWebhookCaller:
         return _review(status, body)
 
     def _address(self, config: Mapping[str, Any]) -> tuple[str, str | None]:
-        """URL to call and the name that its certificate must have (None: the URL's own)."""
+        """Return the URL to call, and the name that its certificate must have (None: the URL's
+        own).
+        """
         service = config.get("service")
         if service is None:
             url = str(config.get("url") or "")
@@ -85,8 +88,8 @@ class HttpWebhookCaller:
         return f"https://{place}/{path.lstrip('/')}", f"{name}.{namespace}.svc"
 
     def _context(self, bundle: str) -> ssl.SSLContext:
-        """A verifying context for one caBundle (base64 of PEM), kept because making one reads many
-        certificates.
+        """Return a verifying context for one caBundle (base64 of PEM). It is cached, because making
+        one reads many certificates.
         """
         known = self._contexts.get(bundle)
         if known is not None:
