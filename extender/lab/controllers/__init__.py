@@ -1,3 +1,3 @@
-"""The controllers around it: StatefulSets, node lifecycle, garbage collection, and the kubelets'
-stand-in.
+"""The cluster's controllers: StatefulSets, node lifecycle, garbage collection, and a stand-in for
+kubelets.
 """

@@ -1,9 +1,11 @@
-"""Garbage collection by owner references, and the end of namespaces.
+"""Garbage collection by owner references, and the deletion of namespaces.
 
-Both follow every kind there is, custom ones included, so they subscribe to the store's changes
-instead of running a watch a kind; what they do goes through ``Api``. A dependent is deleted in the
-background once none of its owners exists (uid decides, not the name), and loses the references of
-owners that are gone while another still exists. Foreground deletion is not implemented.
+Both concern every kind, including custom ones. So they subscribe to the store's changes instead of
+running a watch for each kind. They write through ``Api``.
+
+When none of a dependent's owners exists, the garbage collector deletes it in the background. Owners
+are compared by uid, not by name. While another owner exists, the dependent only loses the
+references to owners that are gone. Foreground deletion is not implemented.
 """
 
 from typing import Final
@@ -32,7 +34,7 @@ def _owner_uids(obj: Obj) -> list[str]:
 
 
 class GarbageCollector:
-    """Deletes dependents of owners that are gone. ``run`` works until cancelled."""
+    """Deletes dependents whose owners are gone. ``run`` works until cancelled."""
 
     def __init__(self, api: Api, server: ApiServer) -> None:
         self._api = api
@@ -76,8 +78,8 @@ class GarbageCollector:
                 self._queue.add(reference)
 
     async def sync(self, reference: Reference) -> None:
-        """Delete one object whose owners are gone, or drop the references to those. Raises
-        ApiError.
+        """Delete an object whose owners are all gone, or drop the references to those that are.
+        Raises ApiError.
         """
         kind, key = reference
         collection = self._server.store.collection(*kind)
@@ -102,7 +104,7 @@ def _resource_of(server: ApiServer, kind: tuple[str, str]) -> Resource | None:
 
 
 async def orphan_dependents(api: Api, server: ApiServer, uid: str) -> None:
-    """Propagation policy Orphan: dependents lose their reference to an owner that is about to be
+    """Implement propagation policy Orphan: remove the references to an owner that is about to be
     deleted.
     """
     for kind, collection in list(server.store.collections()):
@@ -120,7 +122,7 @@ async def orphan_dependents(api: Api, server: ApiServer, uid: str) -> None:
 
 
 class NamespaceController:
-    """Empties namespaces that are being deleted, then lets them go. ``run`` works until
+    """Empties namespaces that are being deleted, then removes their finalizer. ``run`` works until
     cancelled.
     """
 
@@ -144,7 +146,7 @@ class NamespaceController:
             self._queue.add(change.after.key[1])
 
     async def sync(self, namespace: str) -> None:
-        """Delete everything in the namespace; when nothing is left, the namespace. Raises
+        """Delete everything in the namespace. Once nothing is left, remove the finalizer. Raises
         ApiError.
         """
         left = False

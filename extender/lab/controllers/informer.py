@@ -1,10 +1,9 @@
-"""What the embedded controllers are built from: informers and work queues, small forms of
-client-go's.
+"""Informers and work queues for the embedded controllers: small forms of client-go's.
 
-An ``Informer`` lists and watches one kind and tells its handlers of each change; one informer
-serves all controllers that look at that kind. A ``WorkQueue`` holds keys, each at most once, and
-gives them to one ``sync`` at a time; what fails with an ApiError is tried again after a growing
-delay. Both end when their ``run`` is cancelled.
+An ``Informer`` lists and watches one kind, and calls its handlers with each change. One informer
+serves all controllers that need the kind. A ``WorkQueue`` holds keys, each at most once, and passes
+them one at a time to ``sync``. A key whose ``sync`` raises an ApiError is tried again after a
+growing delay. Both end when their ``run`` is cancelled.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from extender.kube.api import (
 )
 
 Handler = Callable[[Obj | None, Obj | None], None]
-"""Called with (before, after); None where there was or is nothing."""
+"""Called with (before, after); None: the object did not exist, or no longer exists."""
 ObjectKey = tuple[str, str]
 K = TypeVar("K", bound=Hashable)
 
@@ -34,13 +33,13 @@ RETRY_DOUBLINGS_MAX: Final = 7
 
 
 def key_of(obj: Obj) -> ObjectKey:
-    """Namespace ("" if none) and name."""
+    """Return namespace ("" if none) and name."""
     metadata = obj["metadata"]
     return (metadata.get("namespace", ""), metadata["name"])
 
 
 class Informer:
-    """A local copy of one kind. ``objects`` must not be changed by readers."""
+    """A local copy of one kind. Readers must not change ``objects``."""
 
     def __init__(self, api: Api, resource: Resource, options: ListOptions = EVERYWHERE) -> None:
         self.objects: dict[ObjectKey, Obj] = {}
@@ -52,20 +51,20 @@ class Informer:
         self._anew = False
 
     def begin_anew(self) -> None:
-        """As a process that has just started, with its next list: of another history, versions say
-        nothing of what changed.
+        """Start again with the next list, like a process that has just started. After the restore
+        of a backup, versions do not tell what has changed.
         """
         self._anew = True
 
     def on_change(self, handler: Handler) -> None:
-        """Tell ``handler`` of every change from now on, and of what is there already."""
+        """Call ``handler`` for every object that is known, and for every later change."""
         self._handlers.append(handler)
         for obj in self.objects.values():
             handler(None, obj)
 
     async def run(self) -> None:
-        """List, then watch; from the last version seen after an ended watch, list again
-        after 410.
+        """List, then watch. After a watch ends, watch again from its last version; after 410, list
+        again.
         """
         while True:
             try:
@@ -122,7 +121,8 @@ class Informer:
             self.objects[key] = after
         if before is None and after is None:
             return
-        # A deleted and recreated object within one list: two changes, as their handlers key by uid.
+        # Handlers key by uid, so an object that was deleted and recreated between lists is two
+        # changes.
         if before and after and before["metadata"]["uid"] != after["metadata"]["uid"]:
             for handler in self._handlers:
                 handler(before, None)
@@ -132,7 +132,7 @@ class Informer:
 
 
 class WorkQueue(Generic[K]):
-    """Keys to be looked at, in the order in which they came, each waiting at most once."""
+    """Keys to be synced, in the order in which they were added. Each waits at most once."""
 
     def __init__(self, sync: Callable[[K], Awaitable[None]]) -> None:
         self._sync = sync
@@ -142,12 +142,12 @@ class WorkQueue(Generic[K]):
         self._wake = asyncio.Event()
 
     def add(self, key: K) -> None:
-        """Look at ``key`` soon."""
+        """Sync ``key`` soon."""
         self._pending.setdefault(key)
         self._wake.set()
 
     def add_after(self, key: K, delay_s: float) -> None:
-        """Look at ``key`` in ``delay_s``, or sooner if that was already asked for."""
+        """Sync ``key`` in ``delay_s``, or sooner if that is already planned."""
         loop = asyncio.get_running_loop()
         due = loop.time() + max(delay_s, 0.0)
         timer = self._timers.get(key)

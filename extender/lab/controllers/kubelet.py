@@ -1,10 +1,10 @@
-"""A stand-in for every node's kubelet: bound pods come up, deleted pods go away, unless their node
-has failed.
+"""A stand-in for every node's kubelet. It starts bound pods and removes deleted ones, unless their
+node has failed.
 
-A pod becomes Running and Ready ``start_delay_s(pod)`` after it was bound, and is removed (a delete
-with grace 0 and its uid as precondition) ``stop_delay_s(pod)`` after its deletion was asked for. A
-failed node does neither and sends no heartbeat: that is all the node lifecycle controller sees of
-it. A recovered node takes up where it stopped.
+A pod becomes Running and Ready ``start_delay_s(pod)`` after it was bound. It is removed (a delete
+with grace 0, with its uid as precondition) ``stop_delay_s(pod)`` after its deletion was requested.
+A failed node does neither, and sends no heartbeat. The node lifecycle controller sees only the
+missing heartbeat. A recovered node continues where it stopped.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from extender.lab.controllers.stateful_set import has_failed, is_ready, is_termi
 DelayOf = Callable[[Obj], float]
 """Pod -> seconds."""
 ClockOf = Callable[[str], float]
-"""Node -> its own time, epoch seconds."""
+"""Node -> its own clock, in epoch seconds."""
 _POD_NETWORK: Final = ipaddress.IPv4Network("10.128.0.0/9")
 _CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
 class Heartbeats:
-    """Which nodes are alive. A node's heartbeat is now, or when it failed."""
+    """The nodes that are alive. The last heartbeat of a failed node was when it failed."""
 
     def __init__(self) -> None:
         self._stopped: dict[str, float] = {}
@@ -37,22 +37,22 @@ class Heartbeats:
         self._listeners.append(listener)
 
     def stop(self, node: str) -> None:
-        """The node fails now."""
+        """Let the node fail."""
         self._stopped.setdefault(node, asyncio.get_running_loop().time())
         self._tell(node)
 
     def resume(self, node: str) -> None:
-        """The node is back."""
+        """Bring the node back."""
         self._stopped.pop(node, None)
         self._tell(node)
 
     def silent_s(self, node: str) -> float | None:
-        """Seconds since the last heartbeat; None while the node is alive."""
+        """Return the seconds since the last heartbeat; None while the node is alive."""
         stopped = self._stopped.get(node)
         return None if stopped is None else asyncio.get_running_loop().time() - stopped
 
     def alive(self, node: str) -> bool:
-        """The node sends heartbeats and runs pods."""
+        """Return whether the node sends heartbeats and runs pods."""
         return node not in self._stopped
 
     def _tell(self, node: str) -> None:
@@ -91,7 +91,7 @@ class Kubelet:
         await self._queue.run()
 
     def set_ready(self, namespace: str, name: str, *, ready: bool) -> None:
-        """Let a running pod's readiness probe fail, or succeed again."""
+        """Make a running pod's readiness probe fail or succeed."""
         pod = self._pods.objects[namespace, name]
         if ready:
             self._unready.pop(pod["metadata"]["uid"], None)
@@ -114,11 +114,12 @@ class Kubelet:
             self._queue.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
-        """Do what the pod's node would do now. Raises ApiError where a write failed."""
+        """Do what the kubelet of the pod's node would do. Raises ApiError if a write failed."""
         pod = self._pods.objects.get(key)
         node = pod["spec"].get("nodeName") if pod is not None else None
         if pod is None or not node or not self._heartbeats.alive(node):
-            return  # also for the next pod of that name, which nobody has bound yet
+            # The key may also belong to the next pod of that name, which is not bound yet.
+            return
         if is_terminating(pod):
             if self._is_due(pod, "stop", self._stop_delay_s):
                 await self._remove(pod)
@@ -129,7 +130,9 @@ class Kubelet:
             await self._report(pod)
 
     def _is_due(self, pod: Obj, what: str, delay_s: DelayOf) -> bool:
-        """The pod's delay for ``what`` has passed; it begins when first asked."""
+        """Return whether the pod's delay for ``what`` has passed. The delay begins with the first
+        call.
+        """
         loop = asyncio.get_running_loop()
         mark = (pod["metadata"]["uid"], what)
         if mark not in self._due:
@@ -160,7 +163,7 @@ class Kubelet:
             return
 
     def _status_of(self, pod: Obj) -> Obj:
-        """The status of a running pod, built upon what is there."""
+        """Return the status of a running pod. Conditions of other components are kept."""
         status, when = pod.get("status") or {}, rfc3339(self._clock(pod["spec"]["nodeName"]))
         ready = pod["metadata"]["uid"] not in self._unready
         kept = [item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS]
@@ -204,7 +207,7 @@ class Kubelet:
 
 
 class NodeRegistrar:
-    """Reports nodes that were created without a Ready condition as ready, as their kubelets
+    """Reports Ready for nodes that were created without a Ready condition, as their kubelets
     would.
     """
 
@@ -228,7 +231,7 @@ class NodeRegistrar:
             self._queue.add(after["metadata"]["name"])
 
     async def sync(self, name: str) -> None:
-        """Report a living node's Ready condition where it is missing or Unknown."""
+        """Report Ready for a living node whose condition is missing or Unknown."""
         node = self._nodes.objects.get(("", name))
         if node is None or not self._heartbeats.alive(name):
             return
@@ -253,7 +256,7 @@ class NodeRegistrar:
 
 
 def ready_condition(status: str, reason: str, message: str, when: str) -> Obj:
-    """A node's Ready condition."""
+    """Return a node's Ready condition."""
     return {
         "type": "Ready",
         "status": status,

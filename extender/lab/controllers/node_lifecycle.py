@@ -1,13 +1,16 @@
-"""Node lifecycle, taint eviction and pod garbage collection, as kube-controller-manager does them.
+"""Node lifecycle, taint eviction and pod garbage collection, as in kube-controller-manager.
 
-A node silent for ``grace_s`` gets Ready Unknown, its pods turn not ready, and it is tainted:
-unreachable (Unknown) or not-ready (False), each NoSchedule and NoExecute; a cordoned node is
-tainted unschedulable. Under a NoExecute taint a pod is deleted at once, or after the shortest
-tolerationSeconds of its matching tolerations, counted from the taint's timeAdded; it stays
-Terminating until its kubelet is back, somebody forces it, or its node object is deleted. Pods of
-nodes that do not exist are removed by force after ``orphan_grace_s``; Terminating pods of a node
-that is not Ready and tainted ``node.kubernetes.io/out-of-service``, at once: somebody has said that
-the machine is off.
+A node that is silent for ``grace_s`` gets Ready=Unknown, and its pods become not ready. A node that
+is not Ready is tainted unreachable (Unknown) or not-ready (False), each with NoSchedule and
+NoExecute. A cordoned node is tainted unschedulable.
+
+A NoExecute taint deletes a pod at once, or after the shortest tolerationSeconds of its matching
+tolerations, counted from the taint's timeAdded. The pod stays Terminating until its kubelet is
+back, somebody forces the deletion, or its node object is deleted.
+
+Pods of missing nodes are removed by force after ``orphan_grace_s``. The taint
+``node.kubernetes.io/out-of-service`` says that a person knows that the machine is off. If a node
+with that taint is not Ready, its Terminating pods are removed by force at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +30,7 @@ _OWN_TAINTS: Final = frozenset({NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABL
 
 
 class PodsByNode:
-    """Keys of the bound pods of each node, kept from an informer."""
+    """The keys of each node's bound pods, kept up to date from an informer."""
 
     def __init__(self, pods: Informer) -> None:
         self._keys: dict[str, dict[ObjectKey, None]] = {}
@@ -44,8 +47,8 @@ class PodsByNode:
 
 
 class NodeLifecycleController:
-    """Ready conditions and taints of nodes, readiness of the pods on them. ``run`` works until
-    cancelled.
+    """Maintains Ready conditions and taints of nodes, and the readiness of their pods. ``run``
+    works until cancelled.
     """
 
     def __init__(
@@ -78,9 +81,7 @@ class NodeLifecycleController:
             self._queue.add(after["metadata"]["name"])
 
     async def sync(self, name: str) -> None:
-        """Bring one node's conditions and taints up to date. Raises ApiError where a write
-        failed.
-        """
+        """Bring one node's conditions and taints up to date. Raises ApiError if a write failed."""
         node = self._nodes.objects.get(("", name))
         if node is None:
             return
@@ -146,7 +147,7 @@ class NodeLifecycleController:
         return wanted
 
     async def _unready_pods(self, node: str) -> None:
-        """A pod on a lost node is not ready, whatever its kubelet said last."""
+        """Mark the pods of a lost node not ready, whatever its kubelet reported last."""
         for key in self._by_node[node]:
             pod = self._pods.objects.get(key)
             if pod is None or not is_ready(pod) or self._heartbeats.alive(node):
@@ -164,12 +165,12 @@ class NodeLifecycleController:
 
 
 def _exactly(obj: Obj) -> Obj:
-    """metadata of a merge patch that holds only for this very version."""
+    """Return the metadata of a merge patch that applies only to this version of the object."""
     return {"uid": obj["metadata"]["uid"], "resourceVersion": obj["metadata"]["resourceVersion"]}
 
 
 def ready_status(node: Obj) -> str:
-    """Status of the Ready condition; "True" for a node that has not reported one yet."""
+    """Return the status of the Ready condition; "True" for a node that has not reported one yet."""
     for condition in (node.get("status") or {}).get("conditions") or ():
         if condition["type"] == "Ready":
             return str(condition["status"])
@@ -177,8 +178,8 @@ def ready_status(node: Obj) -> str:
 
 
 def is_out_of_service(node: Obj) -> bool:
-    """Not Ready, and tainted by somebody who knows that the machine is off (Kubernetes'
-    non-graceful node shutdown).
+    """Return whether a node is not Ready and has the out-of-service taint (Kubernetes' non-graceful
+    node shutdown).
     """
     taints = (node.get("spec") or {}).get("taints") or ()
     return ready_status(node) != "True" and any(
@@ -187,7 +188,9 @@ def is_out_of_service(node: Obj) -> bool:
 
 
 def toleration_s(pod: Obj, taint: Mapping[str, Any]) -> float | None:
-    """How long the pod stays under a NoExecute taint: 0 if not tolerated, None if forever."""
+    """Return how long the pod stays under a NoExecute taint: 0 if not tolerated, None if
+    forever.
+    """
     matching = [item for item in pod["spec"].get("tolerations") or () if _tolerates(item, taint)]
     if not matching:
         return 0.0
@@ -210,8 +213,8 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 class TaintEvictionController:
-    """Deletes pods from nodes with NoExecute taints when their tolerations end; forgets it when the
-    taint goes.
+    """Deletes pods from nodes with NoExecute taints when their tolerations end. If the taint goes
+    before, they stay.
     """
 
     def __init__(
@@ -240,8 +243,8 @@ class TaintEvictionController:
             self._queue.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
-        """Delete the pod if it is due, else come back when it will be. Raises ApiError where the
-        delete failed.
+        """Delete the pod if it is due, else plan the next sync. Raises ApiError if the delete
+        failed.
         """
         pod = self._pods.objects.get(key)
         if pod is None or is_terminating(pod):
@@ -269,8 +272,8 @@ def _epoch_s(when: str | None, default_s: float) -> float:
 
 
 class PodGarbageCollector:
-    """Removes pods by force that no kubelet ever will: of nodes that do not exist, or that are out
-    of service.
+    """Removes by force the pods that no kubelet will remove: those of missing nodes and of nodes
+    out of service.
     """
 
     def __init__(self, api: Api, nodes: Informer, pods: Informer, *, orphan_grace_s: float) -> None:
@@ -308,7 +311,7 @@ class PodGarbageCollector:
             self._queue.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
-        """Remove the pod unless its node has come (back). Raises ApiError where the delete
+        """Remove the pod unless its node exists and is in service. Raises ApiError if the delete
         failed.
         """
         pod = self._pods.objects.get(key)

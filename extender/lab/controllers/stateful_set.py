@@ -1,16 +1,19 @@
-"""The StatefulSet controller: pods by ordinal, as kube-controller-manager's makes them.
+"""The StatefulSet controller, as in kube-controller-manager.
 
-``sync`` looks at one set and its pods and does what is due now; every change of either brings the
-set back. Ordinals from ``spec.ordinals.start`` on; OrderedReady makes and removes one pod at a time
-and waits for each to be Ready, Parallel does all at once. A pod that failed is deleted and made
-anew; one being deleted is awaited, since two pods never share a name. A changed template rolls from
-the highest ordinal down to ``partition``, one pod at a time, whatever the policy (OnDelete: only
-pods that someone else deletes).
+``sync`` takes one set and its pods, and does what is due. Every change of the set or its pods
+queues the set again.
 
-Revisions are ControllerRevision objects, so pods below the partition are made from the old
-template. Volume claim templates and maxUnavailable are not implemented. Names of pods are
-determined by their set, so acting on a stale cache ends in AlreadyExists or NotFound and does no
-harm.
+Ordinals begin at ``spec.ordinals.start``. OrderedReady creates and removes one pod at a time, and
+waits until each is Ready. Parallel does all at once. A failed pod is deleted and created again. Two
+pods never share a name, so the controller waits for the end of a pod that is being deleted.
+
+A changed template rolls out from the highest ordinal down to ``partition``, one pod at a time,
+under both policies. With OnDelete it reaches only pods that somebody else deletes. Revisions are
+ControllerRevision objects, so pods below the partition are created from the old template. Volume
+claim templates and maxUnavailable are not implemented.
+
+The set determines the names of its pods. So an action on a stale cache does no harm: it ends in
+AlreadyExists or NotFound.
 """
 
 import hashlib
@@ -41,7 +44,7 @@ _REVISION_LENGTH: Final = 10
 
 
 def controller_uid(obj: Obj) -> str:
-    """uid of the controlling owner, "" if there is none."""
+    """Return the uid of the controlling owner, "" if there is none."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return str(reference["uid"])
@@ -49,7 +52,7 @@ def controller_uid(obj: Obj) -> str:
 
 
 def is_ready(pod: Obj) -> bool:
-    """Running with condition Ready."""
+    """Return whether the pod is Running with condition Ready."""
     status = pod.get("status") or {}
     conditions = (status.get("conditions") or ()) if status.get("phase") == "Running" else ()
     ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
@@ -57,22 +60,24 @@ def is_ready(pod: Obj) -> bool:
 
 
 def is_terminating(obj: Obj) -> bool:
-    """Being deleted."""
+    """Return whether the object is being deleted."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def is_healthy(pod: Obj | None) -> bool:
-    """Ready and not being deleted."""
+    """Return whether the pod is Ready and not being deleted."""
     return pod is not None and is_ready(pod) and not is_terminating(pod)
 
 
 def has_failed(pod: Obj) -> bool:
-    """Finished, well or not: a StatefulSet's pod never should."""
+    """Return whether the pod has finished. A StatefulSet's pod should never finish, even with
+    success.
+    """
     return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
 def revision_name(stateful_set: Obj) -> str:
-    """NAME-HASH of the set's present template."""
+    """Return NAME-HASH, where HASH is that of the set's template."""
     template = orjson.dumps(stateful_set["spec"]["template"], option=orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(template).digest()[:_REVISION_LENGTH]
     suffix = "".join(_REVISION_ALPHABET[byte % len(_REVISION_ALPHABET)] for byte in digest)
@@ -80,7 +85,7 @@ def revision_name(stateful_set: Obj) -> str:
 
 
 def pod_of(stateful_set: Obj, ordinal: int, template: Obj, revision: str) -> Obj:
-    """The pod of one ordinal, from a template."""
+    """Return the pod of one ordinal, made from a template."""
     metadata, spec = stateful_set["metadata"], template.get("spec") or {}
     name = f"{metadata['name']}-{ordinal}"
     given = template.get("metadata") or {}
@@ -115,14 +120,14 @@ def pod_of(stateful_set: Obj, ordinal: int, template: Obj, revision: str) -> Obj
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """One set with its pods by ordinal, as a sync sees them."""
+    """One set with its pods by ordinal, as one sync sees them."""
 
     obj: Obj
     pods: dict[int, Obj]
     revision: str
     wanted: range
     condemned: list[int]
-    """Ordinals to go, highest first."""
+    """Ordinals to remove, highest first."""
 
     @property
     def spec(self) -> Obj:
@@ -135,7 +140,7 @@ class _Set:
 
     @property
     def partition(self) -> int:
-        """First ordinal (counted from the start) that gets the new template."""
+        """The number of ordinals, from the lowest, that keep the old template."""
         rolling = (self.spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
         return int(rolling.get("partition") or 0)
 
@@ -149,14 +154,14 @@ class _Set:
 
 
 def _wanted(stateful_set: Obj) -> range:
-    """The ordinals that it shall have."""
+    """Return the ordinals that the set should have."""
     spec = stateful_set["spec"]
     start = int((spec.get("ordinals") or {}).get("start") or 0)
     return range(start, start + int(spec["replicas"]))
 
 
 class StatefulSetController:
-    """Keeps the pods of every StatefulSet. ``run`` works until cancelled."""
+    """Creates and removes the pods of every StatefulSet. ``run`` works until cancelled."""
 
     def __init__(self, api: Api, stateful_sets: Informer, pods: Informer) -> None:
         self._api = api
@@ -165,7 +170,7 @@ class StatefulSetController:
         self._pods_by_owner: dict[str, dict[str, Obj]] = {}
         self._key_by_uid: dict[str, ObjectKey] = {}
         self._revisions: dict[str, tuple[Obj, str]] = {}
-        """UID of a set -> its template as it was looked at last, and the name of its revision."""
+        """UID of a set -> its template when last seen, and the name of its revision."""
         stateful_sets.on_change(self._set_changed)
         pods.on_change(self._pod_changed)
 
@@ -198,7 +203,7 @@ class StatefulSetController:
             self._queue.add(key)
 
     async def sync(self, key: ObjectKey) -> None:
-        """Bring one set nearer to what it should be. Raises ApiError where a write failed."""
+        """Bring one set nearer to its spec. Raises ApiError if a write failed."""
         obj = self._sets.objects.get(key)
         if obj is None or is_terminating(obj):
             return
@@ -218,9 +223,7 @@ class StatefulSetController:
             await self._roll(state)
 
     def _revision_of(self, stateful_set: Obj) -> str:
-        """Its revision's name; the hash of a template is worked out once, however often the set is
-        looked at.
-        """
+        """Return the name of the set's revision. The hash is computed once for each template."""
         template = stateful_set["spec"]["template"]
         known = self._revisions.get(stateful_set["metadata"]["uid"])
         if known is None or known[0] != template:
@@ -263,8 +266,8 @@ class StatefulSetController:
         return old
 
     async def _make(self, state: _Set) -> bool:
-        """Make missing pods and delete failed ones; True when nothing of that is left to
-        wait for.
+        """Create missing pods and delete failed ones. Return True when all pods of the set are
+        there, and no pod needs to be waited for.
         """
         for ordinal in state.wanted:
             pod = state.pods.get(ordinal)
@@ -284,7 +287,8 @@ class StatefulSetController:
         try:
             await self._api.create(PODS, pod["metadata"]["namespace"], pod)
         except AlreadyExists:
-            return  # made before, and the cache has not heard of it yet
+            # It was created before, and the cache has not seen it yet.
+            return
 
     async def _delete_pod(self, pod: Obj) -> None:
         namespace, name = key_of(pod)
@@ -293,10 +297,11 @@ class StatefulSetController:
                 PODS, namespace, name, preconditions=Preconditions(pod["metadata"]["uid"])
             )
         except (NotFound, Conflict):
-            return  # gone before, or another pod has the name now
+            # It is gone, or another pod has the name.
+            return
 
     async def _remove(self, state: _Set) -> bool:
-        """Delete pods beyond the wanted ordinals, highest first; True when none is left."""
+        """Delete pods beyond the wanted ordinals, highest first. Return True when none is left."""
         for ordinal in state.condemned:
             pod = state.pods[ordinal]
             if not is_terminating(pod):
@@ -306,8 +311,8 @@ class StatefulSetController:
         return not state.condemned
 
     async def _roll(self, state: _Set) -> None:
-        """Replace one pod of an old template, from the highest ordinal down; wait while one is not
-        healthy.
+        """Replace one pod of an old template, from the highest ordinal down. Wait while a pod is
+        not healthy.
         """
         if (state.spec.get("updateStrategy") or {}).get("type") == "OnDelete":
             return
@@ -349,7 +354,8 @@ def _status_of(state: _Set) -> dict[str, Any]:
     current = state.current_revision
     replicas = int(state.spec["replicas"])
     if updated == replicas and ready == replicas and not state.condemned:
-        current = state.revision  # the roll is complete
+        # The rollout is complete.
+        current = state.revision
     revisions += [
         pod["metadata"].get("labels", {}).get(REVISION_LABEL) for pod in pods if is_terminating(pod)
     ]

@@ -1,1 +1,3 @@
-"""kube-scheduler 1.37's loop: queue, cache, plugins, extender calls over real bytes, preemption."""
+"""The loop of kube-scheduler 1.37: queue, cache, plugins, extender calls as real bytes,
+preemption.
+"""

@@ -1,9 +1,9 @@
-"""One scheduling decision: filter, extenders' filter, scores, extenders' scores, the pick. Nothing
-is written here.
+"""One scheduling decision: filter, the extenders' filter, scores, the extenders' scores, and the
+choice of a node. This module writes nothing.
 
-The search for nodes starts where the last one stopped and ends when enough fit
-(percentageOfNodesToScore). Extenders filter one after the other, each what the one before left.
-With one node left nothing is scored. Ties are broken by the injected rng.
+The search for nodes starts where the last one stopped, and ends when enough nodes fit
+(percentageOfNodesToScore). Extenders filter one after the other: each gets the nodes that the one
+before left. If one node is left, it is not scored. The injected rng breaks ties.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ _PERCENTAGE_MIN: Final = 5
 
 
 class NoNodesAvailable(VReplicaError):
-    """The cluster has no nodes at all."""
+    """The cluster has no nodes."""
 
     def __init__(self) -> None:
         super().__init__("no nodes available to schedule pods")
 
 
 class SchedulingError(VReplicaError):
-    """The decision could not be made: an extender or a plugin failed."""
+    """An extender or a plugin failed, so there is no decision."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Diagnosis:
 
 
 class FitError(VReplicaError):
-    """The pod fits no node. Its text is that of FailedScheduling events."""
+    """The pod fits no node. The text is that of FailedScheduling events."""
 
     def __init__(self, nodes: int, diagnosis: Diagnosis) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class FitError(VReplicaError):
 
 
 def reasons_histogram(statuses: NodeStatuses, nodes: int) -> list[str]:
-    """``["2 Insufficient cpu", ...]``: how many nodes have each reason, sorted as text."""
+    """Return how many nodes have each reason, sorted as text: ``["2 Insufficient cpu", ...]``."""
     counts: dict[str, int] = {}
     for status in statuses.explicit.values():
         for reason in status.reasons:
@@ -91,7 +91,7 @@ def reasons_histogram(statuses: NodeStatuses, nodes: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleResult:
-    """The chosen node, and how many nodes were looked at and fit."""
+    """The chosen node, and how many nodes were evaluated and were feasible."""
 
     node: str
     evaluated_nodes: int
@@ -99,7 +99,7 @@ class ScheduleResult:
 
 
 class SchedulingAlgorithm:
-    """``schedule_pod`` for one cluster; keeps where the next search starts."""
+    """``schedule_pod`` for one cluster. It remembers where the next search starts."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class SchedulingAlgorithm:
                 self.extenders, pod, feasible, diagnosis.statuses
             )
         except ExtenderError as error:
-            # As upstream: then all nodes are tried, and the error comes again from there.
+            # As in kube-scheduler: all nodes are tried next, and the error is raised again there.
             log.info(
                 "nominated node %s of pod %s could not be evaluated: %s", node.name, pod.key, error
             )
@@ -236,8 +236,8 @@ class SchedulingAlgorithm:
 
 
 def nodes_to_find(nodes: int, percentage: int) -> int:
-    """numFeasibleNodesToFind: at least 100; percentage 0 is 50 less one per 125 nodes, at
-    least 5.
+    """Return numFeasibleNodesToFind, at least 100. A percentage of 0 means 50 minus one per 125
+    nodes, at least 5.
     """
     if nodes < _NODES_TO_FIND_MIN:
         return nodes
@@ -248,8 +248,8 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 async def find_nodes_that_pass_extenders(
     extenders: Sequence[Extender], pod: PodInfo, nodes: list[NodeInfo], statuses: NodeStatuses
 ) -> list[NodeInfo]:
-    """Filter through the extenders in turn; reasons go into ``statuses``. Raises ExtenderError of
-    one that counts.
+    """Filter through the extenders in turn. Their reasons go into ``statuses``. Raises
+    ExtenderError of an extender that is not ignorable.
     """
     for extender in extenders:
         if not nodes:
@@ -281,7 +281,7 @@ async def prioritize_nodes(
     nodes: Sequence[NodeInfo],
     snapshot: Snapshot,
 ) -> list[NodeScores]:
-    """Scores of plugins and extenders. An extender that fails gives no score. Raises
+    """Return the scores of plugins and extenders. An extender that fails gives no score. Raises
     PluginError.
     """
     if not extenders and not profile.scores:
@@ -314,14 +314,14 @@ async def _extender_scores(
 
 
 def select_host(scores: Sequence[NodeScores], rng: random.Random) -> str:
-    """One of the nodes with the highest total."""
+    """Return one of the nodes with the highest total."""
     best = max(score.total for score in scores)
     return rng.choice([score.name for score in scores if score.total == best])
 
 
 async def extenders_binding(extenders: Sequence[Extender], pod: PodInfo, node: str) -> bool:
-    """Let the first interested binder bind; False: none did. Raises ExtenderError of one that
-    counts.
+    """Let the first interested binder bind. Return False if none did. Raises ExtenderError of an
+    extender that is not ignorable.
     """
     for extender in extenders:
         if not extender.is_binder or not extender.is_interested(pod):

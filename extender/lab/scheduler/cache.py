@@ -1,15 +1,15 @@
-"""kube-scheduler's cache: what runs where, with the pods that were decided but are not yet seen
-bound.
+"""kube-scheduler's cache: the pods on each node, including *assumed* pods. Their node is decided,
+but they have not been seen bound yet.
 
-```
-        assume              pod seen with spec.nodeName
- (none) ------> assumed --------------------------------> added --> (none, pod deleted)
-                 |  ^ finish_binding starts its expiry
-                 +--> (none)   forget, or expired
-``` A cycle works on a ``Snapshot``: clones of the NodeInfos, of which only those that changed are
-made anew. So a cycle may await an extender while events change the cache, and decides on one
-consistent picture. Nodes are listed zone by zone in turn (upstream's nodeTree), so that a search
-that stops early has looked at all zones.
+            assume              pod seen with spec.nodeName
+    (none) -------> assumed --------------------------------> added --> (none, pod deleted)
+                     |  ^ finish_binding starts its expiry
+                     +--> (none)   forget, or expired
+
+A cycle works on a ``Snapshot``, which clones a NodeInfo only when it changed. So a cycle can await
+an extender while events change the cache, and still decides on one consistent state. The snapshot
+lists nodes by taking one of each zone in turn (kube-scheduler's nodeTree). So a search that stops
+early has seen all zones.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ ASSUMED_POD_EXPIRY_S: Final = 30.0
 
 
 class CacheError(VReplicaError):
-    """A pod that is not in the state that an operation needs."""
+    """A pod is not in the state that an operation needs."""
 
 
 class NodeNotFound(VReplicaError):
-    """The snapshot has no such node; the text is upstream's."""
+    """The snapshot has no such node. The text is kube-scheduler's."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f'nodeinfo not found for node name "{name}"')
@@ -42,17 +42,17 @@ class _PodState:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The cluster as one cycle sees it. ``image_nodes``: on how many nodes an image is."""
+    """The cluster as one cycle sees it."""
 
     by_name: dict[str, NodeInfo] = field(default_factory=dict)
     nodes: list[NodeInfo] = field(default_factory=list)
     with_affinity: list[NodeInfo] = field(default_factory=list)
     with_required_anti_affinity: list[NodeInfo] = field(default_factory=list)
     images: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Image name to its size in bytes and the number of nodes that have it."""
+    """Image name -> its size in bytes, and the number of nodes that have it."""
 
     def get(self, name: str) -> NodeInfo:
-        """A node by name. Raises NodeNotFound."""
+        """Return a node by name. Raises NodeNotFound."""
         node = self.by_name.get(name)
         if node is None:
             raise NodeNotFound(name)
@@ -60,14 +60,14 @@ class Snapshot:
 
 
 class _NodeTree:
-    """Node names by zone, in the order in which they came."""
+    """Node names by zone, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._zones: dict[str, dict[str, None]] = {}
         self._zone_of: dict[str, str] = {}
 
     def put(self, view: NodeView) -> bool:
-        """Add or move a node; whether anything changed."""
+        """Add or move a node. Return whether anything changed."""
         zone = view.zone_key
         if self._zone_of.get(view.name) == zone:
             return False
@@ -92,7 +92,7 @@ class _NodeTree:
 
 
 class SchedulerCache:
-    """Nodes and the pods on them. Memory only; every method is one step."""
+    """Nodes and the pods on them, in memory. No method awaits."""
 
     def __init__(self, *, assumed_pod_expiry_s: float | None = ASSUMED_POD_EXPIRY_S) -> None:
         self._expiry_s = assumed_pod_expiry_s
@@ -105,10 +105,12 @@ class SchedulerCache:
         self._image_summary: dict[str, tuple[int, int]] = {}
         self._snapshot = Snapshot()
 
-    # Pods, keyed by UID: a recreated pod of the same name is another pod.
+    # Pods, keyed by UID, because a recreated pod of the same name is another pod
 
     def assume(self, pod: PodInfo, node: str) -> None:
-        """Count a pod on ``node`` before it is bound. Raises CacheError if it is known already."""
+        """Count a pod on ``node`` before it is bound. Raises CacheError if the pod is known
+        already.
+        """
         if pod.uid in self._pods:
             raise CacheError(f"pod {pod.uid}({pod.key}) is in the cache, so can't be assumed")
         self._pods[pod.uid] = _PodState(pod_on_node(pod, node), assumed=True)
@@ -116,13 +118,13 @@ class SchedulerCache:
         self._node(node).add_pod(self._pods[pod.uid].pod)
 
     def finish_binding(self, uid: str, now_s: float) -> None:
-        """From now on (monotonic seconds) the assumption expires."""
+        """Let the assumption expire, counted from now (monotonic seconds)."""
         state = self._pods.get(uid)
         if state is not None and state.assumed and self._expiry_s is not None:
             state.expires_at = now_s + self._expiry_s
 
     def forget(self, uid: str) -> PodInfo | None:
-        """Take an assumption back; what was assumed, or None. Raises CacheError if the pod is
+        """Revert an assumption. Return the assumed pod, or None. Raises CacheError if the pod is
         bound.
         """
         state = self._pods.get(uid)
@@ -134,7 +136,7 @@ class SchedulerCache:
         return state.pod
 
     def expire(self, now_s: float) -> list[PodInfo]:
-        """Forget the assumptions that ran out; they are returned."""
+        """Drop the expired assumptions and return them."""
         expired = [
             state.pod
             for uid in self._assumed
@@ -145,11 +147,11 @@ class SchedulerCache:
         return expired
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether the pod is decided and not yet seen bound."""
+        """Return whether the pod is assumed."""
         return uid in self._assumed
 
     def put_pod(self, pod: PodInfo) -> None:
-        """A bound pod was seen, for the first time or changed; it confirms its assumption."""
+        """Record a bound pod that is new or changed. This confirms its assumption."""
         known = self._pods.get(pod.uid)
         if known is not None:
             self._drop(known.pod)
@@ -157,7 +159,7 @@ class SchedulerCache:
         self._node(pod.node_name).add_pod(pod)
 
     def remove_pod(self, uid: str) -> None:
-        """A bound pod is gone."""
+        """Remove a bound pod."""
         known = self._pods.get(uid)
         if known is not None:
             self._drop(known.pod)
@@ -173,7 +175,7 @@ class SchedulerCache:
     # Nodes
 
     def put_node(self, view: NodeView) -> None:
-        """A node was added or changed."""
+        """Record a node that is new or changed."""
         node = self._node(view.name)
         self._forget_images(node)
         node.set_view(view)
@@ -183,7 +185,7 @@ class SchedulerCache:
         self._summarise_images(view.images)
 
     def remove_node(self, name: str) -> None:
-        """A node is gone; pods on it stay until they are deleted themselves."""
+        """Remove a node. Its pods stay until they are deleted themselves."""
         node = self._nodes.get(name)
         if node is None:
             return
@@ -217,7 +219,9 @@ class SchedulerCache:
                 self._image_summary[image] = (state[0], len(state[1]))
 
     def snapshot(self) -> Snapshot:
-        """The picture for the next cycle; the same object each time, brought up to date."""
+        """Return the snapshot for the next cycle. It is the same object each time, brought up to
+        date.
+        """
         snapshot = self._snapshot
         known = snapshot.by_name
         changed = self._order_changed
@@ -242,6 +246,6 @@ class SchedulerCache:
 
 
 def pod_on_node(pod: PodInfo, node: str) -> PodInfo:
-    """A pod as it will be once it is bound; everything parsed is shared."""
+    """Return the pod as it will be when bound. Parsed parts are shared."""
     obj = {**pod.obj, "spec": {**pod.obj.get("spec", {}), "nodeName": node}}
     return replace(pod, obj=obj, node_name=node)

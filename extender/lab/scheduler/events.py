@@ -1,9 +1,8 @@
-"""The scheduler's events (events.k8s.io/v1): recorded without waiting, written by a task of their
-own.
+"""The scheduler's events (events.k8s.io/v1). ``record`` does not wait; a task writes them.
 
-Equal events of the same pod become one object with a series count, as client-go's recorder does; so
-a pod that is refused again and again has one FailedScheduling event per distinct message. What the
-writer cannot keep up with is dropped and counted.
+As in client-go's recorder, equal events of the same pod become one object with a series count. So a
+pod that is refused repeatedly has one FailedScheduling event for each distinct message. Events that
+the writer cannot keep up with are dropped and counted.
 """
 
 import asyncio
@@ -21,15 +20,15 @@ log = logging.getLogger(__name__)
 
 QUEUE_ITEMS_MAX: Final = 1000
 SERIES_ITEMS_MAX: Final = 4096
-"""Distinct events that are remembered; the least recent is forgotten first."""
+"""Distinct events that are remembered. The least recent is dropped first."""
 SERIES_IDLE_S: Final = 360.0
-"""An event that did not come again for so long starts a new series."""
+"""An event that repeats after more than this time starts a new series."""
 NOTE_BYTES_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. ``kind`` is Normal or Warning; ``related`` another pod that it concerns."""
+    """One event. ``kind`` is Normal or Warning. ``related`` is another pod that it concerns."""
 
     kind: str
     reason: str
@@ -52,7 +51,7 @@ class EventRecorder:
     def __init__(
         self, api: Api, *, now: Callable[[], float], clock: Callable[[], float], instance: str
     ) -> None:
-        """``now`` is epoch seconds, ``clock`` monotonic seconds."""
+        """``now`` returns epoch seconds, ``clock`` monotonic seconds."""
         self._api = api
         self._now = now
         self._clock = clock
@@ -63,7 +62,7 @@ class EventRecorder:
         self.dropped = 0
 
     def record(self, event: Event) -> None:
-        """Take an event; dropped when the writer is too far behind."""
+        """Queue an event. It is dropped if the writer is too far behind."""
         try:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
@@ -122,7 +121,7 @@ class EventRecorder:
 
 
 def truncated_note(note: str) -> str:
-    """A note of at most 1 KiB."""
+    """Return the note, cut to 1 KiB."""
     raw = note.encode()
     if len(raw) <= NOTE_BYTES_MAX:
         return note

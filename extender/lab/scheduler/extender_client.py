@@ -1,12 +1,12 @@
-"""``HTTPExtender``: how kube-scheduler talks to an extender, on the wire byte for byte and in what
-it makes of the answers.
+"""``HTTPExtender``: kube-scheduler's client for extenders. Requests and the handling of answers are
+as in kube-scheduler.
 
-POST ``<prefix without trailing slashes>/<verb>`` with capitalised keys; only status 200 counts, its
-body is read by Go's rules (``go_json``). With nodeCacheCapable node names are sent and expected
-back, else whole nodes. Every failure is one ``ExtenderError`` whose text is kube-scheduler's own:
-those texts end up in FailedScheduling events.
+It sends POST ``<prefix without trailing slashes>/<verb>`` with capitalised keys. Only status 200
+counts, and the body is read by Go's rules (``go_json``). With nodeCacheCapable, node names are sent
+and expected back, else whole nodes. Every failure is an ``ExtenderError`` with kube-scheduler's own
+text, because these texts appear in FailedScheduling events.
 
-The bytes go through a ``Transport``, so that a simulation can pass them without sockets.
+A ``Transport`` carries the bytes, so that a simulation needs no sockets.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,15 +25,13 @@ from extender.model.errors import VReplicaError
 
 
 class ExtenderError(VReplicaError):
-    """An extender's refusal to answer, or an answer that cannot be used. The text is
-    kube-scheduler's.
-    """
+    """An extender refused or failed, or its answer cannot be used. The text is kube-scheduler's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The pods to preempt on one node, most important first, and how many disruption budgets that
-    breaks.
+    """The pods to preempt on one node, most important first, and the number of disruption budgets
+    that this violates.
     """
 
     pods: tuple[PodInfo, ...]
@@ -42,8 +40,8 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """What filter leaves. ``nodes`` None: the answer had no list at all, so none fits. Maps are
-    node name to reason.
+    """The answer to filter. ``nodes`` None: the answer had no list, so no node fits. The maps are
+    node name -> reason.
     """
 
     nodes: list[NodeInfo] | None
@@ -53,67 +51,67 @@ class FilterResult:
 
 @dataclass(frozen=True, slots=True)
 class HostPriority:
-    """One node's score, 0 to 10 by convention only."""
+    """One node's score. That it is from 0 to 10 is only a convention."""
 
     host: str
     score: int
 
 
 class NodeLister(Protocol):
-    """Nodes by name (the cycle's snapshot)."""
+    """Finds nodes by name (the cycle's snapshot)."""
 
     def get(self, name: str) -> NodeInfo:
-        """Raises a VReplicaError for an unknown name."""
+        """Return the node. Raises a VReplicaError for an unknown name."""
         ...
 
 
 class Extender(Protocol):
-    """What the scheduling cycle asks of an extender. Filter and preempt come one at a time, binds
-    in parallel.
+    """An extender as the scheduling cycle uses it. Filter and preempt calls come one at a time,
+    binds concurrently.
     """
 
     @property
     def name(self) -> str:
-        """Names it in scores: its URL prefix."""
+        """Its URL prefix, which names it in scores."""
         ...
 
     @property
     def is_ignorable(self) -> bool:
-        """Scheduling goes on without it."""
+        """Whether scheduling goes on when it fails."""
         ...
 
     @property
     def is_filter(self) -> bool:
-        """Has the filter verb."""
+        """Whether it has the filter verb."""
         ...
 
     @property
     def is_prioritizer(self) -> bool:
-        """Has the prioritize verb."""
+        """Whether it has the prioritize verb."""
         ...
 
     @property
     def is_binder(self) -> bool:
-        """Has the bind verb."""
+        """Whether it has the bind verb."""
         ...
 
     @property
     def supports_preemption(self) -> bool:
-        """Has the preempt verb."""
+        """Whether it has the preempt verb."""
         ...
 
     def is_interested(self, pod: PodInfo) -> bool:
-        """Whether the pod has anything to do with it."""
+        """Return whether the extender must be called for the pod."""
         ...
 
     async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterResult:
-        """Which of these nodes fit. Raises ExtenderError."""
+        """Return the nodes that fit. Raises ExtenderError."""
         ...
 
     async def prioritize(
         self, pod: PodInfo, nodes: Sequence[NodeInfo]
     ) -> tuple[list[HostPriority] | None, int]:
-        """Scores and the weight to multiply them with. Raises ExtenderError."""
+        """Return scores, and the weight to multiply them with. Raises ExtenderError."""
         ...
 
     async def bind(self, pod: PodInfo, node: str) -> None:
@@ -123,9 +121,7 @@ class Extender(Protocol):
     async def process_preemption(
         self, pod: PodInfo, victims: Mapping[str, Victims], nodes: NodeLister
     ) -> dict[str, Victims]:
-        """Which of these nodes preemption would help on, and whom to preempt there. Raises
-        ExtenderError.
-        """
+        """Return the nodes on which preemption helps, with their victims. Raises ExtenderError."""
         ...
 
 
@@ -179,7 +175,7 @@ _HOST_PRIORITY_LIST = go_json.slice_of(
 
 
 def to_meta_victims(victims: Mapping[str, Victims]) -> Obj:
-    """NodeNameToMetaVictims: pods by UID only."""
+    """Return NodeNameToMetaVictims, which names pods only by UID."""
     return {
         node: {
             "Pods": [{"UID": pod.uid} for pod in entry.pods],
@@ -190,7 +186,9 @@ def to_meta_victims(victims: Mapping[str, Victims]) -> Obj:
 
 
 def _wire_pod(pod: PodInfo) -> Obj:
-    """A pod as the scheduler's informer keeps it: without managedFields, and typed by its place."""
+    """Return the pod as the scheduler's informer keeps it: without managedFields, kind and
+    apiVersion.
+    """
     obj = {key: value for key, value in pod.obj.items() if key not in {"kind", "apiVersion"}}
     if "managedFields" in obj.get("metadata", {}):
         obj["metadata"] = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
@@ -211,37 +209,37 @@ class HTTPExtender:
 
     @property
     def name(self) -> str:
-        """Its URL prefix, as configured."""
+        """The URL prefix, as configured."""
         return self._config.url_prefix
 
     @property
     def is_ignorable(self) -> bool:
-        """``ignorable`` of its configuration."""
+        """``ignorable`` of the configuration."""
         return self._config.ignorable
 
     @property
     def is_filter(self) -> bool:
-        """Has a filterVerb."""
+        """Whether a filterVerb is configured."""
         return bool(self._config.filter_verb)
 
     @property
     def is_prioritizer(self) -> bool:
-        """Has a prioritizeVerb."""
+        """Whether a prioritizeVerb is configured."""
         return bool(self._config.prioritize_verb)
 
     @property
     def is_binder(self) -> bool:
-        """Has a bindVerb."""
+        """Whether a bindVerb is configured."""
         return bool(self._config.bind_verb)
 
     @property
     def supports_preemption(self) -> bool:
-        """Has a preemptVerb."""
+        """Whether a preemptVerb is configured."""
         return bool(self._config.preempt_verb)
 
     def is_interested(self, pod: PodInfo) -> bool:
-        """Whether a container requests or limits one of its managed resources; without any it takes
-        every pod.
+        """Return whether a container requests or limits a managed resource. An extender without
+        managed resources takes every pod.
         """
         if not self._managed:
             return True
@@ -254,7 +252,7 @@ class HTTPExtender:
         )
 
     async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterResult:
-        """Filter. Raises ExtenderError."""
+        """Call the filter verb. Raises ExtenderError."""
         if not self.is_filter:
             return FilterResult(list(nodes), {}, {})
         answer = await self._send(
@@ -288,15 +286,15 @@ class HTTPExtender:
                     )
             return [by_name[name] for name in answer["NodeNames"]]
         if answer["Nodes"] is not None:
-            # As upstream: the nodes are the extender's own, unknown ones included, and know of no
-            # pods.
+            # As in kube-scheduler, these are the extender's own nodes, which may be unknown and
+            # have no pods.
             return [NodeInfo(node_view(item)) for item in answer["Nodes"].get("items") or ()]
         return None
 
     async def prioritize(
         self, pod: PodInfo, nodes: Sequence[NodeInfo]
     ) -> tuple[list[HostPriority] | None, int]:
-        """Prioritize. Raises ExtenderError."""
+        """Call the prioritize verb. Raises ExtenderError."""
         if not self.is_prioritizer:
             return [HostPriority(node.name, 0) for node in nodes], 0
         answer = await self._send(
@@ -307,7 +305,7 @@ class HTTPExtender:
         return [HostPriority(item["Host"], item["Score"]) for item in answer], self._config.weight
 
     async def bind(self, pod: PodInfo, node: str) -> None:
-        """Bind. Raises ExtenderError."""
+        """Call the bind verb. Raises ExtenderError."""
         if not self.is_binder:
             raise ExtenderError("unexpected empty bindVerb in extender")
         answer = await self._send(
@@ -322,7 +320,7 @@ class HTTPExtender:
     async def process_preemption(
         self, pod: PodInfo, victims: Mapping[str, Victims], nodes: NodeLister
     ) -> dict[str, Victims]:
-        """Preempt. Raises ExtenderError."""
+        """Call the preempt verb. Raises ExtenderError."""
         if not self.supports_preemption:
             raise ExtenderError(
                 f"preempt verb is not defined for extender {self.name} but run into "
@@ -349,9 +347,9 @@ class HTTPExtender:
         return self.to_victims(answer["NodeNameToMetaVictims"] or {}, nodes)
 
     def to_victims(self, answer: Mapping[str, Any], nodes: NodeLister) -> dict[str, Victims]:
-        """UIDs back to pods. Raises ExtenderError for a node or pod that is not there.
+        """Replace the UIDs of an answer by pods. Raises ExtenderError for an unknown node or pod.
 
-        A null entry crashes kube-scheduler; here it is refused.
+        A null entry would crash kube-scheduler; here it raises ExtenderError.
         """
         found = {}
         for name, entry in answer.items():
@@ -402,6 +400,6 @@ class HTTPExtender:
 
 
 def build_extenders(configs: Iterable[ExtenderConfig], transport: Transport) -> list[HTTPExtender]:
-    """The configured extenders in the order in which they are called: ignorable ones last."""
+    """Return the configured extenders in calling order: ignorable ones last."""
     extenders = [HTTPExtender(config, transport) for config in configs]
     return sorted(extenders, key=lambda extender: extender.is_ignorable)

@@ -1,8 +1,7 @@
-"""How an extender call travels: a ``Transport`` carries bytes to a URL and brings back status and
-body.
+"""Transports for extender calls. A ``Transport`` posts bytes to a URL and returns status and body.
 
-``AiohttpTransport`` is the real one; a simulation passes any coroutine function of that shape.
-Failures carry the words of Go's HTTP client, because kube-scheduler shows those to users.
+``AiohttpTransport`` uses real HTTP. A simulation passes any coroutine function with the same
+signature. Errors have the texts of Go's HTTP client, because kube-scheduler shows them to users.
 """
 
 import asyncio
@@ -17,12 +16,11 @@ from extender.kube.serving.listener import host_port
 from extender.model.errors import VReplicaError
 
 Transport = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
-"""POST these bytes to that URL within so many seconds: HTTP status and body. Raises TransportError.
-"""
+"""(URL, body, timeout in seconds) -> HTTP status and body of a POST. Raises TransportError."""
 
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 _REDIRECTS_MAX: Final = 10
-"""As Go's http.Client."""
+"""The limit of Go's http.Client."""
 TIMED_OUT: Final = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 TIMED_OUT_READING: Final = (
     "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
@@ -30,7 +28,9 @@ TIMED_OUT_READING: Final = (
 
 
 class TransportError(VReplicaError):
-    """No HTTP answer. ``while_reading``: the status had come, the body did not."""
+    """There is no complete HTTP answer. ``while_reading``: the status came, but not the whole
+    body.
+    """
 
     def __init__(self, text: str, *, while_reading: bool = False) -> None:
         super().__init__(text)
@@ -38,8 +38,8 @@ class TransportError(VReplicaError):
 
 
 class AiohttpTransport:
-    """Transport over real HTTP, with keep-alive; TLS as each extender's configuration says. Close
-    it after use.
+    """A Transport over real HTTP with keep-alive, and TLS as each extender's configuration says.
+    Call ``close`` after use.
     """
 
     def __init__(self, configs: Iterable[ExtenderConfig]) -> None:
@@ -50,7 +50,7 @@ class AiohttpTransport:
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, url: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
-        """POST. Raises TransportError."""
+        """Send a POST. Raises TransportError."""
         if self._session is None:
             self._session = aiohttp.ClientSession(auto_decompress=True)
         prefix = next((prefix for prefix in self._tls if url.startswith(prefix.rstrip("/"))), "")
@@ -109,8 +109,8 @@ def _go_text(error: Exception) -> str:
 
 
 def tls_context(config: ExtenderConfig) -> ssl.SSLContext | bool:
-    """TLS settings of an extender: enableHTTPS without a CA means that the server is not verified,
-    as upstream.
+    """Return the TLS settings of an extender. As in kube-scheduler, enableHTTPS without a CA means
+    that the server is not verified.
     """
     tls = config.tls
     has_ca = bool(tls.ca_file or tls.ca_data)

@@ -1,10 +1,10 @@
-"""The scheduling framework as far as it is used here: what a filter or score plugin is, and how a
-profile runs them.
+"""The part of the scheduling framework that is used here: the plugin interfaces, and how a profile
+runs plugins.
 
-A plugin's ``pre_filter`` looks at the whole snapshot once and leaves what it found in the
-``CycleState``; ``filter`` then answers per node. ``add_pod`` and ``remove_pod`` keep that state
-true while preemption or nominated pods are tried out, on a clone. A plugin with nothing to say for
-this pod skips itself, and is not asked again in the cycle.
+A plugin's ``pre_filter`` looks at the whole snapshot once, and stores its results in the
+``CycleState``. ``filter`` then answers for each node. When preemption or nominated pods are tried
+out, on a clone, ``add_pod`` and ``remove_pod`` keep that state up to date. A plugin that does not
+apply to the pod skips itself, and is not called again in the cycle.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ from extender.model.errors import VReplicaError
 
 
 class StateData(Protocol):
-    """What a plugin keeps for one cycle."""
+    """The state of one plugin for one cycle."""
 
     def clone(self) -> Self:
-        """A copy whose counts may change; what never changes may be shared."""
+        """Return a copy whose counts may change. Parts that never change may be shared."""
         ...
 
 
@@ -28,23 +28,23 @@ S = TypeVar("S", bound=StateData)
 
 
 class CycleState:
-    """Scratch memory of one scheduling cycle."""
+    """The plugins' state for one scheduling cycle."""
 
     def __init__(self) -> None:
         self._data: dict[type[StateData], StateData] = {}
         self.skip_filter: set[str] = set()
 
     def write(self, value: StateData) -> None:
-        """Keep a plugin's state, under its own type."""
+        """Store a plugin's state under its own type."""
         self._data[type(value)] = value
 
     def read(self, kind: type[S]) -> S | None:
-        """What was kept under that type."""
+        """Return the state that is stored under a type, if any."""
         value = self._data.get(kind)
         return value if isinstance(value, kind) else None
 
     def clone(self) -> "CycleState":
-        """A copy for trying something out."""
+        """Return a copy for a trial."""
         copy = CycleState()
         copy._data = {kind: value.clone() for kind, value in self._data.items()}
         copy.skip_filter = self.skip_filter
@@ -53,7 +53,7 @@ class CycleState:
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """What pre_filter found: ``skip`` the plugin, a ``status`` that ends the cycle, or the only
+    """The result of pre_filter: ``skip`` the plugin, a ``status`` that refuses the pod, or the only
     ``nodes`` that may fit.
     """
 
@@ -67,7 +67,7 @@ SKIP = PreFilterResult(skip=True)
 
 
 class FilterPlugin(Protocol):
-    """Keeps nodes out. One instance serves all cycles of its profile, one at a time."""
+    """A plugin that refuses nodes. One instance serves all cycles of its profile, one at a time."""
 
     @property
     def name(self) -> str:
@@ -75,39 +75,39 @@ class FilterPlugin(Protocol):
         ...
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Look at the cluster once."""
+        """Look at the whole snapshot once."""
         ...
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """None if the pod fits that node."""
+        """Return None if the pod fits the node."""
         ...
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """``other`` is now on ``node``."""
+        """Update the state: ``other`` is added to ``node``."""
         ...
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """``other`` is no longer on ``node``."""
+        """Update the state: ``other`` is removed from ``node``."""
         ...
 
 
 class NodeLocalFilter:
-    """A filter that looks at nothing but the node: no state to keep."""
+    """A filter that depends only on the node and keeps no state."""
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Nothing to prepare."""
+        """Return PROCEED."""
         del state, pod, snapshot
         return PROCEED
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """The node itself knows."""
+        """Do nothing: the node has the pod."""
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """The node itself knows."""
+        """Do nothing: the node no longer has the pod."""
 
 
 class ScorePlugin(Protocol):
-    """Ranks nodes, 0 to 100 after ``normalize``."""
+    """A plugin that scores nodes, from 0 to 100 after ``normalize``."""
 
     @property
     def name(self) -> str:
@@ -117,17 +117,17 @@ class ScorePlugin(Protocol):
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
-        """Look at the cluster once; False: skip the plugin, all its scores are 0."""
+        """Look at the cluster once. Return False to skip the plugin; all its scores are then 0."""
         ...
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """The raw score of a node."""
+        """Return the raw score of a node."""
         ...
 
     def normalize(
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
-        """Raw scores of all nodes to 0..100."""
+        """Scale the raw scores of all nodes to 0..100."""
         ...
 
 
@@ -140,37 +140,37 @@ class NodeScores:
     total: int = 0
 
     def add(self, source: str, score: int) -> None:
-        """Add one weighted score; sums wrap as int64 does."""
+        """Add one weighted score. Sums wrap like Go's int64."""
         self.scores[source] = int64(self.scores.get(source, 0) + score)
         self.total = int64(self.total + score)
 
 
 def int64(value: int) -> int:
-    """An int as Go's int64 arithmetic leaves it."""
+    """Return an int wrapped like Go's int64."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 def truncated(numerator: int, denominator: int) -> int:
-    """Go's integer division: towards zero."""
+    """Divide like Go: round towards zero."""
     quotient = abs(numerator) // abs(denominator)
     return quotient if (numerator < 0) == (denominator < 0) else -quotient
 
 
 class Nominator(Protocol):
-    """Who is waiting for room on a node that preemption makes there."""
+    """Knows the pods that wait for room which preemption makes."""
 
     def nominated_pods(self, node: str) -> Iterable[PodInfo]:
-        """The pods nominated to that node."""
+        """Return the pods nominated to the node."""
         ...
 
 
 class PluginError(VReplicaError):
-    """A plugin answered what it must not."""
+    """A plugin returned an invalid result."""
 
 
 @dataclass(slots=True)
 class NodeStatuses:
-    """Status of each node that was looked at; the others have ``absent`` (upstream's
+    """The status of each evaluated node. Other nodes have ``absent`` (kube-scheduler's
     NodeToStatus).
     """
 
@@ -178,15 +178,13 @@ class NodeStatuses:
     absent: Status = field(default_factory=lambda: Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
     def get(self, node: str) -> Status:
-        """That node's status."""
+        """Return a node's status."""
         return self.explicit.get(node, self.absent)
 
 
 @dataclass(slots=True)
 class PreFilterOutcome:
-    """What all pre_filters together found. ``plugins``: those that named nodes, or the one that
-    refused.
-    """
+    """The result of all pre_filters. ``plugins`` are those that returned nodes."""
 
     status: Status | None = None
     nodes: frozenset[str] | None = None
@@ -195,7 +193,7 @@ class PreFilterOutcome:
 
 @dataclass(slots=True)
 class Profile:
-    """One kube-scheduler profile: its plugins in order, and what share of nodes it scores (None:
+    """One kube-scheduler profile: its plugins in order, and the percentage of nodes to score (None:
     the global setting).
     """
 
@@ -207,8 +205,8 @@ class Profile:
     def run_pre_filters(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot
     ) -> PreFilterOutcome:
-        """RunPreFilterPlugins: stop at the first unresolvable refusal; a resolvable one is returned
-        at the end.
+        """RunPreFilterPlugins: stop at the first unresolvable refusal. Return a resolvable one at
+        the end.
         """
         nodes: frozenset[str] | None = None
         named: list[str] = []
@@ -232,7 +230,7 @@ class Profile:
         return PreFilterOutcome(refused, nodes, frozenset(named))
 
     def run_filters(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """The first refusal, in plugin order."""
+        """Return the first refusal, in plugin order."""
         for plugin in self.filters:
             if plugin.name in state.skip_filter:
                 continue
@@ -244,8 +242,8 @@ class Profile:
     def run_filters_with_nominated(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, nominator: Nominator
     ) -> Status | None:
-        """Filter as if pods of equal or higher priority that are nominated here ran already, and
-        also as if not.
+        """Filter twice: with the pods of equal or higher priority that are nominated to the node,
+        and without them. The pod must fit both times.
         """
         waiting = [
             other
@@ -265,13 +263,13 @@ class Profile:
         return self.run_filters(state, pod, node)
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Tell the plugins that ``other`` came to ``node``."""
+        """Tell the plugins that ``other`` was added to ``node``."""
         for plugin in self.filters:
             if plugin.name not in state.skip_filter:
                 plugin.add_pod(state, pod, other, node)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Tell the plugins that ``other`` left ``node``."""
+        """Tell the plugins that ``other`` was removed from ``node``."""
         for plugin in self.filters:
             if plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, other, node)
@@ -279,8 +277,8 @@ class Profile:
     def run_scores(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> list[NodeScores]:
-        """Weighted scores of these nodes, in their order. Raises PluginError for a score outside
-        0..100.
+        """Return the weighted scores of the nodes, in their order. Raises PluginError for a score
+        outside 0..100.
         """
         totals = [NodeScores(node.name) for node in nodes]
         for plugin, weight in self.scores:

@@ -1,10 +1,9 @@
-"""JSON as Go's ``encoding/json`` decodes it into structs: kube-scheduler's view of what an extender
-answers.
+"""Decodes JSON into structs as Go's ``encoding/json`` does, for the answers of extenders.
 
-Only the first value of a body counts. Object keys match fields in any letter case, exact ones
-first; unknown keys are ignored, the later of two equal keys wins, null leaves a field as it was. A
-value of the wrong type is remembered, decoding goes on, and the first such error is what the caller
-gets. Error texts are Go's.
+Only the first value of a body counts. Object keys match fields in any letter case, exact matches
+first. Unknown keys are ignored, the later of two equal keys wins, and null leaves a field
+unchanged. After a value of the wrong type decoding goes on, and the caller gets the first such
+error. Error texts are Go's.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ __all__ = ["GoJSONError", "Number", "Pairs"]
 
 @dataclass(slots=True)
 class Context:
-    """Where in the Go types decoding is, and the first type error so far."""
+    """The current position in the Go types, and the first type error."""
 
     struct: str = ""
     path: list[str] = field(default_factory=list)
@@ -48,11 +47,11 @@ def _kind(value: object) -> str:
 
 
 Decoder = Callable[[Context, Any, Any], Any]
-"""Takes the context, the value read and what the field held before; gives what it holds now."""
+"""(context, value read, old value of the field) -> new value of the field."""
 
 
 def string(go_type: str = "string") -> Decoder:
-    """A Go string (or a type that is one)."""
+    """Return a decoder for a Go string, or for a type whose kind is string."""
 
     def decode(context: Context, value: Any, before: Any) -> Any:
         if value is None:
@@ -66,7 +65,7 @@ def string(go_type: str = "string") -> Decoder:
 
 
 def integer(context: Context, value: Any, before: Any) -> Any:
-    """A Go int64."""
+    """Decode a Go int64."""
     if value is None:
         return before
     if not isinstance(value, Number):
@@ -84,7 +83,7 @@ def integer(context: Context, value: Any, before: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Pairs and Numbers as dicts, ints and floats."""
+    """Convert Pairs and Numbers to dicts, ints and floats."""
     match value:
         case Pairs():
             return {key: plain(item) for key, item in value}
@@ -97,7 +96,7 @@ def plain(value: Any) -> Any:
 
 
 def slice_of(element: Decoder, go_type: str, zero: Callable[[], Any]) -> Decoder:
-    """A Go slice; null is nil (None)."""
+    """Return a decoder for a Go slice; null is nil (None)."""
 
     def decode(context: Context, value: Any, before: Any) -> Any:
         if value is None:
@@ -111,8 +110,8 @@ def slice_of(element: Decoder, go_type: str, zero: Callable[[], Any]) -> Decoder
 
 
 def map_of(element: Decoder, go_type: str, zero: Callable[[], Any]) -> Decoder:
-    """A Go map with string keys; null is nil (None), a second object for one field adds to the
-    first.
+    """Return a decoder for a Go map with string keys; null is nil (None). A second object for one
+    field adds to the first.
     """
 
     def decode(context: Context, value: Any, before: Any) -> Any:
@@ -130,7 +129,7 @@ def map_of(element: Decoder, go_type: str, zero: Callable[[], Any]) -> Decoder:
 
 
 def pointer_to(element: Decoder, zero: Callable[[], Any]) -> Decoder:
-    """A Go pointer; null is nil (None)."""
+    """Return a decoder for a Go pointer; null is nil (None)."""
 
     def decode(context: Context, value: Any, before: Any) -> Any:
         return (
@@ -141,7 +140,9 @@ def pointer_to(element: Decoder, zero: Callable[[], Any]) -> Decoder:
 
 
 def struct(name: str, fields: Mapping[str, Decoder], package: str = "v1") -> Decoder:
-    """A Go struct as a dict of its fields; ``before`` gives their zero values."""
+    """Return a decoder for a Go struct, as a dict of its fields. ``before`` gives their zero
+    values.
+    """
     folded = {key.casefold(): key for key in fields}
 
     def decode(context: Context, value: Any, before: Any) -> Any:

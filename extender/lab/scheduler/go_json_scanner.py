@@ -1,6 +1,4 @@
-"""Reads one JSON value the way Go's scanner does, and fails where and in the words in which it
-fails.
-"""
+"""Reads one JSON value like Go's scanner, with the same errors at the same places."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,36 +18,35 @@ _ESCAPES: Final = {
     "t": "\t",
 }
 _DEPTH_MAX: Final = 10000
-"""Nesting that Go refuses to go beyond."""
+"""Go's limit for nesting."""
 
 
 class GoJSONError(VReplicaError):
-    """What Go's decoder says about a body."""
+    """The error text of Go's decoder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as written."""
+    """A number as it was written."""
 
     literal: str
 
 
 class Pairs(list[tuple[str, Any]]):
-    """An object: its members in order, doubles included."""
+    """An object: its members in order, including repeated keys."""
 
 
 class Scanner:
-    """A recursive reader that fails where Go's scanner does, and with its words."""
+    """A recursive reader that fails where Go's scanner does, with its texts."""
 
     def __init__(self, body: bytes) -> None:
-        # One character per byte, as Go's scanner sees them; strings are decoded when they are
-        # complete.
+        # One character for each byte, as Go's scanner works. Strings are decoded once complete.
         self._text = body.decode("latin-1")
         self._at = 0
         self._depth = 0
 
     def first_value(self) -> Any:
-        """The first value: str, bool, None, Number, list or Pairs. Raises GoJSONError."""
+        """Return the first value: str, bool, None, Number, list or Pairs. Raises GoJSONError."""
         self._skip_space()
         if self._at >= len(self._text):
             raise GoJSONError("EOF")
@@ -228,5 +225,5 @@ def _unescape(raw: str) -> str:
         else:
             parts.append(_ESCAPES[raw[at + 1]])
             at += 2
-    # Surrogate pairs become one character, lone ones U+FFFD.
+    # Join surrogate pairs, and replace lone surrogates by U+FFFD.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,9 +1,9 @@
-"""How the scheduler sees the cluster: one list and watch per kind, and what each change does to
+"""The scheduler's informers: one list and watch for each kind, and the effect of each change on
 cache and queue.
 
-A pod with a node goes into the cache, a pending pod of one of our profiles into the queue. Every
-change that may make a refused pod schedulable is also told to the queue. Finished pods (Succeeded,
-Failed) are as deleted ones: they hold no room.
+A pod with a node goes into the cache. A pending pod of one of the scheduler's profiles goes into
+the queue. The queue also hears of every change that may make a refused pod schedulable. Finished
+pods (Succeeded, Failed) count as deleted: they take no room.
 """
 
 import asyncio
@@ -56,14 +56,16 @@ _VOLUME_EVENTS: Final = {
     PERSISTENT_VOLUME_CLAIMS: EventResource.PERSISTENT_VOLUME_CLAIM,
     STORAGE_CLASSES: EventResource.STORAGE_CLASS,
 }
-"""What refused pods may wait for besides pods and nodes. That one is gone helps nobody."""
+"""Kinds that refused pods may wait for, besides pods and nodes. Deletions of these kinds cannot
+help a pod.
+"""
 
 Handler = Callable[[Obj | None, Obj | None], None]
-"""Gets the object before and after the change; None: it did not exist."""
+"""Called with the object before and after the change; None: it does not exist."""
 
 
 class Informer:
-    """Keeps one kind's objects by key, and tells of every change."""
+    """Keeps the objects of one kind by key, and calls its handler for every change."""
 
     def __init__(self, api: Api, resource: Resource, handler: Handler, rng: random.Random) -> None:
         self._api = api
@@ -74,7 +76,7 @@ class Informer:
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
-        """List, then watch, for ever; a lost watch is taken up again, an expired one begins with a
+        """List, then watch, for ever. A lost watch is resumed. An expired one starts again with a
         list.
         """
         pause_s = RETRY_INITIAL_S
@@ -90,7 +92,8 @@ class Informer:
             except NotFound:
                 if self._resource in LOOKED_UP:
                     self.synced.set()
-                    return  # This server does not have the kind.
+                    # The server does not have this kind.
+                    return
                 await self._pause(pause_s)
             except Expired:
                 version = ""
@@ -137,7 +140,7 @@ class Informer:
         else:
             self.objects[key] = new
         if old is not None and new is not None and _uid(old) != _uid(new):
-            # Recreated between two looks: another object.
+            # A recreated object is another object.
             self._handler(old, None)
             self._handler(None, new)
         elif old is not None or new is not None:
@@ -145,8 +148,8 @@ class Informer:
 
 
 def _parsed(obj: Obj, before: PodInfo | None) -> PodInfo:
-    """A pod; where its spec is as it was (most changes are of status and annotations) only the rest
-    is parsed.
+    """Parse a pod. If only status and metadata changed, as in most changes, reuse the parsed
+    spec.
     """
     if before is None or before.obj.get("spec") != obj.get("spec"):
         return pod_info(obj)
@@ -167,7 +170,7 @@ def _uid(obj: Obj) -> str:
 
 
 class ClusterWatcher:
-    """Feeds cache, queue and listers. ``pods`` is the newest version of every live pod, by key."""
+    """Feeds cache, queue and listers. ``pods`` has the newest version of every live pod, by key."""
 
     def __init__(
         self,
@@ -184,7 +187,7 @@ class ClusterWatcher:
         self._nodes: dict[str, NodeView] = {}
 
     def informers(self, api: Api, rng: random.Random) -> list[Informer]:
-        """One for each kind; nodes before pods."""
+        """Return one informer for each kind; nodes come before pods."""
         return [
             *(
                 Informer(api, resource, self._lookup_handler(resource), rng)
@@ -212,7 +215,7 @@ class ClusterWatcher:
     # Nodes
 
     def on_node(self, old: Obj | None, new: Obj | None) -> None:
-        """A node changed."""
+        """Handle a change of a node."""
         if new is None:
             if old is not None:
                 self._node_gone(self._nodes.pop(text(old, "metadata", "name")))
@@ -234,7 +237,7 @@ class ClusterWatcher:
     # Pods
 
     def on_pod(self, old: Obj | None, new: Obj | None) -> None:
-        """A pod changed."""
+        """Handle a change of a pod."""
         if new is None:
             if old is not None:
                 self._pod_gone(self.pods.pop(key_of(old)))
@@ -264,7 +267,8 @@ class ClusterWatcher:
         if before.resource_version == pod.resource_version:
             return
         if self._cache.is_assumed(pod.uid):
-            # The bind decides; only a deletion gives the room back before.
+            # Its bind is in flight and decides. Only the start of a deletion frees the room
+            # earlier.
             if pod.deleting and not before.deleting:
                 self._forget_assumed(pod)
             return
@@ -297,5 +301,5 @@ class ClusterWatcher:
 
 
 def assigned_pod_deleted(pod: PodInfo) -> ClusterEvent:
-    """Room came free: a pod was deleted, or is not going where it was assumed."""
+    """Return the event for freed room: a pod was deleted, or does not go to the assumed node."""
     return ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE, old=pod)

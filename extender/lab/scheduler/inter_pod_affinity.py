@@ -1,8 +1,9 @@
-"""InterPodAffinity: required terms filter, preferred ones score, of the pod and of the pods that
-run already.
+"""InterPodAffinity: required terms filter, preferred terms score. Both the pod's terms and those of
+running pods count.
 
-The filter counts, per topology pair (key, value): pods that all of this pod's affinity terms mean,
-pods that its anti-affinity terms mean, and running pods whose own anti-affinity means this pod.
+For each topology pair (key, value), the filter counts the pods that match all of this pod's
+affinity terms, the pods that match its anti-affinity terms, and the running pods whose
+anti-affinity terms match this pod.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from extender.lab.scheduler.types import (
 )
 
 HARD_POD_AFFINITY_WEIGHT: Final = 1
-"""What a running pod's required affinity to this pod adds to the score."""
+"""The weight in the score of a running pod's required affinity to this pod."""
 
 Pairs = dict[tuple[str, str], int]
 
@@ -39,14 +40,14 @@ def _update(pairs: Pairs, node: NodeInfo, key: str, change: int) -> None:
 
 @dataclass(slots=True)
 class AffinityFilterState:
-    """The three counts."""
+    """The filter's three counts."""
 
     existing_anti_affinity: Pairs
     affinity: Pairs
     anti_affinity: Pairs
 
     def clone(self) -> "AffinityFilterState":
-        """A copy whose counts may change."""
+        """Return a copy whose counts may change."""
         return AffinityFilterState(
             dict(self.existing_anti_affinity), dict(self.affinity), dict(self.anti_affinity)
         )
@@ -54,17 +55,17 @@ class AffinityFilterState:
 
 @dataclass(slots=True)
 class AffinityScoreState:
-    """Topology key to value to the weights that speak for that domain."""
+    """Topology key -> value -> sum of weights."""
 
     weights: dict[str, dict[str, int]]
 
     def clone(self) -> "AffinityScoreState":
-        """Never changed after PreScore."""
+        """Return itself: it never changes after PreScore."""
         return self
 
 
 class InterPodAffinity:
-    """The plugin, filter and score."""
+    """The plugin, for filter and score."""
 
     name = "InterPodAffinity"
     _AFFINITY: Final = Status(
@@ -89,7 +90,7 @@ class InterPodAffinity:
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Count; skip where neither this pod nor a running one cares."""
+        """Count. Skip if neither this pod nor a running pod has terms that apply."""
         found = AffinityFilterState({}, {}, {})
         for node in snapshot.with_required_anti_affinity:
             for other in node.pods_with_required_anti_affinity.values():
@@ -129,15 +130,17 @@ class InterPodAffinity:
             self._count_own(found, pod, other, node, change)
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Count another pod in."""
+        """Add another pod to the counts."""
         self._count(state, pod, other, node, 1)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Count another pod out."""
+        """Remove another pod from the counts."""
         self._count(state, pod, other, node, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Affinity, then anti-affinity, then that of the running pods."""
+        """Check the pod's affinity, then its anti-affinity, then the anti-affinity of running
+        pods.
+        """
         found = state.read(AffinityFilterState)
         if found is None:
             return None
@@ -165,7 +168,7 @@ class InterPodAffinity:
             for term in terms
         ):
             return True
-        # The first pod of a group that wants to be with its own kind may go anywhere.
+        # The first pod of a group whose affinity terms match the pod itself may go anywhere.
         return not found.affinity and self._all_mean(terms, pod)
 
     # Score
@@ -173,7 +176,7 @@ class InterPodAffinity:
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
-        """Sum the weights per topology pair over the pods that matter."""
+        """Sum the weights of all relevant pods for each topology pair."""
         del nodes
         own = bool(pod.preferred_affinity or pod.preferred_anti_affinity)
         weights: dict[str, dict[str, int]] = {}
@@ -208,7 +211,7 @@ class InterPodAffinity:
         return touched
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """What speaks for this node's domains."""
+        """Return the sum of the weights of this node's domains."""
         del pod
         found = state.read(AffinityScoreState)
         if found is None:
@@ -221,7 +224,7 @@ class InterPodAffinity:
     def normalize(
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
-        """Lowest 0, highest 100, in float64 as upstream."""
+        """Scale the lowest score to 0 and the highest to 100, in float64 as kube-scheduler does."""
         del state, nodes
         if not scores:
             return scores

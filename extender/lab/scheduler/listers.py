@@ -1,5 +1,5 @@
-"""What plugins look up besides pods and nodes: namespaces' labels, owners from which default
-spreading comes, and volumes.
+"""Objects that plugins look up, besides pods and nodes: labels of namespaces, the owners that
+default spreading needs, disruption budgets, and volumes.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ LOOKED_UP: Final = (
     PERSISTENT_VOLUME_CLAIMS,
     STORAGE_CLASSES,
 )
-"""Kinds that are only looked up. A server that does not have one of them is as one without such
+"""Kinds that are only looked up. A server without such a kind counts as a server without such
 objects.
 """
 
@@ -54,12 +54,12 @@ class Listers:
     )
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """A namespace's labels; none for one that is not known."""
+        """Return a namespace's labels; none for an unknown namespace."""
         obj = self.stores[NAMESPACES].get(namespace)
         return labels_of(obj) if obj is not None else _NO_LABELS
 
     def disruption_budgets(self, namespace: str) -> list[Obj]:
-        """The PodDisruptionBudgets of a namespace."""
+        """Return the PodDisruptionBudgets of a namespace."""
         return [
             obj
             for obj in self.stores[DISRUPTION_BUDGETS].values()
@@ -67,20 +67,20 @@ class Listers:
         ]
 
     def claim(self, namespace: str, name: str) -> Obj | None:
-        """A PersistentVolumeClaim."""
+        """Return a PersistentVolumeClaim."""
         return self.stores[PERSISTENT_VOLUME_CLAIMS].get(object_key(namespace, name))
 
     def volume(self, name: str) -> Obj | None:
-        """A PersistentVolume."""
+        """Return a PersistentVolume."""
         return self.stores[PERSISTENT_VOLUMES].get(name)
 
     def storage_class(self, name: str) -> Obj | None:
-        """A StorageClass."""
+        """Return a StorageClass."""
         return self.stores[STORAGE_CLASSES].get(name)
 
     def default_selector(self, pod: PodInfo) -> LabelSelector | None:
-        """What its Services and its controller select (helper.DefaultSelector); None if that is
-        nothing.
+        """Return the combined selector of the pod's Services and controller
+        (helper.DefaultSelector); None if it would be empty.
         """
         labels: dict[str, str] = {}
         for service in self.stores[SERVICES].values():

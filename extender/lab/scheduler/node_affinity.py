@@ -1,8 +1,8 @@
 """nodeSelector and nodeAffinity of a pod against a node (component-helpers' nodeaffinity).
 
-Terms are ORed, the requirements of one term ANDed; an empty term matches nothing, and one that
-cannot be parsed (an unknown operator, ``Gt`` without exactly one integer, a field other than In or
-NotIn with one value) matches nothing either.
+Terms are ORed, the requirements of one term are ANDed. An empty term matches nothing. A term that
+cannot be parsed also matches nothing: an unknown operator, ``Gt`` or ``Lt`` without exactly one
+integer, or a field without exactly one value or with another operator than In or NotIn.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _INT64_MAX = 2**63
 
 @dataclass(frozen=True, slots=True)
 class NodeRequirement:
-    """One NodeSelectorRequirement on a label, or with ``is_field`` on metadata.name."""
+    """One NodeSelectorRequirement: on a label, or with ``is_field`` on metadata.name."""
 
     key: str
     operator: str
@@ -24,7 +24,7 @@ class NodeRequirement:
 
     @property
     def valid(self) -> bool:
-        """Whether upstream can parse it."""
+        """Whether kube-scheduler can parse it."""
         if self.is_field:
             return self.operator in {"In", "NotIn"} and len(self.values) == 1
         match self.operator:
@@ -38,7 +38,7 @@ class NodeRequirement:
                 return False
 
     def matches(self, value: str | None) -> bool:
-        """Whether a label's value (None: absent) meets it."""
+        """Return whether a label's value (None: absent) satisfies it."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -59,7 +59,7 @@ class NodeRequirement:
 
 
 def _integer(value: str | None) -> int | None:
-    """An int64 as Go's ParseInt reads it."""
+    """Parse an int64 as Go's ParseInt does."""
     if (
         value is None
         or not value.isascii()
@@ -73,13 +73,13 @@ def _integer(value: str | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
-    """One NodeSelectorTerm with its ``weight`` where it is a preference."""
+    """One NodeSelectorTerm. ``weight`` is that of a preference."""
 
     requirements: tuple[NodeRequirement, ...]
     weight: int = 0
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node with that name and these labels is meant."""
+        """Return whether a node with that name and these labels matches."""
         return bool(self.requirements) and all(
             requirement.valid
             and requirement.matches(
@@ -92,7 +92,7 @@ class NodeSelectorTerm:
 
     @property
     def named_nodes(self) -> frozenset[str] | None:
-        """The node names that ``metadata.name In`` leaves; None if the term does not name nodes."""
+        """The node names that ``metadata.name In`` allows; None if the term does not name nodes."""
         names: frozenset[str] | None = None
         for requirement in self.requirements:
             if (
@@ -130,9 +130,7 @@ def node_selector_term(raw: Json, weight: int = 0) -> NodeSelectorTerm:
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """spec.nodeSelector and the required node affinity. ``terms`` None: no required affinity is
-    set.
-    """
+    """spec.nodeSelector and node affinity. ``terms`` None: no required affinity is set."""
 
     selector: Mapping[str, str]
     terms: tuple[NodeSelectorTerm, ...] | None
@@ -162,18 +160,18 @@ class RequiredNodeAffinity:
 
     @property
     def empty(self) -> bool:
-        """Nothing is required."""
+        """Whether nothing is required."""
         return not self.selector and self.terms is None
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node meets it."""
+        """Return whether a node satisfies what is required."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
         return self.terms is None or any(term.matches(name, labels) for term in self.terms)
 
     @property
     def named_nodes(self) -> frozenset[str] | None:
-        """The only nodes that can match, where every term names nodes; None if any node may."""
+        """The only nodes that can match, if every term names nodes; None if any node may."""
         if not self.terms:
             return None
         names: frozenset[str] = frozenset()

@@ -1,10 +1,10 @@
 """PodTopologySpread: hard constraints filter, soft ones (or kube-scheduler's system defaults)
 score.
 
-The filter keeps the number of matching pods per domain; a node fits if placing the pod there leaves
-its domain at most maxSkew above the emptiest domain. A domain exists only if an eligible node is in
-it; with fewer domains than minDomains the emptiest counts as 0. The score adds, per constraint, the
-matching pods of the node's domain weighted by ln(domains + 2).
+The filter counts the matching pods in each domain. A node fits if, with the pod, its domain has at
+most maxSkew more matching pods than the emptiest domain. A domain exists only if it has an eligible
+node. With fewer domains than minDomains, the emptiest domain counts as 0. For each constraint, the
+score adds the matching pods of the node's domain, weighted by ln(domains + 2).
 """
 
 import math
@@ -30,7 +30,7 @@ from extender.model.objects import LabelSelector, SelectorRequirement
 
 _MISMATCH: Final = "node(s) didn't match pod topology spread constraints"
 _NO_PODS: Final = 2**31 - 1
-"""upstream's math.MaxInt32: the emptiest domain where there is none."""
+"""math.MaxInt32, kube-scheduler's count of the emptiest domain if there is no domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +45,19 @@ class SpreadConstraint:
     honor_taints: bool = False
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels counts."""
+        """Return whether a pod with these labels counts."""
         return self.selector is not None and self.selector.matches(labels)
 
     def includes(self, pod: PodInfo, node: NodeInfo) -> bool:
-        """Whether the node's domain counts for that pod (the node inclusion policies)."""
+        """Return whether the node's domain counts for the pod (the node inclusion policies)."""
         view = node.view
         if self.honor_affinity and not pod.node_affinity.matches(view.name, view.labels):
             return False
         return not (self.honor_taints and untolerated_taint(view.taints, pod.tolerations))
 
     def count(self, pods: Sequence[PodInfo], namespace: str) -> int:
-        """Matching pods of a namespace that are not being deleted; a selector of everything counts
-        none.
+        """Return the number of matching pods of a namespace that are not being deleted. An empty
+        selector counts none.
         """
         selector = self.selector
         if selector is None or not (selector.match_labels or selector.match_expressions):
@@ -81,7 +81,7 @@ def _integer(raw: Json, key: str, default: int) -> int:
 
 
 def constraints_of(pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
-    """A pod's own constraints with that whenUnsatisfiable."""
+    """Return the pod's constraints with this whenUnsatisfiable."""
     found = []
     for raw in mappings(pod.obj, "spec", "topologySpreadConstraints"):
         if text(raw, "whenUnsatisfiable") != action:
@@ -119,11 +119,11 @@ class SpreadFilterState:
     counts: list[dict[str, int]]
 
     def clone(self) -> "SpreadFilterState":
-        """A copy whose counts may change."""
+        """Return a copy whose counts may change."""
         return SpreadFilterState(self.constraints, [dict(counts) for counts in self.counts])
 
     def fewest(self, index: int) -> int:
-        """Pods of the emptiest domain, 0 while there are fewer domains than asked for."""
+        """Return the count of the emptiest domain; 0 if there are fewer domains than minDomains."""
         counts = self.counts[index]
         if len(counts) < self.constraints[index].min_domains:
             return 0
@@ -141,12 +141,12 @@ class SpreadScoreState:
     ignored: set[str] = field(default_factory=set)
 
     def clone(self) -> "SpreadScoreState":
-        """Never changed after PreScore."""
+        """Return itself: it never changes after PreScore."""
         return self
 
 
 class PodTopologySpread:
-    """The plugin, filter and score."""
+    """The plugin, for filter and score."""
 
     name = "PodTopologySpread"
 
@@ -156,7 +156,7 @@ class PodTopologySpread:
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Count matching pods per domain."""
+        """Count the matching pods in each domain."""
         constraints = constraints_of(pod, "DoNotSchedule")
         if not constraints:
             return SKIP
@@ -173,7 +173,7 @@ class PodTopologySpread:
         return PROCEED
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether the pod would make its domain too full."""
+        """Return whether the pod would exceed maxSkew in the node's domain."""
         found = state.read(SpreadFilterState)
         if found is None:
             return None
@@ -190,11 +190,11 @@ class PodTopologySpread:
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Count another pod in."""
+        """Add another pod to the counts."""
         self._count(state, pod, other, node, 1)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Count another pod out."""
+        """Remove another pod from the counts."""
         self._count(state, pod, other, node, -1)
 
     def _count(
@@ -217,7 +217,7 @@ class PodTopologySpread:
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
-        """Count matching pods in the candidates' domains, over all nodes."""
+        """Count the matching pods of all nodes in the domains of the candidates."""
         own = bool(mappings(pod.obj, "spec", "topologySpreadConstraints"))
         constraints = constraints_of(pod, "ScheduleAnyway") if own else self._defaults(pod)
         if not constraints:
@@ -254,7 +254,7 @@ class PodTopologySpread:
                 ignored.add(node.name)
                 continue
             for constraint, domains in zip(constraints, counts, strict=True):
-                # Hosts are counted when they are scored: each is a domain of its own.
+                # Each host is its own domain. Its pods are counted when it is scored.
                 if constraint.topology_key != HOSTNAME_LABEL:
                     domains.setdefault(node.view.labels.get(constraint.topology_key, ""), 0)
         weights = [
@@ -271,7 +271,9 @@ class PodTopologySpread:
         return SpreadScoreState(pod, constraints, counts, weights, ignored)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Weighted matching pods in the node's domains: the fewer the better, normalized later."""
+        """Return the weighted number of matching pods in the node's domains. Fewer is better:
+        ``normalize`` reverses the order.
+        """
         found = state.read(SpreadScoreState)
         if found is None or node.name in found.ignored:
             return 0
@@ -288,12 +290,13 @@ class PodTopologySpread:
                 matching = counts.get(domain, 0)
             total += float(matching) * weight + float(constraint.max_skew - 1)
         whole = int(total)
-        return whole + 1 if total - whole >= 0.5 else whole  # Go's math.Round; it is never negative
+        # Go's math.Round; the total is never negative.
+        return whole + 1 if total - whole >= 0.5 else whole
 
     def normalize(
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
-        """Fewest pods 100; nodes outside the domains 0."""
+        """Scale the scores so that the fewest pods give the highest score. Ignored nodes get 0."""
         found = state.read(SpreadScoreState)
         ignored = found.ignored if found is not None else set()
         counted = [

@@ -1,8 +1,8 @@
 """The filter plugins that look at one node only, in kube-scheduler's default order and with its
 texts.
 
-Topology spread, inter-pod affinity and volumes have modules of their own. Dynamic resources and
-declared node features are not simulated: pods here have none.
+Topology spread, inter-pod affinity and volumes have their own modules. Dynamic resources and
+declared node features are not simulated, because the pods here do not use them.
 """
 
 from collections.abc import Collection
@@ -35,13 +35,13 @@ def _unresolvable(reason: str) -> Status:
 
 
 class NodeUnschedulable(NodeLocalFilter):
-    """Cordoned nodes take only pods that tolerate it."""
+    """Cordoned nodes take only pods that tolerate the unschedulable taint."""
 
     name = "NodeUnschedulable"
     _REFUSED: Final = _unresolvable("node(s) were unschedulable")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether the node is cordoned."""
+        """Return a refusal if the node is cordoned."""
         del state
         if not node.view.unschedulable or _UNSCHEDULABLE_TAINT.tolerated_by(pod.tolerations):
             return None
@@ -49,13 +49,13 @@ class NodeUnschedulable(NodeLocalFilter):
 
 
 class NodeName(NodeLocalFilter):
-    """spec.nodeName of a pod that names its node without being bound by it."""
+    """The node that spec.nodeName requests."""
 
     name = "NodeName"
     _REFUSED: Final = _unresolvable("node(s) didn't match the requested node name")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether the pod asks for another node."""
+        """Return a refusal if the pod requests another node."""
         del state
         return None if not pod.node_name or pod.node_name == node.name else self._REFUSED
 
@@ -67,7 +67,7 @@ class TaintToleration(NodeLocalFilter):
     _REFUSED: Final = _unresolvable("node(s) had untolerated taint(s)")
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether a taint keeps the pod away."""
+        """Return a refusal if the pod does not tolerate a taint."""
         del state
         taints = node.view.taints
         return self._REFUSED if taints and untolerated_taint(taints, pod.tolerations) else None
@@ -80,7 +80,7 @@ class NodeAffinity(NodeLocalFilter):
     _REFUSED: Final = _unresolvable("node(s) didn't match Pod's node affinity/selector")
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Skip without affinity; narrow to the named nodes where every term names nodes."""
+        """Skip pods without affinity. If every term names nodes, narrow the search to those."""
         del state, snapshot
         if pod.node_affinity.empty:
             return SKIP
@@ -92,13 +92,13 @@ class NodeAffinity(NodeLocalFilter):
         return PreFilterResult(nodes=named)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether the node matches."""
+        """Return a refusal if the node does not match."""
         del state
         return None if pod.node_affinity.matches(node.name, node.view.labels) else self._REFUSED
 
 
 class NodePorts(NodeLocalFilter):
-    """Host ports that are taken."""
+    """Host ports."""
 
     name = "NodePorts"
     _REFUSED: Final = Status(
@@ -106,12 +106,12 @@ class NodePorts(NodeLocalFilter):
     )
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Skip without host ports."""
+        """Skip pods without host ports."""
         del state, snapshot
         return PROCEED if pod.host_ports else SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether a port is taken, on the same or on all addresses."""
+        """Return a refusal if a port is taken, on the same address or on all addresses."""
         del state
         for wanted in pod.host_ports:
             for held in node.ports:
@@ -124,7 +124,7 @@ class NodePorts(NodeLocalFilter):
 
 @dataclass(frozen=True, slots=True)
 class InsufficientResource:
-    """One resource that a node lacks; ``unresolvable``: even an empty node would."""
+    """One resource that a node lacks. ``unresolvable``: even the empty node would lack it."""
 
     reason: str
     unresolvable: bool = False
@@ -133,8 +133,8 @@ class InsufficientResource:
 def insufficient_resources(
     pod: PodInfo, node: NodeInfo, ignored: Collection[str] = ()
 ) -> list[InsufficientResource]:
-    """All that a node lacks for a pod (fitsRequest). ``ignored``: extended resources that only an
-    extender counts.
+    """Return everything that a node lacks for a pod (fitsRequest). ``ignored`` are extended
+    resources that only an extender counts.
     """
     allocatable, requests = node.view.allocatable, pod.requests
     lacking = []
@@ -166,7 +166,7 @@ def insufficient_resources(
 
 
 class NodeResourcesFit(NodeLocalFilter):
-    """Cpu, memory, ephemeral storage, extended resources and the number of pods
+    """CPU, memory, ephemeral storage, extended resources and the number of pods
     (PodFitsResources).
     """
 
@@ -176,7 +176,7 @@ class NodeResourcesFit(NodeLocalFilter):
         self._ignored = frozenset(ignored_resources)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Every resource that the node lacks is a reason."""
+        """Return a refusal with one reason for each resource that the node lacks."""
         del state
         lacking = insufficient_resources(pod, node, self._ignored)
         if not lacking:

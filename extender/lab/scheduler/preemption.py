@@ -1,11 +1,14 @@
 """DefaultPreemption: make room for a pod by deleting pods of lower priority.
 
 Candidates are nodes whose refusal preemption may cure (Unschedulable, not
-UnschedulableAndUnresolvable). On a copy of each, all pods of lower priority are removed; if the pod
-fits then, as many as possible are put back, most important first, those that a disruption budget
-protects before the others. Extenders may drop nodes or change victims. The node is picked by fewest
-broken budgets, lowest highest priority, lowest sum of priorities, fewest victims, latest start.
-Nothing is written here: ``Preemption`` says what to do.
+UnschedulableAndUnresolvable). On a copy of each candidate all pods of lower priority are removed.
+If the pod then fits, as many of them as possible are put back, most important first. Pods that a
+disruption budget protects are put back before the others. Extenders may drop nodes or change
+victims.
+
+The node is picked by the fewest budget violations, then the lowest highest priority of its victims,
+the lowest sum of priorities, the fewest victims, and the latest start. This module writes nothing:
+``Preemption`` says what to do.
 """
 
 import random
@@ -25,14 +28,14 @@ from extender.model.decode import mapping, selector_from, text
 CANDIDATES_PERCENTAGE: Final = 10
 CANDIDATES_MIN: Final = 100
 _NEVER: Final = "9999"
-"""Sorts after every RFC 3339 time: a pod that has not started is the youngest."""
+"""Sorts after every RFC 3339 time, so a pod that has not started counts as the youngest."""
 _PRIORITY_OFFSET: Final = 2**31
 _NO_VICTIMS: Final = Status(
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("No preemption victims found for incoming pod",)
 )
 _NO_CYCLE_STATE: Final = Status(Code.ERROR, ("not found",))
-"""Upstream's fwk.ErrNotFound: the plugin's PreFilter has left no state, as another's refused the
-pod before.
+"""kube-scheduler's fwk.ErrNotFound. Another plugin's PreFilter refused the pod first, so the
+PreFilter of DynamicResources left no state.
 """
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -43,16 +46,16 @@ NOBODY: Final = Victims(())
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """What came of it. ``status`` None: delete ``victims`` and nominate ``node``.
+    """The result. ``status`` None: delete ``victims`` and nominate ``node``.
 
-    ``node`` "" with a status clears the pod's nomination, None leaves it as it is.
+    With a status, ``node`` "" clears the pod's nomination, and None leaves it.
     """
 
     status: Status | None
     node: str | None = None
     victims: Victims = NOBODY
     message: str = ""
-    """What the PostFilter plugins together say, for the pod's condition; only ``run_post_filters``
+    """The message of all PostFilter plugins, for the pod's condition. Only ``run_post_filters``
     sets it.
     """
 
@@ -80,8 +83,8 @@ class Preemptor:
         diagnosis: Diagnosis,
         snapshot: Snapshot,
     ) -> Preemption:
-        """RunPostFilterPlugins: DynamicResources comes first, and ends it where PreFilter has not
-        come as far as it.
+        """RunPostFilterPlugins. DynamicResources runs first. If its PreFilter did not run, it
+        fails, and no preemption is tried.
         """
         if diagnosis.pre_filter_message:
             return Preemption(_NO_CYCLE_STATE, message=_NO_CYCLE_STATE.message)
@@ -98,7 +101,7 @@ class Preemptor:
         statuses: NodeStatuses,
         snapshot: Snapshot,
     ) -> Preemption:
-        """Find the node and the victims. The pod should be its newest version."""
+        """Find the node and the victims. ``pod`` should be the newest version."""
         refusal = self._not_eligible(pod, statuses, snapshot)
         if refusal:
             return Preemption(Status(Code.UNSCHEDULABLE, (refusal,)))
@@ -161,7 +164,7 @@ class Preemptor:
     def _select_victims(
         self, profile: Profile, state: CycleState, pod: PodInfo, node: NodeInfo
     ) -> Victims | Status:
-        """Work on copies of state and node."""
+        """Return the victims on one node. ``state`` and ``node`` must be copies."""
         potential = [other for other in node.pods.values() if other.priority < pod.priority]
         if not potential:
             return _NO_VICTIMS
@@ -194,7 +197,9 @@ class Preemptor:
         return Victims(tuple(sorted(victims, key=importance)), violations)
 
     def _by_budget(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """Pods whose deletion breaks a PodDisruptionBudget, and the others, in their order."""
+        """Return the pods whose deletion violates a PodDisruptionBudget, and the others. Both keep
+        the order.
+        """
         allowed: dict[str, int] = {}
         protected: list[PodInfo] = []
         free: list[PodInfo] = []
@@ -219,7 +224,7 @@ class Preemptor:
 
 
 def terminating_by_preemption(pod: PodInfo) -> bool:
-    """Whether a pod is being deleted because the scheduler preempted it."""
+    """Return whether a pod is being deleted because the scheduler preempted it."""
     if not pod.deleting:
         return False
     for condition in (pod.obj.get("status") or {}).get("conditions") or ():
@@ -239,7 +244,7 @@ def _compare(one: PodInfo, other: PodInfo) -> int:
 
 
 importance = cmp_to_key(_compare)
-"""Sorts by MoreImportantPod: higher priority first, then the one that started earlier."""
+"""The sort key MoreImportantPod: higher priority first, then the pod that started earlier."""
 
 
 async def call_extenders(
@@ -248,8 +253,8 @@ async def call_extenders(
     candidates: Mapping[str, Victims],
     snapshot: Snapshot,
 ) -> dict[str, Victims]:
-    """Ask the extenders with a preempt verb, each what the one before left. Raises ExtenderError of
-    one that counts.
+    """Call the extenders with a preempt verb. Each gets the candidates that the one before left.
+    Raises ExtenderError of an extender that is not ignorable.
     """
     remaining = dict(candidates)
     for extender in extenders:
@@ -271,7 +276,7 @@ async def call_extenders(
 
 
 def pick_one_node(candidates: Mapping[str, Victims]) -> str:
-    """pickOneNodeForPreemption; the first of equals."""
+    """pickOneNodeForPreemption. Of equal nodes it returns the first."""
 
     def cost(node: str) -> tuple[int, int, int, int]:
         victims = candidates[node]
@@ -290,6 +295,6 @@ def pick_one_node(candidates: Mapping[str, Victims]) -> str:
 
 
 def _earliest(victims: Victims) -> str:
-    """The earliest start of the victims with the highest priority."""
+    """Return the earliest start of the victims with the highest priority."""
     highest = max(pod.priority for pod in victims.pods)
     return min(pod.start_time or _NEVER for pod in victims.pods if pod.priority == highest)

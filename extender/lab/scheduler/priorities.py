@@ -1,5 +1,5 @@
 """The score plugins of kube-scheduler's default profile, with its int64 and float64 arithmetic, and
-the default profile itself.
+the profile itself.
 
 Weights: TaintToleration 3, NodeAffinity 2, PodTopologySpread 2, InterPodAffinity 2, the others 1.
 """
@@ -32,7 +32,7 @@ from extender.lab.scheduler.volumes import VolumeBinding, VolumeRestrictions, Vo
 
 
 def normalized(scores: list[int], *, reverse: bool = False) -> list[int]:
-    """DefaultNormalizeScore: the highest becomes 100; ``reverse`` turns the order round."""
+    """DefaultNormalizeScore: scale the highest score to 100. ``reverse`` reverses the order."""
     highest = max(scores, default=0)
     if highest <= 0:
         return [MAX_NODE_SCORE] * len(scores) if reverse else scores
@@ -41,19 +41,19 @@ def normalized(scores: list[int], *, reverse: bool = False) -> list[int]:
 
 
 class NodeResourcesFit:
-    """LeastAllocated over cpu and memory: the emptier the better."""
+    """LeastAllocated over CPU and memory: emptier nodes score higher."""
 
     name = "NodeResourcesFit"
 
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
-        """Always scores."""
+        """Score every pod."""
         del state, pod, nodes, snapshot
         return True
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Mean of the free shares, in whole points."""
+        """Return the mean of the free shares, in whole points."""
         del state
         allocatable = node.view.allocatable
         shares = [
@@ -66,7 +66,7 @@ class NodeResourcesFit:
     def normalize(
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
-        """Already 0..100."""
+        """Return the scores, which are 0..100 already."""
         del state, nodes
         return scores
 
@@ -79,19 +79,21 @@ def _free_share(requested: int, capacity: int) -> int | None:
 
 
 class NodeResourcesBalancedAllocation:
-    """How much more evenly cpu and memory are used with the pod than without it (as of 1.37)."""
+    """Scores how much more evenly CPU and memory are used with the pod than without it (as in
+    1.37).
+    """
 
     name = "NodeResourcesBalancedAllocation"
 
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
-        """Skips pods that ask for neither."""
+        """Skip pods that request neither."""
         del state, nodes, snapshot
         return bool(pod.requests.milli_cpu or pod.requests.memory)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """50 is no change."""
+        """Return the score; 50 means no improvement except the rounding of the base."""
         del state
         allocatable = node.view.allocatable
         capacity = (allocatable.milli_cpu, allocatable.memory)
@@ -105,13 +107,13 @@ class NodeResourcesBalancedAllocation:
     def normalize(
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
-        """Already 0..100."""
+        """Return the scores, which are 0..100 already."""
         del state, nodes
         return scores
 
 
 def _balance(used: tuple[int, int], capacity: tuple[int, int]) -> int:
-    """100 less the standard deviation of the used fractions, in float64."""
+    """Return 100 minus the standard deviation of the used fractions in percent, in float64."""
     fractions = [
         min(float(amount) / float(limit), 1.0)
         for amount, limit in zip(used, capacity, strict=True)
@@ -122,19 +124,19 @@ def _balance(used: tuple[int, int], capacity: tuple[int, int]) -> int:
 
 
 class TaintToleration:
-    """Fewer PreferNoSchedule taints that the pod does not tolerate."""
+    """Prefers nodes with fewer PreferNoSchedule taints that the pod does not tolerate."""
 
     name = "TaintToleration"
 
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
-        """Always scores."""
+        """Score every pod."""
         del state, pod, nodes, snapshot
         return True
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """How many there are."""
+        """Return the number of such taints."""
         del state
         tolerations = [t for t in pod.tolerations if t.effect in {"", "PreferNoSchedule"}]
         return sum(
@@ -146,25 +148,25 @@ class TaintToleration:
     def normalize(
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
-        """None is 100."""
+        """Reverse the order: no such taint is 100."""
         del state, nodes
         return normalized(scores, reverse=True)
 
 
 class NodeAffinity:
-    """Weights of the preferred node affinity terms that match."""
+    """Adds the weights of the preferred node affinity terms that match."""
 
     name = "NodeAffinity"
 
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
-        """Skips pods without preferences."""
+        """Skip pods without preferences."""
         del state, nodes, snapshot
         return bool(pod.node_affinity.preferred)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Their sum."""
+        """Return the sum of the weights."""
         del state
         view = node.view
         return sum(
@@ -174,7 +176,7 @@ class NodeAffinity:
     def normalize(
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
-        """The best is 100."""
+        """Scale the highest score to 100."""
         del state, nodes
         return normalized(scores)
 
@@ -185,7 +187,7 @@ _IMAGE_BYTES_MAX_PER_IMAGE: Final = 1000 * _MIB
 
 
 class ImageLocality:
-    """Nodes that have the pod's images, weighed down while few nodes have them."""
+    """Prefers nodes that have the pod's images. An image counts less while few nodes have it."""
 
     name = "ImageLocality"
 
@@ -195,14 +197,14 @@ class ImageLocality:
     def pre_score(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
-        """Always scores."""
+        """Score every pod."""
         del state, pod, nodes
         self._snapshot = snapshot
         return True
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Bytes already there, from 23 MiB to 1000 MiB an image, of containers and volumes (1.37
-        counts those of volumes, too).
+        """Score the bytes of the images that the node has, from 23 MiB up to 1000 MiB for each
+        image. As in 1.37, the images of volumes count too.
         """
         del state
         spec = pod.obj.get("spec") or {}
@@ -227,13 +229,13 @@ class ImageLocality:
     def normalize(
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
-        """Already 0..100."""
+        """Return the scores, which are 0..100 already."""
         del state, nodes
         return scores
 
 
 def normalized_image(name: str) -> str:
-    """An image name with its tag: ``:latest`` where there is none."""
+    """Return an image name with a tag: ``:latest`` if it has none."""
     return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name
 
 
@@ -244,8 +246,8 @@ def default_profile(
     ignored_resources: Collection[str] = (),
     percentage_of_nodes_to_score: int | None = None,
 ) -> Profile:
-    """kube-scheduler 1.37's default plugins, in its order, less those for volume limits and dynamic
-    resources.
+    """Return kube-scheduler 1.37's default plugins, in its order, without those for volume limits
+    and dynamic resources.
     """
     spread, affinity = PodTopologySpread(listers), InterPodAffinity(listers)
     filters: list[FilterPlugin] = [

@@ -1,10 +1,12 @@
-"""Resource quantities and what a pod asks for, as kube-scheduler counts them.
+"""Resource quantities, and the requests of pods as kube-scheduler counts them.
 
-A Kubernetes quantity has at most nano precision, so here it is one int of nano units: sums are
-exact and the two roundings of upstream (``MilliValue`` for cpu, ``Value`` for the rest, both up)
-happen once, at the end. ``pod_requests`` follows component-helpers' PodRequests: containers add up,
-an init container counts only where it is larger than they are, a restartable init container
-(sidecar) stays, pod-level requests replace, overhead is added.
+A Kubernetes quantity has at most nano precision, so here it is one int of nano units. Sums are
+exact. kube-scheduler's two roundings (``MilliValue`` for cpu, ``Value`` for the rest, both up)
+happen once, at the end.
+
+``pod_requests`` follows component-helpers' PodRequests. The requests of containers add up. An init
+container counts only if it needs more than they do together. A restartable init container (sidecar)
+counts like a container. Pod-level requests replace the sum, and overhead is added.
 """
 
 from collections.abc import Mapping
@@ -35,12 +37,12 @@ _DECIMAL: Final = {
 }
 
 DEFAULT_MILLI_CPU_REQUEST: Final = 100
-"""What scoring assumes for a container that asks for no cpu (upstream's DefaultMilliCPURequest)."""
+"""The cpu that scoring assumes for a container without a request (DefaultMilliCPURequest)."""
 DEFAULT_MEMORY_REQUEST: Final = 200 * 1024 * 1024
-"""Bytes that scoring assumes for a container that asks for no memory."""
+"""The bytes of memory that scoring assumes for a container without a request."""
 
 Nanos = dict[str, int]
-"""Resource name to quantity in nano units: upstream's ResourceList."""
+"""Resource name -> quantity in nano units: kube-scheduler's ResourceList."""
 
 _NON_MISSING: Final[Mapping[str, int]] = {
     "cpu": DEFAULT_MILLI_CPU_REQUEST * NANO // 1000,
@@ -67,8 +69,8 @@ def _nanos_of_text(value: str) -> int | None:
 
 
 def nanos(value: object) -> int:
-    """A quantity (text or JSON number) in nano units, rounded up; 0 for what is not one: the API
-    server validated it.
+    """Return a quantity (text or JSON number) in nano units, rounded up. Return 0 for an invalid
+    one, which the API server would have refused.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return 0
@@ -76,18 +78,18 @@ def nanos(value: object) -> int:
 
 
 def milli_value(amount_nanos: int) -> int:
-    """Thousandths, rounded up."""
+    """Return thousandths, rounded up."""
     return -(-amount_nanos * 1000 // NANO)
 
 
 def whole_value(amount_nanos: int) -> int:
-    """Whole units, rounded up."""
+    """Return whole units, rounded up."""
     return -(-amount_nanos // NANO)
 
 
 def is_scalar_resource(name: str) -> bool:
-    """Whether a resource is counted as a plain number: extended, huge pages, prefixed native,
-    attachable volumes.
+    """Return whether a resource is counted as a plain number: extended, huge pages, prefixed
+    native, attachable volumes.
     """
     return (
         (not is_native_resource(name) and not name.startswith("requests."))
@@ -98,8 +100,8 @@ def is_scalar_resource(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """upstream's framework.Resource: cpu in thousandths, memory and ephemeral storage in bytes,
-    ``pods`` a count.
+    """kube-scheduler's framework.Resource: cpu in thousandths, memory and ephemeral storage in
+    bytes, ``pods`` as a count.
     """
 
     milli_cpu: int = 0
@@ -110,12 +112,12 @@ class Resources:
 
     @property
     def empty(self) -> bool:
-        """Nothing is asked for (a scalar of 0 counts as asked for, as upstream)."""
+        """Whether nothing is requested. As in kube-scheduler, a scalar of 0 counts as a request."""
         return not (self.milli_cpu or self.memory or self.ephemeral_storage or self.scalar)
 
 
 def resources_of(amounts: Mapping[str, int]) -> Resources:
-    """A ResourceList in nano units as numbers."""
+    """Convert a ResourceList in nano units."""
     return Resources(
         milli_cpu=milli_value(amounts.get("cpu", 0)),
         memory=whole_value(amounts.get("memory", 0)),
@@ -132,7 +134,7 @@ def resources_of(amounts: Mapping[str, int]) -> Resources:
 
 
 def resource_list(raw: Json) -> Nanos:
-    """A ResourceList of the API in nano units."""
+    """Parse a ResourceList of the API into nano units."""
     return {name: nanos(value) for name, value in raw.items()}
 
 
@@ -152,10 +154,10 @@ def _container_requests(container: Json, non_missing: Mapping[str, int]) -> Nano
 
 
 def pod_requests(pod: Json, *, non_zero: bool = False, pod_level: bool = True) -> Nanos:
-    """What a pod asks for, nano units.
+    """Return the requests of a pod in nano units.
 
-    ``non_zero``: with the defaults that scoring assumes where a container asks for nothing.
-    ``pod_level`` False leaves the requests of the pod itself (spec.resources) out.
+    ``non_zero``: a container without a request counts with the defaults that scoring assumes.
+    ``pod_level`` False: leave out the requests of the pod itself (spec.resources).
     """
     non_missing = _NON_MISSING if non_zero else {}
     total: Nanos = {}

@@ -1,18 +1,20 @@
 """kube-scheduler's scheduling queue.
 
-```
-  add ------------> active ----- pop -----> in flight ---- done (bound, deleted)
-                    ^    ^ ^                    |
- backoff over (1/s) |    | | event, not backing off   add_unschedulable
-                    |    | |                    |
-        backoff ----+    | +---- unschedulable <+-- nothing happened since it was popped
-           ^   (also popped when active is empty)   |
-           +------------------ event, still backing off, or an event came in flight, or an error
-``` Active pods are ordered by priority, then by when they came. Backoff starts at 1 s, doubles to
-10 s, and ends at a whole second of the clock. Pods that failed for an error back off in a queue of
-their own, which is not popped early. A pod that waits 5 minutes without an event is tried again.
-Events that come while a pod is in flight are kept for it: the cycle may have decided on an older
-picture. Nominated pods (those that wait for victims to go) are kept here too.
+      add ------------> active ----- pop -----> in flight ---- done (bound, deleted)
+                        ^    ^ ^                    |
+     backoff over (1/s) |    | | event, not backing off   add_unschedulable
+                        |    | |                    |
+            backoff ----+    | +---- unschedulable <+-- nothing happened since it was popped
+               ^   (also popped when active is empty)   |
+               +------------------ event, still backing off, or an event came in flight, or an error
+
+Active pods are ordered by priority, then by the time when they were added. Backoff starts at 1 s,
+doubles to 10 s, and ends at a whole second of the clock. Pods that failed with an error back off in
+a separate queue, which is not popped early. A pod that waits 5 minutes without an event is tried
+again.
+
+Events that come while a pod is in flight are kept for it, because its cycle may have decided on an
+older state. The queue also keeps nominated pods, which wait for the end of their victims.
 """
 
 import asyncio
@@ -35,16 +37,18 @@ from extender.lab.scheduler.queueing_hints import (
 from extender.lab.scheduler.types import PodInfo
 
 UNSCHEDULABLE_FLUSH_S: Final = 30.0
-"""How often pods that waited too long are looked for."""
+"""How often ``run`` looks for pods that waited too long."""
 UNSCHEDULABLE_MAX_S: Final = 300.0
 BACKOFF_WINDOW_S: Final = 1.0
 EVENTS_IN_FLIGHT_MAX: Final = 10_000
-"""Events kept for pods in flight; a pod whose first events are gone is simply tried again."""
+"""The number of events kept for pods in flight. A pod whose first events are dropped is tried
+again.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """A pending pod and how its attempts went. Times are monotonic seconds."""
+    """A pending pod and the results of its attempts. Times are monotonic seconds."""
 
     pod: PodInfo
     timestamp_s: float
@@ -66,7 +70,7 @@ Order = Callable[[QueuedPod], tuple[float, ...]]
 
 
 class _Heap:
-    """Pods by an order, each at most once, removable by UID."""
+    """A heap of pods, each at most once. A pod can be removed by UID."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -115,7 +119,7 @@ def _active_order(queued: QueuedPod) -> tuple[float, ...]:
 
 
 class SchedulingQueue:
-    """The queue. All methods but ``pop`` and ``run`` are one step."""
+    """The queue. Only ``pop`` and ``run`` await."""
 
     def __init__(
         self,
@@ -125,8 +129,8 @@ class SchedulingQueue:
         max_backoff_s: float = 10.0,
         gate: Callable[[PodInfo], str] = lambda _pod: "",
     ) -> None:
-        """``clock`` is monotonic seconds; ``gate`` names the PreEnqueue plugin that holds a pod
-        back, "" if none.
+        """``clock`` returns monotonic seconds. ``gate`` returns the PreEnqueue plugin that holds a
+        pod back, "" if none.
         """
         self._clock = clock
         self._initial_backoff_s = initial_backoff_s
@@ -146,7 +150,7 @@ class SchedulingQueue:
     # Popping
 
     async def pop(self) -> QueuedPod:
-        """The next pod to try; waits for one."""
+        """Return the next pod to try. Wait if there is none."""
         while True:
             queued = self._active.pop() or self._backoff.pop()
             if queued is not None:
@@ -169,13 +173,13 @@ class SchedulingQueue:
     # The pods
 
     def add(self, pod: PodInfo) -> None:
-        """A new pending pod."""
+        """Add a new pending pod."""
         self._to_active(QueuedPod(pod, self._clock()))
         self.nominate(pod)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
-        """A pending pod changed. Where it waits as unschedulable, its own change may be what it
-        waited for.
+        """Record a change of a pending pod. An unschedulable pod may have waited for this
+        change.
         """
         events = pod_change_events(old, new)
         if new.uid in self._in_flight:
@@ -199,15 +203,15 @@ class SchedulingQueue:
                 return
 
     def delete(self, uid: str) -> None:
-        """A pending pod is gone, or bound."""
+        """Drop a pod that was deleted or bound."""
         self.forget_nomination(uid)
         for queue in (self._active, self._backoff, self._error_backoff):
             queue.remove(uid)
         self._unschedulable.pop(uid, None)
 
     def add_unschedulable(self, queued: QueuedPod, pod: PodInfo) -> None:
-        """A pod comes back from a failed attempt; ``pod`` is its newest version, ``refused_by``
-        says why.
+        """Take back a pod after a failed attempt. ``pod`` is its newest version. ``refused_by`` of
+        ``queued`` says why it failed.
         """
         uid = pod.uid
         if (
@@ -233,7 +237,9 @@ class SchedulingQueue:
         self.done(uid)
 
     def _something_happened(self, queued: QueuedPod) -> bool:
-        """Whether it failed for an error, or an event that may help came while it was in flight."""
+        """Return whether the pod failed with an error, or an event that may help came while it was
+        in flight.
+        """
         if not queued.refused_by or queued.uid not in self._in_flight:
             return True
         since = self._in_flight[queued.uid]
@@ -250,7 +256,7 @@ class SchedulingQueue:
     def move_all(
         self, event: ClusterEvent, concerns: Callable[[PodInfo], bool] | None = None
     ) -> None:
-        """Something happened in the cluster: what it may help leaves the unschedulable pods."""
+        """Move the unschedulable pods that a cluster event may help."""
         for queued in list(self._unschedulable.values()):
             if concerns is None or concerns(queued.pod):
                 self._move(queued, event)
@@ -283,7 +289,7 @@ class SchedulingQueue:
     # Moving
 
     def _requeue(self, queued: QueuedPod) -> bool:
-        """To backoff or active, whether or not it is held back by a gate; True if it left."""
+        """Move a pod to backoff or active unless a gate holds it back. Return whether it moved."""
         if not self._backing_off(queued):
             return self._to_active(queued)
         if self._held_back(queued):
@@ -316,7 +322,7 @@ class SchedulingQueue:
         if not failures or not self._max_backoff_s:
             return -math.inf
         if queued.backoff_ends_s is None:
-            # The exponent is cut before it overflows; the result is the maximum long before.
+            # The limit avoids an overflow. The result reaches the maximum long before.
             pause_s = min(self._initial_backoff_s * 2 ** min(failures - 1, 64), self._max_backoff_s)
             queued.backoff_ends_s = _window(queued.timestamp_s + pause_s)
         return queued.backoff_ends_s
@@ -325,7 +331,9 @@ class SchedulingQueue:
         return self._backoff_end(queued) >= _window(self._clock())
 
     async def run(self) -> None:
-        """End backoffs at whole seconds, and flush what waited too long; runs until cancelled."""
+        """End backoffs at whole seconds, and move pods that waited too long. Run until
+        cancelled.
+        """
         next_flush_s = self._clock() + UNSCHEDULABLE_FLUSH_S
         while True:
             await asyncio.sleep(_window(self._clock()) + BACKOFF_WINDOW_S - self._clock())
@@ -335,7 +343,7 @@ class SchedulingQueue:
                 self.flush_unschedulable()
 
     def flush_backoff(self) -> None:
-        """Pods whose backoff is over become active."""
+        """Make pods active whose backoff is over."""
         for queue in (self._backoff, self._error_backoff):
             while (queued := queue.first()) is not None and not self._backing_off(queued):
                 queue.remove(queued.uid)
@@ -343,7 +351,7 @@ class SchedulingQueue:
                 self._wake.set()
 
     def flush_unschedulable(self) -> None:
-        """Pods that waited 5 minutes are tried again."""
+        """Try the pods again that waited 5 minutes."""
         for queued in list(self._unschedulable.values()):
             if self._clock() - queued.timestamp_s > UNSCHEDULABLE_MAX_S:
                 self._move(queued, unschedulable_timeout())
@@ -351,7 +359,7 @@ class SchedulingQueue:
     # Nominations
 
     def nominate(self, pod: PodInfo, node: str | None = None) -> None:
-        """Record that a pod waits for room on ``node`` ("": nowhere any more; None: as its status
+        """Record that a pod waits for room on ``node`` ("": no longer; None: as its status
         says).
         """
         self.forget_nomination(pod.uid)
@@ -360,7 +368,7 @@ class SchedulingQueue:
             self._nominated[pod.uid] = (chosen, pod)
 
     def _update_nominated(self, old: PodInfo, new: PodInfo) -> None:
-        # The status may not say yet what we decided: our own record stays until it does.
+        # The status may not show the scheduler's decision yet. Until it does, keep the own record.
         known = self._nominated.get(new.uid)
         if known is not None and not old.nominated_node and not new.nominated_node:
             self._nominated[new.uid] = (known[0], new)
@@ -368,17 +376,17 @@ class SchedulingQueue:
             self.nominate(new)
 
     def forget_nomination(self, uid: str) -> None:
-        """The pod waits nowhere."""
+        """Drop the nomination of a pod."""
         self._nominated.pop(uid, None)
 
     def nominated_pods(self, node: str) -> list[PodInfo]:
-        """Pods that wait for room on that node."""
+        """Return the pods that wait for room on that node."""
         return [pod for where, pod in self._nominated.values() if where == node]
 
-    # Looking
+    # Inspecting
 
     def pending(self) -> dict[str, int]:
-        """Number of pods in each part, by kube-scheduler's names for them."""
+        """Return the number of pods in each part, under kube-scheduler's names."""
         return {
             "active": len(self._active),
             "backoff": len(self._backoff) + len(self._error_backoff),

@@ -1,9 +1,9 @@
-"""Which cluster events may make a refused pod schedulable: kube-scheduler's EventsToRegister and
+"""The cluster events that may make a refused pod schedulable: kube-scheduler's EventsToRegister and
 queueing hints.
 
-A pod remembers the plugins that refused it, and only their registrations are asked. A pod that an
-extender refused has the pseudo plugin "Extender", which cannot know and so is interested in
-everything, the pod's own updates included.
+A pod remembers the plugins that refused it, and only their registrations are checked. A pod that an
+extender refused has the pseudo plugin "Extender". That one cannot know which events help, so it
+reacts to all of them, including updates of the pod itself.
 """
 
 from collections.abc import Callable, Collection
@@ -24,7 +24,7 @@ DEFAULT_PREEMPTION: Final = "DefaultPreemption"
 
 
 class EventResource(Enum):
-    """What an event is about. Pods with and without a node are told apart; WILDCARD concerns every
+    """The subject of an event. Pods with and without a node are separate. WILDCARD concerns every
     refused pod.
     """
 
@@ -38,7 +38,7 @@ class EventResource(Enum):
 
 
 class Action(Flag):
-    """What happened. UPDATE is any change that no plugin has a name for."""
+    """The kind of change. UPDATE is any change that has no name of its own."""
 
     ADD = auto()
     DELETE = auto()
@@ -55,12 +55,12 @@ class Action(Flag):
 
 
 Thing = PodInfo | NodeView | Obj | None
-"""Volumes, claims and classes come as the API's objects."""
+"""Volumes, claims and classes are the API's objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """One change with the object before and after it; None: it did not exist."""
+    """One change, with the object before and after it; None: it did not exist."""
 
     resource: EventResource
     action: Action
@@ -69,16 +69,16 @@ class ClusterEvent:
 
 
 def unschedulable_timeout() -> ClusterEvent:
-    """A pod waited too long without any event: try it anyway."""
+    """Return the event for pods that waited too long without any event."""
     return ClusterEvent(EventResource.WILDCARD, Action.UPDATE)
 
 
 def force_activate(pod: PodInfo) -> ClusterEvent:
-    """That pod shall be tried again."""
+    """Return the event that makes the queue try that pod again."""
     return ClusterEvent(EventResource.WILDCARD, Action.UPDATE, new=pod)
 
 
-# Hints: whether the change may help. Each gets the refused pod and the event.
+# Hints get the refused pod and the event, and return whether the change may help.
 
 Hint = Callable[[PodInfo, ClusterEvent], bool]
 
@@ -269,14 +269,14 @@ REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
         (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _always),
     ),
     SCHEDULING_GATES: ((_PODS, Action.UPDATE_POD_GATES_ELIMINATED, _itself),),
-    # It only holds back pods whose victims are still being deleted; the others that refused them
-    # decide.
+    # The gate holds a pod back only while its victims are being deleted. The plugins that refused
+    # the pod decide.
     DEFAULT_PREEMPTION: ((_PODS, Action.DELETE, _never),),
 }
 
 
 def may_open(gate: str, event: ClusterEvent) -> bool:
-    """Whether an event is one that the plugin that holds a pod back watches for."""
+    """Return whether the plugin that holds a pod back registered for the event."""
     return any(
         event.resource in resources and event.action in actions
         for resources, actions, _ in REGISTRATIONS.get(gate, ())
@@ -284,7 +284,7 @@ def may_open(gate: str, event: ClusterEvent) -> bool:
 
 
 def may_help(pod: PodInfo, refused_by: Collection[str], event: ClusterEvent) -> bool:
-    """Whether a pod that these plugins refused is worth another try after an event
+    """Return whether a pod that these plugins refused should be tried again after the event
     (isPodWorthRequeuing).
     """
     if not refused_by:
@@ -300,11 +300,11 @@ def may_help(pod: PodInfo, refused_by: Collection[str], event: ClusterEvent) -> 
     )
 
 
-# What changed between two versions of an object, as events
+# Changes between two versions of an object, as events
 
 
 def node_change_events(old: NodeView, new: NodeView) -> list[ClusterEvent]:
-    """NodeSchedulingPropertiesChange. A change of nothing that concerns scheduling is no event."""
+    """NodeSchedulingPropertiesChange. A change that does not concern scheduling gives no event."""
     actions = []
     if old.unschedulable and not new.unschedulable:
         actions.append(Action.UPDATE_NODE_TAINT)
@@ -331,7 +331,7 @@ def _annotations(node: NodeView) -> object:
 
 
 def pod_change_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
-    """PodSchedulingPropertiesChange: never empty, any other change is UPDATE."""
+    """PodSchedulingPropertiesChange. It is never empty: any other change is UPDATE."""
     resource = EventResource.ASSIGNED_POD if new.node_name else EventResource.UNSCHEDULED_POD
     actions = []
     if old.labels != new.labels:

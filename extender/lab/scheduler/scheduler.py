@@ -1,23 +1,24 @@
-"""The embedded kube-scheduler: 1.37's loop against the ``Api`` Protocol.
+"""The embedded kube-scheduler: the loop of version 1.37 against the ``Api`` Protocol.
 
 ::
 
-    queue.pop -> snapshot -> filter, extenders, score (scheduling_algorithm)
+    queue.pop -> snapshot -> filter, extenders, score (algorithm.py)
        |            fits nowhere: preemption, condition PodScheduled=False, FailedScheduling event,
        |                          back to the queue
        +- fits: assume in the cache, then next pod; meanwhile bind in a task of its own (extender's
                 verb, or a Binding)
                     bound:   Scheduled event; the pod's own watch event ends the assumption (else
                              it expires after 30 s)
-                    refused: forget, tell the queue that room came free, back to the queue with
+                    refused: forget, tell the queue that there is room, back to the queue with
                              backoff
 
-One decision at a time, many binds at once. Nothing here reads a clock but the event loop's
-(``loop.time``) and the injected ``now`` (epoch seconds), so a virtual-time loop drives all of it.
+It makes one decision at a time, but many binds run concurrently. The only clocks are the event
+loop's (``loop.time``) and the injected ``now`` (epoch seconds), so a virtual-time loop can drive
+all of it.
 
-That a refused pod is filtered a second time at once is no rule of its own: the first refusal
-patches the pod's condition, that update re-activates a pod that an extender refused, and the second
-refusal, having the same text, patches nothing.
+A pod that an extender refused is filtered a second time at once. No special rule does this: the
+first refusal patches the pod's condition, and that update activates the pod again. The second
+refusal has the same text, so it patches nothing.
 """
 
 import asyncio
@@ -69,8 +70,8 @@ def _monotonic() -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A failed attempt: condition ``reason``, ``message``, who refused it, and the new nomination
-    (None: unchanged).
+    """A failed attempt: reason and message of the condition, the plugins that refused, and the new
+    nomination (None: unchanged).
     """
 
     reason: str
@@ -80,7 +81,7 @@ class _Failure:
 
 
 class Scheduler:
-    """One kube-scheduler process. ``run`` it in a task; cancel the task to stop it."""
+    """One kube-scheduler process. Start ``run`` as a task, and cancel the task to stop it."""
 
     def __init__(
         self,
@@ -91,8 +92,8 @@ class Scheduler:
         rng: random.Random,
         transport: Transport,
     ) -> None:
-        """``now`` is epoch seconds; ``transport`` carries the extender calls (AiohttpTransport, or
-        a simulation's).
+        """``now`` returns epoch seconds. ``transport`` carries the extender calls
+        (AiohttpTransport, or a simulation's).
         """
         self._api = api
         self._now = now
@@ -130,7 +131,7 @@ class Scheduler:
         )
         self._bind_slots = asyncio.Semaphore(BINDS_IN_FLIGHT_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
-        # Pods whose victims are being deleted, with the last of them once only it is left.
+        # Pods whose victims are being deleted -> the last victim, once only that one is left.
         self._preempting: dict[str, PodInfo | None] = {}
 
     async def run(self) -> None:
@@ -170,7 +171,7 @@ class Scheduler:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug, not a failed bind: those are handled where they happen.
+            # This is a bug. Failed binds are handled where they happen.
             log.error("a scheduler task ended unexpectedly", exc_info=error)
 
     # One pod
@@ -220,8 +221,8 @@ class Scheduler:
     async def _post_filter(
         self, profile: Profile, state: CycleState, pod: PodInfo, snapshot: Snapshot, error: FitError
     ) -> str | None:
-        """Try to preempt; puts its message into ``error``. Returns the new nomination, None: as it
-        was.
+        """Try to preempt, and put the message into ``error``. Return the new nomination; None:
+        unchanged.
         """
         newest = self.watcher.pods.get(pod.key)
         if newest is None:
@@ -239,7 +240,7 @@ class Scheduler:
         return found.node
 
     async def _prepare(self, preemption: Preemption, pod: PodInfo) -> None:
-        """Delete the victims in the background; until that is done the pod is not tried again."""
+        """Delete the victims in the background. Until that is done, the pod is not tried again."""
         victims = [victim for victim in preemption.victims.pods if not victim.deleting]
         if victims:
             self._preempting[pod.uid] = None
@@ -281,7 +282,7 @@ class Scheduler:
         self.events.record(Event("Normal", "Preempted", "Preempting", note, victim, related=pod))
 
     def _gate(self, pod: PodInfo) -> str:
-        """PreEnqueue: what holds a pod back from being tried."""
+        """PreEnqueue: return the plugin that holds the pod back, "" if none."""
         if pod.scheduling_gates:
             return SCHEDULING_GATES
         if pod.uid not in self._preempting:
@@ -289,7 +290,7 @@ class Scheduler:
         last = self._preempting[pod.uid]
         if last is None:
             return DEFAULT_PREEMPTION
-        # Its deletion may have begun, and been seen, before the call that began it returned.
+        # The deletion may begin, and be seen, before the call that requests it returns.
         victim = self.watcher.pods.get(last.key)
         return DEFAULT_PREEMPTION if victim is not None and not victim.deleting else ""
 
@@ -308,7 +309,7 @@ class Scheduler:
             try:
                 forgotten = self.cache.forget(pod.uid)
             except CacheError as late:
-                # It is bound after all: the answer was lost, or came after our deadline.
+                # It is bound: the answer was lost, or came after the deadline.
                 log.info("pod %s: %s", pod.key, late)
             else:
                 self.queue.move_all(assigned_pod_deleted(forgotten or pod))
@@ -317,8 +318,8 @@ class Scheduler:
             self._bind_slots.release()
 
     async def bind_pod(self, pod: PodInfo, node: str) -> str:
-        """Bind through the extender that does so, else through the API. The error's text, "" for
-        none.
+        """Bind through an extender that binds, else through the API. Return the error's text, ""
+        for none.
         """
         try:
             if await extenders_binding(self.extenders, pod, node):
@@ -333,12 +334,14 @@ class Scheduler:
     # Failure
 
     async def _failed(self, queued: QueuedPod, failure: _Failure) -> None:
-        """handleSchedulingFailure: back to the queue, event, condition."""
+        """handleSchedulingFailure: put the pod back into the queue, record the event, set the
+        condition.
+        """
         pod = queued.pod
         queued.refused_by = set(failure.refused_by)
         newest = self.watcher.pods.get(pod.key)
         if newest is None or newest.uid != pod.uid or newest.node_name:
-            # Gone, or bound although the answer said otherwise.
+            # It is gone, or bound although the answer was an error.
             self.queue.done(pod.uid)
         else:
             self.queue.add_unschedulable(queued, newest)
@@ -363,7 +366,7 @@ class Scheduler:
                 log.info("status of pod %s: %s", pod.key, error)
 
     def _with_condition(self, pod: PodInfo, condition: Obj) -> list[Obj] | None:
-        """The pod's conditions with this one; None if it says so already."""
+        """Return the pod's conditions with this one; None if it is set already."""
         known: list[Obj] = list((pod.obj.get("status") or {}).get("conditions") or ())
         before: Obj = next((c for c in known if c.get("type") == condition["type"]), {})
         generation = (pod.obj.get("metadata") or {}).get("generation")

@@ -1,6 +1,6 @@
 """Taints of nodes and tolerations of pods (component-helpers' and api's TolerationsTolerateTaint).
 
-The operators Lt and Gt are alpha in 1.36 and off: as there, a toleration with one of them tolerates
+The operators Lt and Gt are alpha in 1.36 and off. As there, a toleration with one of them tolerates
 nothing.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A v1.Toleration. ``operator`` "" is Equal."""
+    """A v1.Toleration. ``operator`` "" means Equal."""
 
     key: str
     operator: str
@@ -28,7 +28,7 @@ class Taint:
     effect: str
 
     def tolerated_by(self, tolerations: Iterable[Toleration]) -> bool:
-        """Whether any of these tolerations tolerates it (TolerationsTolerateTaint)."""
+        """Return whether any of the tolerations tolerates it (TolerationsTolerateTaint)."""
         return any(self._tolerated(toleration) for toleration in tolerations)
 
     def _tolerated(self, toleration: Toleration) -> bool:
@@ -45,7 +45,9 @@ DO_NOT_SCHEDULE_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 def untolerated_taint(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """The first taint that keeps a pod with these tolerations away; None if there is none."""
+    """Return the first NoSchedule or NoExecute taint that the tolerations do not cover; None if
+    there is none.
+    """
     tolerations = tuple(tolerations)
     for taint in taints:
         if taint.effect in DO_NOT_SCHEDULE_EFFECTS and not taint.tolerated_by(tolerations):

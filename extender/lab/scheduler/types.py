@@ -1,8 +1,8 @@
-"""What kube-scheduler keeps of pods and nodes, and the statuses that its plugins answer with.
+"""kube-scheduler's view of pods and nodes, and the statuses that its plugins return.
 
 ``PodInfo`` is one version of a pod, parsed once and never changed. ``NodeInfo`` is a node with the
-pods that run, or are assumed to run, on it; its sums are kept as pods come and go, and a cycle
-works on clones (see scheduler_cache).
+pods that run on it or are assumed to. It updates its sums as pods come and go. A cycle works on
+clones (see ``cache``).
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ MAX_NODE_SCORE: Final = 100
 
 
 class Code(IntEnum):
-    """The framework's status codes that occur here; the order is upstream's."""
+    """The framework's status codes that occur here, in the order of kube-scheduler."""
 
     SUCCESS = 0
     ERROR = 1
@@ -33,7 +33,7 @@ class Code(IntEnum):
 
     @property
     def label(self) -> str:
-        """Upstream's spelling, ``UnschedulableAndUnresolvable``."""
+        """kube-scheduler's spelling, such as ``UnschedulableAndUnresolvable``."""
         return "".join(
             word.capitalize() if word != "AND" else "And" for word in self.name.split("_")
         )
@@ -41,8 +41,8 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Why a plugin (``plugin``, "" for an extender) did not say success; success itself is None, as
-    upstream's nil.
+    """A plugin's answer other than success; ``plugin`` is "" for an extender. Success is None, like
+    nil in kube-scheduler.
     """
 
     code: Code
@@ -51,18 +51,18 @@ class Status:
 
     @property
     def message(self) -> str:
-        """The reasons, joined as upstream does."""
+        """The reasons, joined as in kube-scheduler."""
         return ", ".join(self.reasons)
 
     @property
     def rejected(self) -> bool:
-        """The pod does not fit, as opposed to something being broken."""
+        """Whether the pod does not fit, as opposed to an error."""
         return self.code in {Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """A PodAffinityTerm. ``selector`` None matches no pod; ``namespace_selector`` None no
+    """A PodAffinityTerm. ``selector`` None matches no pod. ``namespace_selector`` None matches no
     namespace.
     """
 
@@ -73,7 +73,7 @@ class AffinityTerm:
     weight: int = 0
 
     def matches(self, pod: "PodInfo", namespace_labels: Mapping[str, str]) -> bool:
-        """Whether the term means that pod; ``namespace_labels`` are those of the pod's
+        """Return whether the term matches the pod. ``namespace_labels`` are those of the pod's
         namespace.
         """
         if pod.namespace not in self.namespaces and (
@@ -85,25 +85,27 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port that a pod takes on its node; ``ip`` 0.0.0.0 is all addresses."""
+    """A port that a pod takes on its node. ``ip`` 0.0.0.0 means all addresses."""
 
     ip: str
     protocol: str
     port: int
 
 
-ALL_ADDRESSES: Final = "0.0.0.0"  # the API's own default, nothing is bound here
+ALL_ADDRESSES: Final = "0.0.0.0"
 
 
 def optional_selector(raw: object) -> LabelSelector | None:
-    """A LabelSelector field: absent is None (selects nothing), as LabelSelectorAsSelector."""
+    """Parse a LabelSelector field. If absent, return None, which selects nothing
+    (LabelSelectorAsSelector).
+    """
     return selector_from(raw) if isinstance(raw, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PodInfo:
-    """One version of a pod with what scheduling asks of it. ``obj`` is the API's object and is
-    never changed.
+    """One version of a pod, with its scheduling fields parsed. ``obj`` is the API's object and
+    never changes.
     """
 
     obj: Obj
@@ -121,16 +123,16 @@ class PodInfo:
     start_time: str
     requests: Resources
     non_zero: Resources
-    """With what scoring assumes where nothing is asked for: what the pod counts for on its node."""
+    """The requests that count on the pod's node, with the defaults that scoring assumes."""
     scored: Resources
-    """As ``non_zero`` without spec.resources: what NodeResourcesFit scores a pending pod by (1.36
-    leaves the gate out there).
+    """As ``non_zero`` without spec.resources. NodeResourcesFit scores a pending pod by it (1.36
+    does not set the feature gate there).
     """
     tolerations: tuple[Toleration, ...]
     node_affinity: RequiredNodeAffinity
     host_ports: tuple[HostPort, ...]
     claims: tuple[str, ...]
-    """Names of the PersistentVolumeClaims, in spec.volumes' order."""
+    """Names of the PersistentVolumeClaims, in the order of spec.volumes."""
     required_affinity: tuple[AffinityTerm, ...]
     required_anti_affinity: tuple[AffinityTerm, ...]
     preferred_affinity: tuple[AffinityTerm, ...]
@@ -144,7 +146,7 @@ class PodInfo:
 
     @property
     def has_affinity(self) -> bool:
-        """Whether it has any inter-pod affinity or anti-affinity term."""
+        """Whether the pod has any inter-pod affinity or anti-affinity term."""
         return bool(
             self.required_affinity
             or self.required_anti_affinity
@@ -194,7 +196,7 @@ def _host_ports(pod: Json) -> tuple[HostPort, ...]:
 
 
 def labels_of(obj: Json) -> Mapping[str, str]:
-    """metadata.labels."""
+    """Return metadata.labels."""
     return {k: v for k, v in mapping(obj, "metadata", "labels").items() if isinstance(v, str)}
 
 
@@ -249,7 +251,7 @@ def pod_info(obj: Obj) -> PodInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NodeView:
-    """One version of a node, parsed. ``images`` is image name to size in bytes."""
+    """One version of a node, parsed. ``images`` is image name -> size in bytes."""
 
     obj: Obj
     name: str
@@ -261,7 +263,7 @@ class NodeView:
 
     @property
     def zone_key(self) -> str:
-        """Region and zone as one text (GetZoneKey); "" where the node has neither label."""
+        """Region and zone as one text (GetZoneKey); "" if the node has neither label."""
         zone = self.labels.get("failure-domain.beta.kubernetes.io/zone")
         region = self.labels.get("failure-domain.beta.kubernetes.io/region")
         zone = self.labels.get("topology.kubernetes.io/zone", "") if zone is None else zone
@@ -295,8 +297,8 @@ _generations: Final = count(1)
 
 
 class NodeInfo:
-    """A node and its pods. ``present`` is False while pods name a node that has not been seen, or
-    is gone.
+    """A node and its pods. ``present`` is False if pods name a node that has not been seen or is
+    gone.
     """
 
     __slots__ = (
@@ -336,13 +338,13 @@ class NodeInfo:
         return self.view.name
 
     def set_view(self, view: NodeView | None) -> None:
-        """Take a new version of the node object; None: the node is gone."""
+        """Set a new version of the node object; None: the node is gone."""
         self.view = view or _EMPTY_NODE
         self.present = view is not None
         self.generation = next(_generations)
 
     def add_pod(self, pod: PodInfo) -> None:
-        """Count a pod in."""
+        """Add a pod."""
         self.pods[pod.uid] = pod
         if pod.has_affinity:
             self.pods_with_affinity[pod.uid] = pod
@@ -351,7 +353,7 @@ class NodeInfo:
         self._count(pod, 1)
 
     def remove_pod(self, pod: PodInfo) -> None:
-        """Count a pod out again; KeyError if it is not here."""
+        """Remove a pod. Raises KeyError if it is not here."""
         known = self.pods.pop(pod.uid)
         self.pods_with_affinity.pop(pod.uid, None)
         self.pods_with_required_anti_affinity.pop(pod.uid, None)
@@ -375,9 +377,7 @@ class NodeInfo:
         self.generation = next(_generations)
 
     def clone(self) -> "NodeInfo":
-        """A copy that may be changed without changing this one; pods and the node object are
-        shared.
-        """
+        """Return a copy that can be changed independently. Pods and the node object are shared."""
         copy = NodeInfo.__new__(NodeInfo)
         copy.view, copy.present, copy.generation = self.view, self.present, self.generation
         copy.pods = dict(self.pods)

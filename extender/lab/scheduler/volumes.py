@@ -1,14 +1,14 @@
-"""The filter plugins for claims that are bound: VolumeRestrictions, VolumeBinding, VolumeZone, with
+"""The filter plugins for bound claims: VolumeRestrictions, VolumeBinding and VolumeZone, with
 kube-scheduler's texts.
 
-A pod names claims, a bound claim names its volume, and the volume says where it can be used: by
-node affinity (VolumeBinding) or, older, by zone labels (VolumeZone). A claim with access mode
-ReadWriteOncePod serves one pod at a time (VolumeRestrictions).
+A pod names claims, and a bound claim names its volume. The volume says where it can be used: by
+node affinity (VolumeBinding) or, in older clusters, by zone labels (VolumeZone). A claim with
+access mode ReadWriteOncePod serves one pod at a time (VolumeRestrictions).
 
-Nothing binds or provisions volumes here. A claim that waits for its first consumer therefore finds
-no volume on any node; in a cluster kube-scheduler would choose the node and have the volume made
-there. Volumes named in the pod itself (disks by id, generic ephemeral ones) and CSI drivers' limits
-are not looked at.
+Nothing here binds or provisions volumes. So a claim that waits for its first consumer finds no
+volume on any node. A real kube-scheduler would choose a node, and the volume would be provisioned
+there. Volumes named in the pod itself (disks by id, generic ephemeral ones) and the limits of CSI
+drivers are ignored.
 """
 
 from collections.abc import Mapping
@@ -54,20 +54,22 @@ def _claim_not_found(name: str) -> PreFilterResult:
 
 
 def class_of(claim: Json) -> str:
-    """The storage class of a claim, "" for none (GetPersistentVolumeClaimClass)."""
+    """Return the storage class of a claim, "" for none (GetPersistentVolumeClaimClass)."""
     annotated = mapping(claim, "metadata", "annotations").get(_CLASS_ANNOTATION)
     return annotated if isinstance(annotated, str) else text(claim, "spec", "storageClassName")
 
 
 def fully_bound(claim: Json) -> bool:
-    """Whether a claim has a volume, and the volume controller has said so (isPVCFullyBound)."""
+    """Return whether a claim has a volume and the volume controller has confirmed it
+    (isPVCFullyBound).
+    """
     return bool(text(claim, "spec", "volumeName")) and BIND_COMPLETED in mapping(
         claim, "metadata", "annotations"
     )
 
 
 class VolumeRestrictions:
-    """One pod at a time for ReadWriteOncePod."""
+    """Allows one pod at a time for a ReadWriteOncePod claim."""
 
     name = "VolumeRestrictions"
     _REFUSED: Final = Status(
@@ -82,7 +84,7 @@ class VolumeRestrictions:
         self._listers = listers
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Count the pod's exclusive claims that are in use; skip where none is."""
+        """Count the pod's ReadWriteOncePod claims that are in use. Skip if there are none."""
         exclusive = set()
         for name in pod.claims:
             claim = self._listers.claim(pod.namespace, name)
@@ -103,18 +105,18 @@ class VolumeRestrictions:
         return PROCEED
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether one is in use: on whatever node."""
+        """Return a refusal if any of these claims is in use, on any node."""
         del pod, node
         found = state.read(ExclusiveClaims)
         return self._REFUSED if found is not None and found.users > 0 else None
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Count another pod in."""
+        """Add the claims of another pod."""
         del pod, node
         self._count(state, other, 1)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Count another pod out."""
+        """Remove the claims of another pod."""
         del pod, node
         self._count(state, other, -1)
 
@@ -122,7 +124,7 @@ class VolumeRestrictions:
     def _count(state: CycleState, other: PodInfo, change: int) -> None:
         found = state.read(ExclusiveClaims)
         if found is not None:
-            # As upstream: by name only, also a pod of another namespace.
+            # As in kube-scheduler, claims are compared only by name, even across namespaces.
             found.users += change * sum(name in found.names for name in other.claims)
 
 
@@ -134,24 +136,24 @@ class ExclusiveClaims:
     users: int
 
     def clone(self) -> "ExclusiveClaims":
-        """A copy whose count may change."""
+        """Return a copy whose count may change."""
         return ExclusiveClaims(self.names, self.users)
 
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """A pod's bound claims; ``waiting``: it also has one that waits for its first consumer."""
+    """A pod's bound claims. ``waiting``: another claim waits for its first consumer."""
 
     bound: tuple[Obj, ...]
     waiting: bool
 
     def clone(self) -> "PodClaims":
-        """Never changed after PreFilter."""
+        """Return itself: it never changes after PreFilter."""
         return self
 
 
 class VolumeBinding(NodeLocalFilter):
-    """Node affinity of the volumes that a pod's claims are bound to."""
+    """The node affinity of the volumes to which a pod's claims are bound."""
 
     name = "VolumeBinding"
 
@@ -159,8 +161,8 @@ class VolumeBinding(NodeLocalFilter):
         self._listers = listers
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Skip without claims; refuse where one is missing, lost, being deleted, or not bound
-        though it should be.
+        """Skip pods without claims. Refuse if a claim is missing, lost or being deleted, or is
+        unbound and does not wait for its first consumer.
         """
         del snapshot
         if not pod.claims:
@@ -186,7 +188,9 @@ class VolumeBinding(NodeLocalFilter):
         return PROCEED
 
     def _waits(self, claim: Obj) -> bool:
-        """Whether it waits for its first consumer; one that names its volume does not."""
+        """Return whether a claim waits for its first consumer. A claim that names its volume does
+        not.
+        """
         storage_class = self._listers.storage_class(class_of(claim))
         return (
             not text(claim, "spec", "volumeName")
@@ -195,8 +199,8 @@ class VolumeBinding(NodeLocalFilter):
         )
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether all volumes can be used there (checkBoundClaims: the first that cannot
-        decides).
+        """Return a refusal unless all volumes can be used on the node. The first one that cannot
+        decides (checkBoundClaims).
         """
         del pod
         found = state.read(PodClaims)
@@ -219,7 +223,7 @@ class VolumeBinding(NodeLocalFilter):
 
 
 def volume_reaches(volume: Json, node_labels: Mapping[str, str]) -> bool:
-    """A volume's node affinity against a node's labels (CheckNodeAffinity)."""
+    """Return whether a volume's node affinity matches a node's labels (CheckNodeAffinity)."""
     required = mapping(volume, "spec", "nodeAffinity").get("required")
     if not isinstance(required, Mapping):
         return True
@@ -228,22 +232,22 @@ def volume_reaches(volume: Json, node_labels: Mapping[str, str]) -> bool:
 
 
 VolumeTopology = tuple[tuple[str, frozenset[str]], ...]
-"""Topology label to the values where a volume can be used, ``a__b`` being two."""
+"""Topology label -> the values where a volume can be used; ``a__b`` are two values."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeTopologies:
-    """Of all volumes of a pod."""
+    """The topologies of all volumes of a pod."""
 
     labels: VolumeTopology
 
     def clone(self) -> "VolumeTopologies":
-        """Never changed after PreFilter."""
+        """Return itself: it never changes after PreFilter."""
         return self
 
 
 def volume_topology(volume: Json) -> VolumeTopology:
-    """A volume's topology labels; one with an empty value between delimiters is ignored
+    """Return a volume's topology labels. A label with an empty value between delimiters is ignored
     (getPVTopologies).
     """
     labels = labels_of(volume)
@@ -260,7 +264,7 @@ def volume_topology(volume: Json) -> VolumeTopology:
 
 
 class VolumeZone(NodeLocalFilter):
-    """Zone and region labels of the volumes that a pod's claims are bound to."""
+    """Zone and region labels of the volumes to which a pod's claims are bound."""
 
     name = "VolumeZone"
     _REFUSED: Final = _unresolvable("node(s) had no available volume zone")
@@ -269,7 +273,7 @@ class VolumeZone(NodeLocalFilter):
         self._listers = listers
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Skip where no volume has topology labels."""
+        """Skip if no volume has topology labels."""
         del snapshot
         topologies: list[tuple[str, frozenset[str]]] = []
         for name in pod.claims:
@@ -291,7 +295,9 @@ class VolumeZone(NodeLocalFilter):
         return PROCEED
 
     def _why_unbound(self, claim: Obj) -> str:
-        """Why a claim without a volume refuses the pod; "" if it waits for its first consumer."""
+        """Return why a claim without a volume refuses the pod; "" if it waits for its first
+        consumer.
+        """
         name = class_of(claim)
         if not name:
             return "PersistentVolumeClaim had no pv name and storageClass name"
@@ -302,8 +308,8 @@ class VolumeZone(NodeLocalFilter):
         return "" if waits else "PersistentVolume had no name"
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Whether the node is where all volumes are; a node without any topology label
-        takes all.
+        """Return a refusal unless all volumes can be used in the node's zone and region. A node
+        without any topology label takes all.
         """
         del pod
         found, labels = state.read(VolumeTopologies), node.view.labels
