@@ -266,8 +266,8 @@ class StatefulSetController:
         return old
 
     async def _make(self, state: _Set) -> bool:
-        """Create missing pods and delete failed ones. Return True when all pods of the set are
-        there, and no pod needs to be waited for.
+        """Create missing pods and delete failed ones. With OrderedReady, return False until every
+        pod is Ready.
         """
         for ordinal in state.wanted:
             pod = state.pods.get(ordinal)

@@ -1,7 +1,7 @@
 """The whole system on one machine: ``vreplica run`` and ``vreplica cluster``.
 
-``local`` puts the parts together over real HTTP, ``story`` is what happens in the demonstration and
-what is counted, ``view`` shows it in a terminal.
+``local`` connects the parts over real HTTP. ``story`` has the steps of the demonstration and what
+they count. ``view`` shows them in a terminal.
 """
 
 from extender.lab.demo.commands import DemoOptions, run_cluster, run_demo

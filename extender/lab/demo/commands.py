@@ -22,10 +22,10 @@ REFRESH_PER_SECOND: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """``once`` ends after the story, ``empty`` has none, only nodes; ``kubeconfig_out``: a file, ""
-    for none.
+    """``once``: end after the story. ``empty``: no story, only nodes. ``kubeconfig_out``: the file
+    for a kubeconfig; "": none.
 
-    ``show``: gets the figures at the end; None for the table, live.
+    ``show`` gets the figures at the end; None: show a live table.
     """
 
     once: bool = False
@@ -36,8 +36,8 @@ class DemoOptions:
 
 
 async def run_demo(options: DemoOptions) -> int:
-    """Play the story; then everything stays up until cancelled. Raises OSError where the kubeconfig
-    cannot be written.
+    """Play the story, then keep everything running until cancelled. Raises OSError if the
+    kubeconfig cannot be written.
     """
     with tempfile.TemporaryDirectory(prefix="vreplica-") as directory:
         async with LocalSystem(seed=options.seed, directory=Path(directory)) as system:
@@ -110,7 +110,7 @@ def _printer(stream: TextIO) -> Tell:
     return tell
 
 
-async def run_cluster(  # the command line's own options
+async def run_cluster(  # options of the command line
     *,
     host: str,
     port: int,
@@ -118,7 +118,7 @@ async def run_cluster(  # the command line's own options
     scheduler_configs: Sequence[str],
     seed: int,
 ) -> int:
-    """Only the cluster, until cancelled; ``scheduler_configs`` are documents. Raises
+    """Run only the cluster, until cancelled. ``scheduler_configs`` are documents. Raises
     InvalidConfiguration.
     """
     configs = [load_configuration(document) for document in scheduler_configs]

@@ -1,10 +1,10 @@
-"""``LocalCluster`` and ``LocalSystem``: the embedded cluster over HTTP, and everything of ours in
-front of it.
+"""``LocalCluster`` and ``LocalSystem``: the embedded cluster over HTTP, and the whole product on
+it.
 
-Nothing takes a short cut: the service and the webhook reach the API server through the real client
-over HTTP, as the ServiceAccounts of the manifests; the API server calls the webhook over HTTPS with
-the CA bundle that the webhook has registered; the scheduler loop reads the shipped
-KubeSchedulerConfiguration and calls the extender over HTTP.
+The parts are connected as in a real cluster. The service and the webhook reach the API server
+through the real client over HTTP, as the ServiceAccounts of the manifests. The API server calls the
+webhook over HTTPS, with the CA bundle that the webhook has registered. The scheduler loop reads the
+shipped KubeSchedulerConfiguration and calls the extender over HTTP.
 """
 
 import asyncio
@@ -53,8 +53,7 @@ from webhook.settings import Settings
 SERVICE_USER: Final = "system:serviceaccount:vreplica-system:vreplica-scheduler"
 WEBHOOK_USER: Final = "system:serviceaccount:vreplica-system:vreplica-webhook"
 HEARTBEAT_ANNOTATION: Final = "vreplica.dev/heartbeat"
-"""On a node of the embedded cluster: ``stopped`` takes its power away, anything else gives it back.
-"""
+"""On a node of the embedded cluster: ``stopped`` cuts its power, any other value restores it."""
 LOOPBACK_HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.02
@@ -67,8 +66,8 @@ _KINDS: Final[dict[str, Resource]] = {
 
 
 class LocalCluster:
-    """The embedded cluster with controllers and HTTP face; schedulers are added to it. An async
-    context manager.
+    """The embedded cluster with its controllers and an HTTP server. Schedulers can be added. An
+    async context manager.
     """
 
     def __init__(self, *, seed: int, host: str = LOOPBACK_HOST, port: int = 0) -> None:
@@ -104,18 +103,20 @@ class LocalCluster:
         await self._stack.__aexit__(kind, error, trace)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Run something for as long as the cluster lives; what ends it early shows in ``check``."""
+        """Run a task until the cluster ends. If it ends earlier with an error, ``check`` raises
+        that.
+        """
         self._tasks.append(asyncio.create_task(coroutine, name=name))
 
     def check(self) -> None:
-        """Raise what ended a spawned task."""
+        """Raise the error that ended a spawned task, if any."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
 
     async def end_tasks(self) -> None:
-        """End what was spawned, while all is still there that it needs to end well: first of all,
-        for who adds to the cluster.
+        """End the spawned tasks while everything that they need still runs. Code that has added to
+        the cluster must call this first.
         """
         for task in self._tasks:
             task.cancel()
@@ -132,7 +133,7 @@ class LocalCluster:
         self.spawn(scheduler.run(), "kube-scheduler")
 
     def write_kubeconfig(self, path: Path, token: str = "") -> Path:
-        """A kubeconfig, as admin or as the user that ``token`` names."""
+        """Write a kubeconfig for admin, or for the user that ``token`` names."""
         path.write_text(json.dumps(self.face.kubeconfig(token), indent=1) + "\n")
         return path
 
@@ -160,7 +161,7 @@ class LocalSystem:
     """
 
     def __init__(self, *, seed: int, directory: Path, host: str = LOOPBACK_HOST) -> None:
-        """``host``: the address on which everything listens, and is reached."""
+        """Everything listens on the address ``host``, and is reached there."""
         self._host = host
         self.local = LocalCluster(seed=seed, host=host)
         self.service: Service | None = None
@@ -178,7 +179,7 @@ class LocalSystem:
         return self.service
 
     def node_of(self, name: str) -> Node | None:
-        """A node as the service sees it, None for one that is not known."""
+        """Return a node as the service sees it; None if it is unknown."""
         return self.running.caches.nodes.get(name)
 
     async def __aenter__(self) -> Self:
@@ -207,7 +208,7 @@ class LocalSystem:
         trace: TracebackType | None,
     ) -> None:
         self._stop_webhook.set()
-        # The service gives its Lease up and tells its last events through the API sessions that the
+        # The service releases its Lease and writes its last events through API sessions that the
         # stack closes.
         await self.local.end_tasks()
         await self._stack.__aexit__(kind, error, trace)
@@ -272,7 +273,7 @@ async def create_all(api: Api, objects: Sequence[Obj]) -> None:
 
 
 async def create_namespace(api: Api, name: str) -> None:
-    """Create a namespace unless it is there."""
+    """Create a namespace unless it exists."""
     try:
         await api.create(
             NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -282,8 +283,8 @@ async def create_namespace(api: Api, name: str) -> None:
 
 
 async def _free_port(host: str) -> int:
-    """A port that was free a moment ago: the webhook has to be told its own URL before it
-    listens.
+    """Return a free port. The webhook must know its own URL before it listens. Another process
+    could take the port in between.
     """
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), host, 0)
     port = int(server.sockets[0].getsockname()[1])

@@ -1,7 +1,7 @@
-"""The demonstration: what is created, what then happens, and what is counted meanwhile.
+"""The steps of the demonstration, and what is counted meanwhile.
 
-``Census`` watches vpods and adapter pods through the API, as any outsider could, and counts from
-what is published: a vreplica has moved when it left a pod although its vpod still wants as many.
+``Census`` watches vpods and adapter pods through the API, as any client could, and counts only what
+is published. A vreplica counts as moved if it left a pod although its vpod still wants as many.
 """
 
 import asyncio
@@ -54,14 +54,14 @@ Tell = Callable[[str], None]
 
 @dataclass(slots=True)
 class Census:
-    """What is published, and what has moved. ``follow`` it in a task."""
+    """What is published, and what has moved. Run ``follow`` in a task."""
 
     vpods: dict[str, VPod] = field(default_factory=dict)
     pods: dict[str, AdapterPod] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     moved: int = 0
     overcommitted: set[str] = field(default_factory=set)
-    """Keys of pods that were seen with more in their ledger than they have slots, ever."""
+    """Keys of pods whose ledger has ever exceeded their slots."""
 
     async def follow(self, api: Api) -> None:
         """Watch until cancelled."""
@@ -72,23 +72,21 @@ class Census:
 
     @property
     def wanted(self) -> int:
-        """vreplicas that all vpods want."""
+        """The vreplicas that all vpods want."""
         return sum(vpod.vreplicas for vpod in self.vpods.values())
 
     @property
     def placed(self) -> int:
-        """vreplicas that are published."""
+        """The vreplicas that are published."""
         return sum(sum(vpod.placements.values()) for vpod in self.vpods.values())
 
     def placed_on(self, *pods: str) -> int:
-        """vreplicas that are published on these pods."""
+        """Return the vreplicas that are published on these pods."""
         return sum(vpod.placements.get(pod, 0) for vpod in self.vpods.values() for pod in pods)
 
     @property
     def unserved(self) -> dict[str, int]:
-        """vreplicas that are published on pods that do not serve them, by why not, the most
-        first.
-        """
+        """Reason -> published vreplicas that their pods do not serve; the largest number first."""
         found = Counter[str]()
         for vpod in self.vpods.values():
             namespace = vpod.pool.partition("/")[0]
@@ -101,8 +99,8 @@ class Census:
         return why_unserved(pod, self.nodes.get(pod.node) if pod is not None else None)
 
     def is_settled(self, pod: AdapterPod) -> bool:
-        """Whether the pod is bound and serves, or stands on a node that has failed: that one is not
-        waited for.
+        """Return whether the pod is bound and serves, or is on a failed node, for which nobody
+        waits.
         """
         node = self.nodes.get(pod.node)
         return (
@@ -113,8 +111,8 @@ class Census:
 
     @property
     def settled(self) -> bool:
-        """Whether all is placed, published as seen, and every pod has settled and covers what is
-        published on it.
+        """Whether everything is placed, statuses are current, and every pod has settled and covers
+        what is published on it.
         """
         return (
             all(
@@ -185,7 +183,7 @@ async def _watch(
 
 
 class Story:
-    """Tells and does, step by step; each step waits until everything has settled again."""
+    """Plays the story step by step. Each step waits until everything has settled again."""
 
     def __init__(self, system: LocalSystem, census: Census, tell: Tell) -> None:
         self._system = system
@@ -194,10 +192,10 @@ class Story:
         self._tell = tell
         self._started = time.monotonic()
         self.settled_s = 0.0
-        """Seconds from the start of the story until everything had settled for the last time."""
+        """Seconds from the start of the story until everything settled for the last time."""
 
     async def play(self) -> None:
-        """All of it. Raises TimeoutError where a step does not settle."""
+        """Play all steps. Raises TimeoutError if a step does not settle."""
         await self._step(
             f"{ZONES} zones, {NODES_COUNT} nodes, an empty pool",
             self._create_pool,
@@ -262,7 +260,7 @@ class Story:
             self._tell(f"          nobody serves {counted(count, 'vreplica')}: {why}")
 
     async def add_nodes(self) -> None:
-        """What every cluster has."""
+        """Create the nodes."""
         for index in range(NODES_COUNT):
             await self._api.create(
                 NODES, "", node_object(f"node-{index}", f"zone-{'abc'[index % ZONES]}")

@@ -1,5 +1,5 @@
-"""The demonstration in a terminal: where to look, the story, and a live table of as many adapter
-pods as there is room for.
+"""The demonstration in a terminal: URLs, the story, and a live table of as many adapter pods as
+fit.
 """
 
 from collections import deque
@@ -20,14 +20,14 @@ _BAR_CHARS: Final = 20
 _HEAD_ROWS: Final = 1
 _MORE_ROWS: Final = 1
 _CURSOR_ROWS: Final = 1
-"""Under the last line: a terminal that is full to its last row scrolls."""
+"""The row below the last line: a terminal that is full to its last row scrolls."""
 
 
 class View:
-    """Renders the census into the height of a terminal, all of it where that is no terminal;
-    ``tell`` adds to the story.
+    """Renders the census into the height of the terminal; if the output is no terminal, all of it.
+    ``tell`` adds a line to the story.
 
-    ``node_of``: a node by its name, None for one that is not known.
+    ``node_of`` returns a node by its name, None if it is unknown.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class View:
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
 
     def tell(self, line: str) -> None:
-        """A line of the story."""
+        """Add a line to the story."""
         self._lines.append(line)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What says how to look, and what happens, is never cut for the table's sake."""
+        """Render. The URLs and the story are never cut to make room for the table."""
         above: list[RenderableType] = [
             Text("\n".join(self._urls), style="dim", overflow="fold"),
             Text("\n".join((*self._lines, self._summary()))),
@@ -71,8 +71,8 @@ class View:
         return "\n".join((summary, *([": ".join(below)] if below else [])))
 
     def _pods(self, rows: int) -> Sequence[RenderableType]:
-        """The first so many pods, those on nodes in trouble before all, and how many there are
-        besides.
+        """Return a table of the first ``rows`` pods and the number of the others. Pods on nodes
+        that are not Ready come first.
         """
         pods = sorted(
             self._census.pods.values(),

@@ -1,4 +1,4 @@
-"""Faults: what networks, API servers and machines do to a process, decided by seeded dice.
+"""Injected faults of networks, API servers and machines, decided by seeded dice.
 
 ``FaultyApi`` stands between one process and the API server, ``FaultyTransport`` between
 kube-scheduler and an extender::
@@ -7,18 +7,18 @@ kube-scheduler and an extender::
                        reset on its way                   nothing happened, raises OutcomeUnknown
                        given up by the caller             it happens later, raises OutcomeUnknown
                        served --> answer lost             it happened,      raises OutcomeUnknown
-                                  answer --delay-->       it happened, and is known to have
+                                  answer --delay-->       it happened, and the caller knows
     list    --> from an old cache
     watch   --lag--> events late, doubled, cut off, ended by 410, held back while bookmarks come,
                      or silence
 
-``rates`` names every kind with its unit. Rates may be replaced at any time; ``CALM`` ends all
-faults but leaves a small delay, so that things still overlap.
+``rates`` lists every kind with its unit. Rates may be replaced at any time. ``CALM`` ends all
+faults but keeps a small delay, so that actions still overlap.
 
-A *crash* is a SIGKILL: from that moment every call, also one under way, raises ``Crashed``. It is
-no Exception, so no handler of the code under test mistakes it for an answer; what clean-up runs all
-the same cannot reach the API server any more. A write that was under way has happened or not, or
-happens later, depending on where it was.
+A *crash* is a SIGKILL: from that moment every call, even one under way, raises ``Crashed``. It is
+no Exception, so the code under test cannot handle it as an answer. Clean-up code still runs, but
+cannot reach the API server. A write that was under way has happened, has not, or happens later,
+depending on where it was.
 """
 
 from extender.lab.faults.api import ACTOR, Crashed, FaultyApi, OldLists

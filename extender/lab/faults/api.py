@@ -1,6 +1,4 @@
-"""``FaultyApi``: an ``Api`` as one process sees it, with everything that may go wrong on the way
-there and back.
-"""
+"""``FaultyApi``: the ``Api`` of one process, with faults on the way to the server and back."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
@@ -31,23 +29,23 @@ from extender.lab.faults.dice import HELD_MAX_S, Faults
 T = TypeVar("T")
 
 ACTOR: Final[ContextVar[str]] = ContextVar("ACTOR", default="")
-"""Who is writing, for subscribers of the store: the name of the ``FaultyApi`` whose call is being
-served.
+"""The name of the ``FaultyApi`` whose call is being served: the writer, for subscribers of the
+store.
 """
 OldLists = Callable[[Resource, ListOptions], Coroutine[Any, Any, ListPage | None]]
-"""A kind as it was some seconds ago, in one page; None where nobody remembers."""
+"""Returns a kind as it was some seconds ago, in one page; None if that is not kept."""
 HUNG_S: Final = 3600.0
-"""Longer than any watch is waited for."""
+"""Longer than anybody waits for a watch."""
 BOOKMARKS: Final = 4
 
 
 class Crashed(BaseException):
-    """The process is dead: nothing that it still does reaches the outside."""
+    """The process is dead. Nothing that it still does reaches the outside."""
 
 
 class FaultyApi(ForwardingApi):
-    """``Api`` as one process sees it. ``actor`` names the process; ``record`` gets one line a call
-    for the trace.
+    """The ``Api`` of one process. ``actor`` names the process. ``record`` gets one line for each
+    call, for the trace.
     """
 
     def __init__(
@@ -67,32 +65,31 @@ class FaultyApi(ForwardingApi):
         self._actor = actor
         self._record = record
         self.calls = 0
-        """Calls so far, watches left out."""
+        """The calls so far, without watches."""
         self.crashed = False
         self.crash_at_call: int | None = None
-        """Crash at the call of this number (the first is 1)."""
+        """Crash at the call of this number; the first is 1."""
         self.crash_after_effect = False
-        """... once it has been served, not before."""
+        """Crash after that call was served, not before."""
         self.on_crash: Callable[[], None] = lambda: None
         self.listed_at_s: dict[str, float] = {}
-        """Plural -> the loop's time at which this process was last told the first page of a list.
-        """
+        """Plural -> loop time when this process last got the first page of a list."""
         self.failed_at_s: dict[tuple[str, str], float] = {}
-        """(Plural, name) -> the loop's time at which a patch of it last failed, as far as this
-        process was told.
-
-        Of events (plural, namespace): of any write there.
+        """(plural, name) -> loop time when a patch of the object last failed, as far as this
+        process knows. For events: (plural, namespace), for any write in the namespace.
         """
 
     def crash(self) -> None:
-        """SIGKILL, now."""
+        """Kill the process (SIGKILL)."""
         if not self.crashed:
             self.crashed = True
             self._record(f"{self._actor} crashed")
             self.on_crash()
 
     def lose_under_way(self) -> None:
-        """What is on its way now does not arrive; nothing where it has been served already."""
+        """Let calls that are under way never arrive. A call that was served already is not
+        affected.
+        """
         for way in list(self._under_way):
             way.cancel()
 
@@ -101,8 +98,8 @@ class FaultyApi(ForwardingApi):
             raise Crashed(self._actor)
 
     def _crash_if_due(self, number: int, *, after_effect: bool) -> None:
-        """Crash at the call it was told to. One that was under way when its process crashed
-        otherwise still arrives.
+        """Crash if this is the call at which the process should crash. A call that is under way
+        when its process crashes otherwise still arrives.
         """
         if number == self.crash_at_call and after_effect is self.crash_after_effect:
             self.crash()
@@ -117,13 +114,13 @@ class FaultyApi(ForwardingApi):
         lost: str = "reply_lost",
         events_in: str | None = None,
     ) -> T:
-        """``served``, with whatever happens to it on the way there and back; ``lost``: how losing
-        its answer is called.
+        """Await ``served``, with faults on the way to the server and back. ``lost`` is the kind of
+        fault that loses its answer.
 
-        ``events_in``: the namespace of the event that is written; None where it is none.
+        ``events_in``: the namespace of the event that is written; None if the call writes no event.
 
-        What is on its way is no part of the process: it arrives also where that is stopped, or has
-        given up waiting.
+        A call under way does not belong to the process. It arrives even if the process is paused or
+        no longer waits.
         """
         if self.crashed:
             served.close()
@@ -142,9 +139,12 @@ class FaultyApi(ForwardingApi):
     def _arrived(self, served: Coroutine[Any, Any, Any], way: "asyncio.Task[Any]") -> None:
         self._under_way.discard(way)
         if way.cancelled():
-            served.close()  # lost before it began, perhaps
+            # It was perhaps lost before it began.
+            served.close()
         else:
-            way.exception()  # whoever waited for it has been told; nobody may be left
+            # The waiting caller got the error. If there is no caller any more, this marks it as
+            # seen.
+            way.exception()
 
     async def _there_and_back(
         self,
@@ -173,8 +173,8 @@ class FaultyApi(ForwardingApi):
         return reply
 
     async def _send(self, what: str, *, write: bool, events_in: str | None) -> int:
-        """The way there: the call's number, once it has arrived. Raises Crashed, and ApiError where
-        it is not served.
+        """Send the call. Return its number once it has arrived. Raises Crashed, or the ApiError of
+        a call that is not served.
         """
         self.calls += 1
         number = self.calls
@@ -239,8 +239,8 @@ class FaultyApi(ForwardingApi):
         return listed
 
     async def _old_list(self, resource: Resource, options: ListOptions) -> ListPage | None:
-        """The first list of a kind may be old: any API server's cache answers it. Later ones ask
-        for what is there now.
+        """Return an old list for the first list of a kind, which the cache of any API server may
+        answer. Later lists are current.
         """
         first = resource.plural not in self._listed
         self._listed.add(resource.plural)
@@ -292,7 +292,7 @@ class FaultyApi(ForwardingApi):
             raise OutcomeUnknown(0, "ConnectionReset", "injected: the watch was cut off")
 
     async def _held_back(self) -> bool:
-        """Wait before an event, perhaps; the reply is whether bookmarks come meanwhile."""
+        """Wait before an event, perhaps. Return whether bookmarks come meanwhile."""
         if self._faults.hits("watch_hung"):
             await asyncio.sleep(HUNG_S)
         if self._faults.hits("event_delayed"):
@@ -311,9 +311,10 @@ class FaultyApi(ForwardingApi):
 
     @contextmanager
     def _failures_noted(self, call: ApiCall) -> Iterator[None]:
+        # The call was refused, or its caller no longer waits.
         try:
             yield
-        except (ApiError, asyncio.CancelledError):  # refused, or given up by who waited
+        except (ApiError, asyncio.CancelledError):
             if call.verb == "patch" or call.resource == EVENTS:
                 about = call.namespace if call.resource == EVENTS else call.name
                 self.failed_at_s[call.resource.plural, about] = asyncio.get_running_loop().time()
@@ -321,7 +322,7 @@ class FaultyApi(ForwardingApi):
 
 
 def _bookmark(resource: Resource, reached: str) -> WatchEvent:
-    """How far a watch had got."""
+    """Return a bookmark with the version that the watch has reached."""
     metadata: Obj = {"resourceVersion": reached, "creationTimestamp": None}
     held = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
     return WatchEvent(WatchEventType.BOOKMARK, held)
@@ -337,7 +338,7 @@ def _what(call: ApiCall) -> str:
 
 
 def _lost(call: ApiCall) -> str:
-    """How losing the answer to such a call is called."""
+    """Return the kind of fault that loses the answer to such a call."""
     if call.verb in {"update", "patch"}:
         if call.resource == LEASES:
             return "lease_reply_lost"

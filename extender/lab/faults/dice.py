@@ -1,4 +1,4 @@
-"""``Faults``: the dice of one process, and what fell."""
+"""``Faults``: the dice of one process, and the count of its faults."""
 
 import asyncio
 import random
@@ -19,36 +19,38 @@ from extender.lab.faults.rates import CALM, FaultRates
 
 PARTITION_MAX_S: Final = 20.0
 HELD_MAX_S: Final = 10.0
-"""For how long events may be held back."""
+"""How long events may be held back."""
 
 
 class Faults:
-    """``counts`` says how often each kind fell, by its name in ``FaultRates``."""
+    """Decides which faults happen. ``counts`` is how often each kind happened, by its name in
+    ``FaultRates``.
+    """
 
     def __init__(self, rng: random.Random, rates: FaultRates = CALM) -> None:
         self.rng = rng
         self.rates = rates
         self._seed = rng.getrandbits(64)
         self._dice: dict[str, random.Random] = {}
-        """One for each kind: where one kind is left out, the others fall as before."""
+        """One for each kind, so that the draws of one kind do not depend on other kinds."""
         self.counts: Counter[str] = Counter()
         self._cut_off: dict[str, float] = {}
         self._no_events: dict[str, tuple[float, ApiError]] = {}
-        """Namespace, or "" for all -> until when its events are refused, and how."""
+        """Namespace, or "" for all -> until when its events are refused, and the error."""
 
     @property
     def rates(self) -> FaultRates:
-        """May be exchanged at any time."""
+        """The present rates. They may be replaced at any time."""
         return self._rates
 
     @rates.setter
     def rates(self, rates: FaultRates) -> None:
         self._rates = rates
-        # Asked a dozen times a call: reading a mapping is a third of getattr by name.
+        # A call looks this up a dozen times, and a dict takes a third of the time of getattr.
         self._rate_of: dict[str, float] = asdict(rates)
 
     def hits(self, kind: str) -> bool:
-        """Whether this fault happens now."""
+        """Return whether this fault happens now."""
         rate = self._rate_of[kind]
         if rate <= 0.0:
             return False
@@ -61,13 +63,13 @@ class Faults:
         return True
 
     async def delay(self) -> None:
-        """One way through the network. Its timer goes with who waits: one that is left behind would
-        move the clock.
+        """Wait for one way through the network. The timer is cancelled with the waiting task,
+        because a timer left behind would move the virtual clock.
         """
         await asyncio.sleep(self._delay_s())
 
     def seconds(self) -> float:
-        """How long something slow takes."""
+        """Return how long something slow takes."""
         return self.rng.uniform(0.0, self.rates.slow_max_s)
 
     def _delay_s(self) -> float:
@@ -76,13 +78,13 @@ class Faults:
         return self.rng.expovariate(1.0 / self.rates.delay_mean_s)
 
     def cut_off(self, actor: str, lasts_s: float | None = None) -> None:
-        """The process reaches no API server for so long, None: for a while."""
+        """Cut the process off from all API servers for ``lasts_s``. None: for a random time."""
         if lasts_s is None:
             lasts_s = self.rng.uniform(1.0, PARTITION_MAX_S)
         self._cut_off[actor] = asyncio.get_running_loop().time() + lasts_s
 
     def is_cut_off(self, actor: str) -> bool:
-        """Whether it is now, or is from now on."""
+        """Return whether the process is cut off. The check itself may begin a partition."""
         until = self._cut_off.get(actor)
         if (
             until is not None
@@ -96,8 +98,8 @@ class Faults:
         return False
 
     def refuse_events(self, namespace: str, lasts_s: float, *, forbidden: bool) -> None:
-        """No event is written into a namespace, "" for any, for so long: by its quota or a webhook,
-        or for want of a role.
+        """Refuse all events in a namespace ("": in any) for ``lasts_s``: ``forbidden`` as for a
+        missing role, else as by a webhook.
         """
         error = (
             Forbidden(403, "Forbidden", "injected: events are forbidden here")
@@ -107,7 +109,7 @@ class Faults:
         self._no_events[namespace] = (asyncio.get_running_loop().time() + lasts_s, error)
 
     def events_refusal(self, namespace: str) -> ApiError | None:
-        """The error that the write of an event gets, if any."""
+        """Return the error for the write of an event, if any."""
         if self.rates is CALM:
             return None
         now = asyncio.get_running_loop().time()
@@ -115,7 +117,7 @@ class Faults:
         return next((error for until, error in refused if now < until), None)
 
     def refusal(self, actor: str, *, write: bool) -> ApiError | None:
-        """The error that a call gets instead of being served, if any."""
+        """Return the error for a call that is not served, if any."""
         if self.is_cut_off(actor):
             return OutcomeUnknown(0, "Timeout", "injected: no route to host")
         kinds = _REFUSALS if write else _READ_REFUSALS

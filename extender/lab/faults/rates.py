@@ -1,5 +1,5 @@
-"""Every fault of network and API server by name, with what its probability is of and how often it
-comes at the most.
+"""Every fault of network and API server by name, with the unit of its probability and the highest
+rate.
 """
 
 from collections import Counter
@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """``name`` as in profiles; ``per``: what its rate is a probability of; ``most``: the highest
-    rate that seeds draw.
+    """``name`` is the name in profiles. ``per`` is the unit of which the rate is a probability.
+    ``most`` is the highest rate that seeds draw.
     """
 
     name: str
@@ -26,7 +26,7 @@ def _kind(per: str, most: float, what: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
-    """Probabilities, 0 to 1, and two delays in seconds."""
+    """Probabilities from 0 to 1, and two delays in seconds."""
 
     conflict: float = _kind("write", 0.05, "a write is answered 409 and has no effect")
     invalid: float = _kind("write", 0.03, "a write is answered 422 and has no effect")
@@ -120,12 +120,12 @@ class FaultRates:
     slow_max_s: float = 3.0
 
     def only(self, names: frozenset[str]) -> Self:
-        """These kinds alone, delays as they are."""
+        """Return rates with only these kinds, and the same delays."""
         off = {kind.name for kind in KINDS} - names
         return self.with_rates(dict.fromkeys(off, 0.0))
 
     def with_rates(self, rates: Mapping[str, float]) -> Self:
-        """Some changed, by the names of ``KINDS``. Raises KeyError."""
+        """Return rates with some changed, by the names of ``KINDS``. Raises KeyError."""
         return replace(self, **{_FIELD_NAMES[name]: rate for name, rate in rates.items()})
 
 
@@ -135,7 +135,7 @@ def _camel(name: str) -> str:
 
 
 _FIELD_NAMES: Final = {_camel(item.name): item.name for item in fields(FaultRates)}
-"""Also those of the two delays."""
+"""Name in profiles -> field, for the two delays too."""
 KINDS: Final = tuple(
     FaultKind(_camel(item.name), item.metadata["per"], item.metadata["most"], item.metadata["what"])
     for item in fields(FaultRates)
@@ -145,5 +145,5 @@ CALM: Final = FaultRates()
 
 
 def named(counts: Mapping[str, int]) -> Counter[str]:
-    """Counts by the names of ``KINDS``."""
+    """Convert counts to the names of ``KINDS``."""
     return Counter({_camel(kind): count for kind, count in counts.items()})

@@ -1,5 +1,5 @@
-"""``FaultyTransport``: extender calls that are lost, answered to nobody, repeated, late, or about
-what is not there.
+"""``FaultyTransport``: extender calls that are lost, repeated or late, whose answer is lost, or
+that name unknown objects.
 """
 
 from asyncio import sleep
@@ -14,22 +14,22 @@ from extender.lab.scheduler.extender_transport import TIMED_OUT, Transport, Tran
 Answer = tuple[int, bytes]
 OnRepeated = Callable[[str, bytes, Answer, Answer], None]
 Hints = Callable[[str, str, str], str]
-"""(namespace, name) of a pod and a node -> UID of one that had that name before, and was not on
-that node; "" if none.
+"""(namespace, pod name, node) -> UID of a former pod of that name that was not on the node; "" if
+none is known.
 """
 UNKNOWN_NODE: Final = "node-nobody-knows"
 
 
 def no_hints(_namespace: str, _name: str, _node: str) -> str:
-    """Nothing is remembered."""
+    """Return no UID."""
     return ""
 
 
 class FaultyTransport:
     """A ``Transport`` with the faults of extender calls.
 
-    ``on_repeated(url, body, first, second)`` is told both answers of a call that was sent twice;
-    ``on_odd(what, answer)`` the answer to a call that asks for what must not be done.
+    ``on_repeated(url, body, first, second)`` gets both answers to a call that was sent twice.
+    ``on_odd(what, answer)`` gets the answer to a call that must not be granted.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class FaultyTransport:
         self._former_uid = former_uid
 
     async def __call__(self, url: str, body: bytes, timeout_s: float) -> Answer:
-        """POST, perhaps. Raises TransportError."""
+        """Send a POST, unless a fault prevents it. Raises TransportError."""
         verb = url.rpartition("/")[2]
         if self._faults.hits("extender_call_lost"):
             await _time_out(timeout_s)
@@ -106,7 +106,7 @@ class FaultyTransport:
         return second
 
     async def _odd(self, what: str, url: str, body: bytes, timeout_s: float) -> None:
-        """A call that kube-scheduler, or somebody in its name, makes before the one that counts."""
+        """Make a call that precedes the real one, from kube-scheduler or somebody in its name."""
         self._on_odd(what, await self._transport(url, body, timeout_s))
 
 
@@ -120,7 +120,9 @@ def _with(body: bytes, **values: object) -> bytes:
 
 
 def _with_nodes(body: bytes, change: Callable[[list[Any]], list[Any]]) -> bytes:
-    """The arguments of filter with other node names; as they are where nodes come in full."""
+    """Return the arguments of filter with other node names. If nodes are sent whole, nothing
+    changes.
+    """
     args = orjson.loads(body)
     names = args.get("NodeNames")
     return orjson.dumps({**args, "NodeNames": change(names)}) if names else body

@@ -1,1 +1,1 @@
-"""The HTTP face, for kubectl and any other client."""
+"""The embedded cluster's HTTP server, for kubectl and any other client."""

@@ -1,9 +1,9 @@
-"""What a client may find: /version, the legacy discovery documents, and just enough of OpenAPI v3.
+"""Discovery: /version, the legacy discovery documents, and a minimal OpenAPI v3.
 
-kubectl asks OpenAPI whether a kind's PATCH takes ``fieldValidation``; where it does, kubectl leaves
-validation to the server instead of fetching schemas. ``kubectl explain`` reads the schemas, which
-custom kinds have. Aggregated discovery is not offered: clients fall back when the answer is not of
-the type that they asked for.
+kubectl looks in OpenAPI whether the PATCH of a kind takes ``fieldValidation``. If so, it leaves
+validation to the server and does not fetch schemas. ``kubectl explain`` reads the schemas, which
+only custom kinds have. There is no aggregated discovery: clients fall back when the answer does not
+have the type that they requested.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _READ_VERBS: Final = ("delete", "deletecollection", "get", "list", "watch")
 
 
 def document(registry: Registry, steps: list[str]) -> Obj:
-    """The discovery document at a path. Raises NotFound."""
+    """Return the discovery document at a path. Raises NotFound."""
     found: Obj
     match steps:
         case ["version"]:
@@ -167,8 +167,8 @@ def openapi_index(registry: Registry) -> Obj:
 
 
 def openapi(registry: Registry, group_name: str, version: str) -> Obj:
-    """/openapi/v3/PATH: which parameters a PATCH of each kind takes, and the schemas that there
-    are. Raises NotFound.
+    """Return /openapi/v3/PATH: the parameters of each kind's PATCH, and the schemas. Raises
+    NotFound.
     """
     parameters = [
         {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
@@ -198,7 +198,7 @@ def openapi(registry: Registry, group_name: str, version: str) -> Obj:
 
 
 def _schema(kind: Kind) -> Obj:
-    """A custom kind's own schema; of a built-in kind nothing but that it is one."""
+    """Return a custom kind's schema. A built-in kind has only a description."""
     resource = kind.resource
     gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     described: Obj = {

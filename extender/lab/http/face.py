@@ -1,10 +1,10 @@
-"""The embedded cluster over HTTP, so that kubectl and any Kubernetes client can use it.
+"""The embedded cluster over HTTP, for kubectl and any Kubernetes client.
 
 One catch-all route reads a request into a ``Call`` (resource, namespace, name, subresource,
-options), which ``http_verbs`` answers through the cluster's ``Api``. JSON only: clients that prefer
-protobuf must be told ``application/json``. It listens on loopback without TLS and asks no one who
-they are: a bearer token that is listed names the user, a request without token is ``admin``, an
-unknown token is 401.
+options), and ``verbs`` answers it through the cluster's ``Api``. Bodies are JSON, and protobuf only
+for a few kinds of kubectl (``protobuf``). By default it listens on loopback. It has no TLS and no
+real authentication: a listed bearer token names the user, a request without a token is ``admin``,
+and an unknown token gets 401.
 """
 
 import asyncio
@@ -26,16 +26,14 @@ from extender.lab.http.verbs import TRUE, Call, json_response
 BODY_BYTES_MAX: Final = 3 * 1024 * 1024
 SHUTDOWN_TIMEOUT_S: Final = 1.0
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
-"""A token of that form names its user itself: this is loopback, and a cluster that keeps no
-secrets.
-"""
+"""A token of this form is itself the user's name. The embedded cluster keeps no secrets."""
 
 
 class HttpFace:
-    """An HTTP server in front of a ``Cluster``. ``port`` 0 takes any free one; ``tokens`` are
-    bearer token -> username.
+    """An HTTP server in front of a ``Cluster``. ``port`` 0 takes any free port. ``tokens`` maps
+    bearer tokens to usernames.
 
-    It also lends the cluster the way to its admission webhooks, unless ``webhooks`` is None.
+    Unless ``webhooks`` is None, the cluster calls its admission webhooks through it.
     """
 
     def __init__(
@@ -57,11 +55,11 @@ class HttpFace:
 
     @property
     def url(self) -> str:
-        """Base URL; the port is known once started."""
+        """The base URL. The port is known after the start."""
         return f"http://{host_port(self._host, self._port)}"
 
     def kubeconfig(self, token: str = "") -> Obj:
-        """A kubeconfig for this cluster, as the user of ``token`` or as admin."""
+        """Return a kubeconfig for the user of ``token``, or for admin."""
         user: Obj = {"token": token} if token else {}
         return {
             "kind": "Config",
@@ -75,7 +73,7 @@ class HttpFace:
         }
 
     async def start(self) -> None:
-        """Listen. Raises OSError where the port is taken."""
+        """Listen. Raises OSError if the port is taken."""
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[only_own_site(_sites)])
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
@@ -147,7 +145,7 @@ class HttpFace:
                 raise statuses.method_not_allowed()
 
     async def _watch(self, call: Call) -> web.StreamResponse:
-        """A watch, which ``stop`` can end."""
+        """Serve a watch so that ``stop`` can end it."""
         task = asyncio.current_task()
         if task is None:
             raise statuses.internal("a request outside of a task")
@@ -158,7 +156,9 @@ class HttpFace:
             del self._watches[task]
 
     def _view(self, request: web.Request) -> UserView:
-        """The cluster as the request's user, dry where it says so. Raises ApiError 401."""
+        """Return the cluster as the request's user, as a dry run if requested. Raises ApiError
+        401.
+        """
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         view: UserView = self._cluster
         if scheme.lower() == "bearer":

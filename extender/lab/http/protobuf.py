@@ -1,9 +1,9 @@
-"""The protobuf bodies that kubectl sends: a few kinds, read into what the same object is as JSON.
+"""Decodes the protobuf bodies that kubectl sends, for a few kinds, into the same objects as from
+JSON.
 
 ``kubectl create namespace`` and ``kubectl drain`` use typed clients, which send protobuf whatever
-the server prefers; answers may be JSON. Fields and their numbers are those of the
-``generated.proto`` files of k8s.io/api and k8s.io/apimachinery. Of other kinds nothing is read:
-they are refused with 415.
+the server prefers. They accept answers in JSON. Field numbers are those of the ``generated.proto``
+files of k8s.io/api and k8s.io/apimachinery. Other kinds are refused with 415.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,14 +18,12 @@ _VARINT_BYTES_MAX: Final = 10
 
 
 class NotProtobuf(ValueError):
-    """Bytes that are no message, or a kind that is not read."""
+    """The bytes are no message, or their kind is not supported."""
 
 
 @dataclass(frozen=True)
 class _Message:
-    """Field number -> name in JSON, by what the field is. Numbers that are not listed are passed
-    over.
-    """
+    """Field number -> JSON name, by type of field. Other field numbers are skipped."""
 
     texts: Mapping[int, str] = field(default_factory=dict)
     numbers: Mapping[int, str] = field(default_factory=dict)
@@ -57,7 +55,7 @@ _KINDS: Final[Mapping[tuple[str, str], _Message]] = {
 
 
 def decode(body: bytes) -> Obj:
-    """The object in a body. Raises NotProtobuf."""
+    """Return the object in a body. Raises NotProtobuf."""
     if not body.startswith(MAGIC):
         raise NotProtobuf("no protobuf of Kubernetes")
     envelope = _read(
@@ -93,7 +91,7 @@ def _read(raw: bytes, message: _Message) -> Obj:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
-    """(number, bytes or unsigned integer) of each field. Raises NotProtobuf."""
+    """Yield (number, bytes or unsigned integer) for each field. Raises NotProtobuf."""
     at = 0
     while at < len(raw):
         tag, at = _varint(raw, at)

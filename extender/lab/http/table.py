@@ -1,8 +1,8 @@
-"""Tables: what ``kubectl get`` asks for and prints.
+"""Tables, which ``kubectl get`` requests and prints.
 
 The server makes the columns, so kubectl can show kinds that it does not know. Built-in kinds have
-those that kube-apiserver gives them; custom kinds the ``additionalPrinterColumns`` of their
-definition, or else their age.
+kube-apiserver's columns. Custom kinds have the ``additionalPrinterColumns`` of their definition, or
+else their age.
 """
 
 import re
@@ -34,7 +34,7 @@ Cells = Callable[[Obj, float], list[Cell]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Those of ``priority`` > 0 are shown with ``-o wide``."""
+    """One column. Columns with ``priority`` > 0 are shown only with ``-o wide``."""
 
     name: str
     type: str = "string"
@@ -43,7 +43,7 @@ class Column:
     priority: int = 0
 
     def as_json(self) -> Obj:
-        """TableColumnDefinition."""
+        """Return the TableColumnDefinition."""
         return {
             "name": self.name,
             "type": self.type,
@@ -54,7 +54,7 @@ class Column:
 
 
 _DURATIONS: Final = (
-    # up to seconds, unit and its seconds, smaller unit and its seconds (or none)
+    # below so many seconds, unit, its seconds, smaller unit or "", its seconds
     (120, "s", 1, "", 1),
     (10 * 60, "m", 60, "s", 1),
     (3 * 3600, "m", 60, "", 1),
@@ -65,8 +65,8 @@ _DURATIONS: Final = (
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as kubectl prints ages: two units at most. A clock that is a little ahead counts
-    as 0.
+    """Format a duration as kubectl prints ages, with two units at most. -1 s counts as 0, for a
+    clock that is a little ahead.
     """
     whole = int(seconds)
     if whole < 0:
@@ -83,7 +83,7 @@ def duration_text(seconds: float) -> str:
 
 
 def age(when: str | None, now_s: float) -> str:
-    """How long ago a timestamp was."""
+    """Return how long ago a timestamp was."""
     if not when:
         return "<unknown>"
     try:
@@ -97,7 +97,7 @@ def _age(obj: Obj, now_s: float) -> str:
 
 
 def pod_status_text(pod: Obj) -> str:
-    """The STATUS column of a pod."""
+    """Return the STATUS column of a pod."""
     status = pod.get("status") or {}
     text = str(status.get("reason") or status.get("phase") or "Unknown")
     for condition in status.get("conditions") or ():
@@ -264,7 +264,7 @@ _BUILT_IN: Final[Mapping[tuple[str, str], tuple[tuple[Column, ...], Cells]]] = {
 
 
 def json_path(obj: Any, path: str) -> Any:
-    """The value at a printer column's jsonPath (fields, indexes, one-field filters); None where
+    """Return the value at a printer column's jsonPath (fields, indexes, one-field filters); None if
     there is none.
     """
     value = obj
@@ -321,14 +321,15 @@ def _custom_cell(obj: Obj, column: Mapping[str, Any], now_s: float) -> Cell:
 def table(
     kind: Kind, objects: Sequence[Obj], *, now_s: float, include: str, metadata: Mapping[str, Any]
 ) -> Obj:
-    """A meta.k8s.io/v1 Table. ``include`` is the query's includeObject: None, Metadata or
+    """Return a meta.k8s.io/v1 Table. ``include`` is the query's includeObject: None, Metadata or
     Object.
     """
     built_in = _BUILT_IN.get(kind.key, ((_NAME, _AGE), _other))
+    # Items of lists come without kind and apiVersion.
     gvk = {
         "kind": kind.resource.kind,
         "apiVersion": kind.resource.api_version,
-    }  # items of lists come without
+    }
     columns, cells = _custom_columns(kind) if kind.custom else built_in
     return {
         "kind": "Table",

@@ -1,5 +1,5 @@
-"""The verbs of the HTTP face: one request for a resource, read from its path, query and body, and
-its answer.
+"""The verbs of the HTTP server: read a request for a resource from its path, query and body, and
+answer it.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -46,7 +46,7 @@ class Call:
     request: web.Request
     api: UserView
     kind: Kind
-    """For core events the kind that stores them."""
+    """For core events, the kind under which they are stored."""
     resource: Resource
     namespace: str
     name: str
@@ -54,27 +54,27 @@ class Call:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """Parameters of the URL."""
+        """The parameters of the URL."""
         return self.request.query
 
     @property
     def is_core_event(self) -> bool:
-        """Asked for in the core group's form."""
+        """Whether the request is for events in the core group's form."""
         return self.resource == CORE_EVENTS
 
     def options(self) -> ListOptions:
-        """Namespace and selectors."""
+        """Return namespace and selectors."""
         options = ListOptions(
             self.namespace, self.query.get("labelSelector", ""), self.query.get("fieldSelector", "")
         )
         return core_event_options(options) if self.is_core_event else options
 
     def shown(self, obj: Obj) -> Obj:
-        """An object in the form of the resource that was asked for."""
+        """Return an object in the form of the requested resource."""
         return core_event(obj) if self.is_core_event else obj
 
     def number(self, name: str, default: float) -> float:
-        """A numeric parameter. Raises ApiError 400."""
+        """Return a numeric parameter. Raises ApiError 400."""
         text = self.query.get(name, "")
         if not text:
             return default
@@ -86,7 +86,7 @@ class Call:
             ) from problem
 
     async def body(self) -> Any:
-        """The JSON of the body. Raises ApiError 400, 413, 415."""
+        """Decode the body. Raises ApiError 400, 413, 415."""
         try:
             raw = await self.request.read()
         except web.HTTPRequestEntityTooLarge as problem:
@@ -111,7 +111,7 @@ class Call:
 
 
 def _yaml(raw: bytes) -> Any:
-    """A body that may be YAML, or JSON as kubectl sends it. Raises ApiError 400."""
+    """Decode a body that is YAML, or JSON as kubectl sends it. Raises ApiError 400."""
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -123,7 +123,7 @@ def _yaml(raw: bytes) -> Any:
 
 
 async def _mapping(call: Call) -> Obj:
-    """The body where it must be an object. Raises ApiError 400."""
+    """Return the body, which must be an object. Raises ApiError 400."""
     body = await call.body()
     if not isinstance(body, dict):
         raise statuses.bad_request("the object provided is unrecognized: it is not an object")
@@ -131,12 +131,12 @@ async def _mapping(call: Call) -> Obj:
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
-    """``body`` as JSON."""
+    """Return ``body`` as JSON."""
     return web.Response(body=orjson.dumps(body), status=status, content_type=_JSON)
 
 
 async def read(call: Call) -> web.Response:
-    """GET of one object or of a list, as JSON or as a table."""
+    """GET an object or a list, as JSON or as a table."""
     if not call.name:
         return await _list(call)
     obj = await call.api.get(
@@ -166,7 +166,7 @@ async def _list(call: Call) -> web.Response:
 
 
 def _wants_table(call: Call) -> bool:
-    """A Scale is never shown as a table."""
+    """Return whether the client wants a table. A Scale is never shown as one."""
     return "as=Table" in call.request.headers.get("Accept", "") and call.subresource != "scale"
 
 
@@ -177,10 +177,10 @@ def _as_table(call: Call, objects: list[Obj], metadata: Mapping[str, Any]) -> Ob
 
 
 async def watch(call: Call) -> web.StreamResponse:
-    """Stream events as JSON lines until the server's timeout or the client's end."""
+    """Stream events as JSON lines until the server's timeout, or until the client goes."""
     timeout_s = min(call.number("timeoutSeconds", WATCH_DEFAULT_S), WATCH_MAX_S)
-    # What is wrong with the request itself must be an HTTP status; once streaming, errors are ERROR
-    # events.
+    # An error of the request itself must be an HTTP status. Once the stream has begun, errors are
+    # ERROR events.
     call.api.server.view(call.kind.resource, call.options())
     response = web.StreamResponse(headers={"Content-Type": _JSON})
     response.enable_chunked_encoding()
@@ -202,7 +202,8 @@ async def watch(call: Call) -> web.StreamResponse:
     except ApiError as error:
         await _write_line(response, {"type": "ERROR", "object": statuses.status_body(error)})
     except ConnectionResetError:
-        return response  # the client has gone
+        # The client has gone.
+        return response
     await response.write_eof()
     return response
 
@@ -217,8 +218,8 @@ def _event_table(call: Call, kind: WatchEventType, obj: Obj) -> Obj:
 
 
 async def _events(call: Call, timeout_s: float) -> AsyncIterator[WatchEvent]:
-    """A watch; with sendInitialEvents first everything that is there, and a bookmark that says so
-    (WatchList).
+    """Yield the events of a watch. With sendInitialEvents, yield all objects first, then a bookmark
+    that says so (WatchList).
     """
     version = call.query.get("resourceVersion", "")
     if call.query.get("sendInitialEvents") in TRUE:
@@ -264,7 +265,7 @@ async def post(call: Call) -> web.Response:
 
 
 async def write(call: Call) -> web.Response:
-    """PUT and PATCH of an object or a subresource."""
+    """PUT or PATCH an object or a subresource."""
     if call.request.method == "PUT":
         stored = await call.api.update(
             call.kind.resource,
@@ -289,10 +290,10 @@ async def write(call: Call) -> web.Response:
 
 
 async def _apply(call: Call) -> web.Response:
-    """Server-side apply without field management: an object that is not there is created, else what
-    is sent is merged.
+    """Server-side apply without field management: a missing object is created, else the body is
+    merged.
 
-    No field has an owner: nothing conflicts, and a field that is no longer sent stays as it is.
+    Fields have no owners. So nothing conflicts, and a field that is no longer sent stays.
     """
     applied = await _mapping(call)
     for field, wanted in (("apiVersion", call.resource.api_version), ("kind", call.resource.kind)):
@@ -319,7 +320,7 @@ async def _apply(call: Call) -> web.Response:
 
 
 async def delete(call: Call) -> web.Response:
-    """DELETE of an object or of a whole (selected) collection."""
+    """DELETE an object, or a collection with selectors."""
     options = await _mapping(call)
     if "All" in (options.get("dryRun") or ()):
         call = replace(call, api=call.api.dry_run())
@@ -335,7 +336,7 @@ async def delete(call: Call) -> web.Response:
 
 
 async def _delete_one(call: Call, namespace: str, name: str, options: Obj) -> Obj:
-    """Delete; the reply is the object where it stays for its grace, else a Status that names it."""
+    """Delete an object. Return it if it stays for its grace period, else a Status that names it."""
     server, resource = call.api.server, call.kind.resource
     target = server.target(resource, namespace, name)
     uid = target.entry().uid

@@ -6,9 +6,9 @@ If the pod then fits, as many of them as possible are put back, most important f
 disruption budget protects are put back before the others. Extenders may drop nodes or change
 victims.
 
-The node is picked by the fewest budget violations, then the lowest highest priority of its victims,
-the lowest sum of priorities, the fewest victims, and the latest start. This module writes nothing:
-``Preemption`` says what to do.
+These criteria choose the node, in this order: the fewest budget violations, the lowest priority of
+the most important victim, the lowest sum of priorities, the fewest victims, the latest start. This
+module writes nothing: ``Preemption`` says what to do.
 """
 
 import random

@@ -1,3 +1,3 @@
-"""Deterministic simulation: the shipped service under seeded faults, in virtual time (``vreplica
+"""Deterministic simulation: the shipped service in virtual time, with seeded faults (``vreplica
 simulate``).
 """

@@ -1,11 +1,11 @@
-"""One run: a trial, which is a seed and what is left out of it; a world, a workload with faults,
-then calm, and a verdict.
+"""One run of the simulation: a world and a workload with faults, then calm, then a verdict. A trial
+says which seed runs, and what is left out of it.
 
-Safety while everything happens (the checkers, after each write), liveness once it has stopped:
-within ``SETTLE_TIMEOUT_S`` everything is as it should be. What is worth it is then compacted and
-scaled down, period by period, for at most ``REST_TIMEOUT_S``; that must end, with nothing written
-for ``QUIET_S``, and with no pod left that is not needed. Incremental state is compared with rebuilt
-state on each replica at the end.
+Safety is checked while the faults happen, after each write (the checkers). Liveness is checked
+after they have stopped: within ``SETTLE_TIMEOUT_S`` everything must be correct. Then the service
+may compact and scale down, for at most ``REST_TIMEOUT_S``. This must end with no writes for
+``QUIET_S``, and with no pod that is not needed. At the end, the incremental state of each replica
+is compared with a rebuilt one.
 """
 
 import asyncio
@@ -42,34 +42,34 @@ from extender.lab.simulation.world.world import World
 from extender.model.errors import VReplicaError
 
 SETTLE_TIMEOUT_S: Final = 420.0
-"""kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the
-reconciler comes round.
+"""kube-scheduler tries a pod again after 5 minutes at the latest. A Lease must run out, and the
+reconciler must have its turn.
 """
 GRACE_S: Final = 45.0
-"""What reflectors that were refused again and again may wait before they look: only then does
-everybody know it is over.
+"""Reflectors that were refused repeatedly may wait this long. Only then does every process know
+that the faults are over.
 """
 IDLE_S: Final = ReflectorSettings().idle_timeout_s + GRACE_S
-"""... and what a watch that has fallen silent is waited for."""
+"""``GRACE_S`` and the time until a silent watch is given up."""
 LAST_ANSWERS_S: Final = 5.0
-"""For what callers have asked last to be carried out."""
+"""The time to process the last requests of callers."""
 QUIET_S: Final = 60.0
-"""Besides a pool's period and cool-down: for so long nothing is written at rest."""
+"""At rest nothing is written for this time, in addition to a pool's period and cool-down."""
 REST_TIMEOUT_S: Final = 3600.0
-"""Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice
-as long each time.
+"""Scale-down waits for moves, and moves wait for their budget and cool-down. After draining a pod
+in vain, the autoscaler waits twice as long each time.
 """
 PATIENCE_MAX: Final = 1 << STRIKES_MAX - 1
-"""Scale-down periods that the autoscaler waits at the most where somebody else has undone what it
-wrote again and again.
+"""The maximum number of scale-down periods that the autoscaler waits after somebody else has undone
+its writes repeatedly.
 """
 RUN_MAX_S: Final = 2 * (SETTLE_TIMEOUT_S + REST_TIMEOUT_S)
 EVENT_MAX_S: Final = 60.0
-"""Of virtual time, an event in the mean; half a second is usual. Nothing in a run may wait without
-a limit.
+"""The mean limit of virtual time for an event; half a second is usual. Nothing in a run may wait
+without a limit.
 """
 EVENTS: Final = 500
-"""Of the workload, that do something."""
+"""Events of the workload that have an effect."""
 UNANSWERED: Final = (
     "write_late",
     "status_reply_lost",
@@ -77,30 +77,30 @@ UNANSWERED: Final = (
     "reply_lost",
     "partition",
 )
-"""Faults after which a writer does not know what of its moves was made."""
+"""Faults after which a writer does not know which of its moves were made."""
 LATENING: Final = tuple(
     item.name
     for item in fields(FaultRates)
     if item.metadata.get("per") in {"write", "call", "list", "event"}
 )
-"""Faults of calls and watches: each makes somebody look or write again, later."""
+"""Faults of calls and watches. Each makes a process see or write something later."""
 PROMPT_S: Final = 5.0
-"""A decision's age where no fault makes views or writes late: nothing but the network's
-milliseconds, and retries.
+"""The age of a decision if no fault delays views or writes. Only the network's milliseconds and
+retries remain.
 """
 COUNTS_OTHERWISE: Final = 0.25
-"""Of the replicas, where pools are led in buckets."""
+"""The share of replicas with another number of buckets, in runs with buckets."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
-"""Kinds that are written all the time."""
+"""Kinds that are always being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is run. Everything follows from the seed; the rest replaces or leaves out some of what
-    it has drawn.
+    """What to run. Everything follows from the seed. The other fields replace or omit some of what
+    the seed draws.
 
-    ``only``: numbers of the events that happen; ``faults``: kinds that may happen; None: all.
-    ``plain``: one pool with the defaults, and no acts on what is not in it.
+    ``only``: numbers of the events that happen. ``faults``: kinds that may happen. None means all.
+    ``plain``: one pool with the defaults, and only acts that concern it.
     """
 
     seed: int
@@ -111,7 +111,7 @@ class Trial:
     faults: frozenset[str] | None = None
 
     def command(self) -> str:
-        """The arguments of ``vreplica simulate`` that run it again."""
+        """Return the arguments of ``vreplica simulate`` that repeat the trial."""
         words = [f"--seed {self.seed} --seeds 1"]
         words += ["--plain"] if self.plain else []
         words += [f"--profile {shlex.quote(self.profile.file)}"] if self.profile.file else []
@@ -126,7 +126,7 @@ class Trial:
 
 
 def as_ranges(numbers: Iterable[int]) -> str:
-    """1,4-7: sorted numbers, neighbours together."""
+    """Return sorted numbers as text such as "1,4-7"."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:
@@ -138,15 +138,15 @@ def as_ranges(numbers: Iterable[int]) -> str:
 
 @dataclass
 class Outcome:
-    """What a run came to. ``problems`` empty: it passed. ``events`` are those that did something,
-    by their number.
+    """The result of a run. It passed if ``problems`` is empty. ``events`` are the numbers of the
+    events that had an effect.
     """
 
     trial: Trial
     problems: list[str] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
     tried: int = 0
-    """Events that came to their turn, those included that did nothing."""
+    """The number of events that had their turn, with or without an effect."""
     faults: Counter[str] = field(default_factory=Counter)
     lines: int = 0
     settled_s: float | None = None
@@ -157,11 +157,11 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether every invariant held, and everything settled."""
+        """Whether every invariant held and everything settled."""
         return not self.problems
 
     def line(self) -> str:
-        """In one line."""
+        """Return the result in one line."""
         settled = (
             f"settled in {self.settled_s:.1f} s" if self.settled_s is not None else "not settled"
         )
@@ -176,11 +176,11 @@ class Outcome:
 
 
 def simulate(trial: Trial | int, *, keep_trace: bool = False) -> Outcome:
-    """Run a trial, or a seed as it is, in virtual time. Whatever error ends it is a problem of the
-    run, too.
+    """Run a trial, or a whole seed, in virtual time. Any error that ends it becomes a problem of
+    the run.
 
-    So it is told with the line that runs it again, and no other seed is the worse for it. Only a
-    person ends all of them.
+    So each error is reported with the command that repeats it, and other seeds still run. Only
+    KeyboardInterrupt and SystemExit are raised.
     """
     trial = Trial(trial) if isinstance(trial, int) else trial
     outcome = Outcome(trial)
@@ -199,7 +199,7 @@ def simulate(trial: Trial | int, *, keep_trace: bool = False) -> Outcome:
 
 
 def _where(error: BaseException) -> str:
-    """The innermost line that an error comes from."""
+    """Return the innermost line of an error."""
     frames = traceback.extract_tb(error.__traceback__)
     return (
         f"in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}"
@@ -209,7 +209,7 @@ def _where(error: BaseException) -> str:
 
 
 def parts_of(trial: Trial, rng: random.Random) -> frozenset[str]:
-    """What the world has besides vpods, nodes and pools."""
+    """Return the parts of the world besides vpods, nodes and pools."""
     drawn = frozenset[str]() if trial.plain else drawn_parts(rng) | drawn_parts_last(trial.seed)
     return trial.profile.parts_of(drawn)
 
@@ -217,8 +217,8 @@ def parts_of(trial: Trial, rng: random.Random) -> frozenset[str]:
 def rates_of(
     trial: Trial, rng: random.Random, of_parts: Mapping[str, float]
 ) -> tuple[FaultRates, dict[str, float]]:
-    """Rates of calls and watches, and of acts by kind: of all of them, also where a trial leaves
-    some out.
+    """Return the rates of faults of calls and watches, and of acts by kind. Acts that the trial
+    leaves out keep their rates.
     """
     drawn = drawn_faults(rng)
     delays = {**drawn_delays(rng), **trial.profile.delays}
@@ -230,7 +230,7 @@ def rates_of(
 
 
 def is_late(rates: FaultRates, mischief: Mapping[str, float], left_out: Collection[str]) -> bool:
-    """Whether any fault of a run delays what replicas see, or what they write."""
+    """Return whether a fault of the run delays what replicas see or write."""
     of_network = any(getattr(rates, kind) for kind in LATENING)
     return of_network or any(
         mischief.get(kind) and kind not in left_out
@@ -255,9 +255,8 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
     pools = tuple({**pool, **trial.profile.pools} for pool in scale.pools)
-    apart = random.Random(
-        f"{trial.seed}/parts"
-    )  # of their own dice: seeds without parts are what they were
+    # Parts have their own dice, so that seeds without parts do not change.
+    apart = random.Random(f"{trial.seed}/parts")
     parts = parts_of(trial, apart)
     scale = replace(
         scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE
@@ -266,7 +265,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rates, mischief = rates_of(trial, rng, drawn_of_parts(apart, parts))
     left_out = mischief.keys() - trial.faults if trial.faults is not None else frozenset[str]()
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
-    # Where watches fall silent, a decision may be as old as that goes unnoticed.
+    # If watches fall silent, a decision may be older by the time until this is noticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
     circumstances = Circumstances(
         excuse_s=excuse_s,
@@ -312,9 +311,9 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
 
 
 async def settle(world: World, checkers: Checkers, outcome: Outcome, edits: int) -> list[str]:
-    """Wait until nothing differs, then for silence; what is wrong with it, if anything.
+    """Wait until nothing differs, then until nothing is written. Return the problems.
 
-    ``edits``: times that somebody else has changed replicas.
+    ``edits``: how often somebody else has changed the replicas.
     """
     loop = asyncio.get_running_loop()
     calm_at = loop.time()
@@ -330,9 +329,9 @@ async def settle(world: World, checkers: Checkers, outcome: Outcome, edits: int)
 
 
 async def never_scaled_down(world: World, checkers: Checkers, edits: int) -> list[str]:
-    """The pods that should have been removed by now.
+    """Return the pods that should have been removed by now.
 
-    Who undoes what the autoscaler has written, twice or more often, makes it wait up to
+    If somebody else has undone the autoscaler's writes twice or more often, it waits up to
     ``PATIENCE_MAX`` of its periods.
     """
     period_s = max(
@@ -347,7 +346,7 @@ async def never_scaled_down(world: World, checkers: Checkers, edits: int) -> lis
 
 
 async def wait_quiet(world: World, checkers: Checkers) -> list[str]:
-    """Wait until nobody has written anything for long enough; who still writes after
+    """Wait until nothing has been written for long enough. Return what is still written after
     ``REST_TIMEOUT_S``.
     """
     loop = asyncio.get_running_loop()
@@ -379,7 +378,9 @@ def _last_write(checkers: Checkers) -> float:
 
 
 async def wait_settled(world: World, checkers: Checkers) -> list[str]:
-    """Wait until nothing differs, for at most ``SETTLE_TIMEOUT_S``; what still differs then."""
+    """Wait until nothing differs, for at most ``SETTLE_TIMEOUT_S``. Return what still differs
+    then.
+    """
     end = asyncio.get_running_loop().time() + SETTLE_TIMEOUT_S
     while differences := checkers.differences() or unanswered(world):
         if asyncio.get_running_loop().time() > end:
@@ -390,8 +391,8 @@ async def wait_settled(world: World, checkers: Checkers) -> list[str]:
 
 
 async def left_over(world: World) -> list[str]:
-    """What is wrong with processes once all is at rest: what they keep, and have not told
-    or seen.
+    """Return what is wrong with the processes at rest: what they still hold, and what they have not
+    reported or seen.
     """
     changed = world.cluster.server.store.changed_by_readers()
     found = [f"the event of {name} was changed by who has read it" for _, name in changed]
@@ -399,14 +400,16 @@ async def left_over(world: World) -> list[str]:
         found += state_problems(replica)
         if not await replica.service.recorder.drain(LAST_ANSWERS_S):
             found.append(f"{replica.name} has not written all its events")
-    # Where calls fail, versions may pass what a replica has seen before it reads its Lease.
+    # If calls fail, the versions may pass what a replica has seen before it reads its Lease.
     if not any(world.faults.counts[kind] for kind in LATENING):
         found += [f"{name} has not seen that etcd was restored" for name in world.outdated()]
     return found
 
 
 def unanswered(world: World) -> list[str]:
-    """A dead leader's lease has to run out before anything is repaired, written or answered."""
+    """Return the pools that nobody leads, and the callers that still wait for the answer to their
+    last request. A dead leader's Lease must run out before anything is repaired or answered.
+    """
     return [f"nobody leads {pool}" for pool in world.leadership.unled()] + [
         f"{key} has not been told that all is taken back" for key in world.callers.leaving()
     ]

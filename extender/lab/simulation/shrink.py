@@ -1,10 +1,10 @@
-"""A failing trial made short: fewer kinds of faults, then fewer events, as long as it fails in the
+"""Shortens a failing trial: fewer kinds of faults, then fewer events, as long as it fails in the
 same way.
 
-Delta debugging (ddmin): leave out halves, then quarters, and so on. Events and kinds have dice of
-their own, and the events are given by their numbers from the start, so what stays is what it was;
-what it does may still be another thing, as the world is another one. Then the shorter trial simply
-does not fail, and is not taken.
+The method is delta debugging (ddmin): leave out halves, then quarters, and so on. Each event and
+each kind has its own dice, and events have fixed numbers. So the remaining events draw the same
+values. They may still have another effect, because the world differs. If a shorter trial then does
+not fail, it is not used.
 """
 
 from collections.abc import Callable, Collection
@@ -31,13 +31,13 @@ Run = Callable[[Trial], Outcome]
 
 
 def kind_of(problem: str) -> str:
-    """What sort of problem a line tells, such as the invariant; "" for any other."""
+    """Return the kind of a problem, such as the invariant; "" for any other."""
     return next((kind for kind in _KINDS if f"{kind}:" in problem or problem.startswith(kind)), "")
 
 
 def shrink(trial: Trial, *, run: Run = simulate, trials_max: int = TRIALS_MAX) -> Outcome | None:
-    """The outcome of the shortest trial found that fails as this one; None where it passes.
-    ``Outcome.trial`` says which.
+    """Return the outcome of the shortest trial found that fails in the same way; None if the trial
+    passes. ``Outcome.trial`` is that trial.
     """
     return _Shrinking(run, trials_max).shrink(trial)
 
@@ -53,13 +53,14 @@ class _Shrinking:
         if best.passed:
             return None
         self._wanted = kind_of(best.problems[0])
-        # The same events to begin with: one that does nothing once a kind is left out is not made
-        # up for by another one.
+        # Fix the numbers of the events first. Otherwise a new event would replace one that has no
+        # effect without a kind.
         events = range(best.tried) if trial.only is None else sorted(trial.only)
         best = self._fails(replace(trial, only=frozenset(events))) or best
         kinds = frozenset(best.faults) if trial.faults is None else trial.faults
         if (found := self._fails(replace(best.trial, faults=kinds))) is None:
-            # What never fell has mattered: the dice that the network rolls for all calls, say.
+            # A kind that never occurred matters too, because the network's dice are rolled for all
+            # kinds.
             kinds = frozenset(kind.name for kind in ALL_KINDS)
             found = self._fails(replace(best.trial, faults=kinds)) or best
         best = self._fewer(found, sorted(kinds), _with_faults)
@@ -71,7 +72,7 @@ class _Shrinking:
         items: list[str] | list[int],
         take: Callable[[Trial, Collection[object]], Trial],
     ) -> Outcome:
-        """ddmin over ``items``: parts are left out, smaller and smaller ones."""
+        """Run ddmin over ``items``: leave out smaller and smaller parts."""
         kept: list[object] = list(items)
         size = max(1, len(kept) // 2)
         while kept and self._left > 0:
@@ -89,7 +90,9 @@ class _Shrinking:
         return best
 
     def _fails(self, trial: Trial) -> Outcome | None:
-        """Its outcome, if it fails in the way that is wanted and may still be tried."""
+        """Run the trial. Return its outcome if it fails in the same way and a run is left, else
+        None.
+        """
         if self._left <= 0:
             return None
         self._left -= 1

@@ -1,3 +1,3 @@
-"""Checkers of the invariants. Each looks at what the API server stores, never at the service's
+"""Checkers of the invariants. They look at what the API server stores, not at the service's
 memory.
 """

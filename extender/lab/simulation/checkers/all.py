@@ -1,24 +1,25 @@
-"""Checkers of the invariants, on what the API server stores, after every write.
+"""Runs the checkers of the invariants after every write to the API server.
 
-    I1 never overcommitted  ``OvercommitChecker``, on every ledger that the service writes; none is
-                            lost either
+    I1 never overcommitted  ``OvercommitChecker``, on every ledger that the service writes; no
+                            update of a ledger is lost
     I2 covered              ``CoverageChecker``, on every write of a pod or a status
-    I3 nothing lost         ``settled.Stored.differences``, once the faults have stopped;
-                            ``ScaleDownChecker`` until then
+    I3 nothing lost         ``ScaleDownChecker``, while faults happen;
+                            ``settled.Stored.differences``, after they have stopped
     I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that
-                            the store knows of
-    I5 bind is idempotent   ``binds.BindChecker``, on binds sent twice; and
+                            the store confirms
+    I5 bind is idempotent   ``binds.BindChecker``, on binds that are sent twice; and
                             ``replica_state.state_problems``: no reservation is left
 
-and of what statuses say (``HonestyChecker``), callers publish (``CallerChecks``) and events tell
-(``TellingChecker``). ``Checkers`` tells them of the writes.
+``HonestyChecker`` checks statuses, ``CallerChecks`` the answers to callers of ``/v1/schedule``, and
+``TellingChecker`` events. ``Checkers`` passes each write to all of them.
 
-They need no help from the engine but for ``state_problems``, which reads what replicas keep in
-memory, once all is at rest. They read annotations and statuses as JSON, know nothing of plans and
-caches, and learn causes by watching the store too (``Causes``): a pod annotated, an ordinal that is
-gone, a ledger that a person has edited. A cause excuses what it may excuse for ``EXCUSE_S``: a
-decision may be that old when it is written. What is excused must be put right in the end, which
-``settled.differences`` checks once the faults have stopped.
+The checkers do not use the engine. They read annotations and statuses as JSON, and know nothing of
+plans and caches. Only ``state_problems`` reads the memory of replicas, once all is at rest.
+
+The checkers also learn from the store why the service decides something (``Causes``): an annotated
+pod, a removed ordinal, a ledger that a person has edited. A cause *excuses* what it explains for
+``EXCUSE_S``, because a decision may be that old when it is written. What was excused must be
+corrected in the end: ``differences`` checks this after the faults have stopped.
 """
 
 import asyncio
@@ -48,12 +49,12 @@ from extender.lab.simulation.world.streams import read_stream
 
 VIOLATIONS_MAX: Final = 200
 WRITES_MAX: Final = 20_000
-"""In one second of virtual time: who writes that often does not get anywhere."""
+"""The limit in one second of virtual time. A service that reaches it makes no progress."""
 
 
 class Checkers:
-    """Subscribe ``on_change`` to the store. ``violations`` collects what was found; ``moves``
-    counts by reason.
+    """Subscribe ``on_change`` to the store. ``violations`` collects the findings; ``moves`` counts
+    vreplicas by reason.
     """
 
     def __init__(
@@ -66,14 +67,14 @@ class Checkers:
         self._trace = trace
         self.violations: list[str] = []
         self.give_up: Callable[[], object] = lambda: None
-        """Called once there is no more to learn from the run."""
+        """Called when the run cannot give any new finding."""
         self._writes_in: tuple[int, int] = (0, 0)
-        """A second, and the writes in it so far."""
+        """A second, and the number of writes in it so far."""
         self.stored = Stored()
         self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
         self.differences = self.stored.differences
         self.last_write_s: dict[str, float] = {}
-        """Plural -> time of its last write."""
+        """Plural -> time of the last write."""
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, circumstances.excuse_s)
         self._broken = Broken(self._excuses)
@@ -98,7 +99,7 @@ class Checkers:
         self.callers = CallerChecks(known, self._moves)
         self._causes = Causes(known, self._budgets, self._moves.presence, self.callers)
         self._last_read: dict[str, Obj] = {}
-        """Pod name -> the object that was read."""
+        """Pod name -> the object from which its ``Pod`` was read."""
         self._handlers: dict[str, Callable[[Obj | None, Obj | None], None]] = {
             "vpods": partial(self._vpod_changed, read_vpod),
             "streams": partial(self._vpod_changed, read_stream),
@@ -111,7 +112,7 @@ class Checkers:
         }
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
-        """A write that has just happened."""
+        """Check a write. The store calls this."""
         self.last_write_s[kind[1]] = self._clock()
         self._count_write(int(self._clock()))
         before = change.before.obj if change.before is not None else None
@@ -184,12 +185,12 @@ class Checkers:
         self._last_read.pop(name, None)
         self._moves.presence.pod_gone(name)
         if was_bound:
-            # Who has seen a pod that was never bound has seen nothing of what the last one held.
+            # The predecessor's ledger is still the last one that was seen: an unbound pod has none.
             self.callers.pod_gone(name)
 
     def _read_before(self, before: Obj) -> Pod:
-        """As read when it was written, where that is the very object: a change follows on the one
-        before.
+        """Return the pod before a change. If it was read from this very object, reuse the
+        result.
         """
         name = before["metadata"]["name"]
         known = self.pods.get(name)

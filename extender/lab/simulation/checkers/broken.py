@@ -1,5 +1,5 @@
-"""``Broken``: what somebody else has made wrong, which is excused until it has been right once, and
-for a while after.
+"""``Broken``: ledgers and statuses that somebody other than the service has made wrong. They are
+excused until they are correct again, and for a while after that.
 """
 
 from collections.abc import Iterable
@@ -9,57 +9,59 @@ from extender.lab.simulation.world.facts import VPod, in_force
 
 
 class Broken:
-    """Ledgers by pod name, statuses by vpod, and how heavy vreplicas were."""
+    """Wrong ledgers by pod name, wrong statuses by vpod, and the recent weights (slots of one
+    vreplica) of vpods.
+    """
 
     def __init__(self, excuses: Excuses) -> None:
         self._excuses = excuses
         self._ledgers: set[str] = set()
         self._statuses: set[str] = set()
         self._weights: dict[str, list[tuple[float, int]]] = {}
-        """Vpod -> (since when, slots of one vreplica)."""
+        """Vpod -> (since when, weight)."""
 
     # -- ledgers -----------------------------------------------------------------------------------
 
     def break_ledgers(self, pod_names: Iterable[str]) -> None:
-        """They may be wrong from now on."""
+        """From now on these ledgers may be wrong."""
         self._ledgers.update(pod_names)
 
     def ledger_is_right(self, pod_name: str) -> None:
-        """It covers what is published, and fits."""
+        """The ledger covers what is published, and fits."""
         if pod_name in self._ledgers:
             self._ledgers.discard(pod_name)
             self.excuse_ledger(pod_name)
 
     def excuse_ledger(self, pod_name: str, lasts_s: float | None = None) -> None:
-        """It is right, and may have been wrong in the eyes of who decides for so long; None: as
-        long as any cause.
+        """The ledger is correct, but for ``lasts_s`` a decision may still have seen it wrong. None:
+        as long as for any cause.
         """
         self._excuses.note(f"unrepaired {pod_name}", lasts_s)
 
     def was_ledger_wrong(self, pod_name: str) -> bool:
-        """Whether it is wrong, or was lately."""
+        """Return whether the ledger is wrong or was wrong lately."""
         return pod_name in self._ledgers or self._excuses.holds(f"unrepaired {pod_name}")
 
     # -- statuses ----------------------------------------------------------------------------------
 
     def status_edited(self, vpod: VPod) -> None:
-        """Somebody else has written it."""
+        """Somebody other than the service has written the status."""
         self._statuses.add(vpod.key)
-        # What it claims there may overcommit the pod, to be trimmed from any vpod.
+        # The status may overcommit the pod, and then any vpod on it may have to give slots up.
         self.break_ledgers(vpod.placements)
 
     def status_is_covered(self, vpod: str) -> None:
-        """Ledgers have all that it says."""
+        """The ledgers cover all that the status says."""
         if vpod in self._statuses:
             self._statuses.discard(vpod)
             self._excuses.note(f"edited {vpod}")
 
     def status_is_gone(self, vpod: str) -> None:
-        """With its object."""
+        """The object is deleted."""
         self._statuses.discard(vpod)
 
     def was_edited(self, vpod: str) -> bool:
-        """Whether somebody else has written its status, and it is not covered again, or was not
+        """Return whether somebody else wrote the status, and it is not covered again or was not
         lately.
         """
         return vpod in self._statuses or self._excuses.holds(f"edited {vpod}")
@@ -67,8 +69,8 @@ class Broken:
     # -- weights -----------------------------------------------------------------------------------
 
     def weighed(self, old: VPod | None, new: VPod) -> None:
-        """A vpod as it is now: with another weight, ledgers that have it are wrong until they are
-        written anew.
+        """Record the weight of a vpod. After a change, the ledgers that have the vpod are wrong
+        until the service writes them again.
         """
         if old is not None and old.weight == new.weight:
             return
@@ -78,5 +80,5 @@ class Broken:
             self.break_ledgers(new.placements)
 
     def heaviest_lately(self, vpod: str) -> int:
-        """Slots of one of its vreplicas, as a decision written now may have seen it at the most."""
+        """Return the highest weight of the vpod that a decision written now may have seen."""
         return max(in_force(self._weights.get(vpod, ()), self._excuses.since()), default=1)

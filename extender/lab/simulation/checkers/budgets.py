@@ -1,13 +1,16 @@
-"""What compaction and policy may do: movesPerPeriod vreplicas a period, and no vpod moved again
-within cooldownSeconds.
+"""The limits of compaction and policy: at most movesPerPeriod vreplicas in a period, and no second
+move of a vpod within cooldownSeconds.
 
-Both are told from outside, by what statuses tell. When a leader's periods begin is not: so the
-budget is broken only where no periods at all, each as long as scaleDownPeriodSeconds or longer,
-would make every one of them keep to it (``_Periods``). What a leader may not know excuses it: a
-budget is one leader's, a new one begins with its own; a move whose status has got no answer counts
-for nobody; a move whose ledgers were written one after the other is told in parts; limits of the
-pool that were in force lately may still be what it goes by. Drains, lost ordinals, overcommitted
-and abandoned pods are not limited, and dry run is ``MoveChecker._holds``'s.
+The checker sees only what statuses report. They do not show when a leader's periods begin. So it
+reports a violation only if no choice of periods, each at least scaleDownPeriodSeconds long, keeps
+every period within the limit (``_Periods``).
+
+A leader is excused for what it may not know. Each leader has its own budget, and a new leader
+begins with a full one. A move whose status write got no answer does not count. A move whose ledgers
+were written one after the other is reported in parts. A decision may follow limits that the pool
+had until lately.
+
+Moves for other reasons have no limit. ``MoveChecker._holds`` checks dry run.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,16 +24,16 @@ from extender.lab.simulation.checkers.excuses import Circumstances
 from extender.lab.simulation.world.facts import Pool, ReportedMove, VPod, in_force
 
 LIMITED: Final = frozenset({"Compaction", "Policy"})
-"""Reasons of moves that nobody waits for."""
+"""The reasons of moves that are not urgent."""
 WRITE_S: Final = 11.0
-"""From when a ledger or a status is made up to when it may be stored, and a second for the fraction
-that times leave out.
+"""The time from the decision on a ledger or status until it may be stored, plus 1 s for the
+fraction that timestamps omit.
 """
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a pool: vreplicas a period, and seconds."""
+    """The limits of a pool: vreplicas in a period, and seconds."""
 
     moves: int
     period_s: float
@@ -39,22 +42,20 @@ class Limits:
 
 @dataclass
 class _Periods:
-    """One leader's periods of one pool, as far as they can be known: each way in which they may
-    have gone so far.
+    """The periods of one leader and one pool. The checker cannot see when they began, so it keeps
+    all possibilities.
 
-    ``ways``: (when the present period began at the earliest, vreplicas moved in it).
+    ``ways``: one (earliest begin of the current period, vreplicas moved in it) for each
+    possibility.
     """
 
     ways: list[tuple[float, int]] = field(default_factory=lambda: [(-inf, 0)])
     last_s: float = -inf
-    """When something was moved the last time: a period that begins after it may have begun at once.
-    """
+    """When vreplicas were last moved. A new period can begin at this time at the earliest."""
     unsure: int = 0
 
     def moved(self, at: float, count: int, limits: Limits) -> bool:
-        """Take note of vreplicas that were moved; False where every way would have spent
-        too much.
-        """
+        """Record moved vreplicas. Return False if they exceed the limit in every possibility."""
         ways = [
             (began, spent + count) for began, spent in self.ways if spent + count <= limits.moves
         ]
@@ -66,7 +67,7 @@ class _Periods:
 
 
 class Budgets:
-    """One run's moves by compaction and policy."""
+    """All moves of one run by compaction and policy."""
 
     def __init__(self, clock: Callable[[], float], circumstances: Circumstances) -> None:
         self._clock = clock
@@ -78,20 +79,20 @@ class Budgets:
         self._periods: dict[tuple[str, str], _Periods] = {}
         self._changed_at = -inf
         self._ahead: dict[str, tuple[float, float]] = {}
-        """Actor -> by how much its clock is ahead, and since when it is known to be."""
+        """Actor -> by how much its clock is ahead, and since when this is known."""
 
     def pool_changed(self, pool: Pool) -> None:
-        """Its limits are these from now on."""
+        """Record the pool's limits."""
         limits = Limits(pool.moves_per_period, pool.period_s, pool.cooldown_s)
         self._limits.setdefault(pool.name, []).append((self._clock(), limits))
 
     def leader_changed(self) -> None:
-        """Who leads from now on begins with a budget of its own."""
+        """A new leader begins with its own budget."""
         self._periods.clear()
         self._changed_at = self._clock()
 
     def wrote(self, actor: str) -> None:
-        """It is there, and shows its clock."""
+        """Record the difference of the writer's clock."""
         ahead = round(self._now_of(actor) - wall_clock(), 3)
         if self._ahead.setdefault(actor, (0.0, -inf))[0] != ahead:
             self._ahead[actor] = (ahead, self._clock())
@@ -99,8 +100,8 @@ class Budgets:
     def problems(
         self, actor: str, pool: Pool, old: VPod, new: VPod, made: Sequence[ReportedMove]
     ) -> list[str]:
-        """What is wrong with moves that a status has just told; ``made``: as far as they
-        were made.
+        """Return what is wrong with the moves that a status has just reported. ``made`` are the
+        moves with the vreplicas that have really left.
         """
         limited = [move for move in made if move.reason in LIMITED]
         if not limited or pool.name not in self._limits:
@@ -108,12 +109,11 @@ class Budgets:
         found = self._too_soon(actor, pool, old, new, limited)
         at, count = self._clock(), sum(move.vreplicas for move in limited)
         if at - self._changed_at < self._lasts_s:
-            # Begun under the leadership before, perhaps, and only told now: nobody has it in this
-            # one's budget.
+            # The move may have begun under the former leader, whose budget counts then.
             return found
         periods = self._periods.setdefault((actor, pool.name), _Periods(unsure=self._unsure()))
         if periods.unsure != self._unsure():
-            # What was spent before this is not known to the leader either.
+            # After a write without an answer, the leader may not know what it has spent.
             periods = self._periods[actor, pool.name] = _Periods(unsure=self._unsure())
         most = self._lately(pool)
         if not periods.moved(at, count, most):
@@ -125,7 +125,9 @@ class Budgets:
     def _too_soon(
         self, actor: str, pool: Pool, old: VPod, new: VPod, limited: Sequence[ReportedMove]
     ) -> list[str]:
-        """A vpod that its Moved condition says was moved just now, by the clock of who moves it."""
+        """Report a vpod that was moved too soon after the last move in its Moved condition, by the
+        clock of the mover.
+        """
         _, jumped_at = self._ahead.get(actor, (0.0, -inf))
         if not old.moved[2] or self._clock() - jumped_at < self._lasts_s:
             return []
@@ -140,15 +142,15 @@ class Budgets:
         ]
 
     def _in_parts(self, actor: str, new: VPod, told_at: float) -> bool:
-        """Whether one move may have been told twice: what its first status could not tell, for a
-        ledger was not written.
+        """Return whether this may be the second part of one move: the first status could not report
+        all of it, because a ledger was not written.
         """
         return any(
             self._ledger_failed_at(actor, name) >= told_at - WRITE_S for name in new.placements
         )
 
     def _lately(self, pool: Pool) -> Limits:
-        """The loosest limits that a decision written now may have gone by."""
+        """Return the loosest limits that a decision written now may have followed."""
         lately = in_force(self._limits[pool.name], self._clock() - self._lasts_s)
         return Limits(
             max(limits.moves for limits in lately),

@@ -1,11 +1,11 @@
-"""What callers of ``/v1/schedule`` publish: covered (I2), moved for a reason only (I4), and
-answered honestly.
+"""Checks of callers of ``/v1/schedule``: their placements are covered (I2), they are moved only for
+a reason (I4), and the answers are true.
 
-A caller's vpod is among the stored ones, so whatever is checked of all vpods is checked of it. It
-is no object: no status tells its moves, so the causes of what leaves a pod are looked up without
-being told; and where a replica binds a pod whose last one it has not seen, what callers had there
-is in their own statuses only, until they ask again (docs/python-api.md). That alone excuses more
-than for VPods, unless it is the replica that has answered, and has led since.
+The vpod of a caller is kept with the stored ones, so it gets all checks of vpods. It is no object
+of the API, which makes two differences. No status reports its moves, so the checkers look up the
+causes themselves. And if a replica binds a pod whose predecessor it has not seen, only the callers
+know what they had there, until they ask again (docs/python-api.md). So more is excused than for
+VPods, unless the replica that binds answered the caller last and has led since.
 """
 
 from dataclasses import replace
@@ -17,15 +17,15 @@ from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.world.facts import Pod, VPod
 
 ASKS_AGAIN_S: Final = 130.0
-"""A caller comes back sooner than that, whatever its answer was."""
+"""A caller asks again within this time, whatever the answer was."""
 REMEMBERED_S: Final = 19.0
-"""What the last pod of an ordinal held may be forgotten once the ordinal has been gone for so long,
-and a second.
+"""A replica may forget what an ordinal's last pod held this long after the ordinal is gone,
+including 1 s of tolerance.
 """
 
 
 class CallerChecks:
-    """A ``CallerWatcher`` that is told of pods, too."""
+    """A ``CallerWatcher`` that also watches pods."""
 
     def __init__(self, known: Known, moves: MoveChecker) -> None:
         self._stored = known.stored
@@ -37,18 +37,20 @@ class CallerChecks:
         self._listed_at = known.circumstances.listed_at
         self._violated = known.violated
         self._answered: dict[str, tuple[str, float]] = {}
-        """Vpod -> (the replica that it last heard of, when)."""
+        """Vpod -> (the replica that answered it last, when)."""
         self.led_since = -inf
-        """When a Lease has last changed hands."""
+        """When a Lease last changed its holder."""
         self._bound_at: dict[str, float] = {}
         self._gone_at: dict[str, float] = {}
         self._left_at: dict[str, float] = {}
-        """Pod name -> when a pod was bound, when it was gone, and when its ordinal was."""
+        """Pod name -> when a pod was bound, when it was removed, and when its ordinal was
+        removed.
+        """
 
     # -- what callers do ---------------------------------------------------------------------------
 
     def wished(self, old: VPod | None, new: VPod | None) -> None:
-        """A caller comes, wants something else, or has begun to give all back."""
+        """A caller comes, wants something else, or begins to give everything back."""
         if new is None:
             if old is not None:
                 self._stored.vpods.pop(old.key, None)
@@ -58,7 +60,7 @@ class CallerChecks:
         self._broken.weighed(old, new)
 
     def answered(self, asked: VPod, new: VPod, by: str) -> None:
-        """It publishes an answer."""
+        """A caller publishes an answer."""
         self._stored.vpods[new.key] = new
         self._answered[new.key] = (by, self._clock())
         if self._two_lead():
@@ -72,8 +74,8 @@ class CallerChecks:
             self._violated(f"I4: {by} {wrong}")
         for name, count in asked.placements.items():
             pod = self._stored.pods.get(name)
-            # It may go on publishing what it has asked with, and weighs that as it does now, until
-            # it asks again.
+            # Until it asks again, the caller may still publish the placements that it asked with,
+            # even if they do not fit.
             if (
                 pod is not None
                 and pod.slots
@@ -100,11 +102,11 @@ class CallerChecks:
     # -- what may be forgotten ---------------------------------------------------------------------
 
     def leader_changed(self) -> None:
-        """Whoever leads now knows of no caller."""
+        """A new leader knows no callers."""
         self.led_since = self._clock()
 
     def ordinal_gone(self, name: str) -> None:
-        """The StatefulSet has it no longer."""
+        """The StatefulSet no longer has the ordinal."""
         self._left_at[name] = self._clock()
 
     def pod_gone(self, name: str) -> None:
@@ -112,8 +114,8 @@ class CallerChecks:
         self._gone_at[name] = self._clock()
 
     def bound(self, pod: Pod, actor: str) -> None:
-        """A replica has bound a pod: what of callers it may not know of, and so not have
-        given it.
+        """A replica has bound a pod. Excuse what the ledger lacks of callers that the replica may
+        not know.
         """
         forgotten = self._may_have_forgotten(pod.name, actor)
         self._bound_at[pod.name] = self._clock()
@@ -134,6 +136,8 @@ class CallerChecks:
         )
 
     def _knows(self, actor: str, key: str) -> bool:
-        """Whether it has answered this caller last, and has led since."""
+        """Return whether the replica was the last to answer this caller, and no Lease has changed
+        its holder since.
+        """
         by, at = self._answered.get(key, ("", -inf))
         return by == actor and at > self.led_since

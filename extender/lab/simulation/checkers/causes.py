@@ -1,7 +1,8 @@
-"""Causes of what the service decides, learnt from the store: pools, StatefulSets, nodes, namespaces
-and Leases that change.
+"""Learns from the store why the service decides something: changes of pools, StatefulSets, nodes,
+namespaces and Leases.
 
-What is noted here excuses for a while what was decided by it (``Excuses``); nothing is checked.
+This module checks nothing. What it records excuses for a while what was decided because of it
+(``Excuses``).
 """
 
 from math import inf
@@ -17,9 +18,7 @@ from extender.model.names import ZONE_LABEL
 
 
 class Causes:
-    """Each method takes an object as it was and as it is; None where it was not there, or
-    is gone.
-    """
+    """Each method takes an object before and after a change; None if it does not exist."""
 
     def __init__(
         self, known: Known, budgets: Budgets, presence: Presence, callers: CallerChecks
@@ -35,7 +34,7 @@ class Causes:
         self._callers = callers
 
     def pool_changed(self, before: Obj | None, after: Obj | None) -> None:
-        """An AdapterPool: what decisions may still go by is what it was lately."""
+        """Record an AdapterPool. Decisions may still follow its recent state."""
         pool = self._stored.pool((after or before or {})["metadata"]["name"])
         if pool.deleted:
             self._excuses.note(f"gone {pool.name}")
@@ -58,8 +57,7 @@ class Causes:
                 name for name in self._every_pod(pool) if self._needed(name) > pool.slots
             )
             if before is not None:
-                # Of pods that come later, too: a watch that was late replays what a pool was
-                # meanwhile.
+                # This also excuses later pods: a late watch replays earlier states of the pool.
                 self._excuses.note(f"slots {pool.name}")
             pool.slots_seen.append((self._clock(), pool.slots))
         if before is None or after["spec"] != before["spec"]:
@@ -74,7 +72,7 @@ class Causes:
         return {*there, *published, *pool.names}
 
     def _needed(self, pod_name: str) -> int:
-        """Slots of all that its ledger has, or is published there."""
+        """Return the slots of everything that is in the pod's ledger or published on the pod."""
         held = self._uncovering.held(pod_name)
         published = self._stored.published(pod_name)
         weights = {key: vpod.weight for key, vpod in self._stored.vpods.items()}
@@ -85,14 +83,14 @@ class Causes:
         )
 
     def stateful_set_changed(self, after: Obj) -> tuple[Pool, set[int]]:
-        """Its pool, and the ordinals that it has no longer."""
+        """Return the set's pool, and the ordinals that were removed."""
         pool = self._stored.pool(after["metadata"]["name"])
         start = (after["spec"].get("ordinals") or {}).get("start", 0)
         ordinals = range(start, start + after["spec"]["replicas"])
         if ordinals != pool.ordinals:
             self._trace(f"    ordinals of {pool.name} are {ordinals}")
         removed = set(pool.ordinals) - set(ordinals)
-        # Also what comes: until now it was gone.
+        # Added ordinals count too: until now they were gone.
         for ordinal in set(pool.ordinals) ^ set(ordinals):
             self._excuses.note(f"gone {pool.name}-{ordinal}")
         for ordinal in removed:
@@ -101,7 +99,7 @@ class Causes:
         return pool, removed
 
     def node_changed(self, before: Obj | None, after: Obj | None) -> None:
-        """A node: Ready or not, in a zone, with slots."""
+        """Record whether a node is Ready, its zone and its slots."""
         name = (after or before or {})["metadata"]["name"]
         ready = after is not None and is_ready(after)
         self._presence.node_seen(name, ready=ready, pods=self._stored.pods.values())
@@ -113,7 +111,7 @@ class Causes:
             self._stored.node_slots[name] = int(slots)
 
     def namespace_changed(self, _before: Obj | None, after: Obj | None) -> None:
-        """A namespace: its labels say which pools are for it."""
+        """Record a namespace's labels, which decide the pools that it may use."""
         if after is None:
             return
         name, labels = after["metadata"]["name"], after["metadata"].get("labels") or {}
@@ -123,8 +121,8 @@ class Causes:
             self._trace(f"    {name} has labels {labels}")
 
     def lease_changed(self, before: Obj | None, after: Obj | None) -> bool:
-        """A Lease: whether another leads, or the same one anew, after which its moves count from
-        the beginning.
+        """Return whether a Lease has a new holder, or a new term of the same holder. Its budget of
+        moves begins again.
         """
         changed = _term(before) != _term(after)
         if changed:

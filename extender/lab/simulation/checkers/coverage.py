@@ -1,4 +1,6 @@
-"""I2: what statuses publish on a bound pod is in its ledger, whichever of both was written."""
+"""I2: what statuses publish on a bound pod is in its ledger, no matter which of the two was
+written.
+"""
 
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.known import Known
@@ -6,7 +8,7 @@ from extender.lab.simulation.world.facts import Pod, VPod, in_force
 
 
 class CoverageChecker:
-    """Looks at bound pods and at statuses as they are written, whoever writes them."""
+    """Checks bound pods and statuses when they are written, by anybody."""
 
     def __init__(self, known: Known) -> None:
         self._stored = known.stored
@@ -17,9 +19,7 @@ class CoverageChecker:
         self._violated = known.violated
 
     def ledger_written(self, pod: Pod, *, by_service: bool, bound_now: bool) -> None:
-        """A ledger has changed, or its pod was bound: what of it may have been taken away
-        rightly.
-        """
+        """A ledger has changed, or its pod was bound. Record what it may lack for a good reason."""
         published = self._stored.published(pod.name)
         if self._two_lead():
             self._uncovering.all_of(pod.name)
@@ -32,14 +32,16 @@ class CoverageChecker:
             self._uncovering.bound(
                 pod, published, least, self._broken.heaviest_lately, self._broken.was_edited
             )
-        # What a pod's last incarnation was seen to hold comes back as it was, weights included; and
-        # who writes may see the slots of a moment ago.
+        # A bind restores the predecessor's ledger as it was, with old weights. And the writer may
+        # have seen an earlier number of slots.
         by_what_was = (bound_now and self._stored.outweighed(pod)) or not self._fits(pod)
         if self._two_lead() or not by_service or by_what_was:
             self._broken.break_ledgers([pod.name])
 
     def check_pod(self, pod: Pod) -> None:
-        """Its ledger covers all that is published there, or something excuses that it does not."""
+        """Check that the pod's ledger covers all that is published on it, or that there is an
+        excuse.
+        """
         uncovered = [
             key for key, count in self._stored.published(pod.name).items() if count > pod.count(key)
         ]
@@ -58,7 +60,7 @@ class CoverageChecker:
         )
 
     def check_vpod(self, vpod: VPod) -> None:
-        """Ledgers cover all that it publishes, or something excuses that they do not."""
+        """Check that ledgers cover all that the vpod publishes, or that there is an excuse."""
         uncovered = [
             pod
             for name, count in vpod.placements.items()

@@ -1,9 +1,8 @@
-"""Whether a move by policy has made anything better: how unevenly a vpod stands, as its profile
-weighs it.
+"""Whether a move by policy was an improvement in the terms of the pool's profile.
 
-``spread`` and ``ha`` want the same load in every zone, then on every node, then on every pod: 100,
-10 and 1 times the sum of the squares of the loads, which falls with every vreplica that goes to
-where fewer are. ``pack`` wants low ordinals.
+``spread`` and ``ha`` want equal loads of all zones, then of all nodes, then of all pods. The
+measure is the sum of the squares of the loads, times 100, 10 and 1. It falls with every vreplica
+that moves to a less loaded place. ``pack`` wants low ordinals.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +12,11 @@ from extender.lab.simulation.world.facts import ReportedMove, ordinal_of
 
 EVEN: Final = frozenset({"spread", "ha"})
 WEIGHTS: Final = (100, 10, 1)
-"""Of zones, nodes and pods."""
+"""The weights of zones, nodes and pods."""
 
 
 def unevenness(placements: Mapping[str, int], place_of: Callable[[str], tuple[str, str]]) -> int:
-    """Less is better. ``place_of``: (zone, node) of a pod by its name."""
+    """Return the measure; lower is better. ``place_of``: pod name -> (zone, node)."""
     loads: tuple[dict[object, int], ...] = ({}, {}, {})
     for name, count in placements.items():
         zone, node = place_of(name)
@@ -35,8 +34,8 @@ def is_better(
     placements: tuple[Mapping[str, int], Mapping[str, int]],
     place_of: Callable[[str], tuple[str, str]],
 ) -> bool:
-    """Whether moves (before, after) are ones that a profile would make; one that wants nothing
-    makes none.
+    """Return whether the profile would make these moves. ``placements`` are those before and after.
+    A profile other than ``spread``, ``ha`` and ``pack`` makes none.
     """
     if profile in EVEN:
         before, after = placements

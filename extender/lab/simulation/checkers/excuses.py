@@ -1,5 +1,5 @@
-"""``Excuses``: what may be the cause of a decision that is written now, for a while after it has
-ceased to be.
+"""``Excuses``: for a while after a cause has ended, a decision that is written may still be its
+result.
 """
 
 from collections.abc import Callable
@@ -10,51 +10,57 @@ from typing import Final
 from extender.lab.clock import wall_clock
 
 EXCUSE_S: Final = 60.0
-"""A decision may be that old when it is written."""
+"""The age that a decision may have when it is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """What the checkers are told of a run, besides what is written in it."""
+    """What the checkers know of a run besides its writes."""
 
     excuse_s: float = EXCUSE_S
-    """How old what a decision goes by may be when it is written, at the most."""
+    """The maximum age of the state on which a decision is based, when the decision is written."""
     late_s: float = EXCUSE_S
-    """The same of this run: less, where nothing in it makes views or writes late."""
+    """The same for this run. It is less if no fault of the run delays views or writes."""
     now_of: Callable[[str], float] = lambda _actor: wall_clock()
-    """An actor's own wall clock, epoch seconds."""
+    """Actor -> its own wall clock, in epoch seconds."""
     two_lead: Callable[[], bool] = lambda: False
-    """Whether what the service writes may cross; I1 holds."""
-    unsure: Callable[[], int] = lambda: 0
-    """How many writes so far have been done, or are on their way, without an answer to their
-    writer.
+    """Whether two replicas may lead one pool, so that their writes may cross. I1 holds even
+    then.
     """
+    unsure: Callable[[], int] = lambda: 0
+    """The number of writes so far whose writer got no answer, or has none yet."""
     listed_at: Callable[[str], float] = lambda _actor: -inf
-    """The loop's time at which an actor last listed pods."""
+    """Actor -> loop time of its last list of pods."""
     ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf
-    """The loop's time at which a write of a pod last failed for an actor."""
+    """(actor, pod) -> loop time of its last failed write of the pod."""
     failed_at: Callable[[str, str, str], float] = lambda _actor, _plural, _name: -inf
-    """The same of any kind; of events by their namespace."""
+    """(actor, plural, name) -> loop time of its last failed write. Events count by their
+    namespace.
+    """
     runs_since: Callable[[str], float] = lambda _actor: -inf
-    """The loop's time since which a process has run without a break; inf where it does not run."""
+    """Actor -> loop time since which the process has run without a break; inf if it does not
+    run.
+    """
 
 
 @dataclass
 class Excuses:
-    """Causes seen, by what they are about, with the time at which they ceased to be."""
+    """The causes that were seen, by their subject, with the time until which they excuse."""
 
     clock: Callable[[], float]
     lasts_s: float = EXCUSE_S
     _until: dict[str, float] = field(default_factory=dict)
 
     def note(self, about: str, lasts_s: float | None = None) -> None:
-        """The cause is there, or was until now."""
+        """The cause exists, or existed until now."""
         self._until[about] = self.clock() + (self.lasts_s if lasts_s is None else lasts_s)
 
     def since(self) -> float:
-        """What was over before this time is too old for a decision that is written now."""
+        """Return the time before which a cause must have ended to be too old for a decision that is
+        written now.
+        """
         return self.clock() - self.lasts_s
 
     def holds(self, about: str) -> bool:
-        """Whether a decision written now may have seen it."""
+        """Return whether a decision that is written now may have seen the cause."""
         return self._until.get(about, -1.0) >= self.clock()

@@ -1,5 +1,5 @@
-"""Statuses are honest: Scheduled=True means that the spec is placed; and who is not selected by a
-pool gets no more there.
+"""Statuses are true: Scheduled=True means that the spec is placed. And a vpod gets nothing more in
+a pool that does not select its namespace.
 """
 
 from extender.lab.faults import ACTOR
@@ -8,7 +8,7 @@ from extender.lab.simulation.world.facts import VPod, in_force
 
 
 class HonestyChecker:
-    """Looks at statuses as the service writes them."""
+    """Checks statuses that the service writes."""
 
     def __init__(self, known: Known) -> None:
         self._stored = known.stored
@@ -16,8 +16,8 @@ class HonestyChecker:
         self._violated = known.violated
 
     def check_allowed(self, old: VPod, new: VPod) -> None:
-        """It got no more in a pool that has not been for its namespace for longer than a decision
-        may be old.
+        """Check that a vpod has no more vreplicas than before in a pool that does not select its
+        namespace. A recent change of labels, selector or pool is an excuse.
         """
         if new.total > old.total and self._is_refused(new):
             self._violated(
@@ -31,7 +31,7 @@ class HonestyChecker:
         return not any(map(self._excuses.holds, lately)) and not self._stored.is_allowed(vpod)
 
     def check_scheduled(self, vpod: VPod) -> None:
-        """Scheduled=True for the present generation means that the present spec is placed."""
+        """Check that with Scheduled=True for the present generation, the present spec is placed."""
         pool = self._stored.pool(vpod.pool)
         raised = (
             max(in_force(pool.raised_seen, self._excuses.since()), default=0) if vpod.wanted else 0

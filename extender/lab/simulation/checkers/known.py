@@ -1,5 +1,5 @@
-"""What all checkers go by: what is stored, what excuses a difference, who writes; and whom they
-tell what they find.
+"""What all checkers share: the stored objects, the excuses, the writer of the current write, and
+where they report findings.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from extender.lab.simulation.checkers.settled import Stored
 from extender.lab.simulation.checkers.uncovering import Uncovering
 
 SERVICE: Final = "replica-"
-"""Names of the service's actors begin so."""
+"""The actor names of the service's replicas begin with this."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """One run's. ``violated`` is told each violation, in words; ``trace`` what has changed."""
+    """The shared parts of one run. ``violated`` reports a violation, ``trace`` a change."""
 
     stored: Stored
     excuses: Excuses
@@ -30,5 +30,5 @@ class Known:
 
 
 def by_service() -> bool:
-    """Whether a replica of the service makes the write that is looked at."""
+    """Return whether a replica of the service makes the current write."""
     return ACTOR.get().startswith(SERVICE)

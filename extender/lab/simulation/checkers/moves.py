@@ -1,4 +1,4 @@
-"""I4: what leaves a pod has a reason that is told, and that the store knows of; compaction and
+"""I4: what leaves a pod has a reason that is reported and that the store confirms. Compaction and
 policy keep to their limits.
 """
 
@@ -24,29 +24,26 @@ from extender.lab.simulation.world.facts import (
 from extender.lab.simulation.world.scale import pool_of, second_name
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
-"""Profiles that may prefer another pod to the one where a vreplica is."""
+"""Profiles that may prefer another pod to the present one."""
 UNASKED: Final = ("Compaction", "Policy")
-"""Reasons of moves that nobody has ordered, and that can wait."""
+"""Reasons of moves that nobody has requested, and that can wait."""
 EXCUSED_S: Final = 12.0
-"""Seconds for which a pod that is not Ready any more may count as one that is: 10, and a second in
-which changes are gathered.
+"""For so many seconds a pod that is no longer Ready may still count as Ready: 10, and 1 in which
+changes are collected.
 """
 OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
-"""Reasons for which a caller is answered to leave a pod; nobody else may move what a caller keeps.
-"""
+"""The reasons that may take a vreplica of a caller off a pod. Policy never moves those."""
 
 
 class MoveChecker:
-    """Looks at statuses as they are written. ``made`` counts vreplicas by reason."""
+    """Checks statuses when they are written. ``made`` counts moved vreplicas by reason."""
 
     def __init__(self, known: Known, budgets: Budgets) -> None:
         self._clock = known.excuses.clock
         self._late_s = known.circumstances.late_s
         self.presence = Presence(known.excuses.clock)
         self._nodes: dict[str, tuple[str, float]] = {}
-        """Pod name -> (the node where it stands or last stood, since when it has not been another
-        one).
-        """
+        """Pod name -> (the node where it runs or last ran, since when)."""
         self._seen: dict[str, tuple[str, float]] = {}
         """Pod name -> (UID of the last bound pod of that name, since when it is bound)."""
         self._stored = known.stored
@@ -58,12 +55,12 @@ class MoveChecker:
         self.made: dict[str, int] = {}
 
     def check(self, old: VPod, new: VPod, *, was_edited: bool) -> None:
-        """What leaves a pod is told with a reason that holds, or the vpod has fewer vreplicas to
-        place.
+        """Check that what leaves a pod has a reported reason that is true, or that the vpod has
+        more vreplicas than it wants.
         """
         fewer = max(0, old.total - new.wanted)
-        # Two moves may be told in the same words within one second; a write is under way for so
-        # long at the most.
+        # Two moves within one second may be reported in the same words. A write may be under way
+        # for at most WRITE_S.
         fresh = (
             new.moved != old.moved
             or abs(epoch_s(new.moved[2], 0.0) - self._now_of(ACTOR.get())) <= WRITE_S
@@ -77,8 +74,8 @@ class MoveChecker:
             if left <= 0:
                 continue
             if new.moved == old.moved:
-                # What is told was told before: what leaves now is first what is not wanted any
-                # more.
+                # The report is an old one. So what leaves the pod is first counted as vreplicas
+                # that are no longer wanted.
                 by_fewer = min(left, fewer)
                 fewer, left = fewer - by_fewer, left - by_fewer
                 if not left:
@@ -98,7 +95,9 @@ class MoveChecker:
         if not excused and old.total == new.total:
             self._check_better(old, new, made)
         if new.moved == old.moved:
-            return  # told before: what leaves now may be what is not wanted any more
+            # The moves were reported before. What leaves now may be vreplicas that are no longer
+            # wanted.
+            return
         for problem in self._budgets.problems(
             ACTOR.get(), self._stored.pool_of(new), old, new, made
         ):
@@ -107,7 +106,7 @@ class MoveChecker:
     def _check_told(
         self, move: ReportedMove, vreplicas: int, vpod: VPod, *, was_edited: bool
     ) -> None:
-        """So many have left a pod, as is told."""
+        """Check a reported move of ``vreplicas`` that have left a pod."""
         self.made[move.reason] = self.made.get(move.reason, 0) + vreplicas
         if not self._holds(move, vpod, was_edited=was_edited):
             self._violated(f"I4: {vpod.key} was moved, and {move} is not why")
@@ -119,11 +118,13 @@ class MoveChecker:
             )
 
     def _holds(self, move: ReportedMove, vpod: VPod, *, was_edited: bool) -> bool:
-        """Whether a move's reason is true, or was when it may have been decided."""
+        """Return whether a move's reason is true, or was true when the move may have been
+        decided.
+        """
         name, holds = move.from_pod, self._excuses.holds
         pool, pod = self._stored.pool_of(vpod), self._stored.pods.get(move.from_pod)
         if holds(f"pool {vpod.key}"):
-            # The vpod has left the pool that decided it, maybe before that was told.
+            # The vpod's former pool may have decided the move before the vpod left it.
             pool = self._stored.pools.get(pool_of(name), pool)
         moving = not pool.dry_run or holds(f"moving {pool.name}")
         by_reason: dict[str, bool] = {
@@ -144,10 +145,11 @@ class MoveChecker:
         return by_reason.get(move.reason, False)
 
     def check_untold(self, old: VPod, new: VPod, is_excused: Callable[[str], bool]) -> str:
-        """The same where nothing tells reasons: what leaves a pod has one, or fewer are wanted than
-        ``old`` has.
+        """As ``check``, for vpods whose moves are not reported: what leaves a pod has any reason,
+        or the vpod had more vreplicas than it wants. Return a description of the problem, "" if
+        there is none.
 
-        ``is_excused``: the pods on which that is not asked. What is wrong, in words; "": nothing.
+        ``is_excused``: pod name -> whether the pod needs no reason.
         """
         reasons = OF_CALLERS if old.by_caller else (*OF_CALLERS, "Policy")
         fewer = max(0, old.total - new.wanted)
@@ -172,7 +174,7 @@ class MoveChecker:
         return ""
 
     def pod_seen(self, pod: Pod) -> None:
-        """It was written."""
+        """A pod was written."""
         self.presence.pod_seen(pod)
         uid, _ = self._seen.get(pod.name, ("", inf))
         if pod.node and pod.uid != uid:
@@ -182,8 +184,8 @@ class MoveChecker:
             self._nodes[pod.name] = (pod.node, self._clock() if node else -inf)
 
     def _was_absent(self, name: str, pool: Pool) -> bool:
-        """Whether a pod was not Ready for as long as its pool waits, in the eyes of whoever may
-        have decided it.
+        """Return whether the decider may have seen the pod not Ready for as long as its pool
+        waits.
         """
         since = self._clock() - self._late_s
         absent_s = self.presence.longest(name, since)
@@ -191,8 +193,8 @@ class MoveChecker:
         return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s
 
     def _ends_service(self, move: ReportedMove) -> bool:
-        """Whether whoever decided the move saw, however late, that it goes from a pod that serves
-        to one that does not.
+        """Return whether the decider must have seen that the move goes from a pod that serves to
+        one that does not, even with a late view.
         """
         since = self._clock() - self._late_s
         return self.presence.was_there(move.from_pod, since) and self.presence.is_down(
@@ -200,11 +202,11 @@ class MoveChecker:
         )
 
     def _gave_up_what_runs(self, move: ReportedMove, vpod: VPod) -> bool:
-        """Whether vreplicas without another place have left a pod that has lost its ordinal and
-        runs: they wait there, as with a drain.
+        """Return whether vreplicas without another place have left a running pod that has lost its
+        ordinal. They should wait there, as on a drained pod.
 
-        Whose ordinals they are is for one pool to say: where two name the StatefulSet, or the vpod
-        has just come, nothing is asked.
+        Only one pool can decide about the ordinals. If two pools name the StatefulSet, or the vpod
+        has just changed its pool, nothing is checked.
         """
         pod = self._stored.pods.get(move.from_pod)
         if move.reason != "OrdinalGone" or move.to_pod or vpod.total >= vpod.wanted or pod is None:
@@ -219,9 +221,7 @@ class MoveChecker:
         )
 
     def _check_better(self, old: VPod, new: VPod, made: list[ReportedMove]) -> None:
-        """Policy moves for something: as far as nothing else has changed, the vpod stands better
-        than before.
-        """
+        """Check that a move by policy is an improvement, if nothing else has changed."""
         pool = self._stored.pool_of(new)
         if not made or {move.reason for move in made} != {"Policy"}:
             return
@@ -230,7 +230,8 @@ class MoveChecker:
             self._nodes.get(name, ("", inf))[1] > since
             for name in {*old.placements, *new.placements}
         ):
-            return  # it may have been decided for another profile, or when pods stood elsewhere
+            # It may have been decided for another profile, or while pods ran on other nodes.
+            return
         if not is_better(pool.profile, made, (old.placements, new.placements), self._place_of):
             self._violated(
                 f"I4: {ACTOR.get()} moved {new.key} by policy {pool.profile}, which is no better "

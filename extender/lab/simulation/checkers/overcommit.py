@@ -1,5 +1,5 @@
-"""I1: no ledger that the service writes has more slots than its pod, or more bytes than it may;
-none is written over another unseen.
+"""I1: no ledger that the service writes exceeds its pod's slots or its limit of bytes, and no
+ledger replaces another one that its writer has not seen.
 """
 
 from extender.kube.api import Obj
@@ -10,7 +10,7 @@ from extender.lab.simulation.world.ledgers import write_problems
 
 
 class OvercommitChecker:
-    """Looks at bound pods as the service writes them."""
+    """Checks bound pods that the service writes."""
 
     def __init__(self, known: Known) -> None:
         self._stored = known.stored
@@ -19,17 +19,18 @@ class OvercommitChecker:
         self._violated = known.violated
 
     def check_write(self, before: Obj, after: Obj) -> None:
-        """No update is lost."""
+        """Check that no update of a ledger is lost."""
         for problem in write_problems(before, after):
             self._violated(f"I1: {ACTOR.get()}: {problem}")
 
     def check_bytes(self, pod: Pod, before: Pod | None) -> None:
-        """A ledger is no longer than it may be, and no namespace's part of it grows beyond its
-        share. Two that lead keep to the former, for each ledger is written over the one before; of
-        the share each has given what it knows of.
+        """Check that a ledger is not too long, and that no namespace's part of it grows beyond its
+        share. If two replicas lead, only the length is checked: each ledger replaces the one
+        before, but each leader knows only its own share.
 
-        ``before``: None for one that comes with a bind. That has what stands there, by statuses as
-        its writer knows them: of vpods that are gone by now, too, where its watch is behind.
+        ``before`` is None for a ledger that comes with a bind. Such a ledger has what statuses
+        publish on the ordinal, as its writer knows them. If the writer's watch is behind, this
+        includes vpods that are deleted.
         """
         if len(pod.text or "") > LEDGER_BYTES_MAX:
             self._violated(f"I1: {ACTOR.get()} wrote {len(pod.text or '')} bytes on {pod.name}")
@@ -46,7 +47,9 @@ class OvercommitChecker:
                 self._violated(f"I1: {ACTOR.get()} wrote {size} bytes of {namespace} on {pod.name}")
 
     def check_slots(self, pod: Pod, before: int) -> None:
-        """A ledger is within the pod's slots, or nearer to it than with the slots ``before``."""
+        """Check that a ledger fits the pod's slots, or at least has not grown from the slots
+        ``before``.
+        """
         pool = self._stored.pool(pod.pool)
         allowed = max(in_force(pool.slots_seen, self._excuses.since()), default=0)
         if pod.slots is not None:

@@ -1,5 +1,5 @@
-"""What a replica keeps in memory, once all is at rest: no reservation is left (I5), and its state
-is what rebuilding gives.
+"""The memory of a replica once all is at rest: no reservation is left (I5), and the incremental
+state equals a rebuilt one.
 """
 
 from extender.engine.state.state import State
@@ -7,8 +7,8 @@ from extender.lab.simulation.world.replica import Replica
 
 
 def state_problems(replica: Replica) -> list[str]:
-    """Reservations that nobody has dropped, and incremental state that differs from rebuilt
-    state.
+    """Return the reservations that nobody has dropped, and differences between incremental and
+    rebuilt state.
     """
     caches = replica.service.caches
     rebuilt = State(caches.state.profiles)
@@ -27,7 +27,7 @@ def state_problems(replica: Replica) -> list[str]:
     for vpod in replica.service.placer.callers:
         rebuilt.vpod_changed(None, vpod)
     for key, known in caches.state.pools.items():
-        # Decided by the leader's loops, and not derived from any object.
+        # The leader's loops decide these two. They follow from no object.
         rebuilt.pool(key).set_closed(known.closed)
         rebuilt.pool(key).set_abandoned(known.abandoned)
     problems = [

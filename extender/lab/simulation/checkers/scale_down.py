@@ -1,6 +1,6 @@
-"""I3 while things happen: who scales a pool down takes away no pod on which anything is published.
+"""I3 while faults happen: a scale-down removes no pod on which anything is published.
 
-What is to be true once the faults have stopped is ``settled.Stored.differences``.
+``settled.Stored.differences`` checks I3 after the faults have stopped.
 """
 
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from extender.lab.simulation.world.facts import Pool, VPod
 
 
 class ScaleDownChecker:
-    """Looks at StatefulSets as the service scales them."""
+    """Checks StatefulSets when the service scales them."""
 
     def __init__(self, known: Known) -> None:
         self._stored = known.stored
@@ -20,20 +20,21 @@ class ScaleDownChecker:
         self._violated = known.violated
 
     def check(self, pool: Pool, removed: Collection[int]) -> None:
-        """``removed``: the ordinals that the StatefulSet has no longer."""
+        """Check the removed ordinals of a pool's StatefulSet."""
         for ordinal in sorted(removed):
             name = f"{pool.name}-{ordinal}"
             for key in self._stored.published(name):
                 vpod, pod = self._stored.vpods[key], self._stored.pods.get(name)
                 on_the_pod = pod is not None and bool(pod.node) and bool(pod.count(key))
                 if not on_the_pod and (vpod.by_caller or self._is_unwatched(vpod)):
-                    continue  # only its caller knows of it: it is to ask again; or nobody
+                    # Only a caller or an unwatched object knows of it. A caller has to ask again.
+                    continue
                 if not self._broken.was_edited(key):
                     self._violated(f"I3: {ACTOR.get()} removed {name}, which {key} is on")
 
     def _is_unwatched(self, vpod: VPod) -> bool:
-        """Whether nobody reads an object of a foreign kind: its AdapterPool, which tells what to
-        watch, is not there, or has just come back.
+        """Return whether nobody reads a foreign object (of a kind in ``spec.sources``): the
+        AdapterPool that names its kind is missing, or was missing lately.
         """
         pool = self._stored.pool(vpod.pool)
         return vpod.foreign and (pool.deleted or self._excuses.holds(f"gone {pool.name}"))

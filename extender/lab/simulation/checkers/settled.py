@@ -1,5 +1,5 @@
-"""What is not yet as it should be, once the faults have stopped: I1 to I3 without any excuse, and
-nothing stranded.
+"""What is not yet correct after the faults have stopped: I1 to I3 without any excuse, and vpods or
+pods that wait although they need not.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,26 +14,26 @@ _UNSERVED: Final = {"NodeLost", "PodTerminating", "PodNotReady"}
 
 @dataclass
 class Stored:
-    """What the API server stores, as the checkers have read it."""
+    """The objects in the API server, as the checkers have read them."""
 
     pods: dict[str, Pod] = field(default_factory=dict)
     vpods: dict[str, VPod] = field(default_factory=dict)
     pools: dict[str, Pool] = field(default_factory=dict)
     node_slots: dict[str, int] = field(default_factory=dict)
-    """Of nodes that declare any."""
+    """Node name -> its slots, for nodes that declare any."""
     zone_of: dict[str, str] = field(default_factory=dict)
     """Node name -> zone."""
     labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of namespaces."""
+    """Namespace -> its labels."""
     ready_nodes: set[str] = field(default_factory=set)
-    """Nodes that are Ready."""
+    """Names of the nodes that are Ready."""
 
     def pool(self, name: str) -> Pool:
-        """The pool of that name; one of which nothing is known yet comes to be."""
+        """Return the pool of that name. An unknown one is added."""
         return self.pools.setdefault(name, Pool(name))
 
     def published(self, pod_name: str) -> dict[str, int]:
-        """Vpod -> vreplicas that its status has on this pod."""
+        """Return vpod -> vreplicas that its status has on the pod."""
         return {
             key: count
             for key, vpod in self.vpods.items()
@@ -41,7 +41,7 @@ class Stored:
         }
 
     def outweighed(self, pod: Pod) -> list[str]:
-        """Vpods whose vreplicas weigh something else in the pod's ledger than they do now."""
+        """Return the vpods whose weight in the pod's ledger is not their present one."""
         return [
             key
             for key, (_, weight) in (pod.ledger or {}).items()
@@ -49,18 +49,18 @@ class Stored:
         ]
 
     def pool_of(self, vpod: VPod) -> Pool:
-        """Its pool; an empty one where there is none."""
+        """Return the vpod's pool; an empty one if it is unknown."""
         return self.pools.get(vpod.pool, Pool(vpod.pool))
 
     def is_allowed(self, vpod: VPod) -> bool:
-        """Whether its pool is for its namespace. What is not allowed keeps what it has, and gets no
-        more.
+        """Return whether the vpod's pool selects its namespace. If it does not, the vpod keeps what
+        it has, and gets nothing more.
         """
         labels = self.labels.get(vpod.namespace, {})
         return all(labels.get(key) == value for key, value in self.pool_of(vpod).selector.items())
 
     def differences(self) -> list[str]:
-        """In words; empty: settled."""
+        """Describe what is not correct yet. An empty list means settled."""
         found = [line for pool in self.pools.values() for line in self._pod_differences(pool)]
         found += [line for pod in self.pods.values() for line in self._ledger_differences(pod)]
         found += [line for vpod in self.vpods.values() for line in self._status_differences(vpod)]
@@ -68,8 +68,8 @@ class Stored:
         return found
 
     def idle(self) -> Iterator[str]:
-        """Pods that should have been removed long ago: the highest of a pool, that holds nothing
-        and is not needed.
+        """Describe the pods that should have been removed long ago: the highest pod of a pool, if
+        it is empty and not needed.
         """
         for pool in self.pools.values():
             top = self.pods.get(f"{pool.name}-{pool.ordinals.stop - 1}")
@@ -88,19 +88,19 @@ class Stored:
             )
             rest = [self.pods.get(f"{pool.name}-{ordinal}") for ordinal in pool.ordinals[:-1]]
             useful = [pod for pod in rest if pod is not None and not self._must_go(pool, pod.name)]
-            # A pod has the slots that it was created with, whatever its pool says by now.
+            # A pod keeps the slots that it was created with, whatever its pool says.
             room = sum(map(self._slots, useful))
             if not self._has_bytes(pool, len(useful)):
                 continue
-            # A marked pod is made up for by another, until somebody takes the mark away; so is one
-            # that was given up.
+            # The pool replaces a marked or given-up pod by another one, as long as the mark or the
+            # failure lasts.
             lost = self._slots(top) if self._must_go(pool, top.name) else 0
             if len(rest) >= pool.min_pods and room >= expected + lost:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
 
     def _has_bytes(self, pool: Pool, pods: int) -> bool:
-        """Whether the ledgers of so many pods have bytes for all vpods, were each on as many of
-        them as it may be.
+        """Return whether the ledgers of this many pods have bytes for all vpods, even if each vpod
+        is on as many pods as possible.
         """
         wanted: dict[str, int] = {}
         for vpod in self.vpods.values():
@@ -125,27 +125,27 @@ class Stored:
                 yield f"pod {name} is missing, pending or being deleted"
 
     def _may_wait(self, pool: Pool, pod: Pod | None) -> bool:
-        """Whether no node has slots for a pod; under a hard zone rule, whether a zone has none,
-        which may be its own.
+        """Return whether a pod may stay pending, because no node has slots for it. Under a hard
+        zone rule, it may if one zone has no such node, because it may need that zone.
         """
         if pod is None or pod.node or pod.deleting:
             return False
-        # It asks for what it was created with, whatever its pool says by now.
+        # A pod requests the slots that it was created with, whatever its pool says.
         slots = pod.taken or pool.slots
         if pool.profile != "ha" or not self.published(pod.name):
-            # The rule holds for what a pod carries: one that carries nothing may go to any zone.
+            # The zone rule concerns what a pod carries. An empty pod may go to any zone.
             return not self._a_node_has(slots)
         return any(most < slots for most in self._most_left().values())
 
     def _a_node_has(self, slots: int) -> bool:
-        """Whether one more pod of so many slots would find a node; all nodes declare slots, or
-        none.
+        """Return whether a further pod with so many slots would find a node. Either all nodes
+        declare slots, or none.
         """
         left = self._most_left()
         return not left or max(left.values()) >= slots
 
     def _most_left(self) -> dict[str, int]:
-        """Zone -> the most slots that one of its nodes has left; empty where nodes declare none."""
+        """Return zone -> the most free slots of one of its nodes; empty if nodes declare none."""
         left = dict(self.node_slots)
         for pod in self.pods.values():
             if pod.node in left:
@@ -180,8 +180,8 @@ class Stored:
         return found
 
     def _kept_from_others(self, pod: Pod) -> int:
-        """Slots by which vpods that their pool is not for weigh more by now than they do in the
-        ledger, for as long as they are not decided.
+        """Return the additional slots that vpods will need which their pool does not select, and
+        which now weigh more than in the ledger. Their ledger entries are not updated.
         """
         return sum(
             count * max(0, vpod.weight - weight)
@@ -212,9 +212,11 @@ class Stored:
         told_otherwise = (vpod.condition[0] == "True") is not placed and not (
             placed and may_be_short
         )
-        # Those are told what is left without a place, and not that some is to leave the one it has.
+        # Callers and foreign vpods hear only how many vreplicas have no place, not that some must
+        # leave theirs.
         if told_otherwise and not (vpod.is_silent and draining):
-            # What stays on a pod being drained for want of room elsewhere counts as not scheduled.
+            # Vreplicas that stay on a drained pod, because there is no room elsewhere, count as not
+            # scheduled.
             found.append(
                 f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is "
                 f"{vpod.condition}"
@@ -231,8 +233,8 @@ class Stored:
         return found
 
     def _served_differences(self, vpod: VPod) -> Iterator[str]:
-        """Of what it says is served: its pods are Ready, are not going, and stand on nodes that are
-        Ready.
+        """Check the vpod's report of served vreplicas: those on Ready pods that are not being
+        deleted, on Ready nodes.
         """
         if vpod.is_silent:
             return
@@ -251,8 +253,8 @@ class Stored:
         return pod is not None and pod.ready and not pod.deleting and pod.node in self.ready_nodes
 
     def _refusal_differences(self, vpod: VPod) -> list[str]:
-        """Of one that its pool is not for: no more than it wants, and what is missing is told with
-        the reason.
+        """Check a vpod that its pool does not select: it has no more than it wants, and if
+        vreplicas are missing, the status reports the reason.
         """
         if vpod.total > self.pool_of(vpod).most(vpod):
             return [f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}"]
@@ -264,15 +266,15 @@ class Stored:
         return []
 
     def _must_go(self, pool: Pool, name: str) -> bool:
-        """Whether what is on a pod shall be elsewhere: it is marked, or has not been Ready for too
-        long.
+        """Return whether the vreplicas of a pod should be elsewhere: the pod is marked or given
+        up.
         """
         pod = self.pods.get(name)
         return (pod is not None and pod.marked) or self._is_given_up(pool, pod)
 
     def _is_given_up(self, pool: Pool, pod: Pod | None) -> bool:
-        """Whether a pod is not there to be counted on: once all is at rest, it has not been for
-        longer than its pool waits.
+        """Return whether the pool no longer counts on a pod. At rest, a pod that does not serve has
+        not done so for longer than its pool waits.
         """
         return pool.reschedule_after_s is not None and not self._serves(pod)
 
@@ -282,7 +284,7 @@ class Stored:
         free = {
             pod.name: self._slots(pod) - pod.total - self._kept_from_others(pod)
             for pod in self.pods.values()
-            # What is beyond maxPods takes nothing new: a person has ordered that it goes.
+            # A pod beyond maxPods takes nothing new, because a person has limited the pool.
             if pod.pool == pool.name
             and pod.node
             and not self._must_go(pool, pod.name)
@@ -296,16 +298,16 @@ class Stored:
         }
 
     def _has_room(self, vpod: VPod, leaving: Collection[str] = ()) -> bool:
-        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow;
-        under a zone rule there.
+        """Return whether there is room for one more vreplica, or could be: on a pod, or because the
+        pool may grow. Under a zone rule the room must be in an allowed zone.
 
-        ``leaving``: the pods whose vreplicas look for another place, for these.
+        ``leaving``: the pods whose vreplicas need the room.
         """
         pool = self.pool_of(vpod)
         if pool.profile == "ha":
             return self._has_room_in_zone(vpod, leaving)
-        # A pod that waits for a node will have room when it gets one; a pool does not grow beyond
-        # it meanwhile.
+        # A pod that waits for a node will have room once it gets one. Until then the pool does not
+        # grow.
         waits = any(self._may_wait(pool, self.pods.get(name)) for name in pool.names)
         may_grow = not waits and (pool.max_pods is None or len(pool.ordinals) < pool.max_pods)
         return bool(self._free(vpod)) or (
@@ -313,15 +315,17 @@ class Stored:
         )
 
     def _has_room_in_zone(self, vpod: VPod, leaving: Collection[str]) -> bool:
-        """Under the hard zone rule: whether a zone that holds the fewest of a vpod's vreplicas has
-        a pod with room.
+        """Return whether, under the hard zone rule, a zone with the fewest of the vpod's vreplicas
+        has a pod with room.
 
-        No zone may hold over one more than the least loaded one. All zones with nodes count here,
-        also those that no pod of the pool could stand in: so the least of those that do count is
-        not lower, and one more in a zone with the least of all is allowed whichever they are. What
-        is on pods that are gone, or wait, belongs to a zone that is not known here: then nothing is
-        said. Nor of pods that are still to come: in which zone is for kube-scheduler to say. What
-        is ``leaving`` is in no zone until it has another place.
+        The rule: no zone may have more than one vreplica more than the least loaded zone. This
+        check counts all zones with nodes, even those where no pod of the pool can run. The zones
+        that really count have at least as many as the least loaded of all, so one more there is
+        always allowed.
+
+        The zone of vreplicas on missing or unbound pods is unknown. Then the result is False. New
+        pods do not count, because kube-scheduler chooses their zones. Vreplicas on ``leaving`` pods
+        are in no zone until they have another place.
         """
         zones = dict.fromkeys(self.zone_of.values(), 0)
         for name, count in vpod.placements.items():

@@ -1,10 +1,10 @@
-"""What is decided is told: a vpod that was placed for the first time has an event, whatever becomes
-of events elsewhere.
+"""Decisions are reported: when a vpod is placed for the first time, an event says so, even if
+events of other namespaces fail.
 
-Events are never in the way of what they tell of, and may be lost: with their process, by a write
-that fails. So one is asked for only where its writer has run all the time, and has seen no write of
-that vpod's status and no event into its namespace fail. Then neither a namespace whose events are
-refused nor a full queue of others is a reason not to write it.
+Events must never delay the decisions, so they may be lost: with their process, or by a failed
+write. An event is required only if its writer has run all the time, and none of its writes of that
+vpod's status or of events in its namespace has failed. In particular, refused events of another
+namespace or a full queue are no excuse.
 """
 
 from collections import deque
@@ -20,14 +20,16 @@ from extender.lab.simulation.world.facts import VPod
 from extender.lab.simulation.world.scale import CROWD
 
 TOLD_WITHIN_S: Final = 13.0
-"""As long as a namespace waits by itself after a write of its own has failed, and no other does."""
+"""The time for which the events of one namespace wait after a failed write. Other namespaces do not
+wait.
+"""
 
 LEASE_S: Final = LeaderElectionConfig().lease_duration_s
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A status that its vpod had none before, and who has written it when."""
+    """A status with the first placements of a vpod, its writer, and when it was written."""
 
     actor: str
     vpod: VPod
@@ -35,8 +37,8 @@ class _Placed:
 
 
 class TellingChecker:
-    """Looks at statuses and events as they are written; ``look`` at what should have been told by
-    now.
+    """Records statuses and events when they are written. ``look`` checks what should have been
+    reported by now.
     """
 
     def __init__(self, known: Known) -> None:
@@ -45,16 +47,16 @@ class TellingChecker:
         self._circumstances = known.circumstances
         self._violated = known.violated
         self._taken_at: dict[str, float] = {}
-        """Who has given a Lease another holder -> when it last did."""
+        """Actor -> when it last changed the holder of a Lease."""
         self._due: deque[_Placed] = deque()
         self._told: set[tuple[str, str]] = set()
-        """(Who has written an event, the UID of what it is about)."""
+        """(actor, UID of the object that the event is about)."""
         self._wrote_at: dict[tuple[str, str], float] = {}
-        """(Who, namespace) -> when it has last written an event there."""
+        """(actor, namespace) -> when it last wrote an event there."""
 
     def leader_changed(self) -> None:
-        """Who has decided may have been stopped before it told anything, unless it has taken the
-        Lease itself.
+        """A Lease has a new holder. A former leader that did not take the Lease itself may have
+        stopped before it reported anything.
         """
         self._taken_at[ACTOR.get()] = self._clock()
 
@@ -62,7 +64,7 @@ class TellingChecker:
         return max((at for who, at in self._taken_at.items() if who != actor), default=-inf)
 
     def event_changed(self, _before: Obj | None, after: Obj | None) -> None:
-        """An event is written, or is gone."""
+        """An event was written or deleted."""
         if after is None:
             return
         actor, uid = ACTOR.get(), (after.get("regarding") or {}).get("uid", "")
@@ -70,16 +72,17 @@ class TellingChecker:
         self._wrote_at[actor, after["metadata"]["namespace"]] = self._clock()
 
     def status_written(self, old: VPod, new: VPod) -> None:
-        """A status, by whomever."""
-        # A crowd's events take longer than its statuses.
+        """A status was written, by anybody."""
+        # The events of a crowd take longer than its statuses.
         crowd = new.key.partition("/")[2].startswith(CROWD)
-        # What is placed in part, for a ledger was not written, is told with the rest.
+        # If a ledger was not written, the first placements are partial. They are reported with the
+        # rest.
         first = not old.total and not old.observed and new.total and new.condition[0] == "True"
         if by_service() and first and not new.foreign and not crowd:
             self._due.append(_Placed(ACTOR.get(), new, self._clock()))
 
     def look(self) -> None:
-        """Whether all has been told that should have been by now."""
+        """Report missing events that are overdue."""
         while self._due and self._due[0].at + TOLD_WITHIN_S < self._clock():
             placed = self._due.popleft()
             if (placed.actor, placed.vpod.uid) not in self._told and not self._may_be_silent(
@@ -98,11 +101,11 @@ class TellingChecker:
             now is None
             or (now.uid, now.pool) != (vpod.uid, vpod.pool)
             or self._circumstances.runs_since(actor) >= since
-            # Who has lost its Lease finds out with its next try, and stops between a status and its
-            # event.
+            # A leader that has lost its Lease notices it at its next renewal. It may stop between a
+            # status and its event.
             or self._lost_at(actor) >= since - LEASE_S
             or failed_at(actor, "vpods", name) >= since
             or failed_at(actor, "events", vpod.namespace) >= since - TOLD_WITHIN_S
-            # It is behind there, and goes on.
+            # The writer is behind in this namespace, but continues.
             or self._wrote_at.get((actor, vpod.namespace), -inf) > since
         )

@@ -1,12 +1,15 @@
-"""Which published placements a ledger may fail to cover for a while (I2), and why: each by its pod
-and its vpod.
+"""Excuses for I2: published placements that a ledger may fail to cover for a while, by pod and
+vpod.
 
-Three things uncover what is published, and none is the service's fault: a person writes a ledger,
-or another scheduler binds a pod without one; two lead; and a pod that is bound anew carries what
-fits (I1) of what its last one held, which slotsPerPod or a weight has made too much since. Each
-excuses those vpods that it has taken something from, until the ledger covers them again and
-``LATE_S`` after: a status that is under way then may have been made of what was there before. What
-nothing was taken from is excused by nothing.
+There are three causes, and none is a fault of the service:
+
+- A person writes a ledger, or another scheduler binds a pod without one.
+- Two replicas lead.
+- A new pod carries only what fits (I1) of its predecessor's ledger, because slotsPerPod or a weight
+  has changed since.
+
+Each cause excuses the vpods that have lost something by it, until the ledger covers them again and
+for ``LATE_S`` after that: a status that is under way may be based on the state before.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,8 +19,8 @@ from typing import Final
 from extender.lab.simulation.world.facts import Pod
 
 LATE_S: Final = 15.0
-"""For so long after a ledger covers all again, a write may still come that was made of what it
-said.
+"""For so long after a ledger covers everything again, a status based on its former content may
+still arrive.
 """
 EVERYTHING: Final = "*"
 
@@ -26,7 +29,9 @@ Shares = Mapping[str, tuple[int, int]]
 
 
 class Uncovering:
-    """By pod name: the next pod of the name has the same statuses to cover."""
+    """Excuses by pod name. They continue for the next pod of the name, which has the same statuses
+    to cover.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -34,30 +39,30 @@ class Uncovering:
         self._held: dict[str, Shares] = {}
 
     def excuses(self, pod_name: str, vpod: str) -> bool:
-        """Whether this pod's ledger may have less of this vpod than is published."""
+        """Return whether the pod's ledger may have less of this vpod than is published."""
         now = self._clock()
         return any(self._until.get((pod_name, key), -1.0) >= now for key in (vpod, EVERYTHING))
 
     def published(self, pod_name: str, vpod: str) -> None:
-        """A status says now what an excuse was waiting for: nobody can put that right but who
-        writes the ledger next.
+        """A status publishes what is excused. Only the next write of the ledger can correct this,
+        so the excuse lasts until then.
         """
         if (pod_name, vpod) in self._until:
             self._until[pod_name, vpod] = inf
 
     def forgotten(self, pod_name: str, vpod: str) -> None:
-        """Who has bound a pod could not know that it had some of this vpod: only its caller can
-        tell.
+        """The replica that bound the pod could not know this vpod's share. Only the vpod's caller
+        can report it.
         """
         self._until[pod_name, vpod] = inf
 
     def held(self, pod_name: str) -> Shares:
-        """What the last readable ledger of a bound pod of that name has."""
+        """Return the content of the last readable ledger of a bound pod of that name."""
         return self._held.get(pod_name, {})
 
     def ledger(self, pod: Pod, uncovered: Iterable[str]) -> None:
-        """What a bound pod has now, and what of its statuses it does not cover. The rest has its
-        time.
+        """Record the ledger of a bound pod, and the vpods that it does not cover. The excuses of
+        the others end after ``LATE_S``.
         """
         if pod.ledger is not None:
             self._held[pod.name] = pod.ledger
@@ -67,13 +72,13 @@ class Uncovering:
                 self._until[name, key] = self._clock() + LATE_S
 
     def edited(self, pod: Pod, published: Mapping[str, int]) -> None:
-        """Not the service has written this ledger, or bound this pod. ``published``: vpod ->
-        vreplicas there.
+        """Somebody other than the service has written this ledger, or bound this pod.
+        ``published``: vpod -> vreplicas on the pod.
         """
         self._excuse(pod, published)
 
     def all_of(self, pod_name: str) -> None:
-        """Two lead: what they write may cross."""
+        """Excuse all vpods on the pod, because two replicas lead and their writes may cross."""
         self._until[pod_name, EVERYTHING] = inf
 
     def bound(
@@ -84,12 +89,11 @@ class Uncovering:
         weight: Callable[[str], int],
         is_forged: Callable[[str], bool] = lambda _key: False,
     ) -> None:
-        """The service has bound a pod of so many ``slots``, as its pod or its pool may have said
-        lately.
+        """The service has bound a pod. ``slots`` is the lowest number that the pod or its pool has
+        had lately.
 
-        What the last one held comes back (I2), as far as it fits (I1), and so does what a status
-        claims that a person has written (``is_forged``): nobody knows better. ``weight``: the
-        heaviest that a vpod was lately.
+        The predecessor's content returns (I2) as far as it fits (I1). The same holds for what an
+        edited status claims (``is_forged``). ``weight``: vpod -> its highest weight lately.
         """
         held = dict(self.held(pod.name))
         for key in filter(is_forged, published):
@@ -97,7 +101,8 @@ class Uncovering:
             held[key] = (max(count, published[key]), was)
         needed = sum(count * max(was, weight(key)) for key, (count, was) in held.items())
         if needed <= slots:
-            return  # all fits, so all has to be there
+            # Everything fits, so nothing may be missing.
+            return
         self._excuse(
             pod,
             published,
@@ -110,7 +115,7 @@ class Uncovering:
         for key in {*published, *self.held(pod.name)}:
             had = max(published.get(key, 0), self.held(pod.name).get(key, (0, 1))[0])
             if had > pod.count(key) and may(key):
-                # What only its ledger had may be published by a status under way; what is
-                # published, until it is put right.
+                # If only the ledger had it, a status under way may still publish it. If it is
+                # published, the excuse lasts until it is corrected.
                 short = published.get(key, 0) > pod.count(key)
                 self._until[pod.name, key] = inf if short else self._clock() + LATE_S

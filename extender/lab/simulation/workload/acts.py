@@ -1,6 +1,4 @@
-"""``Act``: one kind of event; ``Scene``: what acts have in common, dice and the way to the
-cluster.
-"""
+"""``Act``: one kind of event. ``Scene``: what all acts use, the dice and the cluster."""
 
 import asyncio
 import random
@@ -15,8 +13,8 @@ from extender.lab.simulation.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """``do`` returns whether there was anything to do it to; ``weight`` is how often it comes
-    beside the others.
+    """One kind of event. ``do`` returns whether it had an effect. ``weight`` is its frequency
+    relative to the others.
     """
 
     name: str
@@ -25,53 +23,53 @@ class Act:
 
 
 class ActsOfPart(Protocol):
-    """What happens to one of ``profile.PARTS``."""
+    """The acts of one of ``profile.PARTS``."""
 
     @property
     def always(self) -> Sequence[Act]:
-        """In every run that has the part."""
+        """Acts in every run that has the part."""
         ...
 
     @property
     def sometimes(self) -> Sequence[Act]:
-        """In some of them."""
+        """Acts in some of these runs."""
         ...
 
 
 class Scene:
-    """A world and the dice of the present event. The workload's own writes meet no faults."""
+    """A world and the dice of the current event. The workload's own writes have no faults."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.rng = random.Random(0)
-        """Replaced for each event, so that leaving one out does not change what the others draw."""
+        """Replaced for each event, so that the draws of one event do not depend on the others."""
 
     def any(self, resource: Resource, among: Callable[[Obj], bool] = lambda _: True) -> Obj | None:
-        """One of the objects for which ``among`` holds."""
+        """Return one of the objects for which ``among`` holds."""
         found = [obj for obj in self.world.stored(resource).values() if among(obj)]
         return self.rng.choice(found) if found else None
 
     def pod(self, among: Callable[[Obj], bool] = lambda _: True) -> Obj | None:
-        """One of the pods that are not being deleted."""
+        """Return one of the pods that are not being deleted."""
         return self.any(
             PODS, lambda pod: not pod["metadata"].get("deletionTimestamp") and among(pod)
         )
 
     def pool_name(self) -> str:
-        """One of the pools."""
+        """Return one of the pools."""
         pools = self.world.scale.pool_names
         return pools[0] if len(pools) == 1 else self.rng.choice(pools)
 
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Obj, subresource: str = ""
     ) -> None:
-        """A merge patch. Raises ApiError."""
+        """Send a merge patch. Raises ApiError."""
         await self.world.cluster.patch(
             resource, namespace, name, patch, patch_type=PatchType.MERGE, subresource=subresource
         )
 
     async def change(self, resource: Resource, obj: Obj | None, patch: Obj) -> bool:
-        """A merge patch of an object; False where there is none. Raises ApiError."""
+        """Patch an object; return False if there is none. Raises ApiError."""
         if obj is None:
             return False
         metadata = obj["metadata"]
@@ -79,7 +77,7 @@ class Scene:
         return True
 
     async def delete(self, resource: Resource) -> bool:
-        """Delete one of a kind; False where there is none. Raises ApiError."""
+        """Delete an object of a kind; return False if there is none. Raises ApiError."""
         obj = self.any(resource)
         if obj is None:
             return False
@@ -88,7 +86,7 @@ class Scene:
         return True
 
     async def recreate(self, resource: Resource, obj: Obj, again: Obj) -> None:
-        """Gone and back under its name, perhaps at once. Raises ApiError."""
+        """Delete an object and create it again under its name, perhaps at once. Raises ApiError."""
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         pause_s = self.rng.choice((0.0, 0.0, 0.01, 0.1, 1.0)) * self.rng.random()
         await self.world.cluster.delete(resource, namespace, name)

@@ -1,6 +1,4 @@
-"""What becomes of the API server itself: events that it refuses, and etcd restored from a
-backup.
-"""
+"""Faults of the API server itself: it refuses events, or etcd is restored from a backup."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,19 +12,20 @@ from extender.lab.simulation.world.scale import NS, TENANTS
 
 EVENTS_REFUSED_MAX_S: Final = 60.0
 BUMP: Final = 1_000_000
-"""As etcd's documentation has it for ``--bump-revision``, or enough of it."""
+"""As etcd's documentation proposes for ``--bump-revision``, or enough."""
 BACKUP_AGE_MAX_S: Final = 20.0
 DOWN_S: Final = 16.0
-"""API servers are down for a restore for longer than a Lease, and any request, lasts."""
+"""For a restore, the API servers are down for longer than any Lease or request lasts."""
 UP_MAX_S: Final = 1.5
 VERSIONS_SEEN_MIN: Final = 20
-"""Of a history that goes back: more are not written before a replica reads its Lease, which would
-pass the version that it knows.
+"""Without a bump, a replica notices the restore only if it has seen at least so many versions after
+the backup. Fewer versions than this are written before it reads its Lease, so they do not pass what
+it has seen.
 """
 
 
 class ApiServerActs:
-    """``acts`` by kind of ``ACT_KINDS``. ``on_restored``: called once etcd has been restored."""
+    """``acts`` by kind of ``ACT_KINDS``. ``on_restored`` is called after a restore of etcd."""
 
     def __init__(self, scene: Scene, on_restored: Callable[[], None]) -> None:
         self._scene = scene
@@ -37,7 +36,7 @@ class ApiServerActs:
         }
 
     async def _refuse_events(self) -> bool:
-        """By a namespace's quota or webhook, or for want of a role: nothing but these events is
+        """Refuse events, as a quota, a webhook or a missing role does. Only these events are
         lost.
         """
         rng, faults = self._scene.rng, self._scene.world.faults
@@ -47,8 +46,8 @@ class ApiServerActs:
         return True
 
     async def _restore(self) -> bool:
-        """A backup is made, life goes on, all API servers are stopped, and come back with what the
-        backup has.
+        """Make a backup, change some objects, stop all API servers, and start them again with the
+        backup.
         """
         rng, world = self._scene.rng, self._scene.world
         backup, bump = world.cluster.snapshot(), rng.choice((0, BUMP))
@@ -74,7 +73,7 @@ class ApiServerActs:
             self._scene.world.faults.cut_off(replica.name, lasts_s)
 
     async def _change_something(self) -> None:
-        """What is not in the backup, or is there and nowhere else."""
+        """Change something that the backup does not have, or delete something that it has."""
         scene = self._scene
         if scene.rng.random() < 0.7:
             spec = {"vreplicas": scene.rng.choice((0, 1, 2, 4, 8, 12))}
@@ -84,11 +83,11 @@ class ApiServerActs:
 
 
 def _will_see(replica: Replica, backup: Snapshot, bump: int) -> bool:
-    """Whether its Lease tells a replica that etcd was restored. Any other is restarted with the API
-    servers.
+    """Return whether a replica's Lease tells it that etcd was restored. Other replicas are
+    restarted with the API servers.
 
-    docs/reliability.md tells of those that nothing tells of it: they have seen no Lease that is
-    newer than the backup, or versions pass what they have seen before they look.
+    docs/reliability.md describes the cases in which a replica does not notice a restore: it has
+    seen no Lease newer than the backup, or the versions pass what it has seen before it looks.
     """
     needed = backup.version + (0 if bump else VERSIONS_SEEN_MIN)
     runs = not (replica.rival or replica.paused or replica.api.crashed or replica.task.done())

@@ -1,5 +1,5 @@
-"""What happens to callers of ``/v1/schedule``: they come, want more or fewer, crash, and give back
-what they have.
+"""Acts on callers of ``/v1/schedule``: they come, want more or fewer, crash, and give back what
+they have.
 """
 
 from typing import Final
@@ -9,11 +9,11 @@ from extender.lab.simulation.world.callers import Caller
 from extender.lab.simulation.world.scale import TENANTS
 
 NAMES: Final = ("c1", "c2", "c3")
-"""In each tenant: few, so that one comes back under the name of another that has gone."""
+"""Names in each tenant. There are few, so that a new caller gets the name of one that is gone."""
 
 
 class Controllers:
-    """``acts`` with their weights; ``always`` where there are callers at all."""
+    """``acts`` with their weights. The ``always`` ones are in every run that has callers."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -55,7 +55,7 @@ class Controllers:
         return True
 
     async def _crash(self) -> bool:
-        """At any moment: with a request on its way, or the answer."""
+        """Crash at any moment, even with a request or an answer under way."""
         if (caller := self._any()) is None:
             return False
         caller.crash(self._scene.rng.choice((0.0, 0.1, 5.0, 30.0)) * self._scene.rng.random())

@@ -1,5 +1,5 @@
-"""Many vpods with names as long as they may be: ledgers are full of bytes while slots are free, for
-that tenant and for others.
+"""Many vpods with names of the maximum length. Their entries fill ledgers while slots are free, for
+the same tenant and for others.
 """
 
 from typing import Final
@@ -10,9 +10,9 @@ from extender.lab.simulation.world.objects import vpod_object
 from extender.lab.simulation.world.scale import CROWD, TENANTS
 
 CROWD_VPODS: Final = 240
-"""At a time; a tenant's share of one ledger are 225."""
+"""In one crowd. 225 such vpods are a tenant's share of one ledger."""
 CROWDED_AT: Final = 300
-"""vpods that are there: no more crowds come."""
+"""With this many vpods, no more crowds come."""
 
 
 class Crowds:
@@ -25,7 +25,7 @@ class Crowds:
         self.sometimes = (Act("part of a crowd goes", 1, self._go_in_part),)
 
     async def _come(self) -> bool:
-        """All of one tenant, most to one pool."""
+        """Create a crowd in one tenant and one pool."""
         scene = self._scene
         if len(scene.world.stored(VPODS)) >= CROWDED_AT:
             return False

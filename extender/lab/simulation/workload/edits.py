@@ -1,5 +1,5 @@
-"""What nobody should do by hand: scales, ordinals, ledgers and statuses edited, pods bound by
-another scheduler, a StatefulSet named twice.
+"""Edits that nobody should make by hand: of scales, ordinals, ledgers and statuses; and a pod bound
+by another scheduler, or a StatefulSet that two pools name.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ FIRST_GONE_MAX_S: Final = 20.0
 STARTS: Final = (0, 0, 1, 2, 5)
 ENDS_SLOWLY_MAX_S: Final = 20.0
 PODS_MAX: Final = 12
-"""What somebody else may set the replicas to."""
+"""The limit of the replicas that somebody else sets."""
 
 
 class Edits:
@@ -92,8 +92,8 @@ class Edits:
         return True
 
     async def _second_pool(self) -> bool:
-        """It comes, goes, or sees the first one go and come back; whoever has the StatefulSet,
-        nothing is lost by it.
+        """Create or delete a second AdapterPool of a StatefulSet, or delete and recreate the first
+        one. Nothing may be lost by it.
         """
         world, rng = self._scene.world, self._scene.rng
         pool = self._scene.pool_name()
@@ -116,8 +116,8 @@ class Edits:
         return True
 
     async def _move_ordinals(self) -> bool:
-        """Pods outside of the new range are deleted, and end at once or slowly; what they hold
-        waits there for room.
+        """Move the range of ordinals. Pods outside of the new range are deleted, and end at once or
+        slowly. What they hold waits there for room.
         """
         rng, world = self._scene.rng, self._scene.world
         pool = self._scene.pool_name()
@@ -129,7 +129,7 @@ class Edits:
         return True
 
     async def _bind_elsewhere(self) -> bool:
-        """Another scheduler binds a pod that waits for ours."""
+        """Let another scheduler bind a pod that waits for the service's one."""
         pod = self._scene.pod(lambda pod: not pod["spec"].get("nodeName"))
         node = self._scene.any(NODES)
         if pod is None or node is None:

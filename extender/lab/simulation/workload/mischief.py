@@ -1,8 +1,8 @@
-"""Faults that are acts: processes killed, paused and confused, nodes and zones lost, Leases changed
-by hand.
+"""Faults that are acts: processes killed, paused or with wrong clocks, lost nodes and zones, Leases
+changed by hand.
 
-Each is a kind of ``ACT_KINDS`` with a probability of its own; what else is edited by hand is
-``edits``'s, and calls and watches fail by ``extender.lab.faults``.
+Each is a kind of ``ACT_KINDS`` with its own probability. ``edits`` has the other changes by hand.
+``extender.lab.faults`` makes calls and watches fail.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ REPLICAS_MAX: Final = 3
 PROBE_FAILS_MAX_S: Final = 60.0
 NOT_READY_MAX_S: Final = 300.0
 PAUSE_MAX_S: Final = 40.0
-"""A lease lasts 15 s."""
+"""A Lease lasts 15 s."""
 RIVALS_LEASE: Final = "vreplica-scheduler-rival"
 RIVAL_MAX_S: Final = 30.0
 
 
 class Mischief:
-    """``acts`` by kind. ``calm_down`` ends what goes on by itself."""
+    """``acts`` by kind. ``calm_down`` ends the faults that last."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._failed: set[str] = set()
         self._unready: dict[str, bool] = {}
-        """Names of pods whose readiness probes fail, and whether that ends by itself, or with the
-        faults.
+        """Pod name -> whether its failing readiness probe recovers by itself. If not, it fails
+        beyond the end of the faults.
         """
         self._later: set[asyncio.Task[None]] = set()
         self.acts: dict[str, Callable[[], Awaitable[bool]]] = {
@@ -68,7 +68,7 @@ class Mischief:
         }
 
     async def calm_down(self) -> None:
-        """Nodes are well, processes run; leases are nobody else's business any more."""
+        """Recover nodes, resume processes and kill rivals."""
         await self._recover_nodes()
         for name, ends in list(self._unready.items()):
             if ends:
@@ -129,7 +129,7 @@ class Mischief:
 
     async def _pause_replica(self) -> bool:
         world, rng = self._scene.world, self._scene.rng
-        # The leader more often than not: that is where it hurts.
+        # Mostly pause the leader, because that has the most effect.
         replica = (world.leadership.leader if rng.random() < 0.7 else None) or self._any_replica()
         if replica is None or replica.paused:
             return False
@@ -142,7 +142,7 @@ class Mischief:
         return True
 
     def _lease(self) -> str:
-        """Name of one of those that the pools are led by."""
+        """Return the name of one of the Leases for leading pools."""
         leases = self._scene.world.scale.lease_names
         return self._scene.rng.choice(leases) if len(leases) > 1 else LEASE
 
@@ -155,12 +155,12 @@ class Mischief:
         return str(found.get("spec", {}).get("holderIdentity") or "")
 
     def _held_lease(self) -> str:
-        """Name of one of those that the pools are led by; "" where nobody holds it."""
+        """Return the name of a Lease that has a holder, or ""."""
         lease = self._lease()
         return lease if self._holder(lease) else ""
 
     def _other(self, lease: str) -> str | None:
-        """Identity of a replica that does not hold the Lease."""
+        """Return the identity of a replica that does not hold the Lease."""
         names = [
             replica.service.identity for replica in self._scene.world.replicas if not replica.rival
         ]
@@ -218,7 +218,7 @@ class Mischief:
         return True
 
     async def _forget_rivals(self) -> None:
-        """The next one leads at once, whatever has become of the one before."""
+        """Replace the rival's Lease, so that the next rival leads at once."""
         world = self._scene.world
         with suppress(NotFound):
             await world.cluster.delete(LEASES, OWN_NAMESPACE, RIVALS_LEASE)
@@ -288,8 +288,8 @@ class Mischief:
         return self._unready_for(pod, self._scene.rng.uniform(1.0, PROBE_FAILS_MAX_S))
 
     async def _pod_not_ready(self) -> bool:
-        """For longer than any pool waits, or for as long as it is there: the calm at the
-        end, too.
+        """Make a pod not Ready for longer than any pool waits, or for as long as it exists, even
+        after the faults have stopped.
         """
         rng, failed = self._scene.rng, self._failed
         pod = self._scene.pod(lambda pod: pod["spec"].get("nodeName", "") not in {"", *failed})
@@ -298,7 +298,7 @@ class Mischief:
         )
 
     def _unready_for(self, pod: Obj | None, lasts_s: float | None) -> bool:
-        """``lasts_s`` None: for as long as the pod is there."""
+        """``lasts_s`` None: for as long as the pod exists."""
         if pod is None or pod["metadata"]["name"] in self._unready:
             return False
         name = pod["metadata"]["name"]
@@ -313,12 +313,12 @@ class Mischief:
         return True
 
     def _forget_probes(self) -> None:
-        """The kubelets have started again, and look at all pods anew."""
+        """Restarted kubelets probe all pods again."""
         self._unready.clear()
 
     def _probe(self, name: str, *, ready: bool) -> None:
-        """Of the pod of that name, whichever it is by now; its node looks at it when it knows of
-        it.
+        """Change the probe of the present pod of that name. Its kubelet sees this when it knows the
+        pod.
         """
         if ready:
             self._unready.pop(name, None)

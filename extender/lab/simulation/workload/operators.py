@@ -1,6 +1,4 @@
-"""What operators do: pods deleted, nodes cordoned, pools configured anew, adapters drained and
-upgraded.
-"""
+"""Acts of operators: delete pods, cordon nodes, change pools, drain and upgrade adapters."""
 
 from typing import Any
 
@@ -12,8 +10,8 @@ from extender.lab.simulation.world.scale import NS, SLOTS_FACTOR
 
 
 class Operators:
-    """``sometimes`` in every kind of run, ``among_pools`` where the run is about more than one pool
-    with the defaults.
+    """The ``sometimes`` acts are for every kind of run, ``among_pools`` for runs that are not
+    ``plain``.
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -104,8 +102,8 @@ class Operators:
         return True
 
     async def _upgrade(self) -> bool:
-        """A new version of the adapters: the StatefulSet replaces pod after pod, from the highest
-        ordinal down.
+        """Roll out a new version of the adapters. The StatefulSet replaces one pod after the other,
+        from the highest ordinal down.
         """
         self._versions += 1
         pool = self._scene.pool_name()

@@ -1,10 +1,11 @@
-"""``Workload``: so many events, one after the other, most at once, some after a pause in which
-everything may settle.
+"""``Workload``: a number of events, one after the other. Most follow at once, some after a pause in
+which everything may settle.
 
-Swarm testing: a seed first draws which acts and which faults there are at all, and how often. A run
-with everything at once hides what a run with only two things shows. Each event has dice of its own,
-so any of them may be left out, and so may a kind of mischief: the event that would have been one is
-none then, and those that stay are what they were. That is how a failing run is made short.
+This is swarm testing: a seed first draws which acts and faults it has at all, and how often. A run
+with everything at once hides what a run with only two of them shows.
+
+Each event has its own dice. So a failing run can be shortened: any event or kind of mischief can be
+left out, the event that would have been of that kind does nothing, and the others keep their draws.
 """
 
 import asyncio
@@ -40,9 +41,9 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
 class Workload:
     """Acts on a world until ``calm_down``.
 
-    ``counts`` says what it did how often; ``done`` lists the events that did something, ``tried``
-    is how many had their turn. ``left_out``: kinds of mischief that do nothing where they would
-    have come.
+    ``counts`` is how often each act had an effect, ``done`` the numbers of events with an effect,
+    and ``tried`` the number of events that had their turn. ``left_out`` are kinds of mischief that
+    do nothing when they are drawn.
     """
 
     def __init__(
@@ -79,8 +80,8 @@ class Workload:
                 self._acts += [act for act in acts.sometimes if rng.random() < 0.6]
 
     async def run(self, events: int) -> None:
-        """So many events that do something, or those of ``only``; at most twice as many are
-        tried.
+        """Do ``events`` events that have an effect, or only those of ``only``. At most twice as
+        many are tried.
         """
         for number in range(2 * events):
             if len(self.done) >= events:
@@ -126,7 +127,7 @@ class Workload:
             self._world.trace(f"event {number}: {error.reason}")
 
     async def calm_down(self) -> None:
-        """No more faults: nodes are well, processes run. What operators have asked for stays."""
+        """End the faults. Nodes recover and processes run. Changes by operators stay."""
         world = self._world
         world.faults.rates = CALM
         await self._mischief.calm_down()

@@ -1,4 +1,4 @@
-"""Whom pools are for: tenants' namespaces get other labels, and pools select other ones."""
+"""Which tenants may use a pool: labels of namespaces and selectors of pools change."""
 
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES
 from extender.lab.simulation.workload.acts import Act, Scene
@@ -7,7 +7,9 @@ from extender.lab.simulation.world.scale import NS, TENANTS
 
 
 class Gatekeepers:
-    """``acts`` with their weights; ``always`` where pools select namespaces at all."""
+    """``acts`` with their weights. The ``always`` ones are in every run whose pools select
+    namespaces.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

@@ -1,4 +1,4 @@
-"""What the owners of Streams do: they come, grow, shrink, change pools and go, as vpods do."""
+"""Acts of the owners of Streams: like vpods, Streams come, grow, shrink, change pools and go."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ STREAMS_MAX: Final = 6
 
 
 class Owners:
-    """``acts`` with their weights; ``always`` where there are Streams at all."""
+    """``acts`` with their weights. The ``always`` ones are in every run that has Streams."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -46,7 +46,7 @@ class Owners:
         return await self._change({"spec": {"weight": self._scene.rng.randint(1, 4)}})
 
     async def _move(self) -> bool:
-        """To another pool, or to the one that it is in."""
+        """The other pool may be the present one."""
         return await self._change({"metadata": {"labels": {LABEL: self._scene.pool_name()}}})
 
     async def _delete(self) -> bool:

@@ -1,4 +1,4 @@
-"""What tenants do: vpods come, grow, shrink, move to another pool and go."""
+"""Acts of tenants: vpods come, grow, shrink, move to another pool and go."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ VPODS_MAX: Final = 12
 
 
 class Tenants:
-    """``acts`` with their weights; the first two are in every run."""
+    """``acts`` with their weights. The ``always`` ones are in every run."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -28,7 +28,7 @@ class Tenants:
         )
 
     async def create(self) -> bool:
-        """One more, unless there are many."""
+        """Create a vpod, unless there are many."""
         scene = self._scene
         if (
             sum(1 for _, name in scene.world.stored(VPODS) if not name.startswith(CROWD))
@@ -68,12 +68,12 @@ class Tenants:
         return True
 
     async def _move(self) -> bool:
-        """To another pool, or to the one that it is in."""
+        """The other pool may be the present one."""
         ref = {"namespace": NS, "name": self._scene.pool_name()}
         return await self._respec(self._scene.any(VPODS), {"poolRef": ref})
 
     async def _shrink_all(self) -> bool:
-        """Night: nearly nothing is wanted, and most pods could go."""
+        """Shrink all vpods to almost nothing, as at night, so that most pods could go."""
         vpods = list(self._scene.world.stored(VPODS).values())
         for vpod in vpods:
             await self._respec(vpod, {"vreplicas": self._scene.rng.choice((0, 1, 1))})

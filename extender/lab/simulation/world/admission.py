@@ -17,7 +17,7 @@ from webhook.review import decode_review, encode_review
 
 
 class Admission:
-    """One process of the webhook. ``network`` delays every call; ``faults`` may make one slow, or
+    """One process of the webhook. ``network`` delays every call. ``faults`` may make a call slow or
     lose it.
     """
 
@@ -33,7 +33,7 @@ class Admission:
         rng: Callable[[str], Random],
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
     ) -> None:
-        """Watch what it has to know, from the beginning. ``spawn`` runs a task of a name."""
+        """Start, or restart, the watches. ``spawn`` runs a task with a name."""
         for task in self._tasks:
             task.cancel()
         self._tasks, self._caches = [], WebhookCaches()
@@ -42,7 +42,7 @@ class Admission:
             self._tasks.append(spawn(Reflector(api, resource, sink, rng=rng(name)).run(), name))
 
     async def call(self, call: WebhookCall) -> Obj:
-        """The AdmissionReview that answers. Raises WebhookCallError."""
+        """Return the AdmissionReview that answers the call. Raises WebhookCallError."""
         await self._network.delay()
         if self._faults.hits("webhook_slow"):
             await asyncio.sleep(self._faults.seconds())

@@ -1,5 +1,5 @@
-"""I5: a bind that is repeated after it succeeded succeeds; and what nobody should ask the extender
-for is not granted.
+"""I5: a bind that succeeded succeeds again when it is repeated. And the extender grants nothing
+that nobody should request.
 """
 
 import orjson
@@ -11,20 +11,20 @@ from extender.model.reasons import ConflictReason
 
 
 class BindChecker:
-    """Looks at what the extender answers kube-scheduler, as ``FaultyTransport`` tells. ``problems``
-    collects what was found.
+    """Checks the extender's answers to kube-scheduler, which ``FaultyTransport`` reports.
+    ``problems`` collects the findings.
     """
 
     def __init__(self, store: Store, problems: list[str]) -> None:
         self._store = store
         self._problems = problems
         self._former: dict[tuple[str, str], tuple[str, str]] = {}
-        """(namespace, name) -> UID and node of the pod that had the name before."""
+        """(namespace, name) -> UID and node of the last pod of that name that was removed."""
         self._was_on: dict[str, str] = {}
-        """UID -> the node on which a pod was, that a restored etcd knows nothing of."""
+        """UID -> the node of a pod whose binding a restore of etcd has undone."""
 
     def note(self, kind: tuple[str, str], change: Change) -> None:
-        """A write that has just happened."""
+        """Record a write. The store calls this."""
         before, after = change.before, change.after
         if kind != ("", "pods") or before is None:
             return
@@ -35,12 +35,12 @@ class BindChecker:
             self._was_on[before.uid] = node
 
     def former_uid(self, namespace: str, name: str, node: str) -> str:
-        """Of the pod that had the name before, on another node; a bind of it is to be refused. "":
-        none is known.
+        """Return the UID of the former pod of that name, if it was on another node. A bind of it
+        must be refused. "" if none is known.
 
-        A restored etcd may have brought that pod back: then it is the present one, and its bind is
-        to be granted. It may also have undone its binding: a replica that has not seen the restore
-        still answers as to a repeated bind.
+        A restore of etcd may bring the former pod back. Then it is the present pod, and its bind
+        must succeed. A restore may also undo its binding: a replica that has not seen the restore
+        still answers as if the bind were repeated.
         """
         key = (namespace, name)
         uid, was_on = self._former.get(key, ("", ""))
@@ -48,7 +48,9 @@ class BindChecker:
         return uid if was_on != node and (present is None or present.uid != uid) else ""
 
     def repeated(self, url: str, body: bytes, first: Answer, second: Answer) -> None:
-        """A call was sent twice: a bind succeeds again, unless the pod has changed meanwhile."""
+        """Check a call that was sent twice: the second bind succeeds too, unless the pod has
+        changed between the calls.
+        """
         if not url.endswith("/bind") or first[0] != 200 or second[0] != 200:
             return
         args, errors = (
@@ -70,7 +72,7 @@ class BindChecker:
             )
 
     def odd(self, what: str, answer: Answer) -> None:
-        """The answer to what nobody should ask for."""
+        """Check the answer to a call that nobody should make."""
         status, body = answer
         if status != 200:
             return

@@ -1,9 +1,9 @@
 """Callers of ``POST /v1/schedule``: controllers that keep the placements of their objects
 themselves (docs/python-api.md).
 
-Each has one made-up vpod. It asks whoever leads, publishes what it is answered, asks again when the
-answer says so or it resyncs, and sends what it publishes with every request. It asks one thing at a
-time. ``Callers`` are those of a world.
+Each caller has one vpod, which is no object of the API. It asks the leader, publishes the answer,
+and sends what it publishes with every request. It asks again when the answer says so, and at each
+resync. It has one request at a time. ``Callers`` are the callers of a world.
 """
 
 import asyncio
@@ -22,33 +22,33 @@ from extender.lab.simulation.world.replica import Replica
 KIND: Final = "Broker"
 GROUP: Final = "x.dev"
 TIMEOUT_S: Final = 6.0
-"""Of one request, as ``scheduling_api``'s."""
+"""Timeout of one request, as in ``scheduling_api``."""
 RETRY_S: Final = 1.0
-"""Where nobody could decide."""
+"""The pause after no replica could decide."""
 ASKED_IN_A_ROW: Final = 3
-"""Replicas, before it waits."""
+"""The number of replicas that it asks before it waits."""
 CALM_RESYNC_S: Final = 5.0
 
 
 class CallerWatcher(Protocol):
-    """Who looks at what callers publish. A caller's vpod is None before it comes, and once it
+    """Observes what callers publish. The vpod of a caller is None before it comes, and once it
     publishes nothing any more.
     """
 
     def wished(self, old: VPod | None, new: VPod | None) -> None:
-        """A caller comes, wants something else, or has begun to give all back."""
+        """A caller comes, wants something else, or begins to give everything back."""
         ...
 
     def answered(self, asked: VPod, new: VPod, by: str) -> None:
-        """It publishes an answer of the replica ``by``. ``asked``: what it wanted and published
-        when it asked.
+        """A caller publishes an answer of the replica ``by``. ``asked`` is the vpod that the
+        request was about.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Network:
-    """The way from callers to replicas. ``replicas``: those there are, rivals aside."""
+    """The connection from callers to replicas. ``replicas`` returns all replicas except rivals."""
 
     replicas: Callable[[], list[Replica]]
     faults: Faults
@@ -58,7 +58,7 @@ class Network:
 
 
 class Caller:
-    """One caller. ``vpod``: what it wants and publishes now; None once it gives all back."""
+    """One caller. ``vpod`` is what it wants and publishes; None once it gives everything back."""
 
     def __init__(self, network: Network, vpod: VPod, rng: random.Random) -> None:
         self._network = network
@@ -69,20 +69,20 @@ class Caller:
         self.key = vpod.key
         self.vpod: VPod | None = vpod
         self.gone = False
-        """Whether all it had has been taken back."""
+        """Whether a replica has confirmed that all of it is taken back."""
         self.gone_at = 0.0
         self.resync_s = rng.choice((3.0, 20.0, 120.0))
         self._kicked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._last = ""
-        """Identity of the replica that is asked first."""
+        """The identity of the replica to ask first."""
         self._tell(None, vpod)
         self._start(0.0)
 
-    # -- what is done to it ------------------------------------------------------------------------
+    # -- acts on the caller --
 
     def wish(self, *, vreplicas: int | None = None, weight: int | None = None) -> None:
-        """It wants something else from now on."""
+        """Change what the caller wants."""
         old = self.vpod
         if old is None:
             return
@@ -93,35 +93,35 @@ class Caller:
         self.ask_soon()
 
     def ask_soon(self) -> None:
-        """It asks now, unless it is asking or dead."""
+        """Ask now, unless a request is under way or the caller is down."""
         self._kicked.set()
 
     def give_back(self) -> None:
-        """Its object is deleted: from now on it publishes nothing."""
+        """Delete the caller's object: it publishes nothing any more."""
         old, self.vpod = self.vpod, None
         self._tell(old, None)
         self.ask_soon()
 
     def crash(self, away_s: float) -> None:
-        """It dies, with whatever answer is on its way, and comes back with what it last
-        published.
+        """Crash and lose any answer that is under way. After ``away_s`` come back with what was
+        last published.
         """
         self._network.trace(f"{self.key} crashed for {away_s:.3f} s")
         self.stop()
         self._start(away_s)
 
     def calm_down(self) -> None:
-        """It comes back at once, and asks often."""
+        """Ask often from now on."""
         self.resync_s = CALM_RESYNC_S
         self.ask_soon()
 
     def release_again(self) -> None:
-        """It is to give back once more what it has given back."""
+        """Give back once more what was given back."""
         self.gone = False
         self._start(0.0)
 
     def stop(self) -> None:
-        """It asks no more."""
+        """Stop asking."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -144,7 +144,7 @@ class Caller:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._network.problems.append(f"{self.key} ended with {error!r}")
 
-    # -- what it does ------------------------------------------------------------------------------
+    # -- the caller's own work --
 
     async def _run(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
@@ -161,7 +161,7 @@ class Caller:
             self._kicked.clear()
 
     async def _reconcile(self) -> float:
-        """Ask, and publish the answer. When to ask again, seconds."""
+        """Ask, and publish the answer. Return the seconds until the next request."""
         asked = self.vpod
         answered = await self._ask(self._request(asked))
         if answered is None:
@@ -174,7 +174,8 @@ class Caller:
         answer = orjson.loads(reply)
         before = self.vpod
         if before is None:
-            return 0.0  # deleted meanwhile: nothing is published any more
+            # The object was deleted while the request was under way. Nothing is published any more.
+            return 0.0
         placements = {item["podName"]: item["vreplicas"] for item in answer["placements"]}
         self.vpod = replace(
             before,
@@ -187,7 +188,7 @@ class Caller:
             watcher.answered(asked, self.vpod, by)
         if answer["left"]:
             return float(answer["retryAfterSeconds"])
-        # Its own status has changed, of which most controllers are told.
+        # The status has changed, and most controllers get an event of that.
         told = placements != asked.placements and self._rng.random() < 0.5
         return RETRY_S * self._rng.random() if told else self.resync_s
 
@@ -207,8 +208,8 @@ class Caller:
         return orjson.dumps({"vpod": {**named, **wanted}, "pool": pool})
 
     async def _ask(self, body: bytes) -> tuple[bytes, str] | None:
-        """The answer and who gave it; None where nobody did. Whoever does not lead says who does,
-        and that one is asked.
+        """Return the answer and its sender; None if nobody answered. A replica that does not lead
+        names the leader, which is asked next.
         """
         for _ in range(ASKED_IN_A_ROW):
             replica = self._whom()
@@ -246,7 +247,7 @@ class Caller:
         return known
 
     async def _sent(self, replica: Replica, body: bytes) -> Answer:
-        """Raises TransportError."""
+        """Send a request. Raises TransportError."""
         faults = self._network.faults
         await faults.delay()
         answer = await replica.schedule(body, TIMEOUT_S)
@@ -269,7 +270,7 @@ class Callers:
     def come(
         self, namespace: str, name: str, vreplicas: int, weight: int, pool: str, rng: random.Random
     ) -> bool:
-        """A new caller; False where one of that name still gives back what it has."""
+        """Add a caller. Return False if one of that name has not yet given everything back."""
         key = key_of(namespace, name)
         if (known := self._known.get(key)) is not None and not known.gone:
             return False
@@ -291,34 +292,34 @@ class Callers:
         return True
 
     def there(self) -> list[Caller]:
-        """Those that want something, by key."""
+        """Return the callers that want something."""
         return [caller for caller in self._known.values() if caller.vpod is not None]
 
     def leaving(self) -> Iterator[str]:
-        """Those that have not yet been told that all has been taken back."""
+        """Iterate over the callers that wait for the confirmation that all is taken back."""
         return (
             caller.key for caller in self._known.values() if caller.vpod is None and not caller.gone
         )
 
     def release_again(self, since: float) -> None:
-        """Those that have gone before another led, who may not know of it: that is for a person to
-        do (docs/reliability.md).
+        """Let callers that went before a new leader began (``since``) give back again, because that
+        leader may not know of it. In reality a person has to do this (docs/reliability.md).
         """
         for caller in self._known.values():
             if caller.gone and caller.gone_at <= since:
                 caller.release_again()
 
     def calm_down(self) -> None:
-        """All ask often."""
+        """Let all callers ask often."""
         for caller in self._known.values():
             caller.calm_down()
 
     def stop(self) -> None:
-        """All fall silent."""
+        """Stop all callers."""
         for caller in self._known.values():
             caller.stop()
 
 
 def key_of(namespace: str, name: str) -> str:
-    """By which ledgers name a caller's vpod."""
+    """Return the key under which ledgers have a caller's vpod."""
     return f"{namespace}/{name}@{KIND}.{GROUP}".lower()

@@ -1,5 +1,5 @@
-"""What a seed draws before anything happens: how large the world is, its pools, and how often what
-fails.
+"""What a seed draws before anything happens: the size of the world, its pools, and the rates of
+faults.
 """
 
 import random
@@ -16,17 +16,17 @@ DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0
 GOLD: Final = {"tier": "gold"}
 PART_SHARE: Final = 0.3
-"""Of the seeds that have a part."""
+"""The share of seeds that have a part."""
 PART_LAST_SHARE: Final = 0.1
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
-"""Not ``knative``, which moves work whenever a pod restarts: it is Knative's way, and breaks I4 on
-purpose.
+"""``knative`` is missing. It moves vreplicas whenever a pod restarts, as Knative does, which
+violates I4 on purpose.
 """
 
 
 def drawn_faults(rng: random.Random) -> dict[str, float]:
-    """Rates by kind, but for ``DRAWN_LAST``. A seed has few of the kinds or many, each as frequent
-    as it may be, or less.
+    """Return rates by kind, without ``DRAWN_LAST``. A seed has few or many of the kinds, each with
+    a rate up to its maximum.
     """
     share = rng.choice((0.05, 0.15, 0.3, 0.6, 0.9))
     later = DRAWN_LAST.union(*OF_PARTS.values())
@@ -34,17 +34,19 @@ def drawn_faults(rng: random.Random) -> dict[str, float]:
 
 
 def drawn_last(rng: random.Random) -> dict[str, float]:
-    """Rates of ``DRAWN_LAST``, by kind."""
+    """Return the rates of ``DRAWN_LAST`` by kind."""
     return _drawn(rng, 0.15, (kind for kind in ALL_KINDS if kind.name in DRAWN_LAST))
 
 
 def drawn_parts(rng: random.Random) -> frozenset[str]:
-    """What the world has besides vpods, nodes and pools; but for ``PARTS_LAST``."""
+    """Return the parts of the world besides vpods, nodes and pools, without ``PARTS_LAST``."""
     return frozenset(part for part in PARTS if part not in PARTS_LAST and rng.random() < PART_SHARE)
 
 
 def drawn_parts_last(seed: int) -> frozenset[str]:
-    """What it has of ``PARTS_LAST``: of fewer seeds, as hundreds of vpods take their time."""
+    """Return the parts of ``PARTS_LAST``. Fewer seeds have them, because hundreds of vpods take
+    time.
+    """
     return frozenset(
         part
         for part in PARTS_LAST
@@ -53,7 +55,7 @@ def drawn_parts_last(seed: int) -> frozenset[str]:
 
 
 def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale:
-    """The world as these parts have it from its beginning."""
+    """Return the world with these parts."""
     scale = replace(scale, sources="sources" in parts)
     if "selectors" in parts:
         labels = {tenant: drawn_labels(rng) for tenant in TENANTS}
@@ -69,17 +71,17 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale
 
 
 def drawn_labels(rng: random.Random) -> dict[str, str]:
-    """Of a tenant's namespace."""
+    """Return the labels of a tenant's namespace."""
     return rng.choice((GOLD, GOLD, {}))
 
 
 def drawn_selector(rng: random.Random) -> Obj:
-    """``spec.namespaceSelector`` of a pool."""
+    """Return ``spec.namespaceSelector`` of a pool."""
     return rng.choice(({}, {"matchLabels": GOLD}))
 
 
 def drawn_of_parts(rng: random.Random, parts: frozenset[str]) -> dict[str, float]:
-    """Rates of the faults of all parts, 0 where a part is not there."""
+    """Return the rates of the faults of all parts; 0 if the world does not have the part."""
     drawn: dict[str, float] = {}
     for part, names in OF_PARTS.items():
         rates = _drawn(rng, 0.5, (kind for kind in ALL_KINDS if kind.name in names))
@@ -94,7 +96,7 @@ def _drawn(rng: random.Random, share: float, kinds: Iterable[FaultKind]) -> dict
 
 
 def drawn_delays(rng: random.Random) -> dict[str, float]:
-    """How slow the network is, ``delayMeanS`` and ``slowMaxS``, in seconds."""
+    """Return the network's ``delayMeanS`` and ``slowMaxS``, in seconds."""
     return {
         "delayMeanS": rng.uniform(DELAY_MEAN_MAX_S / 10, DELAY_MEAN_MAX_S),
         "slowMaxS": rng.uniform(SLOW_MAX_S / 10, SLOW_MAX_S),
@@ -102,7 +104,9 @@ def drawn_delays(rng: random.Random) -> dict[str, float]:
 
 
 def drawn_scale(rng: random.Random, *, plain: bool = False) -> Scale:
-    """``plain``: one pool with the defaults, as the seeds were drawn that have caught bugs."""
+    """Return the world's size. ``plain``: one pool with the defaults. The order of its draws must
+    stay, because seeds that have found bugs depend on it.
+    """
     scale = Scale(
         nodes=rng.randint(2, 6),
         slots_per_pod=rng.randint(3, 10),
@@ -130,7 +134,7 @@ def _drawn_pool(rng: random.Random) -> Obj:
 
 
 def drawn_rebalance(rng: random.Random) -> Obj:
-    """``spec.rebalance`` of a pool."""
+    """Return ``spec.rebalance`` of a pool."""
     return {
         "movesPerPeriod": rng.choice((0, 3, 10, 20)),
         "cooldownSeconds": rng.choice((0, 0, 5, 30)),

@@ -1,5 +1,5 @@
-"""What the checkers read off stored objects: annotations, specs and statuses as JSON, with no help
-from the engine.
+"""Stored objects as the checkers read them: annotations, specs and statuses as JSON, without the
+engine.
 """
 
 import re
@@ -19,20 +19,20 @@ POOL: Final = "vreplica.dev/pool"
 MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
 LEDGER_BYTES_MAX: Final = 128 * 1024
 SHARE_BYTES_MAX: Final = 27
-"""Of an entry, without its key."""
+"""The maximum size of an entry without its key."""
 ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 635
-"""Of any entry: what has to be left where one is added."""
+"""The maximum size of any entry. A new entry needs so much free space."""
 TENANT_BYTES_MAX: Final = LEDGER_BYTES_MAX // 2 - ENTRY_BYTES_MAX
-"""Of one namespace, before it gets no further entry in a ledger."""
+"""A namespace with more than this gets no further entry in a ledger."""
 TOLD_CHARS_MAX: Final = 1024
-"""A Moved condition's message ends there, and may leave moves out."""
+"""A Moved condition's message ends here, and may leave moves out."""
 _TOLD: Final = re.compile(r"(\d+) vreplicas? moved from (\S+?)(?: to (\S+?))? \((\w+)\)")
 
 
 @dataclass(frozen=True)
 class Pod:
-    """An adapter pod as stored. ``ledger``: vpod -> (vreplicas, weight), None where the annotation
-    is unreadable.
+    """An adapter pod as stored. ``ledger`` is vpod -> (vreplicas, weight), where weight is the
+    slots of one vreplica; None if the annotation is unreadable.
     """
 
     name: str
@@ -46,23 +46,23 @@ class Pod:
     deleting: bool
     ready: bool = True
     requested: int = 0
-    """Slots that its containers request of their node; 0 where they request none, and it takes what
-    it is stamped with.
+    """The slots that its containers request of the node. If they request none (0), the pod takes
+    the slots of its annotation.
     """
 
     @property
     def total(self) -> int:
-        """Slots."""
+        """The slots in its ledger."""
         return sum(count * weight for count, weight in (self.ledger or {}).values())
 
     def beside(self, vpod: str) -> int:
-        """Slots that the others have."""
+        """Return the slots of the other vpods."""
         count, weight = (self.ledger or {}).get(vpod, (0, 1))
         return self.total - count * weight
 
     def bytes_of(self, namespace: str = "", without: Collection[str] = ()) -> int:
-        """The most that its ledger's entries can take, in bytes: of a namespace, or of all.
-        ``without``: those of these vpods.
+        """Return the maximum bytes of its ledger's entries, of one namespace or of all.
+        ``without``: vpods to leave out.
         """
         prefix = f"{namespace}/" if namespace else ""
         entries = (
@@ -71,7 +71,7 @@ class Pod:
         return sum(len(key) + SHARE_BYTES_MAX for key in entries)
 
     def has_bytes_for(self, vpod: str) -> bool:
-        """Whether one more vreplica of a vpod may be written into its ledger."""
+        """Return whether its ledger has space for one more vreplica of the vpod."""
         if self.bytes_of() > LEDGER_BYTES_MAX - ENTRY_BYTES_MAX:
             return False
         mine = self.bytes_of(vpod.partition("/")[0])
@@ -79,21 +79,21 @@ class Pod:
 
     @property
     def taken(self) -> int:
-        """Slots of its node."""
+        """The slots that it takes of its node."""
         return self.requested or self.slots or 0
 
     @property
     def ordinal(self) -> int:
-        """Of its name."""
+        """The ordinal in its name."""
         return int(self.name.rpartition("-")[2])
 
     def count(self, vpod: str) -> int:
-        """vreplicas of a vpod in its ledger."""
+        """Return the vreplicas of a vpod in its ledger."""
         return (self.ledger or {}).get(vpod, (0, 1))[0]
 
 
 class ReportedMove(NamedTuple):
-    """One move, as a Moved condition tells it; ``to_pod`` "" where there is no new place yet."""
+    """One move in a Moved condition. ``to_pod`` is "" if there is no new place yet."""
 
     vreplicas: int
     from_pod: str
@@ -103,7 +103,7 @@ class ReportedMove(NamedTuple):
 
 @dataclass(frozen=True)
 class VPod:
-    """A vpod as stored. ``moved``: (reason, message, time) of its Moved condition."""
+    """A vpod as stored. ``moved`` is (reason, message, time) of its Moved condition."""
 
     key: str
     uid: str
@@ -117,32 +117,32 @@ class VPod:
     condition: tuple[str, str]
     moved: tuple[str, str, str]
     available: tuple[int, str, str] | None = None
-    """readyVReplicas, and status and reason of its Available condition; None where it says nothing
-    of that.
+    """readyVReplicas, and status and reason of the Available condition; None without that
+    condition.
     """
     by_caller: bool = False
-    """Whether a caller of /v1/schedule keeps it, and it is no object."""
+    """It belongs to a caller of /v1/schedule and is no object."""
     foreign: bool = False
-    """Whether it is an object of another kind."""
+    """It is an object of a foreign kind (``spec.sources``)."""
 
     @property
     def namespace(self) -> str:
-        """Of its key."""
+        """The namespace in its key."""
         return self.key.partition("/")[0]
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing tells why it was moved, or why it is not scheduled."""
+        """Whether no status says why it was moved or is not scheduled."""
         return self.by_caller or self.foreign
 
     @property
     def total(self) -> int:
-        """vreplicas."""
+        """The number of placed vreplicas."""
         return sum(self.placements.values())
 
     @property
     def told(self) -> list[ReportedMove]:
-        """The moves that its Moved condition tells."""
+        """The moves in its Moved condition."""
         return [
             ReportedMove(int(count), name, to, reason)
             for count, name, to, reason in _TOLD.findall(self.moved[1])
@@ -151,7 +151,7 @@ class VPod:
 
 @dataclass
 class Pool:
-    """An AdapterPool with its StatefulSet, as they are now and as they were lately."""
+    """An AdapterPool with its StatefulSet, with present and recent values."""
 
     name: str
     slots: int = 0
@@ -164,20 +164,20 @@ class Pool:
     cooldown_s: float = 300.0
     dry_run: bool = False
     deleted: bool = False
-    """Whether its AdapterPool is not there now."""
+    """Whether its AdapterPool is missing."""
     selector: Mapping[str, str] = field(default_factory=dict)
-    """Labels that namespaces of its vpods must have."""
+    """The labels that a vpod's namespace must have."""
     reschedule_after_s: float | None = None
     ordinals: range = field(default_factory=lambda: range(0))
     slots_seen: list[tuple[float, int]] = field(default_factory=list)
-    """(since when, slotsPerPod), the present one last."""
+    """(since when, slotsPerPod); the last one is the present one."""
     raised_seen: list[tuple[float, int]] = field(default_factory=list)
     """(since when, minPodsPerVPod)."""
     limits_seen: list[tuple[float, float]] = field(default_factory=list)
-    """(since when, rescheduleAfterSeconds), inf where there is none."""
+    """(since when, rescheduleAfterSeconds); inf if there is none."""
 
     def read(self, spec: Obj) -> None:
-        """Take a pool's spec."""
+        """Read a pool's spec."""
         rebalance = spec.get("rebalance") or {}
         self.slots = spec["slotsPerPod"]
         self.min_pods = spec.get("minPods", 0)
@@ -193,36 +193,36 @@ class Pool:
 
     @property
     def names(self) -> set[str]:
-        """Of the pods that its StatefulSet has."""
+        """The names of the StatefulSet's pods."""
         return {f"{self.name}-{ordinal}" for ordinal in self.ordinals}
 
     def most(self, vpod: VPod) -> int:
-        """vreplicas that it may have: minPodsPerVPod raises what is wanted."""
+        """Return the vreplicas that the vpod may have. minPodsPerVPod raises the wanted number."""
         return max(vpod.wanted, self.min_pods_per_vpod) if vpod.wanted else 0
 
 
 def in_force(seen: Sequence[tuple[float, T]], since: float) -> list[T]:
-    """What was in force at any time since then. ``seen``: (since when, what), in the order
-    of time.
+    """Return all values that were in force since then. ``seen`` is (since when, value), in the
+    order of time.
     """
     earlier = [what for at, what in seen if at < since]
     return [what for at, what in seen if at >= since] + earlier[-1:]
 
 
 def ordinal_of(pod_name: str) -> int:
-    """Of a pod's name; a high one where there is none."""
+    """Return the ordinal in a pod's name; a high number if there is none."""
     digits = pod_name.rpartition("-")[2]
     return int(digits) if digits.isdigit() else 2**31
 
 
 def is_ready(obj: Obj) -> bool:
-    """A pod's or node's Ready condition."""
+    """Return whether a pod's or node's Ready condition is True."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
 def read_pod(obj: Obj) -> Pod:
-    """A pod as stored."""
+    """Read a pod."""
     metadata = obj["metadata"]
     annotations = metadata.get("annotations") or {}
     slots = annotations.get(SLOTS)
@@ -261,7 +261,7 @@ def _read_ledger(text: str | None) -> dict[str, tuple[int, int]] | None:
 
 
 def read_vpod(obj: Obj) -> VPod:
-    """A vpod as stored."""
+    """Read a vpod."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
     placements: dict[str, int] = {}
     for item in status.get("placements") or ():

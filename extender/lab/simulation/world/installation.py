@@ -1,6 +1,4 @@
-"""What the API server of a simulated world has before any process of it starts, as an administrator
-would apply it.
-"""
+"""The objects of a simulated world that an administrator applies before any process starts."""
 
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -22,7 +20,7 @@ from extender.shipped import manifests
 
 
 async def install(cluster: Cluster, scale: Scale) -> None:
-    """The shipped manifests, nodes, and pools with a StatefulSet each."""
+    """Create the shipped manifests, nodes, and pools with a StatefulSet each."""
     await _install_service(cluster, scale)
     for index in range(scale.nodes):
         node = node_object(f"node-{index}", f"zone-{index % ZONES}", slots=scale.node_slots)
@@ -55,5 +53,5 @@ async def _install_service(cluster: Cluster, scale: Scale) -> None:
 
 
 async def install_lease(cluster: Cluster, name: str) -> None:
-    """A Lease that nobody has ever held."""
+    """Create a Lease that nobody has ever held."""
     await cluster.create(LEASES, OWN_NAMESPACE, {"metadata": {"name": name}})

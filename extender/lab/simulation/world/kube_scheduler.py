@@ -1,7 +1,5 @@
-"""The two kube-schedulers of a simulated world, ours and the cluster's own, and the way of ours to
-the extender.
-
-That way is a Service of all ready replicas.
+"""The two kube-schedulers of a simulated world, the shipped one and the cluster's own, and the
+connection of the first to the extender: a Service of all ready replicas.
 """
 
 import hashlib
@@ -21,18 +19,18 @@ from extender.shipped import manifests_dir
 
 @cache
 def scheduler_config() -> SchedulerConfig:
-    """The shipped configuration."""
+    """Return the shipped configuration."""
     return load_configuration((manifests_dir() / "kube-scheduler" / "config.yaml").read_bytes())
 
 
 CLUSTERS_OWN: Final = SchedulerConfig(profiles=(ProfileConfig(),))
-"""Of the cluster's own kube-scheduler, which binds pods that slipped past the webhook and asks no
-extender.
+"""The configuration of the cluster's own kube-scheduler. It binds pods that bypassed the webhook,
+and calls no extender.
 """
 
 
 class ExtenderService:
-    """A ``Transport``: a call goes to any ready replica."""
+    """A ``Transport`` that sends each call to a ready replica."""
 
     def __init__(
         self,
@@ -45,7 +43,7 @@ class ExtenderService:
         self._trace = trace
 
     async def __call__(self, url: str, body: bytes, timeout_s: float) -> Answer:
-        """POST. Raises TransportError."""
+        """Send a POST. Raises TransportError."""
         ready = [replica for replica in self._replicas() if replica.ready]
         if not ready:
             raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")

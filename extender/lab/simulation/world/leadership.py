@@ -1,4 +1,4 @@
-"""``Leadership``: which replicas of a simulated world lead, and whether a pool is led by two."""
+"""``Leadership``: which replicas of a simulated world lead, and whether two lead one pool."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,7 +11,9 @@ from extender.service.placing.ledger_confirmations import UNDER_WAY_S
 
 
 class Leadership:
-    """``problems`` collects pools that two lead."""
+    """``problems`` collects pools that have two leaders. A *rival* is a replica with a Lease of its
+    own: it leads on purpose beside the leader, and does not count.
+    """
 
     def __init__(
         self, replicas: Callable[[], Sequence[Replica]], pools: Sequence[str], problems: list[str]
@@ -24,7 +26,7 @@ class Leadership:
         self._rivals_until = 0.0
 
     def check(self) -> None:
-        """A pool has one leader at the most, rivals aside."""
+        """Check that each pool has at most one leader, except for rivals."""
         now = asyncio.get_running_loop().time()
         if self.two_lead() or now < self._reapplied_until:
             return
@@ -37,16 +39,16 @@ class Leadership:
     def lease_reapplied(self) -> None:
         """Somebody has deleted a Lease and applied it again.
 
-        Where its first holder has written nothing yet, one that starts just then takes it at once
-        (docs/reliability.md).
+        If the first holder has written nothing yet, a replica that starts at that moment takes the
+        Lease at once (docs/reliability.md).
         """
         self._reapplied_until = (
             asyncio.get_running_loop().time() + LeaderElectionConfig().lease_duration_s
         )
 
     def two_lead(self) -> bool:
-        """Whether a rival is there, or may still have something under way: then I1 alone is
-        promised.
+        """Return whether a rival exists, or may still have a write under way. Then only I1 is
+        guaranteed.
         """
         now = asyncio.get_running_loop().time()
         if any(replica.rival for replica in self._replicas()):
@@ -57,24 +59,24 @@ class Leadership:
         return [replica for replica in self._replicas() if not replica.api.crashed]
 
     def candidates(self) -> list[Replica]:
-        """Replicas that live, rivals aside."""
+        """Return the living replicas except rivals."""
         return [replica for replica in self._alive() if not replica.rival]
 
     @property
     def leader(self) -> Replica | None:
-        """One that believes that it leads, rivals aside."""
+        """A replica that believes it leads, except rivals."""
         return next((r for r in self.candidates() if r.service.leading()), None)
 
     def led_since(self) -> float:
-        """When a replica that leads now has begun to: the Lease tells of no term that begins where
-        the same one had led before.
+        """Return when a present leader began to lead. The Lease does not show a new term if its
+        holder is the same as before.
         """
         electors = (elector for r in self._alive() for elector in r.service.leadership.electors)
         since = (elector.leading_since for elector in electors)
         return max((at for at in since if at < inf), default=-inf)
 
     def unled(self) -> list[str]:
-        """Keys of pools that nobody leads, rivals aside."""
+        """Return the keys of pools that nobody leads, except rivals."""
         ours = self.candidates()
         return [
             key for key in self._pools if not any(r.service.leadership.leads(key) for r in ours)

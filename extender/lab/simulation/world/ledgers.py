@@ -1,15 +1,16 @@
-"""Lost updates: whether who writes a ledger knew the one that it replaces, and has made the API
-server see to it.
+"""Detects lost updates: a writer of a ledger must know the ledger that it replaces, and let the API
+server compare it.
 
-``Overseen`` stands between a process and the API server, inside of what its faults fall on. It
-notes which ledgers the server has told the process of, and with each write what it asks to be
-compared. ``write_problems`` looks at that from within the store, in the very write (``REQUEST``).
-So I1 does not hang on two writers meeting by chance: a write that nothing compares is a violation
-by itself, and one that is compared still has to replace a ledger that its writer had been told of
-when it sent it.
+``Overseen`` wraps the API of one process, below its injected faults. It records the ledgers that
+the server has shown to the process, and the comparisons that each write requests.
+``write_problems`` checks both inside the write, in the store (``REQUEST``).
 
-What the server tells may be lost on its way, so a process may know less than is noted here: nothing
-is held against it wrongly.
+So a violation of I1 need not wait until two writers meet by chance. A write without a comparison is
+a violation. A write with one must still replace a ledger that its writer had been shown when it
+sent the write.
+
+A reply may be lost on its way, so a process may know less than is recorded here. The check can
+therefore miss a violation, but never reports a false one.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
@@ -40,36 +41,36 @@ LEDGER_PATH: Final = "/metadata/annotations/" + PLACEMENTS.replace("/", "~1")
 
 @dataclass
 class SeenLedgers:
-    """Which ledgers of which pods the API server has told one process of. UID -> texts, the latest
-    last; None: no ledger.
+    """The ledgers that the API server has shown to one process. UID -> texts, the latest last;
+    None: no ledger.
     """
 
     texts: dict[str, list[str | None]] = field(default_factory=dict)
 
     def note(self, pod: Obj) -> None:
-        """It is told of this pod, or has written it."""
+        """The process was shown this pod, or has written it."""
         texts = self.texts.setdefault(pod["metadata"]["uid"], [])
         if not texts or texts[-1] != ledger_text(pod):
             texts.append(ledger_text(pod))
 
     def until_now(self) -> dict[str, int]:
-        """UID -> how many texts: what a request is sent with."""
+        """Return UID -> number of texts, which dates a request."""
         return {uid: len(texts) for uid, texts in self.texts.items()}
 
 
 @dataclass(frozen=True)
 class Request:
-    """One write of a pod. ``compares``: which of uid, version and ledger the server has to find as
-    the sender names them.
+    """One write of a pod. ``compares`` says which of uid, version and ledger the server must find
+    as the sender names them.
     """
 
     compares: frozenset[str]
     told: SeenLedgers
     knew: dict[str, int]
-    """``SeenLedgers.until_now`` when it was sent."""
+    """``SeenLedgers.until_now`` when the request was sent."""
 
     def knows(self, uid: str, text: str | None) -> bool:
-        """Whether its sender had been told of this ledger when it sent it."""
+        """Return whether the sender had been shown this ledger when it sent the request."""
         return text in self.told.texts.get(uid, [])[: self.knew.get(uid, 0)]
 
 
@@ -78,13 +79,13 @@ REQUEST: Final[ContextVar[Request | None]] = ContextVar("REQUEST", default=None)
 
 
 def ledger_text(pod: Obj) -> str | None:
-    """The annotation as it is."""
+    """Return the text of the annotation."""
     text: str | None = (pod["metadata"].get("annotations") or {}).get(PLACEMENTS)
     return text
 
 
 def write_problems(before: Obj, after: Obj) -> list[str]:
-    """What is wrong with how a ledger was just replaced, or a pod bound; nothing where the writer
+    """Return what is wrong with the replacement of a ledger, or with a bind; nothing if the writer
     is not overseen.
     """
     request = REQUEST.get()
@@ -109,8 +110,8 @@ def write_problems(before: Obj, after: Obj) -> list[str]:
 
 
 def compared_by(body: list[Obj] | Obj | Binding) -> frozenset[str]:
-    """What a write asks to be compared. A binding, a merge patch, or a whole object, names version
-    and UID or does not.
+    """Return what a write lets the server compare. Bindings, merge patches and whole objects
+    compare version and UID if they name them.
     """
     if isinstance(body, list):
         names = {VERSION_PATH: "version", UID_PATH: "uid", LEDGER_PATH: "ledger"}
@@ -125,8 +126,8 @@ def compared_by(body: list[Obj] | Obj | Binding) -> frozenset[str]:
 
 
 class Overseen(ForwardingApi):
-    """``Api`` of one process, as near to the server as can be. What is sent is noted when it is
-    sent, not when it arrives.
+    """The ``Api`` of one process, next to the server. It records what the process knows when it
+    sends a request, not when the request arrives.
     """
 
     def __init__(self, api: Api) -> None:
@@ -134,7 +135,7 @@ class Overseen(ForwardingApi):
         self.told = SeenLedgers()
 
     def note(self, pods: Iterable[Obj]) -> None:
-        """These pods are told to the process past this way: from an old cache."""
+        """The process gets these pods another way: from an old cache."""
         for pod in pods:
             self.told.note(pod)
 
@@ -177,7 +178,8 @@ class Overseen(ForwardingApi):
         )
         try:
             async for event in stream:
-                if resource == PODS and "uid" in event.object["metadata"]:  # a bookmark has none
+                # A bookmark has no uid.
+                if resource == PODS and "uid" in event.object["metadata"]:
                     self.told.note(event.object)
                 yield event
         finally:

@@ -1,4 +1,6 @@
-"""AdapterPools and VPods of a simulated world, as people apply them. Streams are ``streams``'s."""
+"""AdapterPools and VPods of a simulated world, as people apply them. ``streams`` has the
+Streams.
+"""
 
 from typing import Any
 
@@ -7,12 +9,12 @@ from extender.lab.simulation.world.scale import NAME, NS
 
 
 def pool_object(pool: str = NAME, /, **spec: Any) -> Obj:
-    """An AdapterPool of the StatefulSet with its name."""
+    """Return an AdapterPool of the StatefulSet with the same name."""
     return {"metadata": {"name": pool}, "spec": {"statefulSet": pool, **spec}}
 
 
 def vpod_object(name: str, vreplicas: int, weight: int = 1, pool: str = NAME) -> Obj:
-    """A VPod of one of the pools."""
+    """Return a VPod of one of the pools."""
     ref = {"namespace": NS, "name": pool}
     return {
         "metadata": {"name": name},

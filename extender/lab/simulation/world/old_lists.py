@@ -1,4 +1,4 @@
-"""``OldLists``: lists as an API server's cache that lags would answer them, some seconds old."""
+"""``OldLists``: lists that are some seconds old, as from an API server's cache that lags."""
 
 import asyncio
 from typing import Final
@@ -14,7 +14,7 @@ VERSIONS_KEPT: Final = 4000
 
 
 class OldLists:
-    """Of one cluster. ``note`` is told of every write."""
+    """The old lists of one cluster. ``note`` must get every write."""
 
     def __init__(self, cluster: Cluster, faults: Faults) -> None:
         self._server = cluster.server
@@ -23,19 +23,21 @@ class OldLists:
         """(time, version) of the latest writes."""
 
     def note(self, change: Change) -> None:
-        """A write that has just happened."""
+        """Record a write."""
         self._versions.append((asyncio.get_running_loop().time(), change.version))
         if len(self._versions) > 2 * VERSIONS_KEPT:
             del self._versions[:VERSIONS_KEPT]
 
     def forget(self) -> None:
-        """etcd has another history from now on."""
+        """Drop everything: etcd has another history."""
         self._versions.clear()
 
     async def page(
         self, overseen: Overseen, resource: Resource, options: ListOptions
     ) -> ListPage | None:
-        """A kind as it was some seconds ago, told to a process; None where that is not kept."""
+        """Return a kind as it was some seconds ago, and record that the process gets it. Return
+        None if that version is not kept.
+        """
         since = asyncio.get_running_loop().time() - self._rng.uniform(0.0, CACHE_AGE_MAX_S)
         version = next((version for at, version in reversed(self._versions) if at <= since), 0)
         page = self._server.list_at(resource, options, version) if version else None

@@ -2,14 +2,13 @@
 
 Without a profile a seed draws them (``draws``). A profile is a YAML document with any of these::
 
-    faults: {watchDropped: 0.02, killReplica: 0.01}  # rates of these kinds, probabilities
-    others: drawn                 # or none, or all: what becomes of the kinds not named
+    faults: {watchDropped: 0.02, killReplica: 0.01}  # probabilities of these kinds
+    others: drawn                 # or none, or all: the kinds that are not named
     delayMeanS: 0.01              # seconds, one way through the network
-    slowMaxS: 6                   # seconds, what is slow takes up to
-    pools: {profile: spread}      # fields of spec that every pool begins with
-    buckets: 3                    # in how many the replicas lead the pools; a quarter counts
-                                  # otherwise
-    parts: [callers, sources]     # which of PARTS are in the world; without it as others
+    slowMaxS: 6                   # the most seconds that something slow takes
+    pools: {profile: spread}      # spec fields that every pool begins with
+    buckets: 3                    # buckets of pools; a quarter of the replicas has another number
+    parts: [callers, sources]     # the PARTS of the world; if missing, as others says
 
 ``vreplica simulate --faults`` lists every kind.
 """
@@ -129,15 +128,13 @@ PARTS: Final = {
     "longNames": "vpods with names of 253 characters, by the hundreds: ledgers have no bytes left "
     "while slots are free",
 }
-"""What a world may have besides vpods, nodes and pools, by name."""
+"""What a world may have besides vpods, nodes and pools: name -> description."""
 PARTS_LAST: Final = ("longNames",)
-"""Parts that have come later: each has dice of its own, so that seeds without it are what they
-were.
-"""
+"""Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {
     "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),
 }
-"""The faults of a part: drawn where it is there."""
+"""Part -> its faults, which are drawn if the part exists."""
 DRAWN_LAST: Final = frozenset(
     {
         "leaseDeleted",
@@ -153,36 +150,35 @@ DRAWN_LAST: Final = frozenset(
         "etcdRestored",
     }
 )
-"""Kinds that have come later: drawn after all else, so that seeds from before are what they were.
-"""
+"""Kinds that are drawn after all others, so that they do not change the other draws of a seed."""
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}
 Others = Literal["drawn", "none", "all"]
-"""Each seed draws which kinds there are and how often (swarm testing); there are none; there are
-all.
+"""drawn: each seed draws which kinds it has and how often (swarm testing). none: there are none.
+all: there are all.
 """
 ALL_SHARE: Final = 0.3
-"""Of a kind's highest probability, where there are all of them at once: with more nothing would
-ever be done.
+"""The share of its highest probability that each kind has if there are all of them. With more, the
+service would never get anything done.
 """
 NOT_WITH_OTHERS: Final = frozenset({"rivalLeader"})
-"""Two leaders by configuration: while they are there only I1 is asked for, and nothing else would
-be looked at.
+"""Two leaders by configuration. While they exist only I1 is checked, so other findings would be
+missed.
 """
 _DELAYS: Final = ("delayMeanS", "slowMaxS")
 _KEYS: Final = ("faults", "others", "pools", "buckets", "parts", *_DELAYS)
 
 
 class ProfileError(VReplicaError):
-    """A fault profile that cannot be read, or asks for what there is not."""
+    """A fault profile cannot be read, or names something unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultProfile:
-    """``rates`` by kind and ``delays`` by name stand instead of what is drawn; ``others``: what
-    becomes of the rest.
+    """A parsed profile. ``rates`` by kind and ``delays`` by name replace what is drawn. ``others``
+    says what happens to the rest.
 
-    ``pools``: fields of spec that every pool begins with, whatever is drawn for it.
+    ``pools``: spec fields that every pool begins with, whatever is drawn for it.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -191,18 +187,18 @@ class FaultProfile:
     pools: Mapping[str, Any] = field(default_factory=dict)
     buckets: int = 1
     parts: frozenset[str] | None = None
-    """None: as ``others``."""
+    """None: as ``others`` says."""
     file: str = field(default="", compare=False)
-    """What it was read from."""
+    """The file that it was read from."""
 
     def parts_of(self, drawn: frozenset[str]) -> frozenset[str]:
-        """Which of ``PARTS`` a world has, given those that the seed has drawn."""
+        """Return the parts of a world, given those that the seed has drawn."""
         if self.parts is not None:
             return self.parts
         return {"drawn": drawn, "none": frozenset[str](), "all": frozenset(PARTS)}[self.others]
 
     def rates_of(self, drawn: Mapping[str, float]) -> dict[str, float]:
-        """Rate of every kind, given those that the seed has drawn."""
+        """Return the rate of every kind, given those that the seed has drawn."""
         if self.others == "drawn":
             others = dict(drawn)
         else:
@@ -221,7 +217,7 @@ DRAWN: Final = FaultProfile()
 
 
 def profile_from(document: Any) -> FaultProfile:
-    """A profile from its document. Raises ProfileError, which names the field."""
+    """Parse a profile. Raises ProfileError, which names the field."""
     if not isinstance(document, dict):
         raise ProfileError(
             "a fault profile is a mapping with faults, others, pools, buckets, parts, delayMeanS "

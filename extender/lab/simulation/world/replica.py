@@ -1,5 +1,5 @@
-"""``Replica``: one process of the shipped service in a simulated world, which may be killed,
-paused, and wrong about the time.
+"""``Replica``: one process of the shipped service in a simulated world. It can be killed and
+paused, and its clock can be wrong.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 class Replica:
-    """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL,
-    ``pause`` SIGSTOP.
+    """One process of the service: its API, its clock, its ``Service`` and its tasks. ``crash`` is
+    SIGKILL, ``pause`` is SIGSTOP.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class Replica:
     ) -> None:
         self.name = name
         self.rival = lease != LEASE
-        """Whether it competes for a Lease of its own, and so leads whoever else does."""
+        """Whether it has a Lease of its own, and so leads beside any other leader."""
         self.api = api
         self._resumed_at_s = asyncio.get_running_loop().time()
         self.clock_ahead_s = 0.0
-        """Of its wall clock. Its monotonic clock is right."""
+        """By how much its wall clock is ahead. Its monotonic clock is correct."""
         self._context = copy_context()
         self._context.run(PROCESS.set, name)
         election = LeaderElectionConfig(
@@ -55,7 +55,7 @@ class Replica:
         api.on_crash = self._crashed
 
     def now(self) -> float:
-        """Its wall clock, epoch seconds."""
+        """Return its wall clock, in epoch seconds."""
         return wall_clock() + self.clock_ahead_s
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
@@ -63,7 +63,7 @@ class Replica:
 
     @property
     def ready(self) -> bool:
-        """Whether kube-proxy would send it anything: a paused process takes connections for a
+        """Whether kube-proxy would send it requests. A paused process still gets connections for a
         while.
         """
         return not self.api.crashed and not self.task.done() and not self.service.health.problems()
@@ -74,7 +74,7 @@ class Replica:
 
     @property
     def lease_versions(self) -> list[int]:
-        """The newest version of each Lease that it has been told of; 0: of none."""
+        """The newest version that it has seen of each Lease; 0: none."""
         electors = self.service.leadership.electors
         return [
             int(elector.seen.record.get("metadata", {}).get("resourceVersion", 0))
@@ -83,35 +83,35 @@ class Replica:
 
     @property
     def runs_since_s(self) -> float:
-        """The loop's time since which it has run without a break; inf where it does not run."""
+        """The loop time since which it has run without a break; inf if it does not run."""
         stands = self.api.crashed or self.task.done() or self.paused
         return inf if stands else self._resumed_at_s
 
     @property
     def paused(self) -> bool:
-        """Whether it is stopped now."""
+        """Whether it is paused."""
         return _loop().is_paused(self.name)
 
     def pause(self) -> None:
-        """SIGSTOP; nothing where it is dead."""
+        """Pause it (SIGSTOP), unless it is dead."""
         if not self.api.crashed:
             _loop().pause(self.name)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume it (SIGCONT)."""
         if self.paused:
             _loop().resume(self.name)
             self._resumed_at_s = _loop().time()
 
     def _crashed(self) -> None:
-        # SIGKILL ends a stopped process, too, also one that comes with an answer on its way.
+        # SIGKILL also ends a paused process, even with an answer under way.
         self.resume()
         self.task.cancel()
         for task in self.verbs:
             task.cancel()
 
     async def answer(self, verb: str, body: bytes, timeout_s: float) -> Answer:
-        """What its HTTP server would answer. Raises TransportError."""
+        """Return the answer of its HTTP server to an extender call. Raises TransportError."""
         try:
             async with asyncio.timeout(min(DEADLINE_S, timeout_s)):
                 task = self._spawn(self._run(verb, body))
@@ -125,21 +125,20 @@ class Replica:
                 raise TransportError(TIMED_OUT) from None
             return 504, b"not answered in time"
         except (Crashed, asyncio.CancelledError):
-            # Who asked may have been ended while it waited for a process that is stopped: it must
-            # not go on for our end.
+            # The caller may have been cancelled while it waited for a paused process. It must not
+            # survive this replica's end.
             if not self.api.crashed or _is_cancelled():
                 raise
             raise TransportError("EOF") from None
-        if (
-            self.api.crashed
-        ):  # whatever it would have said: a process that was killed has not answered
+        # A killed process has not answered, whatever the result was.
+        if self.api.crashed:
             raise TransportError("EOF")
         return 200, reply
 
     async def schedule(self, body: bytes, timeout_s: float) -> Answer:
-        """What its HTTP server would answer to ``POST /v1/schedule``. Raises TransportError.
+        """Return the answer of its HTTP server to ``POST /v1/schedule``. Raises TransportError.
 
-        A request that has arrived is served whatever becomes of its caller.
+        A request that has arrived is served even if its caller is gone.
         """
         if not self.ready and not self.paused:
             raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")
@@ -171,7 +170,7 @@ def _is_cancelled() -> bool:
 
 
 def _tell_unexpected(task: "asyncio.Task[Any]") -> None:
-    """Also of one that nobody waits for any more."""
+    """Report an unexpected error, even of a task that nobody awaits."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, WireError) and not is_crash(error):
         _loop().call_exception_handler({"message": f"{task.get_name()} ended", "exception": error})
@@ -184,14 +183,14 @@ def _loop() -> VirtualTimeLoop:
 
 
 def is_crash(error: BaseException) -> bool:
-    """Whether an error is (nothing but) our own SIGKILL."""
+    """Return whether an error comes only from the simulated SIGKILL."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_crash(inner) for inner in error.exceptions)
     return isinstance(error, Crashed | asyncio.CancelledError)
 
 
 def is_replaced(error: BaseException) -> bool:
-    """Whether a process ends because etcd has another history than it knows."""
+    """Return whether a process ends because etcd has another history than it knows."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_replaced(inner) for inner in error.exceptions)
     return isinstance(error, HistoryReplaced)

@@ -1,6 +1,4 @@
-"""``Scale``: how large a simulated world is at its beginning; and the names of what is in every
-one.
-"""
+"""``Scale``: the size of a simulated world at its beginning; and the names that every world has."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,32 +10,34 @@ LEASE: Final = "vreplica-scheduler"
 NS: Final = "adapters"
 NAME: Final = "dispatcher"
 NAMES: Final = (NAME, "receiver", "poller")
-"""Pools, with a StatefulSet of the same name each; a world has at least the first."""
+"""Pools, each with a StatefulSet of the same name. A world has at least the first."""
 SECOND: Final = "-too"
-"""Behind a pool's name: another pool that names the same StatefulSet."""
+"""The suffix for the name of a second pool that names the same StatefulSet."""
 TENANTS: Final = ("tenant-a", "tenant-b")
 ZONES: Final = 3
 CROWD: Final = "crowd"
-"""Names of vpods that come by the hundreds begin so."""
+"""The names of vpods that come by the hundreds begin with this."""
 NAME_CHARS_MAX: Final = 253
 SLOTS_FACTOR: Final = 60
-"""By which pods are larger where names are long: bytes are to be gone before slots are."""
+"""The factor by which pods have more slots if names are long. Then ledgers run out of bytes before
+slots.
+"""
 
 
 def second_name(pool: str) -> str:
-    """Of the pool that names the StatefulSet of ``pool``, too."""
+    """Return the name of the second pool of the StatefulSet ``pool``."""
     return f"{pool}{SECOND}"
 
 
 def pool_of(pod_name: str) -> str:
-    """The StatefulSet, and so the pool, that a pod is of by its name."""
+    """Return the StatefulSet in a pod's name, which is also its pool."""
     return pod_name.rpartition("-")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the world is at its beginning. ``pools``: more of the spec of each pool, of which
-    there are so many.
+    """The size of a world at its beginning. ``pools`` has further spec fields for each pool, and so
+    gives their number.
     """
 
     nodes: int = 4
@@ -46,31 +46,31 @@ class Scale:
     max_pods: int | None = None
     replicas: int = 2
     node_slots: int | None = None
-    """That every node declares."""
+    """The slots that every node declares; None: nodes declare none."""
     pools: tuple[Mapping[str, Any], ...] = ({},)
     buckets: int = 1
-    """In how many the replicas lead the pools."""
+    """The number of buckets in which the replicas lead the pools."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of namespaces."""
+    """Namespace -> its labels."""
     narrow_to: int = 0
-    """Nodes that the replicas' filter passes at the most; 0: all."""
+    """The most nodes that the replicas' filter passes; 0: all."""
     sources: bool = False
-    """Whether the pools take Streams, too."""
+    """Whether the pools also take Streams."""
     long_names: bool = False
-    """Whether vpods have names as long as they may be."""
+    """Whether vpods have names of the maximum length."""
     counts_otherwise: float = 0.0
-    """Share of the replicas that lead in another number of buckets, as while that is rolled out."""
+    """The share of replicas with another number of buckets, as during a rollout of that setting."""
 
     @property
     def pool_names(self) -> tuple[str, ...]:
-        """Of the pools that there are."""
+        """The names of the pools."""
         return NAMES[: len(self.pools)]
 
     def vpod_name(self, name: str) -> str:
-        """As vpods are named here."""
+        """Return the name of a vpod, perhaps a long one."""
         return f"{name}-".ljust(NAME_CHARS_MAX, "x") if self.long_names else name
 
     @property
     def lease_names(self) -> tuple[str, ...]:
-        """Of the Leases by which the pools are led."""
+        """The names of the Leases for leading pools."""
         return tuple(Bucket(index, self.buckets).lease_name(LEASE) for index in range(self.buckets))

@@ -1,7 +1,7 @@
-"""Streams: a foreign kind, of which pools take their vpods (docs/sources.md), each those that have
-its name as a label.
+"""Streams: a foreign kind from which pools take vpods (docs/sources.md). A Stream's label names its
+pool.
 
-The checkers read them here, as JSON; the service by the paths of ``source``.
+The checkers read Streams here, as JSON. The service reads them by the paths of ``source``.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ LABEL: Final = "example.dev/pool"
 
 
 def definition() -> Obj:
-    """Its CustomResourceDefinition."""
+    """Return the CustomResourceDefinition of Streams."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version: Obj = {
         "name": STREAMS.version,
@@ -39,7 +39,7 @@ def definition() -> Obj:
 
 
 def source(pool: str) -> Obj:
-    """An entry of ``spec.sources`` of that pool."""
+    """Return the entry for Streams in ``spec.sources`` of a pool."""
     return {
         "group": STREAMS.group,
         "version": STREAMS.version,
@@ -58,7 +58,7 @@ def source(pool: str) -> Obj:
 
 
 def stream_object(name: str, parallelism: int, weight: int, pool: str) -> Obj:
-    """A Stream of one of the pools."""
+    """Return a Stream of one of the pools."""
     return {
         "metadata": {"name": name, "labels": {LABEL: pool}},
         "spec": {"parallelism": parallelism, "weight": weight},
@@ -66,7 +66,7 @@ def stream_object(name: str, parallelism: int, weight: int, pool: str) -> Obj:
 
 
 def read_stream(obj: Obj) -> VPod:
-    """A Stream as stored. It tells neither moves nor whether it is scheduled: that is as it is
+    """Read a Stream. It reports no moves and has no condition: it counts as scheduled if enough is
     placed.
     """
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}

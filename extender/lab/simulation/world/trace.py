@@ -1,12 +1,12 @@
-"""``Trace``: what has happened in a run, by which two of them are compared."""
+"""``Trace``: what happened in a run. Two runs are compared by it."""
 
 import asyncio
 import hashlib
 
 
 class Trace:
-    """One line for each thing that happened; the hash of all of them tells whether two runs were
-    the same.
+    """One line for each thing that happened. The hash of all lines tells whether two runs were the
+    same.
     """
 
     def __init__(self, *, keep: bool = False) -> None:
@@ -16,7 +16,7 @@ class Trace:
         self.count = 0
 
     def __call__(self, line: str) -> None:
-        """Take note."""
+        """Add a line with the present time."""
         line = f"{asyncio.get_running_loop().time():.6f} {line}"
         self.count += 1
         self._hash.update(line.encode())
@@ -25,5 +25,5 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits."""
+        """The first 16 hexadecimal digits of the hash."""
         return self._hash.hexdigest()[:16]

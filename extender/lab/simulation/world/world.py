@@ -1,9 +1,9 @@
 """The world of a simulated run: cluster, kube-scheduler, webhook and replicas of the shipped
 service, in virtual time.
 
-Every process has an API of its own that faults fall on. Only the workload and the checkers see the
-cluster as it is. All that is random comes from ``random.Random(seed/what)``, so one part's dice do
-not disturb another's.
+Every process has its own API, with injected faults. Only the workload and the checkers see the
+cluster without faults. All randomness comes from ``random.Random(seed/what)``, so the draws of one
+part do not depend on the others.
 """
 
 import asyncio
@@ -41,13 +41,13 @@ from extender.lab.simulation.world.trace import Trace
 
 SYNC_TIMEOUT_S: Final = 60.0
 RESTART_S: Final = 2.0
-"""Of a container that has ended."""
+"""The time until an ended container starts again."""
 TOLD_FIRST: Final = ("namespaces", "nodes", "adapterpools", "statefulsets")
-"""Of what is restored: what the rest is looked at by."""
+"""After a restore, these kinds are reported first, because the others are judged by them."""
 
 
 class World:
-    """Everything, between ``__aenter__`` and ``__aexit__``."""
+    """The whole world, which runs between ``__aenter__`` and ``__aexit__``."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class World:
         )
         self.replicas: list[Replica] = []
         self._clocks: dict[str, Callable[[], float]] = {}
-        """Every replica's wall clock by its name: what one that has ended sent may still arrive."""
+        """Name -> wall clock of every replica, even an ended one: its writes may still arrive."""
         self._apis: dict[str, FaultyApi] = {}
         self._processes: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
-        """What went wrong in the processes themselves: tasks that ended with an error, repeated
-        binds that differ.
+        """What went wrong in the processes themselves: tasks that ended with an error, and repeated
+        binds with different answers.
         """
         self.leadership = Leadership(lambda: self.replicas, self.scale.pool_names, self.problems)
         self.callers = Callers(
@@ -84,7 +84,7 @@ class World:
         )
         self._started = 0
         self._outdated: set[str] = set()
-        """Names of the replicas that ran when etcd was restored: each may end by it."""
+        """Replicas that ran when etcd was restored. Each may end because of it."""
         self._schedulers: dict[str, asyncio.Task[None]] = {}
         self._old_lists = OldLists(self.cluster, self.faults)
         self._binds = BindChecker(self.cluster.server.store, self.problems)
@@ -93,7 +93,7 @@ class World:
         self._tasks: list[asyncio.Task[None]] = []
         kubelet = self.rng("kubelet")
         self.ends_slowly_s: dict[str, float] = {}
-        """StatefulSet -> seconds that its pods take longer to end."""
+        """StatefulSet -> additional seconds until its pods end."""
         settings = ControllerSettings(
             pod_start_delay_s=lambda _: kubelet.uniform(0.1, 1.0),
             pod_stop_delay_s=lambda pod: (
@@ -107,11 +107,11 @@ class World:
         self.embedded = EmbeddedCluster(self.cluster, settings)
 
     def rng(self, what: str) -> random.Random:
-        """Dice for one purpose, always the same ones."""
+        """Return the dice for one purpose. They are the same in each run of the seed."""
         return random.Random(f"{self.seed}/{what}")
 
     def api(self, actor: str, faults: Faults) -> FaultyApi:
-        """The way of a process to the API server."""
+        """Return the API of one process."""
         overseen = Overseen(self.cluster)
         old_lists = partial(self._old_lists.page, overseen) if faults is self.faults else None
         api = FaultyApi(overseen, faults, actor=actor, record=self.trace, old_lists=old_lists)
@@ -137,13 +137,13 @@ class World:
         await self._stack.aclose()
 
     def _start_cluster(self) -> None:
-        """What reads the API server beside the service and the controllers."""
+        """Start what reads the API server besides the service and the controllers."""
         self._admission.start(self.api("webhook", self.calm), self.rng, self._run)
         self.restart_scheduler()
         self._start_scheduler("default-scheduler", CLUSTERS_OWN)
 
     def restart_scheduler(self) -> None:
-        """A new process of our kube-scheduler, which knows nothing of what the one before has
+        """Start a new process of the shipped kube-scheduler. It does not know what the last one has
         assumed.
         """
         self._start_scheduler("kube-scheduler", scheduler_config())
@@ -191,7 +191,9 @@ class World:
     # -- the service -------------------------------------------------------------------------------
 
     def start_replica(self, *, lease: str = LEASE) -> Replica:
-        """A new process of the service. ``lease``: the name of the one that it competes for."""
+        """Start a new process of the service. ``lease`` is the name of the Lease that it competes
+        for.
+        """
         self._started += 1
         name = f"replica-{self._started}"
         api, rng = self.api(name, self.faults), self.rng(name)
@@ -207,8 +209,8 @@ class World:
         return replica
 
     def _replica_ended(self, replica: Replica, task: "asyncio.Task[None]") -> None:
-        """One that ends because the history that it knows is gone is started again, as its kubelet
-        does; once for each restore.
+        """Restart a replica that ended because its known history is gone, as its kubelet does. This
+        may happen once for each restore.
         """
         error = None if task.cancelled() else task.exception()
         if error is None or not is_replaced(error) or replica.name not in self._outdated:
@@ -226,11 +228,11 @@ class World:
         self.start_replica()
 
     def restore(self, backup: Snapshot, *, bump: int) -> None:
-        """Go back to a backup; all that reads the API server begins anew, but for replicas, which
-        have to see it themselves.
+        """Restore a backup. All readers of the API server start again, except replicas, which have
+        to notice it themselves.
 
-        Who looks at writes is told of all that is other than before as of a person's writes: so
-        checkers excuse what goes with those objects, and nothing else.
+        The store's subscribers get each difference as if a person had written it. So checkers
+        excuse what concerns those objects, and nothing else.
         """
         store = self.cluster.server.store
         before = {kind: dict(collection.entries) for kind, collection in store.collections()}
@@ -250,55 +252,55 @@ class World:
         self._start_cluster()
 
     def outdated(self) -> list[str]:
-        """Names of the replicas that ran when etcd was restored, and run still."""
+        """Return the replicas that ran when etcd was restored, and still run."""
         return [replica.name for replica in self.replicas if replica.name in self._outdated]
 
     def now_of(self, actor: str) -> float:
-        """Its wall clock, epoch seconds."""
+        """Return the wall clock of an actor, in epoch seconds."""
         return self._clocks.get(actor, wall_clock)()
 
     def ledger_failed_at(self, actor: str, pod_name: str) -> float:
-        """The loop's time at which a write of this pod last failed for a process; -inf where none
-        has.
+        """Return the loop time of a process's last failed write of this pod; -inf if there is
+        none.
         """
         return self.failed_at(actor, "pods", pod_name)
 
     def failed_at(self, actor: str, plural: str, name: str) -> float:
-        """The same of an object of any kind; of events by their namespace."""
+        """As ``ledger_failed_at``, for any kind. Events count by their namespace."""
         api = self._apis.get(actor)
         return api.failed_at_s.get((plural, name), -inf) if api is not None else -inf
 
     def runs_since(self, actor: str) -> float:
-        """The loop's time since which a process has run without a break; inf where it does not run,
-        or is told to end.
+        """Return the loop time since which a process has run without a break; inf if it does not
+        run, or was told to end.
         """
         replica = next((one for one in self.replicas if one.name == actor), None)
         return replica.runs_since_s if replica is not None else inf
 
     def listed_at(self, actor: str) -> float:
-        """The loop's time at which a process last listed pods; -inf where it never has."""
+        """Return the loop time of a process's last list of pods; -inf if there is none."""
         api = self._apis.get(actor)
         return api.listed_at_s.get("pods", -inf) if api is not None else -inf
 
     def kill(self, replica: Replica) -> None:
-        """SIGKILL one."""
+        """Kill a replica (SIGKILL)."""
         replica.crash()
         self.replicas.remove(replica)
 
     def stop(self, replica: Replica) -> None:
-        """SIGTERM one: it ends by itself, within its grace period."""
+        """Stop a replica (SIGTERM). It ends by itself, within its grace period."""
         self.trace(f"{replica.name} is told to end")
         self.replicas.remove(replica)
         replica.task.cancel()
 
     def bury(self) -> None:
-        """Forget replicas that have crashed by themselves."""
+        """Drop replicas that have crashed by themselves."""
         self.replicas = [replica for replica in self.replicas if not replica.api.crashed]
 
     async def until(
         self, holds: Callable[[], bool], what: str, timeout_s: float = SYNC_TIMEOUT_S
     ) -> None:
-        """Wait until it holds; AssertionError if it takes too long."""
+        """Wait until the condition holds. Raises AssertionError after ``timeout_s``."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
         while not holds():
@@ -308,6 +310,8 @@ class World:
     # -- what is stored ----------------------------------------------------------------------------
 
     def stored(self, resource: Resource) -> dict[tuple[str, str], Obj]:
-        """All objects of a kind by namespace and name. They are the store's own: read only."""
+        """Return all objects of a kind by namespace and name. They belong to the store: do not
+        change them.
+        """
         entries = self.cluster.server.store.collection(resource.group, resource.plural).entries
         return {key: entries[key].obj for key in sorted(entries)}
