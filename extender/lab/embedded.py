@@ -126,9 +126,7 @@ class EmbeddedCluster:
         return self.cluster.server.now() + self.clock_ahead_s.get(name, 0.0)
 
     def set_ready(self, namespace: str, name: str, *, ready: bool) -> None:
-        """Make the readiness probe of a running pod fail or succeed. Raises KeyError for an unknown
-        pod.
-        """
+        """Set the result of a running pod's readiness probe. Raises KeyError if it is unknown."""
         if self._kubelet is None:
             raise KeyError((namespace, name))
         self._kubelet.set_ready(namespace, name, ready=ready)
@@ -185,9 +183,7 @@ def node_object(
     slots: int | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Obj:
-    """Return a Ready node. ``slots`` is its allocatable ``vreplica.dev/slots``; None: it declares
-    none.
-    """
+    """Return a Ready node. ``slots`` is its allocatable ``vreplica.dev/slots``, if any."""
     capacity = {"cpu": cpu, "memory": memory, "pods": "110", "ephemeral-storage": "100Gi"}
     if slots is not None:
         capacity[SLOTS_RESOURCE] = str(slots)

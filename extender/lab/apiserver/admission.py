@@ -54,7 +54,7 @@ ADMIN: Final = User()
 
 @dataclass(frozen=True, slots=True)
 class WebhookCall:
-    """One call to a webhook: POST ``review`` to the address in ``client_config``, within
+    """One call to a webhook: POST ``review`` to ``client_config``'s address, within
     ``timeout_s``.
     """
 
@@ -65,9 +65,7 @@ class WebhookCall:
 
 
 WebhookCaller = Callable[[WebhookCall], Awaitable[Obj]]
-"""Makes the call and returns the AdmissionReview of the answer. Raises WebhookCallError if there is
-no such answer.
-"""
+"""Calls a webhook and returns its AdmissionReview. Raises WebhookCallError."""
 
 
 class WebhookCallError(VReplicaError):
@@ -81,9 +79,7 @@ async def no_caller(call: WebhookCall) -> Obj:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """One request for admission. ``object`` is None for DELETE, ``old`` is None for CREATE. Both
-    belong to the server.
-    """
+    """One request for admission. ``object`` is None for DELETE, ``old`` is None for CREATE."""
 
     operation: str
     kind: Kind
@@ -204,9 +200,7 @@ class Admission:
         return bool(self._validating.entries)
 
     async def mutate(self, at: Attributes) -> Obj | None:
-        """Return the object after all mutating webhooks: ``at.object`` itself or a new one. Raises
-        ApiError on refusal.
-        """
+        """Return the object after all mutating webhooks. Raises ApiError on refusal."""
         if not self._mutating.entries or _exempt(at):
             return at.object
         called: dict[str, Obj] = {}
@@ -253,9 +247,7 @@ class Admission:
         return hook.matches(at, self._namespace_labels)
 
     def _namespace_labels(self, at: Attributes) -> Mapping[str, str] | None:
-        """Return the labels for the namespaceSelector; None for cluster-scoped objects, which
-        always match.
-        """
+        """Return the labels for the namespaceSelector; None (always a match) if cluster-scoped."""
         if at.kind.resource == NAMESPACES:
             return ((at.object or at.old or {}).get("metadata") or {}).get("labels") or {}
         if not at.namespace:
@@ -264,9 +256,7 @@ class Admission:
         return (entry.obj["metadata"].get("labels") or {}) if entry else {}
 
     def _hooks(self, *, mutating: bool) -> Sequence[Webhook]:
-        """Return the webhooks in calling order. They are compiled again only after a configuration
-        changed.
-        """
+        """Return the webhooks in calling order, compiled again only after a change."""
         name, collection = (
             ("mutating", self._mutating) if mutating else ("validating", self._validating)
         )
@@ -281,9 +271,7 @@ class Admission:
         return known[1]
 
     async def _ask(self, hook: Webhook, at: Attributes) -> Mapping[str, Any] | None:
-        """Return the response of one webhook; None if it failed and failurePolicy is Ignore. Raises
-        on refusal.
-        """
+        """Return a webhook's response; None if it failed and may be ignored. Raises on refusal."""
         if at.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
         review = review_of(at, self._new_uid())

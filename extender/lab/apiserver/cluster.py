@@ -62,9 +62,7 @@ class UserView:
         continue_token: str = "",
         resource_version: str = "",
     ) -> ListPage:
-        """``Api.list_page``. Any ``resource_version`` is answered with the newest state, as "not
-        older than" allows.
-        """
+        """``Api.list_page``. Any ``resource_version`` gets the newest state, which is allowed."""
         del resource_version
         return await self.server.list_page(
             resource, options, limit=limit, continue_token=continue_token
@@ -165,9 +163,7 @@ class Cluster(UserView):
         self.server.admission.call = caller
 
     def compact(self) -> None:
-        """Drop all history, as etcd's compaction does. Older watches and continue tokens get
-        410.
-        """
+        """Drop all history, like etcd's compaction. Older watches and continue tokens get 410."""
         self.server.store.compact()
 
     def snapshot(self) -> Snapshot:
@@ -175,9 +171,7 @@ class Cluster(UserView):
         return self.server.store.snapshot()
 
     def restore(self, snapshot: Snapshot, *, bump: int = 0) -> None:
-        """Restore the objects, history and version of a backup (plus ``bump``). Every watch
-        ends.
-        """
+        """Restore a backup's objects and its version (plus ``bump``). Every watch ends."""
         self.server.store.restore(snapshot, bump=bump)
 
     def object_count(self, resource: Resource) -> int:

@@ -20,9 +20,7 @@ OBJECT_BYTES_MAX: Final = 1_572_864
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 Change = Callable[[Obj], Obj]
-"""Stored object (a copy, which may be changed in place) -> the wanted object. May raise
-ApiError.
-"""
+"""Stored object (a copy, to change or not) -> the wanted object. May raise ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +149,7 @@ def _check_patched(target: Target, before: Entry, new: Obj) -> None:
 
 
 def own_request(value: Any) -> Any:
-    """Return a copy of a request's body. Raises ApiError 400 if it is not JSON, 413 if it is too
-    large.
-    """
+    """Return a copy of a request's body. Raises ApiError 400 (not JSON), 413 (too large)."""
     try:
         raw = orjson.dumps(value)
     except TypeError as problem:
@@ -164,9 +160,7 @@ def own_request(value: Any) -> Any:
 
 
 def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
-    """Return a patch as a change. Each attempt applies a new copy of ``patch``. Raises ApiError
-    400, 415.
-    """
+    """Return a patch as a change, which copies ``patch`` each time. Raises ApiError 400, 415."""
     apply = _PATCHES.get(patch_type)
     if apply is None or (patch_type == STRATEGIC_MERGE and kind.custom):
         raise statuses.unsupported_media_type(f"{PatchType.JSON}, {PatchType.MERGE}, {APPLY_PATCH}")
@@ -192,9 +186,7 @@ def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
 
 
 def without_nulls(value: Any) -> Any:
-    """Drop null fields at any depth, in place. In a built-in kind null means absent, as Go decodes
-    it.
-    """
+    """Drop null fields at any depth, in place. As in Go, null means absent in built-in kinds."""
     if isinstance(value, dict):
         for name in [name for name, item in value.items() if item is None]:
             del value[name]

@@ -18,9 +18,7 @@ _ABSENT: Final = object()
 
 
 def json_patch(document: Obj, operations: Sequence[Mapping[str, Any]]) -> Obj:
-    """Apply every operation in order. Raises Invalid (422) for a failing ``test`` or a missing
-    path.
-    """
+    """Apply every operation in order. Raises Invalid (422) for a failed test or missing path."""
     if len(operations) > OPERATIONS_MAX:
         raise too_large(
             f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got "
@@ -50,9 +48,7 @@ def _value(operation: Mapping[str, Any]) -> Any:
 
 
 def _index(container: list[Any], step: str, *, past_end: bool) -> int:
-    """Return the array index of a pointer's step. With ``past_end`` it may be one behind the last
-    element.
-    """
+    """Return a step's array index. With ``past_end`` it may be one behind the last element."""
     if step == "-" and past_end:
         return len(container)
     if not step.isascii() or not step.isdigit() or (len(step) > 1 and step[0] == "0"):
@@ -180,9 +176,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
 
 
 def merge_patch(document: Obj, patch: Mapping[str, Any]) -> Obj:
-    """Apply a merge patch (RFC 7386): objects are merged, null removes, everything else
-    replaces.
-    """
+    """Apply a merge patch (RFC 7386): objects are merged, null removes, the rest replaces."""
     for key, value in patch.items():
         if value is None:
             document.pop(key, None)
@@ -213,9 +207,7 @@ MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "webhooks": ("name",),
     "secrets": ("name",),
 }
-"""patchMergeKey of the lists of built-in kinds that have one. Other lists of objects are replaced
-whole.
-"""
+"""patchMergeKey of the lists of built-in kinds. Other lists of objects are replaced whole."""
 _SET_LISTS: Final = frozenset({"finalizers", "podCIDRs"})
 
 

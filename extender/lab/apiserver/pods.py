@@ -100,9 +100,7 @@ def _containers(spec: Obj, path: str) -> Iterator[str]:
 
 
 def _resources(container: Obj, path: str) -> Iterator[str]:
-    """Requests must not exceed limits. Extended resources must be integers, with equal request and
-    limit.
-    """
+    """Requests stay within limits. Extended resources are integers, with request = limit."""
     resources = container.get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name in sorted({*requests, *limits}):

@@ -73,9 +73,7 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     status: bool = False
-    """The kind has a status subresource: the main endpoint ignores status, ``/status`` ignores
-    spec.
-    """
+    """It has a status subresource: the main endpoint ignores status, ``/status`` ignores spec."""
     scale: ScalePaths | None = None
     unconditional_update: bool = True
     """A PUT without resourceVersion is allowed."""
@@ -251,9 +249,7 @@ class Registry:
         }
 
     def resolve(self, resource: Resource) -> Kind:
-        """Return the kind of a resource. Raises NotFound ("could not find the requested
-        resource").
-        """
+        """Return a resource's kind. Raises NotFound ("could not find the requested resource")."""
         kind = self._kinds.get((resource.group, resource.plural))
         if kind is None or kind.resource.version != resource.version:
             raise no_such_resource()

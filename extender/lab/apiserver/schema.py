@@ -102,9 +102,7 @@ def _identical(left: object, right: object) -> bool:
 
 
 def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
-    """Yield every violation in Kubernetes' words: ``spec.vreplicas: Invalid value: -1: ... should
-    be ...``.
-    """
+    """Yield all violations in Kubernetes' words: ``spec.vreplicas: Invalid value: -1: ...``."""
     if value is None:
         if not schema.get("nullable") and _type(schema) != "None":
             yield (
@@ -203,9 +201,7 @@ def _array(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
 
 
 def _duplicates(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
-    """Yield repeated elements of a list of type ``set`` or ``map`` (by its keys) or with
-    ``uniqueItems``.
-    """
+    """Yield repeated elements of a ``set`` or ``map`` (by key) or with ``uniqueItems``."""
     kind = schema.get("x-kubernetes-list-type")
     if kind not in ("set", "map") and not schema.get("uniqueItems"):
         return

@@ -57,9 +57,7 @@ def labels_of(obj: Obj) -> Mapping[str, str]:
 
 
 def parse_label_selector(text: str) -> LabelsPredicate | None:
-    """Parse ``a=b,c!=d,e in (f,g),h notin (i),j,!k``; None if every object matches. Raises ApiError
-    400.
-    """
+    """Parse ``a=b,c!=d,e in (f,g),!k``; None matches every object. Raises ApiError 400."""
     if not text.strip():
         return None
     parts = [part.strip() for part in _OUTSIDE_PARENTHESES.split(text)]
@@ -146,9 +144,7 @@ def field_text(obj: Obj, path: str) -> str:
 def parse_field_selector(
     text: str, selectable: tuple[str, ...], *, custom: bool
 ) -> list[Predicate]:
-    """Parse ``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for a field that is not
-    selectable.
-    """
+    """Parse ``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for other fields."""
     tests: list[Predicate] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         found = re.match(r"^([^=!]+)(==|=|!=)(.*)$", part)
@@ -162,9 +158,7 @@ def parse_field_selector(
 
 
 def _unknown_field(path: str, *, listed: bool) -> str:
-    """Return the message. Custom kinds and kinds with selectable fields do not list the known
-    fields.
-    """
+    """Custom kinds and kinds with selectable fields do not list the known fields."""
     if not listed:
         return f"field label not supported: {path}"
     return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -64,9 +64,7 @@ from extender.model.names import ZONE_LABEL
 ATTEMPTS_MAX: Final = 5
 TOPOLOGY_LABELS: Final = (ZONE_LABEL, "topology.kubernetes.io/region")
 READABLE: Final = frozenset({"", "status", "scale"})
-"""The subresources that can be read. A kubelet serves logs and the like, and there is no kubelet to
-ask.
-"""
+"""The subresources that can be read. Logs and the like would need a kubelet."""
 _SMALL: Final = frozenset({NODES, NAMESPACES})
 """These kinds are validated whole on every write, as a real API server validates all kinds."""
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -122,18 +120,14 @@ class ApiServer:
     async def list_page(
         self, resource: Resource, options: ListOptions, *, limit: int, continue_token: str
     ) -> ListPage:
-        """As ``Api.list_page``. Any requested version is answered with the newest, which is always
-        allowed.
-        """
+        """As ``Api.list_page``. Any version is answered with the newest, which is allowed."""
         await asyncio.sleep(0)
         return watching.list_page(
             self.view(resource, options), limit=limit, continue_token=continue_token
         )
 
     def list_at(self, resource: Resource, options: ListOptions, version: int) -> ListPage | None:
-        """List a kind as it was at a version, as from a cache that lags; None if the history is
-        gone.
-        """
+        """List a kind as it was at a version, like a cache that lags; None if that is dropped."""
         return watching.list_at(self.view(resource, options), version)
 
     def watch(
@@ -149,9 +143,7 @@ class ApiServer:
     def target(
         self, resource: Resource, namespace: str, name: str, subresource: str = ""
     ) -> Target:
-        """Return the target of a request. Raises NotFound for an unknown resource or
-        subresource.
-        """
+        """Return a request's target. Raises NotFound for an unknown resource or subresource."""
         kind = self.registry.resolve(resource)
         if (subresource == "status" and not kind.status) or (
             subresource == "scale" and kind.scale is None
@@ -411,9 +403,7 @@ class ApiServer:
         return self._put(target.kind, target.collection, target.key, new, before).copy()
 
     def remove(self, target: Target, before: Entry) -> Entry:
-        """Remove an object. If it is a CustomResourceDefinition, also remove all its custom
-        objects.
-        """
+        """Remove an object; with a CustomResourceDefinition, also all its custom objects."""
         removed = self.store.remove(target.collection, before)
         if target.kind.resource == CRDS:
             self._withdraw(before.obj)
@@ -429,9 +419,7 @@ class ApiServer:
         collection.withdraw()
 
     async def _write_scale(self, request: Request, target: Target, change: Change) -> Obj:
-        """Write the scale subresource. Admission sees a Scale, and the store gets the object's
-        replicas.
-        """
+        """Write the scale subresource. Admission sees a Scale, the store the replicas."""
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()
             old = subresources.scale_of(target.kind, before.obj)

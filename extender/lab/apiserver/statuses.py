@@ -116,9 +116,7 @@ def invalid(resource: Resource, name: str, problems: Sequence[str]) -> Invalid:
 
 
 def unprocessable_patch(why: str) -> Invalid:
-    """422 for a patch that cannot be applied. The real server sends only the first half of the
-    message.
-    """
+    """422 for a patch that cannot be applied. The real server omits the reason."""
     words = "the server rejected our request due to an error in our request"
     return Invalid(422, "Invalid", f"{words}: {why}")
 
@@ -135,9 +133,7 @@ def unnamed_version(resource: Resource, name: str) -> Invalid:
 
 
 def unparsable_version(text: str, field: str = "") -> ApiError:
-    """500 without a reason for a resourceVersion that is no number: it comes from a plain Go
-    error.
-    """
+    """500 without a reason for a resourceVersion that is no number, as a plain Go error."""
     where = f'{field}: Invalid value: "{text}": ' if field else ""
     return ApiError(500, "", f'{where}strconv.ParseUint: parsing "{text}": invalid syntax')
 

@@ -28,9 +28,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object at one version. The server and all watches share ``obj``: read it, never change
-    it.
-    """
+    """One object at one version. The server and all watches share ``obj``: never change it."""
 
     key: Key
     version: int
@@ -143,16 +141,12 @@ class Collection:
         self.withdraw()
 
     def withdraw(self) -> None:
-        """End all watches, because the kind is no longer served. They first report what they
-        have.
-        """
+        """End all watches, because the kind is not served any more. They first report the rest."""
         self.withdrawals += 1
         self.wake()
 
     def cursor_after(self, version: int) -> int | None:
-        """Return the position of the first change later than ``version``; None if such changes are
-        dropped.
-        """
+        """Return the position of the first change after ``version``; None if it is dropped."""
         if version < self.horizon:
             return None
         low, high = self._first, self._next
@@ -165,9 +159,7 @@ class Collection:
         return low
 
     def change_at(self, cursor: int) -> Change | None:
-        """Return the change at a cursor; None if there is none yet. Raises LookupError if it was
-        overwritten.
-        """
+        """Return the change at a cursor, None if none yet. Raises LookupError if overwritten."""
         if cursor < self._first:
             raise LookupError(cursor)
         return self._at(cursor) if cursor < self._next else None
@@ -180,9 +172,7 @@ class Collection:
         return change
 
     def entries_at(self, version: int) -> dict[Key, Entry] | None:
-        """Return the collection as it was at ``version``; None if the history does not reach back
-        so far.
-        """
+        """Return the collection at ``version``; None if the history does not reach it."""
         start = self.cursor_after(version)
         if start is None:
             return None
@@ -214,9 +204,7 @@ class Store:
         self._history_events_max = history_events_max
         self._collections: dict[tuple[str, str], Collection] = {}
         self.subscribers: list[Callable[[tuple[str, str], Change], None]] = []
-        """Called with (group, plural) and each change, inside the write. They may only record
-        it.
-        """
+        """Called with (group, plural) and change inside each write. They may only record it."""
 
     def collection(self, group: str, plural: str) -> Collection:
         """Return the collection of a resource, made on first use."""
@@ -239,9 +227,7 @@ class Store:
         return entry
 
     def remove(self, collection: Collection, before: Entry) -> Entry:
-        """Remove an entry. Return its last state at the version of the removal, as watches report
-        it.
-        """
+        """Remove an entry. Return its last state at the version of the removal."""
         self.version += 1
         self._record(collection, Change(self.version, before, None))
         obj = at_version(before, self.version)

@@ -50,9 +50,7 @@ def default_custom(kind: Kind, obj: Obj) -> None:
 
 
 def before_create(kind: Kind, obj: Obj, *, now_s: float, rng: Random) -> None:
-    """Set the system fields of a new object. Reset its status if only the status endpoint may set
-    it.
-    """
+    """Set a new object's system fields. Reset a status that only its endpoint may set."""
     metadata = obj["metadata"]
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generated_name(metadata["generateName"], rng)
@@ -167,9 +165,7 @@ _SYSTEM_METADATA: Final = (
 
 
 def keep_system_metadata(old: Obj, new: Obj) -> None:
-    """Put back the metadata that the API server sets, in place. Attempts to change it are
-    ignored.
-    """
+    """Put back the metadata that the API server sets, in place. Changes to it are ignored."""
     before, after = old["metadata"], new["metadata"]
     after.pop("managedFields", None)
     for field in _SYSTEM_METADATA:

@@ -34,9 +34,7 @@ EVENTS_PER_TURN_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a list or watch reads: a collection, its resource, and the selectors (None:
-    everything).
-    """
+    """What a list or watch reads: a collection, its resource and selectors (None: all)."""
 
     store: Store
     collection: Collection
@@ -55,9 +53,7 @@ def parse_version(text: str) -> int:
 
 
 def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
-    """Return one page of a list. ``limit`` 0 means all. Raises Expired for a token from before the
-    history.
-    """
+    """Return a page of a list. ``limit`` 0 means all. Raises Expired for a too old token."""
     if continue_token:
         version, after = _decode_continue(continue_token)
         entries = view.collection.entries_at(version)
@@ -95,9 +91,7 @@ def _item(view: View, entry: Entry) -> Obj:
 
 
 def list_at(view: View, version: int) -> ListPage | None:
-    """Return the whole list as it was at a version; None if the history does not reach back so
-    far.
-    """
+    """Return the whole list as it was at a version; None if that is dropped."""
     entries = view.collection.entries_at(version)
     if entries is None:
         return None

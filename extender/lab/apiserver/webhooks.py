@@ -22,9 +22,7 @@ from extender.lab.apiserver.admission import WebhookCall, WebhookCallError
 RESPONSE_BYTES_MAX: Final = 3 * 1024 * 1024
 CONTEXTS_MAX: Final = 16
 ServiceResolver = Callable[[str, str, int], str]
-"""(namespace, service, port) -> host:port to connect to. Raises LookupError for an unknown
-service.
-"""
+"""(namespace, service, port) -> host:port. Raises LookupError for an unknown service."""
 
 
 def unknown_service(namespace: str, service: str, port: int) -> str:
@@ -70,9 +68,7 @@ class HttpWebhookCaller:
         return _review(status, body)
 
     def _address(self, config: Mapping[str, Any]) -> tuple[str, str | None]:
-        """Return the URL to call, and the name that its certificate must have (None: the URL's
-        own).
-        """
+        """Return the URL, and the name that its certificate must have (None: the URL's own)."""
         service = config.get("service")
         if service is None:
             url = str(config.get("url") or "")

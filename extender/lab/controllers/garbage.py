@@ -78,9 +78,7 @@ class GarbageCollector:
                 self._queue.add(reference)
 
     async def sync(self, reference: Reference) -> None:
-        """Delete an object whose owners are all gone, or drop the references to those that are.
-        Raises ApiError.
-        """
+        """Delete an object without owners, or drop its references to lost ones. Raises ApiError."""
         kind, key = reference
         collection = self._server.store.collection(*kind)
         entry = collection.entries.get(key)
@@ -104,9 +102,7 @@ def _resource_of(server: ApiServer, kind: tuple[str, str]) -> Resource | None:
 
 
 async def orphan_dependents(api: Api, server: ApiServer, uid: str) -> None:
-    """Implement propagation policy Orphan: remove the references to an owner that is about to be
-    deleted.
-    """
+    """Propagation policy Orphan: remove the references to an owner that will be deleted."""
     for kind, collection in list(server.store.collections()):
         resource = _resource_of(server, kind)
         if resource is None:
@@ -122,9 +118,7 @@ async def orphan_dependents(api: Api, server: ApiServer, uid: str) -> None:
 
 
 class NamespaceController:
-    """Empties namespaces that are being deleted, then removes their finalizer. ``run`` works until
-    cancelled.
-    """
+    """Empties namespaces that are being deleted. ``run`` works until cancelled."""
 
     def __init__(self, api: Api, server: ApiServer) -> None:
         self._api = api
@@ -146,9 +140,7 @@ class NamespaceController:
             self._queue.add(change.after.key[1])
 
     async def sync(self, namespace: str) -> None:
-        """Delete everything in the namespace. Once nothing is left, remove the finalizer. Raises
-        ApiError.
-        """
+        """Delete all in the namespace. If nothing is left, drop its finalizer. Raises ApiError."""
         left = False
         for kind, collection in list(self._server.store.collections()):
             resource = _resource_of(self._server, kind)

@@ -63,8 +63,8 @@ class Informer:
             handler(None, obj)
 
     async def run(self) -> None:
-        """List, then watch. After a watch ends, watch again from its last version; after 410, list
-        again.
+        """List, then watch. An ended watch continues from its last version; 410 means a new
+        list.
         """
         while True:
             try:

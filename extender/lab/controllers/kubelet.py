@@ -130,9 +130,7 @@ class Kubelet:
             await self._report(pod)
 
     def _is_due(self, pod: Obj, what: str, delay_s: DelayOf) -> bool:
-        """Return whether the pod's delay for ``what`` has passed. The delay begins with the first
-        call.
-        """
+        """Return whether the pod's delay for ``what`` is over. It begins with the first call."""
         loop = asyncio.get_running_loop()
         mark = (pod["metadata"]["uid"], what)
         if mark not in self._due:
@@ -207,9 +205,7 @@ class Kubelet:
 
 
 class NodeRegistrar:
-    """Reports Ready for nodes that were created without a Ready condition, as their kubelets
-    would.
-    """
+    """Reports Ready for nodes that have no Ready condition, as their kubelets would."""
 
     def __init__(
         self, api: Api, nodes: Informer, heartbeats: Heartbeats, *, clock: ClockOf

@@ -188,9 +188,7 @@ def is_out_of_service(node: Obj) -> bool:
 
 
 def toleration_s(pod: Obj, taint: Mapping[str, Any]) -> float | None:
-    """Return how long the pod stays under a NoExecute taint: 0 if not tolerated, None if
-    forever.
-    """
+    """Return how long a pod stays under a NoExecute taint: 0 untolerated, None for ever."""
     matching = [item for item in pod["spec"].get("tolerations") or () if _tolerates(item, taint)]
     if not matching:
         return 0.0
@@ -243,9 +241,7 @@ class TaintEvictionController:
             self._queue.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
-        """Delete the pod if it is due, else plan the next sync. Raises ApiError if the delete
-        failed.
-        """
+        """Delete the pod if it is due, else plan the next sync. Raises ApiError."""
         pod = self._pods.objects.get(key)
         if pod is None or is_terminating(pod):
             return
@@ -311,9 +307,7 @@ class PodGarbageCollector:
             self._queue.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
-        """Remove the pod unless its node exists and is in service. Raises ApiError if the delete
-        failed.
-        """
+        """Remove the pod unless its node exists and is in service. Raises ApiError."""
         pod = self._pods.objects.get(key)
         if pod is None:
             return

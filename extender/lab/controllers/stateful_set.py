@@ -70,9 +70,7 @@ def is_healthy(pod: Obj | None) -> bool:
 
 
 def has_failed(pod: Obj) -> bool:
-    """Return whether the pod has finished. A StatefulSet's pod should never finish, even with
-    success.
-    """
+    """Return whether the pod has finished, which a StatefulSet's pod should never do."""
     return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
@@ -311,9 +309,7 @@ class StatefulSetController:
         return not state.condemned
 
     async def _roll(self, state: _Set) -> None:
-        """Replace one pod of an old template, from the highest ordinal down. Wait while a pod is
-        not healthy.
-        """
+        """Replace one pod of an old template, highest ordinal first. Wait for unhealthy pods."""
         if (state.spec.get("updateStrategy") or {}).get("type") == "OnDelete":
             return
         for ordinal in reversed(state.wanted[state.partition :]):

@@ -103,9 +103,7 @@ class LocalCluster:
         await self._stack.__aexit__(kind, error, trace)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a task until the cluster ends. If it ends earlier with an error, ``check`` raises
-        that.
-        """
+        """Run a task until the cluster ends. An earlier error is raised by ``check``."""
         self._tasks.append(asyncio.create_task(coroutine, name=name))
 
     def check(self) -> None:

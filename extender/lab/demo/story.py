@@ -99,9 +99,7 @@ class Census:
         return why_unserved(pod, self.nodes.get(pod.node) if pod is not None else None)
 
     def is_settled(self, pod: AdapterPod) -> bool:
-        """Return whether the pod is bound and serves, or is on a failed node, for which nobody
-        waits.
-        """
+        """Return whether the pod is bound and serves, or is on a failed node."""
         node = self.nodes.get(pod.node)
         return (
             node is not None

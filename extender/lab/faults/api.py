@@ -29,9 +29,7 @@ from extender.lab.faults.dice import HELD_MAX_S, Faults
 T = TypeVar("T")
 
 ACTOR: Final[ContextVar[str]] = ContextVar("ACTOR", default="")
-"""The name of the ``FaultyApi`` whose call is being served: the writer, for subscribers of the
-store.
-"""
+"""The name of the ``FaultyApi`` whose call is being served, for subscribers of the store."""
 OldLists = Callable[[Resource, ListOptions], Coroutine[Any, Any, ListPage | None]]
 """Returns a kind as it was some seconds ago, in one page; None if that is not kept."""
 HUNG_S: Final = 3600.0
@@ -87,9 +85,7 @@ class FaultyApi(ForwardingApi):
             self.on_crash()
 
     def lose_under_way(self) -> None:
-        """Let calls that are under way never arrive. A call that was served already is not
-        affected.
-        """
+        """Let calls under way never arrive, unless they were served already."""
         for way in list(self._under_way):
             way.cancel()
 

@@ -23,9 +23,7 @@ HELD_MAX_S: Final = 10.0
 
 
 class Faults:
-    """Decides which faults happen. ``counts`` is how often each kind happened, by its name in
-    ``FaultRates``.
-    """
+    """Decides which faults happen. ``counts`` has each kind by its ``FaultRates`` name."""
 
     def __init__(self, rng: random.Random, rates: FaultRates = CALM) -> None:
         self.rng = rng

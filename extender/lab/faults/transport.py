@@ -120,9 +120,7 @@ def _with(body: bytes, **values: object) -> bytes:
 
 
 def _with_nodes(body: bytes, change: Callable[[list[Any]], list[Any]]) -> bytes:
-    """Return the arguments of filter with other node names. If nodes are sent whole, nothing
-    changes.
-    """
+    """Return the arguments of filter with other node names. Whole nodes do not change."""
     args = orjson.loads(body)
     names = args.get("NodeNames")
     return orjson.dumps({**args, "NodeNames": change(names)}) if names else body

@@ -167,9 +167,7 @@ def openapi_index(registry: Registry) -> Obj:
 
 
 def openapi(registry: Registry, group_name: str, version: str) -> Obj:
-    """Return /openapi/v3/PATH: the parameters of each kind's PATCH, and the schemas. Raises
-    NotFound.
-    """
+    """Return /openapi/v3/PATH: each kind's PATCH parameters and schema. Raises NotFound."""
     parameters = [
         {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
         for name in ("dryRun", "fieldManager", "fieldValidation")

@@ -156,9 +156,7 @@ class HttpFace:
             del self._watches[task]
 
     def _view(self, request: web.Request) -> UserView:
-        """Return the cluster as the request's user, as a dry run if requested. Raises ApiError
-        401.
-        """
+        """Return the view of the request's user, dry if requested. Raises ApiError 401."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         view: UserView = self._cluster
         if scheme.lower() == "bearer":

@@ -321,9 +321,7 @@ def _custom_cell(obj: Obj, column: Mapping[str, Any], now_s: float) -> Cell:
 def table(
     kind: Kind, objects: Sequence[Obj], *, now_s: float, include: str, metadata: Mapping[str, Any]
 ) -> Obj:
-    """Return a meta.k8s.io/v1 Table. ``include`` is the query's includeObject: None, Metadata or
-    Object.
-    """
+    """Return a meta.k8s.io/v1 Table. ``include``: None, Metadata or Object."""
     built_in = _BUILT_IN.get(kind.key, ((_NAME, _AGE), _other))
     # Items of lists come without kind and apiVersion.
     gvk = {

@@ -281,9 +281,7 @@ async def prioritize_nodes(
     nodes: Sequence[NodeInfo],
     snapshot: Snapshot,
 ) -> list[NodeScores]:
-    """Return the scores of plugins and extenders. An extender that fails gives no score. Raises
-    PluginError.
-    """
+    """Return the scores of plugins and of extenders that answer. Raises PluginError."""
     if not extenders and not profile.scores:
         return [NodeScores(node.name, {}, 1) for node in nodes]
     totals = profile.run_scores(state, pod, nodes, snapshot)

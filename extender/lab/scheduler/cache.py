@@ -108,9 +108,7 @@ class SchedulerCache:
     # Pods, keyed by UID, because a recreated pod of the same name is another pod
 
     def assume(self, pod: PodInfo, node: str) -> None:
-        """Count a pod on ``node`` before it is bound. Raises CacheError if the pod is known
-        already.
-        """
+        """Count a pod on ``node`` before it is bound. Raises CacheError if it is known."""
         if pod.uid in self._pods:
             raise CacheError(f"pod {pod.uid}({pod.key}) is in the cache, so can't be assumed")
         self._pods[pod.uid] = _PodState(pod_on_node(pod, node), assumed=True)
@@ -124,9 +122,7 @@ class SchedulerCache:
             state.expires_at = now_s + self._expiry_s
 
     def forget(self, uid: str) -> PodInfo | None:
-        """Revert an assumption. Return the assumed pod, or None. Raises CacheError if the pod is
-        bound.
-        """
+        """Revert and return an assumption, or None. Raises CacheError if the pod is bound."""
         state = self._pods.get(uid)
         if state is None:
             return None
@@ -219,9 +215,7 @@ class SchedulerCache:
                 self._image_summary[image] = (state[0], len(state[1]))
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot for the next cycle. It is the same object each time, brought up to
-        date.
-        """
+        """Return the snapshot for the next cycle: always the same object, brought up to date."""
         snapshot = self._snapshot
         known = snapshot.by_name
         changed = self._order_changed

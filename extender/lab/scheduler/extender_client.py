@@ -186,9 +186,7 @@ def to_meta_victims(victims: Mapping[str, Victims]) -> Obj:
 
 
 def _wire_pod(pod: PodInfo) -> Obj:
-    """Return the pod as the scheduler's informer keeps it: without managedFields, kind and
-    apiVersion.
-    """
+    """Return the pod as the scheduler's informer keeps it: without some metadata and type."""
     obj = {key: value for key, value in pod.obj.items() if key not in {"kind", "apiVersion"}}
     if "managedFields" in obj.get("metadata", {}):
         obj["metadata"] = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}

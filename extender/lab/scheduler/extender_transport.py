@@ -28,9 +28,7 @@ TIMED_OUT_READING: Final = (
 
 
 class TransportError(VReplicaError):
-    """There is no complete HTTP answer. ``while_reading``: the status came, but not the whole
-    body.
-    """
+    """No complete HTTP answer. ``while_reading``: the status came, but not the whole body."""
 
     def __init__(self, text: str, *, while_reading: bool = False) -> None:
         super().__init__(text)

@@ -170,9 +170,7 @@ class PluginError(VReplicaError):
 
 @dataclass(slots=True)
 class NodeStatuses:
-    """The status of each evaluated node. Other nodes have ``absent`` (kube-scheduler's
-    NodeToStatus).
-    """
+    """The status of each evaluated node, and of all others (``absent``): NodeToStatus."""
 
     explicit: dict[str, Status] = field(default_factory=dict)
     absent: Status = field(default_factory=lambda: Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
@@ -205,9 +203,7 @@ class Profile:
     def run_pre_filters(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot
     ) -> PreFilterOutcome:
-        """RunPreFilterPlugins: stop at the first unresolvable refusal. Return a resolvable one at
-        the end.
-        """
+        """RunPreFilterPlugins: stop at an unresolvable refusal; return a resolvable one last."""
         nodes: frozenset[str] | None = None
         named: list[str] = []
         refused: Status | None = None
@@ -277,9 +273,7 @@ class Profile:
     def run_scores(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> list[NodeScores]:
-        """Return the weighted scores of the nodes, in their order. Raises PluginError for a score
-        outside 0..100.
-        """
+        """Return the nodes' weighted scores in order. Raises PluginError for one not in 0..100."""
         totals = [NodeScores(node.name) for node in nodes]
         for plugin, weight in self.scores:
             if not plugin.pre_score(state, pod, nodes, snapshot):

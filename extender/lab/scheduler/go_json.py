@@ -140,9 +140,7 @@ def pointer_to(element: Decoder, zero: Callable[[], Any]) -> Decoder:
 
 
 def struct(name: str, fields: Mapping[str, Decoder], package: str = "v1") -> Decoder:
-    """Return a decoder for a Go struct, as a dict of its fields. ``before`` gives their zero
-    values.
-    """
+    """Return a decoder for a Go struct as a dict. ``before`` gives the zero values."""
     folded = {key.casefold(): key for key in fields}
 
     def decode(context: Context, value: Any, before: Any) -> Any:

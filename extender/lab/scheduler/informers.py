@@ -56,9 +56,7 @@ _VOLUME_EVENTS: Final = {
     PERSISTENT_VOLUME_CLAIMS: EventResource.PERSISTENT_VOLUME_CLAIM,
     STORAGE_CLASSES: EventResource.STORAGE_CLASS,
 }
-"""Kinds that refused pods may wait for, besides pods and nodes. Deletions of these kinds cannot
-help a pod.
-"""
+"""Kinds, besides pods and nodes, that refused pods may wait for. Deletions do not help."""
 
 Handler = Callable[[Obj | None, Obj | None], None]
 """Called with the object before and after the change; None: it does not exist."""
@@ -76,9 +74,7 @@ class Informer:
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
-        """List, then watch, for ever. A lost watch is resumed. An expired one starts again with a
-        list.
-        """
+        """List, then watch, for ever. A lost watch is resumed; an expired one lists again."""
         pause_s = RETRY_INITIAL_S
         version = ""
         while True:
@@ -148,9 +144,7 @@ class Informer:
 
 
 def _parsed(obj: Obj, before: PodInfo | None) -> PodInfo:
-    """Parse a pod. If only status and metadata changed, as in most changes, reuse the parsed
-    spec.
-    """
+    """Parse a pod. If its spec is unchanged, as mostly, reuse the parsed spec."""
     if before is None or before.obj.get("spec") != obj.get("spec"):
         return pod_info(obj)
     return replace(

@@ -138,9 +138,7 @@ class InterPodAffinity:
         self._count(state, pod, other, node, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Check the pod's affinity, then its anti-affinity, then the anti-affinity of running
-        pods.
-        """
+        """Check the pod's affinity, its anti-affinity, then the anti-affinity of running pods."""
         found = state.read(AffinityFilterState)
         if found is None:
             return None

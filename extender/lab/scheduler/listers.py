@@ -34,9 +34,7 @@ LOOKED_UP: Final = (
     PERSISTENT_VOLUME_CLAIMS,
     STORAGE_CLASSES,
 )
-"""Kinds that are only looked up. A server without such a kind counts as a server without such
-objects.
-"""
+"""Kinds that are only looked up. If a server lacks a kind, there are no such objects."""
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _OWNERS: Final = {

@@ -166,9 +166,7 @@ def insufficient_resources(
 
 
 class NodeResourcesFit(NodeLocalFilter):
-    """CPU, memory, ephemeral storage, extended resources and the number of pods
-    (PodFitsResources).
-    """
+    """CPU, memory, ephemeral storage, extended resources, number of pods (PodFitsResources)."""
 
     name = "NodeResourcesFit"
 

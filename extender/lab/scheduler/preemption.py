@@ -55,9 +55,7 @@ class Preemption:
     node: str | None = None
     victims: Victims = NOBODY
     message: str = ""
-    """The message of all PostFilter plugins, for the pod's condition. Only ``run_post_filters``
-    sets it.
-    """
+    """The message of all PostFilter plugins, for the condition; set by ``run_post_filters``."""
 
 
 class Preemptor:
@@ -197,9 +195,7 @@ class Preemptor:
         return Victims(tuple(sorted(victims, key=importance)), violations)
 
     def _by_budget(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """Return the pods whose deletion violates a PodDisruptionBudget, and the others. Both keep
-        the order.
-        """
+        """Return the pods whose deletion violates a budget, and the others, both in order."""
         allowed: dict[str, int] = {}
         protected: list[PodInfo] = []
         free: list[PodInfo] = []

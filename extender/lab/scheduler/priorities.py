@@ -79,9 +79,7 @@ def _free_share(requested: int, capacity: int) -> int | None:
 
 
 class NodeResourcesBalancedAllocation:
-    """Scores how much more evenly CPU and memory are used with the pod than without it (as in
-    1.37).
-    """
+    """Scores how much more evenly CPU and memory are used with the pod (as in 1.37)."""
 
     name = "NodeResourcesBalancedAllocation"
 

@@ -41,9 +41,7 @@ UNSCHEDULABLE_FLUSH_S: Final = 30.0
 UNSCHEDULABLE_MAX_S: Final = 300.0
 BACKOFF_WINDOW_S: Final = 1.0
 EVENTS_IN_FLIGHT_MAX: Final = 10_000
-"""The number of events kept for pods in flight. A pod whose first events are dropped is tried
-again.
-"""
+"""Events kept for pods in flight. A pod whose first events are dropped is tried again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -178,9 +176,7 @@ class SchedulingQueue:
         self.nominate(pod)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
-        """Record a change of a pending pod. An unschedulable pod may have waited for this
-        change.
-        """
+        """Record a change of a pending pod, which may have waited for just this change."""
         events = pod_change_events(old, new)
         if new.uid in self._in_flight:
             self._remember(events)
@@ -331,9 +327,7 @@ class SchedulingQueue:
         return self._backoff_end(queued) >= _window(self._clock())
 
     async def run(self) -> None:
-        """End backoffs at whole seconds, and move pods that waited too long. Run until
-        cancelled.
-        """
+        """End backoffs at whole seconds, and move pods that waited too long; until cancelled."""
         next_flush_s = self._clock() + UNSCHEDULABLE_FLUSH_S
         while True:
             await asyncio.sleep(_window(self._clock()) + BACKOFF_WINDOW_S - self._clock())
@@ -359,9 +353,7 @@ class SchedulingQueue:
     # Nominations
 
     def nominate(self, pod: PodInfo, node: str | None = None) -> None:
-        """Record that a pod waits for room on ``node`` ("": no longer; None: as its status
-        says).
-        """
+        """Record that a pod waits for room on ``node`` ("": not; None: as its status says)."""
         self.forget_nomination(pod.uid)
         chosen = pod.nominated_node if node is None else node
         if chosen or node is not None:

@@ -284,9 +284,7 @@ def may_open(gate: str, event: ClusterEvent) -> bool:
 
 
 def may_help(pod: PodInfo, refused_by: Collection[str], event: ClusterEvent) -> bool:
-    """Return whether a pod that these plugins refused should be tried again after the event
-    (isPodWorthRequeuing).
-    """
+    """Return whether to try a pod again that these plugins refused (isPodWorthRequeuing)."""
     if not refused_by:
         return True
     if event.resource is EventResource.WILDCARD:

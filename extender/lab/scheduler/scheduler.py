@@ -221,9 +221,7 @@ class Scheduler:
     async def _post_filter(
         self, profile: Profile, state: CycleState, pod: PodInfo, snapshot: Snapshot, error: FitError
     ) -> str | None:
-        """Try to preempt, and put the message into ``error``. Return the new nomination; None:
-        unchanged.
-        """
+        """Try to preempt; put the message into ``error``. Return a nomination (None: as before)."""
         newest = self.watcher.pods.get(pod.key)
         if newest is None:
             status = Status(Code.ERROR, (f'preemption: pod "{pod.name}" not found',))
@@ -318,9 +316,7 @@ class Scheduler:
             self._bind_slots.release()
 
     async def bind_pod(self, pod: PodInfo, node: str) -> str:
-        """Bind through an extender that binds, else through the API. Return the error's text, ""
-        for none.
-        """
+        """Bind through an extender or the API. Return the error's text, "" for none."""
         try:
             if await extenders_binding(self.extenders, pod, node):
                 return ""
@@ -334,9 +330,7 @@ class Scheduler:
     # Failure
 
     async def _failed(self, queued: QueuedPod, failure: _Failure) -> None:
-        """handleSchedulingFailure: put the pod back into the queue, record the event, set the
-        condition.
-        """
+        """handleSchedulingFailure: requeue the pod, record the event, set the condition."""
         pod = queued.pod
         queued.refused_by = set(failure.refused_by)
         newest = self.watcher.pods.get(pod.key)

@@ -62,9 +62,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """A PodAffinityTerm. ``selector`` None matches no pod. ``namespace_selector`` None matches no
-    namespace.
-    """
+    """A PodAffinityTerm. A selector that is None matches no pod, or no namespace."""
 
     namespaces: frozenset[str]
     namespace_selector: LabelSelector | None
@@ -73,9 +71,7 @@ class AffinityTerm:
     weight: int = 0
 
     def matches(self, pod: "PodInfo", namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether the term matches the pod. ``namespace_labels`` are those of the pod's
-        namespace.
-        """
+        """Return whether the term matches a pod in a namespace with these labels."""
         if pod.namespace not in self.namespaces and (
             self.namespace_selector is None or not self.namespace_selector.matches(namespace_labels)
         ):
@@ -96,17 +92,13 @@ ALL_ADDRESSES: Final = "0.0.0.0"
 
 
 def optional_selector(raw: object) -> LabelSelector | None:
-    """Parse a LabelSelector field. If absent, return None, which selects nothing
-    (LabelSelectorAsSelector).
-    """
+    """Parse a LabelSelector field. An absent one is None, which selects nothing."""
     return selector_from(raw) if isinstance(raw, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PodInfo:
-    """One version of a pod, with its scheduling fields parsed. ``obj`` is the API's object and
-    never changes.
-    """
+    """One version of a pod, with its scheduling fields parsed. ``obj`` never changes."""
 
     obj: Obj
     namespace: str
@@ -297,9 +289,7 @@ _generations: Final = count(1)
 
 
 class NodeInfo:
-    """A node and its pods. ``present`` is False if pods name a node that has not been seen or is
-    gone.
-    """
+    """A node and its pods. If the node is unknown or gone, ``present`` is False."""
 
     __slots__ = (
         "ephemeral_storage",

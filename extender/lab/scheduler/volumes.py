@@ -60,9 +60,7 @@ def class_of(claim: Json) -> str:
 
 
 def fully_bound(claim: Json) -> bool:
-    """Return whether a claim has a volume and the volume controller has confirmed it
-    (isPVCFullyBound).
-    """
+    """Return whether a claim has a volume, confirmed by the controller (isPVCFullyBound)."""
     return bool(text(claim, "spec", "volumeName")) and BIND_COMPLETED in mapping(
         claim, "metadata", "annotations"
     )
@@ -188,9 +186,7 @@ class VolumeBinding(NodeLocalFilter):
         return PROCEED
 
     def _waits(self, claim: Obj) -> bool:
-        """Return whether a claim waits for its first consumer. A claim that names its volume does
-        not.
-        """
+        """Return whether a claim waits for its first consumer, and so names no volume."""
         storage_class = self._listers.storage_class(class_of(claim))
         return (
             not text(claim, "spec", "volumeName")
@@ -295,9 +291,7 @@ class VolumeZone(NodeLocalFilter):
         return PROCEED
 
     def _why_unbound(self, claim: Obj) -> str:
-        """Return why a claim without a volume refuses the pod; "" if it waits for its first
-        consumer.
-        """
+        """Return why an unbound claim refuses the pod; "" if it waits for its first consumer."""
         name = class_of(claim)
         if not name:
             return "PersistentVolumeClaim had no pv name and storageClass name"

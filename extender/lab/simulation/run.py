@@ -378,9 +378,7 @@ def _last_write(checkers: Checkers) -> float:
 
 
 async def wait_settled(world: World, checkers: Checkers) -> list[str]:
-    """Wait until nothing differs, for at most ``SETTLE_TIMEOUT_S``. Return what still differs
-    then.
-    """
+    """Wait for at most ``SETTLE_TIMEOUT_S`` until nothing differs. Return what still does."""
     end = asyncio.get_running_loop().time() + SETTLE_TIMEOUT_S
     while differences := checkers.differences() or unanswered(world):
         if asyncio.get_running_loop().time() > end:

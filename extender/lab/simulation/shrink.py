@@ -90,9 +90,7 @@ class _Shrinking:
         return best
 
     def _fails(self, trial: Trial) -> Outcome | None:
-        """Run the trial. Return its outcome if it fails in the same way and a run is left, else
-        None.
-        """
+        """Run the trial. Return its outcome if it fails in the same way and a run is left."""
         if self._left <= 0:
             return None
         self._left -= 1

@@ -189,9 +189,7 @@ class Checkers:
             self.callers.pod_gone(name)
 
     def _read_before(self, before: Obj) -> Pod:
-        """Return the pod before a change. If it was read from this very object, reuse the
-        result.
-        """
+        """Return the pod before a change. If this very object was read, reuse the result."""
         name = before["metadata"]["name"]
         known = self.pods.get(name)
         return (

@@ -61,9 +61,7 @@ class Broken:
         self._statuses.discard(vpod)
 
     def was_edited(self, vpod: str) -> bool:
-        """Return whether somebody else wrote the status, and it is not covered again or was not
-        lately.
-        """
+        """Return whether somebody else wrote the status, and it is or was lately uncovered."""
         return vpod in self._statuses or self._excuses.holds(f"edited {vpod}")
 
     # -- weights -----------------------------------------------------------------------------------

@@ -43,9 +43,7 @@ class CallerChecks:
         self._bound_at: dict[str, float] = {}
         self._gone_at: dict[str, float] = {}
         self._left_at: dict[str, float] = {}
-        """Pod name -> when a pod was bound, when it was removed, and when its ordinal was
-        removed.
-        """
+        """Pod name -> when a pod was bound, when it was gone, and when its ordinal was gone."""
 
     # -- what callers do ---------------------------------------------------------------------------
 
@@ -114,9 +112,7 @@ class CallerChecks:
         self._gone_at[name] = self._clock()
 
     def bound(self, pod: Pod, actor: str) -> None:
-        """A replica has bound a pod. Excuse what the ledger lacks of callers that the replica may
-        not know.
-        """
+        """Excuse what the ledger of a new pod lacks of callers that its binder may not know."""
         forgotten = self._may_have_forgotten(pod.name, actor)
         self._bound_at[pod.name] = self._clock()
         if not forgotten:

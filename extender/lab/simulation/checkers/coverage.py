@@ -39,9 +39,7 @@ class CoverageChecker:
             self._broken.break_ledgers([pod.name])
 
     def check_pod(self, pod: Pod) -> None:
-        """Check that the pod's ledger covers all that is published on it, or that there is an
-        excuse.
-        """
+        """Check that the pod's ledger covers all that is published on it, unless excused."""
         uncovered = [
             key for key, count in self._stored.published(pod.name).items() if count > pod.count(key)
         ]
@@ -60,7 +58,7 @@ class CoverageChecker:
         )
 
     def check_vpod(self, vpod: VPod) -> None:
-        """Check that ledgers cover all that the vpod publishes, or that there is an excuse."""
+        """Check that ledgers cover all that the vpod publishes, unless excused."""
         uncovered = [
             pod
             for name, count in vpod.placements.items()

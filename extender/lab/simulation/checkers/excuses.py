@@ -24,9 +24,7 @@ class Circumstances:
     now_of: Callable[[str], float] = lambda _actor: wall_clock()
     """Actor -> its own wall clock, in epoch seconds."""
     two_lead: Callable[[], bool] = lambda: False
-    """Whether two replicas may lead one pool, so that their writes may cross. I1 holds even
-    then.
-    """
+    """Whether two replicas may lead one pool, so that writes may cross. I1 holds even then."""
     unsure: Callable[[], int] = lambda: 0
     """The number of writes so far whose writer got no answer, or has none yet."""
     listed_at: Callable[[str], float] = lambda _actor: -inf
@@ -34,13 +32,9 @@ class Circumstances:
     ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf
     """(actor, pod) -> loop time of its last failed write of the pod."""
     failed_at: Callable[[str, str, str], float] = lambda _actor, _plural, _name: -inf
-    """(actor, plural, name) -> loop time of its last failed write. Events count by their
-    namespace.
-    """
+    """(actor, plural, name) -> loop time of its last failed write; events by namespace."""
     runs_since: Callable[[str], float] = lambda _actor: -inf
-    """Actor -> loop time since which the process has run without a break; inf if it does not
-    run.
-    """
+    """Actor -> loop time since which it has run without a break; inf if it does not run."""
 
 
 @dataclass

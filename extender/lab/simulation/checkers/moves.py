@@ -118,9 +118,7 @@ class MoveChecker:
             )
 
     def _holds(self, move: ReportedMove, vpod: VPod, *, was_edited: bool) -> bool:
-        """Return whether a move's reason is true, or was true when the move may have been
-        decided.
-        """
+        """Return whether a move's reason is true, or was when it may have been decided."""
         name, holds = move.from_pod, self._excuses.holds
         pool, pod = self._stored.pool_of(vpod), self._stored.pods.get(move.from_pod)
         if holds(f"pool {vpod.key}"):
@@ -184,9 +182,7 @@ class MoveChecker:
             self._nodes[pod.name] = (pod.node, self._clock() if node else -inf)
 
     def _was_absent(self, name: str, pool: Pool) -> bool:
-        """Return whether the decider may have seen the pod not Ready for as long as its pool
-        waits.
-        """
+        """Return whether the decider may have seen the pod not Ready for too long."""
         since = self._clock() - self._late_s
         absent_s = self.presence.longest(name, since)
         limit_s = min(in_force(pool.limits_seen, since), default=0.0)

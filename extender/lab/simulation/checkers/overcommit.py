@@ -47,9 +47,7 @@ class OvercommitChecker:
                 self._violated(f"I1: {ACTOR.get()} wrote {size} bytes of {namespace} on {pod.name}")
 
     def check_slots(self, pod: Pod, before: int) -> None:
-        """Check that a ledger fits the pod's slots, or at least has not grown from the slots
-        ``before``.
-        """
+        """Check that a ledger fits the pod's slots, or has not grown from the slots ``before``."""
         pool = self._stored.pool(pod.pool)
         allowed = max(in_force(pool.slots_seen, self._excuses.since()), default=0)
         if pod.slots is not None:

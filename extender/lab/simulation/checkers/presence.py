@@ -55,9 +55,7 @@ class Presence:
             self._absent_since[name] = self.clock()
 
     def is_down(self, name: str, before: float) -> bool:
-        """Return whether the pod has been absent since ``before`` or earlier, or was never
-        present.
-        """
+        """Return whether the pod has been absent since ``before``, or was never present."""
         return name not in self._present and self._absent_since.get(name, -inf) <= before
 
     def was_there(self, name: str, since: float) -> bool:
@@ -67,9 +65,7 @@ class Presence:
         )
 
     def longest(self, name: str, since: float) -> float:
-        """Return the seconds of the longest absence that had not ended before ``since``; -1 if
-        there is none.
-        """
+        """Return the seconds of the longest absence that lasted until ``since``; -1 if none."""
         if name not in self._present and name not in self._absent_since:
             # It was never present.
             return inf

@@ -266,9 +266,7 @@ class Stored:
         return []
 
     def _must_go(self, pool: Pool, name: str) -> bool:
-        """Return whether the vreplicas of a pod should be elsewhere: the pod is marked or given
-        up.
-        """
+        """Return whether a pod's vreplicas should leave it: it is marked or given up."""
         pod = self.pods.get(name)
         return (pod is not None and pod.marked) or self._is_given_up(pool, pod)
 

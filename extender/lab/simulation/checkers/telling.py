@@ -20,9 +20,7 @@ from extender.lab.simulation.world.facts import VPod
 from extender.lab.simulation.world.scale import CROWD
 
 TOLD_WITHIN_S: Final = 13.0
-"""The time for which the events of one namespace wait after a failed write. Other namespaces do not
-wait.
-"""
+"""After a failed write, the events of one namespace wait this long; others do not."""
 
 LEASE_S: Final = LeaderElectionConfig().lease_duration_s
 

@@ -51,9 +51,7 @@ class Uncovering:
             self._until[pod_name, vpod] = inf
 
     def forgotten(self, pod_name: str, vpod: str) -> None:
-        """The replica that bound the pod could not know this vpod's share. Only the vpod's caller
-        can report it.
-        """
+        """The replica that bound the pod could not know the share of this caller's vpod."""
         self._until[pod_name, vpod] = inf
 
     def held(self, pod_name: str) -> Shares:

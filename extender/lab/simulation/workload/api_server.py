@@ -36,9 +36,7 @@ class ApiServerActs:
         }
 
     async def _refuse_events(self) -> bool:
-        """Refuse events, as a quota, a webhook or a missing role does. Only these events are
-        lost.
-        """
+        """Refuse events, as a quota, webhook or missing role does. Only these are lost."""
         rng, faults = self._scene.rng, self._scene.world.faults
         namespace = rng.choice(("", NS, *TENANTS, *TENANTS))
         lasts_s = rng.uniform(EVENTS_REFUSED_MAX_S / 10, EVENTS_REFUSED_MAX_S)
@@ -46,9 +44,7 @@ class ApiServerActs:
         return True
 
     async def _restore(self) -> bool:
-        """Make a backup, change some objects, stop all API servers, and start them again with the
-        backup.
-        """
+        """Make a backup, change objects, stop all API servers, and restart with the backup."""
         rng, world = self._scene.rng, self._scene.world
         backup, bump = world.cluster.snapshot(), rng.choice((0, BUMP))
         for _ in range(rng.randint(1, 6)):

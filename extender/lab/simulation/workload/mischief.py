@@ -317,9 +317,7 @@ class Mischief:
         self._unready.clear()
 
     def _probe(self, name: str, *, ready: bool) -> None:
-        """Change the probe of the present pod of that name. Its kubelet sees this when it knows the
-        pod.
-        """
+        """Change the probe of the present pod of that name, if its kubelet knows the pod."""
         if ready:
             self._unready.pop(name, None)
         with suppress(KeyError):

@@ -10,9 +10,7 @@ from extender.lab.simulation.world.scale import NS, SLOTS_FACTOR
 
 
 class Operators:
-    """The ``sometimes`` acts are for every kind of run, ``among_pools`` for runs that are not
-    ``plain``.
-    """
+    """``sometimes`` acts are for every kind of run, ``among_pools`` not for ``plain`` ones."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

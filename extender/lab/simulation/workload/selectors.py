@@ -7,9 +7,7 @@ from extender.lab.simulation.world.scale import NS, TENANTS
 
 
 class Gatekeepers:
-    """``acts`` with their weights. The ``always`` ones are in every run whose pools select
-    namespaces.
-    """
+    """``acts`` with their weights; the ``always`` ones whenever pools select namespaces."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

@@ -44,9 +44,7 @@ def drawn_parts(rng: random.Random) -> frozenset[str]:
 
 
 def drawn_parts_last(seed: int) -> frozenset[str]:
-    """Return the parts of ``PARTS_LAST``. Fewer seeds have them, because hundreds of vpods take
-    time.
-    """
+    """Return the parts of ``PARTS_LAST``, which need time, so that few seeds have them."""
     return frozenset(
         part
         for part in PARTS_LAST

@@ -117,9 +117,7 @@ class VPod:
     condition: tuple[str, str]
     moved: tuple[str, str, str]
     available: tuple[int, str, str] | None = None
-    """readyVReplicas, and status and reason of the Available condition; None without that
-    condition.
-    """
+    """readyVReplicas, and status and reason of Available; None without that condition."""
     by_caller: bool = False
     """It belongs to a caller of /v1/schedule and is no object."""
     foreign: bool = False

@@ -47,9 +47,7 @@ class Leadership:
         )
 
     def two_lead(self) -> bool:
-        """Return whether a rival exists, or may still have a write under way. Then only I1 is
-        guaranteed.
-        """
+        """Return whether a rival may still write. Then only I1 is guaranteed."""
         now = asyncio.get_running_loop().time()
         if any(replica.rival for replica in self._replicas()):
             self._rivals_until = now + UNDER_WAY_S

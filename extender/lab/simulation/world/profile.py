@@ -162,8 +162,8 @@ ALL_SHARE: Final = 0.3
 service would never get anything done.
 """
 NOT_WITH_OTHERS: Final = frozenset({"rivalLeader"})
-"""Two leaders by configuration. While they exist only I1 is checked, so other findings would be
-missed.
+"""Kinds that ``others: all`` leaves out. While two replicas lead by configuration, only I1 is
+checked, so other findings would be missed.
 """
 _DELAYS: Final = ("delayMeanS", "slowMaxS")
 _KEYS: Final = ("faults", "others", "pools", "buckets", "parts", *_DELAYS)

@@ -63,9 +63,7 @@ class Replica:
 
     @property
     def ready(self) -> bool:
-        """Whether kube-proxy would send it requests. A paused process still gets connections for a
-        while.
-        """
+        """Whether kube-proxy sends it requests. A paused process still gets them for a while."""
         return not self.api.crashed and not self.task.done() and not self.service.health.problems()
 
     def crash(self) -> None:

@@ -19,9 +19,7 @@ CROWD: Final = "crowd"
 """The names of vpods that come by the hundreds begin with this."""
 NAME_CHARS_MAX: Final = 253
 SLOTS_FACTOR: Final = 60
-"""The factor by which pods have more slots if names are long. Then ledgers run out of bytes before
-slots.
-"""
+"""With long names, pods have this many times the slots: bytes must run out first."""
 
 
 def second_name(pool: str) -> str:

@@ -66,9 +66,7 @@ def stream_object(name: str, parallelism: int, weight: int, pool: str) -> Obj:
 
 
 def read_stream(obj: Obj) -> VPod:
-    """Read a Stream. It reports no moves and has no condition: it counts as scheduled if enough is
-    placed.
-    """
+    """Read a Stream. It has no conditions: it counts as scheduled if enough is placed."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
     placements: dict[str, int] = {}
     for item in status.get("assigned") or ():

@@ -5,9 +5,7 @@ import hashlib
 
 
 class Trace:
-    """One line for each thing that happened. The hash of all lines tells whether two runs were the
-    same.
-    """
+    """One line for each thing that happened. Equal hashes mean equal runs."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self._hash = hashlib.sha256()

@@ -191,9 +191,7 @@ class World:
     # -- the service -------------------------------------------------------------------------------
 
     def start_replica(self, *, lease: str = LEASE) -> Replica:
-        """Start a new process of the service. ``lease`` is the name of the Lease that it competes
-        for.
-        """
+        """Start a new process of the service, which competes for the Lease named ``lease``."""
         self._started += 1
         name = f"replica-{self._started}"
         api, rng = self.api(name, self.faults), self.rng(name)
@@ -260,9 +258,7 @@ class World:
         return self._clocks.get(actor, wall_clock)()
 
     def ledger_failed_at(self, actor: str, pod_name: str) -> float:
-        """Return the loop time of a process's last failed write of this pod; -inf if there is
-        none.
-        """
+        """Return the loop time of a process's last failed write of a pod; -inf if none."""
         return self.failed_at(actor, "pods", pod_name)
 
     def failed_at(self, actor: str, plural: str, name: str) -> float:
@@ -310,8 +306,6 @@ class World:
     # -- what is stored ----------------------------------------------------------------------------
 
     def stored(self, resource: Resource) -> dict[tuple[str, str], Obj]:
-        """Return all objects of a kind by namespace and name. They belong to the store: do not
-        change them.
-        """
+        """Return all objects of a kind by namespace and name. Do not change them."""
         entries = self.cluster.server.store.collection(resource.group, resource.plural).entries
         return {key: entries[key].obj for key in sorted(entries)}
