@@ -132,8 +132,8 @@ def _without_empty(obj: Obj, *fields: str) -> None:
 
 
 def as_stored(key: tuple[str, str], obj: Obj) -> None:
-    """Change an object of a built-in kind to the form in which its Go type is stored. In place. Its
-    fields must have the right types.
+    """Change an object of a built-in kind, in place, to the form in which its Go type is stored.
+    Its fields must have the right types.
     """
     if key == _PODS:
         spec = obj.get("spec") or {}

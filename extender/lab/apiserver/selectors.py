@@ -57,7 +57,9 @@ def labels_of(obj: Obj) -> Mapping[str, str]:
 
 
 def parse_label_selector(text: str) -> LabelsPredicate | None:
-    """Parse ``a=b,c!=d,e in (f,g),!k``; None matches every object. Raises ApiError 400."""
+    """Parse ``a=b,c!=d,e in (f,g),h notin (i),j,!k``. Return None if every object matches. Raises
+    ApiError 400.
+    """
     if not text.strip():
         return None
     parts = [part.strip() for part in _OUTSIDE_PARENTHESES.split(text)]
@@ -144,7 +146,9 @@ def field_text(obj: Obj, path: str) -> str:
 def parse_field_selector(
     text: str, selectable: tuple[str, ...], *, custom: bool
 ) -> list[Predicate]:
-    """Parse ``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for other fields."""
+    """Parse ``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for a field that is not
+    selectable.
+    """
     tests: list[Predicate] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         found = re.match(r"^([^=!]+)(==|=|!=)(.*)$", part)

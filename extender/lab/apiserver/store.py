@@ -1,6 +1,6 @@
-"""Objects by version. It stands for etcd and the API server's watch cache.
+"""Objects by version. This module takes the place of etcd and the API server's watch cache.
 
-Every stored object is an ``Entry``. It holds the object's bytes, and the same decoded once. Each
+Every stored object is an ``Entry``, which holds the object's bytes and the decoded object. Each
 reply to a request is decoded anew from the bytes, so its reader may change it. The server and all
 watches share the decoded object. Nobody may change that one, as no reader of an informer may
 (``changed_by_readers`` finds violations).
@@ -141,7 +141,7 @@ class Collection:
         self.withdraw()
 
     def withdraw(self) -> None:
-        """End all watches, because the kind is not served any more. They first report the rest."""
+        """End all watches once they have reported everything: the kind is no longer served."""
         self.withdrawals += 1
         self.wake()
 
@@ -172,7 +172,7 @@ class Collection:
         return change
 
     def entries_at(self, version: int) -> dict[Key, Entry] | None:
-        """Return the collection at ``version``; None if the history does not reach it."""
+        """Return the collection at ``version``; None if the history is too short."""
         start = self.cursor_after(version)
         if start is None:
             return None

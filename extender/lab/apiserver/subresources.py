@@ -38,7 +38,7 @@ def _at(obj: Obj, path: tuple[str, ...]) -> Any:
 
 
 def scale_of(kind: Kind, obj: Obj) -> Obj:
-    """Return the Scale of an object. They share nothing."""
+    """Return the Scale of an object. It shares nothing with the object."""
     paths, metadata = _paths(kind), obj["metadata"]
     fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Obj = {"replicas": _at(obj, paths.status_replicas) or 0}

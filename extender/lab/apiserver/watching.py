@@ -91,7 +91,7 @@ def _item(view: View, entry: Entry) -> Obj:
 
 
 def list_at(view: View, version: int) -> ListPage | None:
-    """Return the whole list as it was at a version; None if that is dropped."""
+    """Return the whole list as it was at a version; None if the history is too short."""
     entries = view.collection.entries_at(version)
     if entries is None:
         return None

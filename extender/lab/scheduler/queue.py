@@ -360,7 +360,8 @@ class SchedulingQueue:
             self._nominated[pod.uid] = (chosen, pod)
 
     def _update_nominated(self, old: PodInfo, new: PodInfo) -> None:
-        # The status may not show the scheduler's decision yet. Until it does, keep the own record.
+        # The status may not show the scheduler's decision yet. Until it does, keep the queue's
+        # record.
         known = self._nominated.get(new.uid)
         if known is not None and not old.nominated_node and not new.nominated_node:
             self._nominated[new.uid] = (known[0], new)

@@ -56,8 +56,8 @@ LAST_ANSWERS_S: Final = 5.0
 QUIET_S: Final = 60.0
 """At rest nothing is written for this time, in addition to a pool's period and cool-down."""
 REST_TIMEOUT_S: Final = 3600.0
-"""Scale-down waits for moves, and moves wait for their budget and cool-down. After draining a pod
-in vain, the autoscaler waits twice as long each time.
+"""Scale-down waits for moves, and moves wait for their budget and cool-down. After each scale-down
+that fails, the autoscaler waits twice as long.
 """
 PATIENCE_MAX: Final = 1 << STRIKES_MAX - 1
 """The maximum number of scale-down periods that the autoscaler waits after somebody else has undone
@@ -65,8 +65,8 @@ its writes repeatedly.
 """
 RUN_MAX_S: Final = 2 * (SETTLE_TIMEOUT_S + REST_TIMEOUT_S)
 EVENT_MAX_S: Final = 60.0
-"""The mean limit of virtual time for an event; half a second is usual. Nothing in a run may wait
-without a limit.
+"""The virtual time allowed for an event, on average; half a second is usual. Nothing in a run may
+wait without a limit.
 """
 EVENTS: Final = 500
 """Events of the workload that have an effect."""

@@ -33,7 +33,7 @@ fraction that timestamps omit.
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a pool: vreplicas in a period, and seconds."""
+    """A pool's limits for compaction and policy."""
 
     moves: int
     period_s: float

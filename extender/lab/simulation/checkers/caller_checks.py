@@ -19,8 +19,8 @@ from extender.lab.simulation.world.facts import Pod, VPod
 ASKS_AGAIN_S: Final = 130.0
 """A caller asks again within this time, whatever the answer was."""
 REMEMBERED_S: Final = 19.0
-"""A replica may forget what an ordinal's last pod held this long after the ordinal is gone,
-including 1 s of tolerance.
+"""A replica may forget what an ordinal's last pod held 20 s after the ordinal is gone. This is 1 s
+less, as tolerance.
 """
 
 

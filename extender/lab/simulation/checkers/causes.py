@@ -121,8 +121,8 @@ class Causes:
             self._trace(f"    {name} has labels {labels}")
 
     def lease_changed(self, before: Obj | None, after: Obj | None) -> bool:
-        """Return whether a Lease has a new holder, or a new term of the same holder. Its budget of
-        moves begins again.
+        """Return whether a Lease has a new holder, or a new term of the same holder. The leader's
+        budget of moves then begins again.
         """
         changed = _term(before) != _term(after)
         if changed:

@@ -143,8 +143,8 @@ class MoveChecker:
         return by_reason.get(move.reason, False)
 
     def check_untold(self, old: VPod, new: VPod, is_excused: Callable[[str], bool]) -> str:
-        """As ``check``, for vpods whose moves are not reported: what leaves a pod has any reason,
-        or the vpod had more vreplicas than it wants. Return a description of the problem, "" if
+        """As ``check``, for vpods whose moves are not reported: each vreplica that leaves a pod has
+        some true reason, or is more than the vpod wants. Return a description of the problem, "" if
         there is none.
 
         ``is_excused``: pod name -> whether the pod needs no reason.
@@ -182,15 +182,15 @@ class MoveChecker:
             self._nodes[pod.name] = (pod.node, self._clock() if node else -inf)
 
     def _was_absent(self, name: str, pool: Pool) -> bool:
-        """Return whether the decider may have seen the pod not Ready for too long."""
+        """Return whether the leader that decided may have seen the pod not Ready for too long."""
         since = self._clock() - self._late_s
         absent_s = self.presence.longest(name, since)
         limit_s = min(in_force(pool.limits_seen, since), default=0.0)
         return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s
 
     def _ends_service(self, move: ReportedMove) -> bool:
-        """Return whether the decider must have seen that the move goes from a pod that serves to
-        one that does not, even with a late view.
+        """Return whether the leader that decided must have seen, even with a late view, that the
+        move goes from a pod that serves to one that does not.
         """
         since = self._clock() - self._late_s
         return self.presence.was_there(move.from_pod, since) and self.presence.is_down(

@@ -180,8 +180,8 @@ class Stored:
         return found
 
     def _kept_from_others(self, pod: Pod) -> int:
-        """Return the additional slots that vpods will need which their pool does not select, and
-        which now weigh more than in the ledger. Their ledger entries are not updated.
+        """Return the slots that are kept for vpods that their pool does not select. Their weights
+        have grown, but the service does not update their ledger entries.
         """
         return sum(
             count * max(0, vpod.weight - weight)
@@ -272,7 +272,7 @@ class Stored:
 
     def _is_given_up(self, pool: Pool, pod: Pod | None) -> bool:
         """Return whether the pool no longer counts on a pod. At rest, a pod that does not serve has
-        not done so for longer than its pool waits.
+        been down for longer than its pool waits.
         """
         return pool.reschedule_after_s is not None and not self._serves(pod)
 

@@ -51,7 +51,7 @@ class Uncovering:
             self._until[pod_name, vpod] = inf
 
     def forgotten(self, pod_name: str, vpod: str) -> None:
-        """The replica that bound the pod could not know the share of this caller's vpod."""
+        """Excuse a caller's vpod that the replica which bound the pod could not know."""
         self._until[pod_name, vpod] = inf
 
     def held(self, pod_name: str) -> Shares:
@@ -70,8 +70,8 @@ class Uncovering:
                 self._until[name, key] = self._clock() + LATE_S
 
     def edited(self, pod: Pod, published: Mapping[str, int]) -> None:
-        """Somebody other than the service has written this ledger, or bound this pod.
-        ``published``: vpod -> vreplicas on the pod.
+        """Excuse the vpods on a pod whose ledger somebody other than the service has written, or
+        which somebody else has bound. ``published``: vpod -> vreplicas on the pod.
         """
         self._excuse(pod, published)
 
@@ -87,8 +87,8 @@ class Uncovering:
         weight: Callable[[str], int],
         is_forged: Callable[[str], bool] = lambda _key: False,
     ) -> None:
-        """The service has bound a pod. ``slots`` is the lowest number that the pod or its pool has
-        had lately.
+        """Excuse what a bound pod lacks because it does not fit. ``slots`` is the lowest number
+        that the pod or its pool has had lately.
 
         The predecessor's content returns (I2) as far as it fits (I1). The same holds for what an
         edited status claims (``is_forged``). ``weight``: vpod -> its highest weight lately.

@@ -18,9 +18,9 @@ DOWN_S: Final = 16.0
 """For a restore, the API servers are down for longer than any Lease or request lasts."""
 UP_MAX_S: Final = 1.5
 VERSIONS_SEEN_MIN: Final = 20
-"""Without a bump, a replica notices the restore only if it has seen at least so many versions after
-the backup. Fewer versions than this are written before it reads its Lease, so they do not pass what
-it has seen.
+"""Without a bump, versions begin again at the backup's. A replica notices this only while they are
+below the version that it has seen. So it must have seen this many versions after the backup; fewer
+are written before it reads its Lease.
 """
 
 

@@ -13,7 +13,7 @@ NAMES: Final = ("c1", "c2", "c3")
 
 
 class Controllers:
-    """``acts`` with their weights. The ``always`` ones are in every run that has callers."""
+    """Acts with their weights: ``always`` in every run with callers, ``sometimes`` in some."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

@@ -16,7 +16,7 @@ CROWDED_AT: Final = 300
 
 
 class Crowds:
-    """``acts`` with their weights."""
+    """Acts with their weights: ``always`` in every run with long names, ``sometimes`` in some."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

@@ -313,7 +313,7 @@ class Mischief:
         return True
 
     def _forget_probes(self) -> None:
-        """Restarted kubelets probe all pods again."""
+        """Forget the failing probes: restarted kubelets probe all pods again."""
         self._unready.clear()
 
     def _probe(self, name: str, *, ready: bool) -> None:

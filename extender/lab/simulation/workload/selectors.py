@@ -7,7 +7,9 @@ from extender.lab.simulation.world.scale import NS, TENANTS
 
 
 class Gatekeepers:
-    """``acts`` with their weights; the ``always`` ones whenever pools select namespaces."""
+    """Acts with their weights: ``always`` if pools select namespaces, ``sometimes`` in some
+    runs.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

@@ -11,7 +11,7 @@ STREAMS_MAX: Final = 6
 
 
 class Owners:
-    """``acts`` with their weights. The ``always`` ones are in every run that has Streams."""
+    """Acts with their weights: ``always`` in every run with Streams, ``sometimes`` in some."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -46,7 +46,7 @@ class Owners:
         return await self._change({"spec": {"weight": self._scene.rng.randint(1, 4)}})
 
     async def _move(self) -> bool:
-        """The other pool may be the present one."""
+        """Move a Stream to a random pool, perhaps its present one."""
         return await self._change({"metadata": {"labels": {LABEL: self._scene.pool_name()}}})
 
     async def _delete(self) -> bool:

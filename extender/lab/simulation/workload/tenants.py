@@ -11,7 +11,7 @@ VPODS_MAX: Final = 12
 
 
 class Tenants:
-    """``acts`` with their weights. The ``always`` ones are in every run."""
+    """Acts with their weights: ``always`` in every run, the others in some."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -68,7 +68,7 @@ class Tenants:
         return True
 
     async def _move(self) -> bool:
-        """The other pool may be the present one."""
+        """Move a vpod to a random pool, perhaps its present one."""
         ref = {"namespace": NS, "name": self._scene.pool_name()}
         return await self._respec(self._scene.any(VPODS), {"poolRef": ref})
 

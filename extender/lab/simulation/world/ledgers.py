@@ -54,7 +54,7 @@ class SeenLedgers:
             texts.append(ledger_text(pod))
 
     def until_now(self) -> dict[str, int]:
-        """Return UID -> number of texts, which dates a request."""
+        """Return UID -> number of texts so far, which is stored with each request."""
         return {uid: len(texts) for uid, texts in self.texts.items()}
 
 
@@ -126,8 +126,8 @@ def compared_by(body: list[Obj] | Obj | Binding) -> frozenset[str]:
 
 
 class Overseen(ForwardingApi):
-    """The ``Api`` of one process, next to the server. It records what the process knows when it
-    sends a request, not when the request arrives.
+    """The ``Api`` of one process, directly in front of the server. It records what the process
+    knows when it sends a request, not when the request arrives.
     """
 
     def __init__(self, api: Api) -> None:
