@@ -28,8 +28,8 @@ SPREADING: Final = frozenset({"spread", "ha", "pack"})
 UNASKED: Final = ("Compaction", "Policy")
 """Reasons of moves that nobody has requested, and that can wait."""
 EXCUSED_S: Final = 12.0
-"""For so many seconds a pod that is no longer Ready may still count as Ready: 10, and 1 in which
-changes are collected.
+"""For so many seconds a pod that is no longer Ready may still count as Ready: the service's 10, and
+a margin in which it collects changes.
 """
 OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
 """The reasons that may take a vreplica of a caller off a pod. Policy never moves those."""

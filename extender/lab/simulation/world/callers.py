@@ -22,7 +22,7 @@ from extender.lab.simulation.world.replica import Replica
 KIND: Final = "Broker"
 GROUP: Final = "x.dev"
 TIMEOUT_S: Final = 6.0
-"""Timeout of one request, as in ``scheduling_api``."""
+"""Timeout of one request, as in ``extender.scheduling_api``."""
 RETRY_S: Final = 1.0
 """The pause after no replica could decide."""
 ASKED_IN_A_ROW: Final = 3
