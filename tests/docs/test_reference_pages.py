@@ -19,6 +19,7 @@ from extender.config.settings import SECTIONS, SETTINGS, Entry, Kind
 from extender.config.view import plain
 from extender.kube.first_errors import USUAL
 from extender.python_version import python_problem
+from tests.docs.test_reliability_page import with_article
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "configuration.md", DOCS / "doctor.md"]
@@ -72,7 +73,7 @@ def checks() -> str:
 def mistakes() -> str:
     usual = [(one.mistake, one.fix) for one in USUAL]
     wrong = [
-        (f"a {kind} as configuration file", f"This {kind} is {what}")
+        (f"{with_article(kind)} as configuration file", f"This {kind} is {what}")
         for kind, what in READ_BY.items()
     ]
     old = ("a Python that is too old", python_problem((3, 10, 1), "PYTHON"))

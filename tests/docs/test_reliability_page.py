@@ -15,7 +15,7 @@ HEAD = "| fault | probability of | at most | |\n|---|---|---|---|\n"
 
 
 def with_article(noun: str) -> str:
-    return f"an {noun}" if noun.startswith(("a", "e", "i", "o", "u")) else f"a {noun}"
+    return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
 
 
 def table() -> str:
