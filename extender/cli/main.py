@@ -134,7 +134,13 @@ def _for_programs(parser: argparse.ArgumentParser, called: str, words: Sequence[
     if called != PLUGIN_COMPLETION and words[:1] != [COMPLETE]:
         return None
     typed = words[1:] if words[:1] == [COMPLETE] else words
-    found = complete(parser, typed, {"profile": _profiles, "set": _settable})
+    known = {
+        ("plan", "profile"): _profiles,
+        ("plan", "set"): _plan_fields,
+        ("replay", "profile"): _profiles,
+        ("replay", "set"): _replay_fields,
+    }
+    found = complete(parser, typed, known)
     return "\n".join(found.lines()) + "\n"
 
 
@@ -144,7 +150,13 @@ def _profiles() -> list[str]:
     return sorted(BUILT_IN_PROFILES)
 
 
-def _settable() -> list[str]:
+def _plan_fields() -> list[str]:
+    from extender.whatif.request import SETTINGS  # noqa: PLC0415
+
+    return [f"{field}=" for field in sorted(SETTINGS)]
+
+
+def _replay_fields() -> list[str]:
     from extender.whatif.recording.player import SETTABLE  # noqa: PLC0415
 
     return [f"{field}=" for field in sorted(SETTABLE)]

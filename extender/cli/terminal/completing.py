@@ -14,7 +14,8 @@ FILES: Final = ":0"
 NO_FILES: Final = ":4"
 HELP_CHARS_MAX: Final = 100
 
-Words = Callable[[], Sequence[str]]
+Known = Mapping[tuple[str, str], Callable[[], Sequence[str]]]
+"""(command, ``dest`` of its option) -> the values that the parser does not list."""
 
 
 class Candidates(NamedTuple):
@@ -31,14 +32,10 @@ class Candidates(NamedTuple):
         return [*said, FILES if self.files else NO_FILES]
 
 
-def complete(
-    parser: argparse.ArgumentParser, words: Sequence[str], known: Mapping[str, Words] | None = None
-) -> Candidates:
-    """Candidates for the last of ``words``. ``known``: values of options, by the options'
-    ``dest``.
-    """
+def complete(parser: argparse.ArgumentParser, words: Sequence[str], known: Known) -> Candidates:
+    """Candidates for the last of ``words``."""
     *before, last = _joined(words) or [""]
-    line = _Line(parser, known or {})
+    line = _Line(parser, known)
     for word in before:
         line.read(word)
     return line.candidates(last)
@@ -60,9 +57,10 @@ def _joined(words: Sequence[str]) -> list[str]:
 class _Line:
     """The state of the parsers after the words before the cursor."""
 
-    def __init__(self, parser: argparse.ArgumentParser, known: Mapping[str, Words]) -> None:
+    def __init__(self, parser: argparse.ArgumentParser, known: Known) -> None:
         self._parser = parser
         self._known = known
+        self._command = ""
         self._value_of: argparse.Action | None = None
         """The option whose value comes next."""
         self._given: set[str] = set()
@@ -79,7 +77,7 @@ class _Line:
                 self._given.add(action.dest)
                 self._value_of = action if action.nargs != 0 and not equals else None
         elif (commands := self._commands()) is not None and word in (commands.choices or {}):
-            self._parser = commands.choices[word]
+            self._parser, self._command = commands.choices[word], word
             self._positionals, self._given = 0, set()
         else:
             self._positionals += 1
@@ -102,8 +100,8 @@ class _Line:
 
     def _values(self, action: argparse.Action, begun: str, before: str) -> Candidates:
         words = [str(choice) for choice in action.choices or ()]
-        if action.dest in self._known:
-            words += self._known[action.dest]()
+        if (more := self._known.get((self._command, action.dest))) is not None:
+            words += more()
         found = [(before + word, "") for word in words if word.startswith(begun)]
         return Candidates(found, files=not words and str(action.metavar) == "FILE")
 

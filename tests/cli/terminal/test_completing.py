@@ -35,7 +35,7 @@ def words(*typed: str) -> set[str]:
 
 
 def candidates(*typed: str):
-    return complete(new_parser(), typed, {"profile": lambda: ["default", "ha"]})
+    return complete(new_parser(), typed, {("replay", "profile"): lambda: ["default", "ha"]})
 
 
 def test_at_first_the_commands_with_their_help():
@@ -112,6 +112,30 @@ def test_the_answer_is_a_line_each_and_the_directive(capsys: pytest.CaptureFixtu
         capsys.readouterr().out
         == "completion\tprint the completion of a shell, or of kubectl\n:4\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "lines"),
+    [
+        pytest.param(
+            ("plan", "--set", "m"),
+            ["maxPods=", "minPods=", "minPodsPerVPod=", ":4"],
+            id="fields that plan sets",
+        ),
+        pytest.param(
+            ("replay", "--set", "m"),
+            ["maxPods=", "minPods=", "minPodsPerVPod=", "movesPerPeriod=", ":4"],
+            id="fields that replay sets",
+        ),
+        pytest.param(("plan", "--profile", "h"), ["ha", ":4"], id="a profile"),
+        pytest.param(("simulate", "--profile", ""), [":0"], id="a file of rates, called profile"),
+    ],
+)
+def test_each_command_offers_the_values_that_it_takes(
+    typed: tuple[str, ...], lines: list[str], capsys: pytest.CaptureFixture[str]
+):
+    assert main(["__complete", *typed]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_as_kubectls_completion_all_words_are_the_line(
