@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from extender.engine.pods.claims import PodClaims
+from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.counted import counted, counted_are
@@ -97,7 +98,7 @@ def explain_pod(
         "kind": "Pod",
         "name": key,
         "pool": pool.key,
-        "profile": pool.profile.name,
+        "profile": pool.profile.name if pool.adapter_pool is not None else "",
         "node": node if known.bound else "",
         "zone": zone if known.bound else "",
         "lastNode": known.last_place[0],
@@ -106,7 +107,7 @@ def explain_pod(
         "usedSlots": known.placed,
         "freeSlots": known.free,
         "schedulable": known.schedulable,
-        "why": known.why_unschedulable() or ("not Ready for too long" if known.abandoned else ""),
+        "why": why_unschedulable(pool, known),
         "outcome": _outcome(state, pool, known, nodes),
         "steps": list(_steps(pool, known, nodes)),
         "carries": _carries(pool, known),
@@ -157,7 +158,7 @@ def _takes(pool: PoolState, known: PodClaims, pod: AdapterPod) -> str:
         return "it counts nowhere: " + PROBLEMS[ConflictReason.STATEFULSET_NOT_FOUND].format(
             pool=pool.key
         )
-    why = known.why_unschedulable() or ("not Ready for too long" if known.abandoned else "")
+    why = why_unschedulable(pool, known)
     return (
         f"takes no new vreplicas: {why}"
         if why

@@ -115,6 +115,20 @@ def test_what_is_wrong_with_the_pod_itself(build, said):
     assert said in explained(scene)["outcome"]
 
 
+def test_where_the_pool_is_deleted_a_pod_takes_nothing_and_has_no_profile():
+    scene = Scene().pods(0).vpod("a", 2, {0: 2})
+    scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
+    answer = explained(scene)
+    assert answer["profile"] == ""
+    assert answer["why"] == "its AdapterPool does not exist"
+    assert answer["outcome"].endswith("takes no new vreplicas: its AdapterPool does not exist")
+
+
+def test_a_pod_beyond_the_replicas_takes_nothing_for_its_ordinal_is_gone():
+    answer = explained(Scene(replicas=1).pods(0).pod(1), 1)
+    assert answer["outcome"].endswith("takes no new vreplicas: ordinal is gone")
+
+
 def test_a_pod_that_does_not_exist_and_is_waited_for():
     scene = Scene(replicas=1).vpod("a", 3, {0: 3})
     assert explained(scene)["outcome"] == (

@@ -53,8 +53,7 @@ def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
 def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     placed, published = sum(answer["placed"].values()), sum(answer["published"].values())
     weight = answer["slotsPerVReplica"]
-    profile = f", profile {escape(answer['profile'])}" if answer["profile"] else ""
-    yield f"[bold]VPod {escape(answer['name'])}[/bold] in pool {escape(answer['pool'])}{profile}"
+    yield f"[bold]VPod {escape(answer['name'])}[/bold] in pool {_pool(answer)}"
     yield (
         f"wants {counted(answer['wanted'], 'vreplica')}"
         + (f" of {counted(weight, 'slot')}" if weight > 1 else "")
@@ -97,12 +96,15 @@ def _without_node(size: Mapping[str, Any]) -> str:
 
 
 def _pod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
-    yield (
-        f"[bold]Pod {escape(answer['name'])}[/bold] of pool {escape(answer['pool'])}, profile "
-        f"{escape(answer['profile'])}"
-    )
+    yield f"[bold]Pod {escape(answer['name'])}[/bold] of pool {_pool(answer)}"
     style = "bold green" if answer["schedulable"] else "bold red"
     yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
+
+
+def _pool(answer: Mapping[str, Any]) -> str:
+    """The pool and its profile. A pool that does not exist has none."""
+    profile = f", profile {escape(answer['profile'])}" if answer["profile"] else ""
+    return escape(answer["pool"]) + profile
 
 
 # -- how it was decided ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from extender.cli.main import main
 from extender.cli.query.explain_tables import _history, summed_up
 from extender.cli.query.subject import Subject, subject_from
 from extender.model.errors import InvalidObject
-from extender.model.names import ZONE_LABEL
+from extender.model.names import POOL_LABEL, ZONE_LABEL
 from tests.cli.query.test_plan_cli import POOL, STATEFUL_SET, a_pod, a_vpod
 
 ROOT = Path(__file__).parents[3]
@@ -70,6 +70,16 @@ def test_a_vpod_whose_pool_does_not_exist_is_explained_by_that_and_by_no_profile
     assert status == 0
     assert out.startswith("VPod t/a in pool k/d\n")
     assert "AdapterPool k/d does not exist" in out
+    assert "profile" not in out
+
+
+def test_a_pod_whose_pool_does_not_exist_has_no_profile_either(run):
+    pod = a_pod(0, node="n0")
+    pod["metadata"]["labels"] = {POOL_LABEL: "d"}
+    status, out, _ = run("explain", "pod/k/d-0", documents=(a_node("n0"), pod))
+    assert status == 0
+    assert out.startswith("Pod k/d-0 of pool k/d\n")
+    assert "takes no new vreplicas: its AdapterPool does not" in out
     assert "profile" not in out
 
 
