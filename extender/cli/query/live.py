@@ -145,23 +145,20 @@ async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIte
 
 
 async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[PastDecision]:
-    """Earlier decisions according to an object's events, the last one first; none if events may not
-    be read.
+    """Earlier decisions according to an object's events, the last one first. After an error, those
+    that were read: none if events may not be read.
     """
     found: list[PastDecision] = []
-    token, read = "", 0
+    read = 0
     try:
-        while read < EVENTS_READ_MAX:
-            page = await api.list_page(
-                EVENTS, ListOptions(namespace=namespace), limit=PAGE_OBJECTS, continue_token=token
-            )
-            read += len(page.items)
-            found += [_told(event) for event in page.items if _is_about(event, kind, name)]
-            token = page.continue_token
-            if not token:
+        async for event in _pages(api, EVENTS, ListOptions(namespace=namespace)):
+            read += 1
+            if _is_about(event, kind, name):
+                found.append(_told(event))
+            if read == EVENTS_READ_MAX:
                 break
     except ApiError:
-        return found
+        pass
     return sorted(found, key=lambda one: one.at, reverse=True)[:HISTORY_MAX]
 
 

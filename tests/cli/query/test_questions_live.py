@@ -23,6 +23,7 @@ from extender.kube.api import (
     PODS,
     STATEFULSETS,
     VPODS,
+    ApiError,
     Forbidden,
     ListPage,
     NotFound,
@@ -307,6 +308,22 @@ async def test_a_series_of_events_stands_where_it_began_for_its_note_is_from_the
         ("12:10", "event Scheduled"),
         ("12:00", "event FailedScheduling, again until 2026-01-01T12:30:00"),
     ]
+
+
+async def test_of_events_that_end_in_an_error_the_newest_are_told_and_not_too_many():
+    class Failing(Kinds):
+        async def list_page(self, resource, *args, continue_token="", **more):
+            if continue_token == "30":
+                raise ApiError(410, "Expired", "the continue token has expired")
+            return await super().list_page(resource, *args, continue_token=continue_token, **more)
+
+    regarding = {"kind": "VPod", "name": "a"}
+    events = [
+        {"eventTime": f"2026-01-01T12:{minute:02}:00.000000Z", "regarding": regarding}
+        for minute in range(40)
+    ]
+    told = await told_by_events(Failing(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
+    assert [one.at[14:16] for one in told] == [str(minute) for minute in range(29, 9, -1)]
 
 
 async def test_how_far_the_reading_is_is_told(monkeypatch):
