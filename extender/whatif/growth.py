@@ -250,10 +250,10 @@ def autoscale(
         replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
         if plan is None or plan.wanted <= replicas or most <= 0:
             return True
-        added = add_pods(trial, pool, min(most, plan.wanted - replicas))
-        if not added:
+        count = min(most, plan.wanted - replicas)
+        if not add_pods(trial, pool, count):
             return False
-        most -= len(added)
+        most -= count
         for key in turns:
             if key in pool.unplaced:
                 trial.decide(pool, pool.vpods[key])

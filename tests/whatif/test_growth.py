@@ -124,6 +124,16 @@ def test_the_autoscaler_stops_where_no_node_is_left():
     assert not autoscale(trial, trial.state.pool(POOL), ["tenant/a"])
 
 
+def test_the_autoscaler_adds_no_more_pods_than_it_may_though_some_find_no_node():
+    # One node takes one pod. Both that are added are replicas, whether they find a node or not.
+    scene = Scene(replicas=0, slots=4).node(a_node(slots=4)).vpod("a", 40)
+    trial = copied(scene)
+    pool = trial.state.pool(POOL)
+    autoscale(trial, pool, ["tenant/a"], most=2)
+    assert pool.stateful_set is not None
+    assert pool.stateful_set.replicas == 2
+
+
 def test_growing_ends_when_the_time_is_up():
     scene = Scene(replicas=0)
     trial = Trial(Snapshot.of(scene.state, [POOL]).state(), expired=lambda: True)
