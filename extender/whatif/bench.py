@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 from extender.engine.placing.plan import Decision
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
+from extender.engine.state.state_observer import Recorded
 from extender.model.objects import VPod
 from extender.whatif.growth import autoscale, bind_missing, held_back
 from extender.whatif.trial import OutOfTime, Trial, never
@@ -30,11 +31,11 @@ T = TypeVar("T")
 RIVALS_MAX: Final = 100
 """Other waiting vpods that are decided first. If there are more, those that have waited longest."""
 
-Change = Callable[[Trial], bool]
-"""Makes the change in a trial; False if it cannot be made."""
+Change = Callable[[Trial], bool | None]
+"""Makes the change in a trial; returns False if it cannot be made."""
 
 
-class Outcome(NamedTuple):
+class TrialResult(NamedTuple):
     """The result of a trial, in vreplicas of the vpod: ``left`` have no place, ``moves`` move.
 
     ``places``: how many more are placed than without the change and without rivals. ``gain``: how
@@ -47,26 +48,36 @@ class Outcome(NamedTuple):
     gain: int
 
 
-def fewest_enough(
-    attempt: Callable[[int], T | None], failed: int, enough: int, found: T
-) -> tuple[int, T]:
-    """Find by halving the least number that is enough, with its result. ``failed`` is too few;
-    ``found`` is the result of ``enough``.
+def exchanging(old: Recorded | None, new: Recorded | None) -> Change:
+    """The change that replaces ``old`` by ``new``."""
+    return lambda trial: trial.exchange(old, new)
 
-    ``attempt`` returns None if a number is too few. A greater number must never be worse.
+
+def smallest(
+    attempt: Callable[[int], T | None], enough: Callable[[T], bool], first: int, last: int
+) -> tuple[int, T] | None:
+    """Find the least number from ``first`` to ``last`` that is enough, with its result; None if
+    there is none.
+
+    ``attempt`` returns None for an impossible number. If a number is enough, each greater possible
+    one must be; if a number is impossible, each greater one must be.
     """
-    while enough - failed > 1:
-        middle = (failed + enough) // 2
-        other = attempt(middle)
-        if other is not None:
-            enough, found = middle, other
-        else:
-            failed = middle
-    return enough, found
+    found: tuple[int, T] | None = None
+    too_few, limit, step = first - 1, last + 1, 1
+    while limit - too_few > 1:
+        number = min(too_few + step, limit - 1) if step else (too_few + limit) // 2
+        result = attempt(number)
+        if result is not None and not enough(result):
+            too_few, step = number, step * 2
+            continue
+        limit, step = number, 0
+        if result is not None:
+            found = number, result
+    return found
 
 
-def _nothing(_trial: Trial) -> bool:
-    return True
+def _nothing(_trial: Trial) -> None:
+    """The change that changes nothing."""
 
 
 class Bench:
@@ -84,9 +95,8 @@ class Bench:
         self._with_rivals = True
         self._at_rest = False
         self._held = held_back(pool, state)
-        self._helps_itself: dict[bool, bool] = {}
-        self._placed: dict[tuple[bool, bool], int] = {}
-        """(With rivals, at rest) -> vreplicas placed without any change."""
+        self._without_change: dict[tuple[bool, bool], tuple[int, int, int]] = {}
+        """(With rivals, at rest) -> the result of ``_try`` without any change."""
 
     @property
     def pool(self) -> PoolState:
@@ -136,12 +146,7 @@ class Bench:
     @property
     def helps_itself(self) -> bool:
         """Whether everything is placed without any change, once the pods come. Raises OutOfTime."""
-        known = self._helps_itself.get(self._with_rivals)
-        if known is None:
-            with self.at_rest():
-                found = self._try(_nothing)
-            known = self._helps_itself[self._with_rivals] = found is not None and not found[1]
-        return known
+        return not self._unchanged(with_rivals=self._with_rivals, at_rest=True)[1]
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
@@ -152,72 +157,55 @@ class Bench:
         finally:
             self._at_rest = False
 
-    def outcome(self, change: Change) -> Outcome | None:
+    def result(self, change: Change) -> TrialResult | None:
         """Return the result of the change; None if it cannot be made. Raises OutOfTime."""
-        before, alone = (
-            self._placed_before(self._with_rivals),
-            self._placed_before(with_rivals=False),
-        )
+        before = self._unchanged(with_rivals=self._with_rivals, at_rest=self._at_rest)
+        alone = self._unchanged(with_rivals=False, at_rest=self._at_rest)
         found = self._try(change)
         if found is None:
             return None
         placed, left, moves = found
-        return Outcome(max(0, placed - alone), left, moves, placed - before)
+        return TrialResult(max(0, placed - alone[0]), left, moves, placed - before[0])
 
-    def helps(self, change: Change) -> Outcome | None:
+    def helps(self, change: Change) -> TrialResult | None:
         """Return the result of a change that places more, None for any other. Raises OutOfTime."""
-        found = self.outcome(change)
+        found = self.result(change)
         return found if found is not None and (found.gain > 0 or not found.left) else None
 
     def smallest(
         self, make: Callable[[int], Change], first: int, last: int
-    ) -> tuple[int, Outcome] | None:
+    ) -> tuple[int, TrialResult] | None:
         """Return the least number from ``first`` to ``last`` that leaves nothing without a place;
-        None if there is none. Raises OutOfTime.
-
-        Assumes of the changes of ``make``: if a number is enough, each greater one is; if a number
-        is impossible, each greater one is.
+        None if there is none. Raises OutOfTime. See the function ``smallest`` for what it assumes.
         """
-        failed, impossible, step = first - 1, last + 1, 1
-        while impossible - failed > 1:
-            number = min(failed + step, impossible - 1) if step else (failed + impossible) // 2
-            found = self.outcome(make(number))
-            if found is None:
-                impossible, step = number, 0
-            elif found.left:
-                failed, step = number, step * 2
-            else:
-                return fewest_enough(lambda count: self._enough(make(count)), failed, number, found)
-        return None
-
-    def _enough(self, change: Change) -> Outcome | None:
-        """The result of a change that leaves nothing without a place, None for any other."""
-        found = self.outcome(change)
-        return found if found is not None and not found.left else None
+        return smallest(
+            lambda number: self.result(make(number)), lambda result: not result.left, first, last
+        )
 
     def most_with_least(
         self, make: Callable[[int], Change], numbers: Iterable[int]
-    ) -> tuple[int, Outcome] | None:
+    ) -> tuple[int, TrialResult] | None:
         """Used if none of ``numbers`` (ascending) places everything: return the first of those that
         leave the fewest without a place. Raises OutOfTime.
         """
-        best: tuple[int, Outcome] | None = None
+        best: tuple[int, TrialResult] | None = None
         for number in numbers:
-            outcome = self.helps(make(number))
-            if outcome is not None and (best is None or outcome.left < best[1].left):
-                best = number, outcome
+            result = self.helps(make(number))
+            if result is not None and (best is None or result.left < best[1].left):
+                best = number, result
         return best
 
-    def _placed_before(self, with_rivals: bool) -> int:
-        key = with_rivals, self._at_rest
-        if key not in self._placed:
-            asked, self._with_rivals = self._with_rivals, with_rivals
+    def _unchanged(self, *, with_rivals: bool, at_rest: bool) -> tuple[int, int, int]:
+        """What ``_try`` returns without any change. Raises OutOfTime."""
+        key = with_rivals, at_rest
+        if key not in self._without_change:
+            asked = self._with_rivals, self._at_rest
+            self._with_rivals, self._at_rest = key
             try:
-                found = self._try(_nothing)
+                self._without_change[key] = self._try(_nothing) or (0, 0, 0)
             finally:
-                self._with_rivals = asked
-            self._placed[key] = found[0] if found is not None else 0
-        return self._placed[key]
+                self._with_rivals, self._at_rest = asked
+        return self._without_change[key]
 
     def _try(self, change: Change) -> tuple[int, int, int] | None:
         """Return (vreplicas placed, left, moved) with the change."""
@@ -225,7 +213,7 @@ class Bench:
             raise OutOfTime(f"the time is up after {self.tried} trials")
         self.tried += 1
         with Trial(self.state, self.expired) as trial:
-            if not change(trial):
+            if change(trial) is False:
                 return None
             decision, moved = self._decide(trial)
             if decision.left and self._at_rest and not self._held:

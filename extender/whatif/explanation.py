@@ -21,7 +21,8 @@ from extender.model.errors import VReplicaError
 from extender.model.objects import VPod
 from extender.model.reasons import ConflictReason
 from extender.whatif.candidates import candidates_of, loss_by_zone
-from extender.whatif.fixes import Fixes, find_fixes
+from extender.whatif.fixes import find_fixes
+from extender.whatif.named_change import Fixes
 from extender.whatif.trial import never
 
 STEPS_LISTED_MAX: Final = 100
@@ -169,9 +170,7 @@ def explain_vpod(
     }
     # Last: trials replace objects of the state by equal ones, so values looked up above may be
     # stale afterwards.
-    fixes = Fixes((), cut_short=False, tried=0)
-    if decision.left:
-        fixes = find_fixes(state, pool, key, expired=expired)
+    fixes = find_fixes(state, pool, key, expired=expired) if decision.left else Fixes()
     return answer | {
         "fixes": [fix.to_json() for fix in fixes.found],
         "fixesCutShort": fixes.cut_short,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-from extender.whatif.bench import Bench, Outcome
+from extender.whatif.bench import Bench, TrialResult
 from extender.whatif.named_change import NamedChange
 
 
@@ -19,10 +19,10 @@ class Fix(NamedChange):
     by_itself: bool = False
     alone: bool = False
 
-    def seen(self, outcome: Outcome, bench: Bench) -> Self:
+    def seen(self, result: TrialResult, bench: Bench) -> Self:
         """Add the result of a trial."""
         return replace(
-            self, places=outcome.places, left=outcome.left, moves=outcome.moves, alone=bench.alone
+            self, places=result.places, left=result.left, moves=result.moves, alone=bench.alone
         )
 
     def to_json(self) -> dict[str, object]:

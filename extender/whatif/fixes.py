@@ -9,7 +9,6 @@ the least that is enough. If no number places everything, changes that place som
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Final
 
 from extender.engine.state.pool_state import PoolState
@@ -17,14 +16,16 @@ from extender.engine.state.state import State
 from extender.whatif import lift, loosen
 from extender.whatif.bench import Bench
 from extender.whatif.fix import Fix
+from extender.whatif.named_change import Fixes
 from extender.whatif.trial import OutOfTime, never
 
 FIXES_MAX: Final = 16
 
-Lever = Callable[[Bench], Iterator[Fix]]
-WAYS_IN: Final[tuple[Lever, ...]] = (lift.namespace_label, lift.other_pool)
+Strategy = Callable[[Bench], Iterator[Fix]]
+"""Tries changes of one kind, and yields those that help."""
+WAYS_IN: Final[tuple[Strategy, ...]] = (lift.namespace_label, lift.other_pool)
 """Tried if the vpod does not lack room (``Bench.lacks_room``)."""
-AT_REST: Final[frozenset[Lever]] = frozenset(
+AT_REST: Final[frozenset[Strategy]] = frozenset(
     {
         lift.marked_pods,
         lift.bad_nodes,
@@ -38,7 +39,7 @@ AT_REST: Final[frozenset[Lever]] = frozenset(
 """Changes that a person makes, judged at rest (``bench``). The others are about pods that come:
 they show what each of these brings by itself.
 """
-ROOM: Final[tuple[Lever, ...]] = (
+ROOM: Final[tuple[Strategy, ...]] = (
     lift.pods_that_come,
     lift.closed_pods,
     lift.marked_pods,
@@ -52,45 +53,36 @@ ROOM: Final[tuple[Lever, ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fixes:
-    """``cut_short``: the time was up before everything was tried. ``tried``: runs of the engine."""
-
-    found: tuple[Fix, ...]
-    cut_short: bool
-    tried: int
-
-
 def find_fixes(
     state: State, pool: PoolState, key: str, *, expired: Callable[[], bool] = never
-) -> Fixes:
+) -> Fixes[Fix]:
     """Find what would place the vpod ``key`` of ``pool``, all of it if possible. ``state`` is the
     same afterwards.
 
     ``expired``: whether the time is up. The answer is then what was found so far.
     """
     if expired():
-        return Fixes((), cut_short=True, tried=0)
+        return Fixes(cut_short=True)
     bench = Bench(state, pool, key)
     bench.expired = expired
     found: list[Fix] = []
     try:
-        levers = ROOM if bench.lacks_room else WAYS_IN
-        short = [lever for lever in levers if not _pull(bench, lever, found)]
+        strategies = ROOM if bench.lacks_room else WAYS_IN
+        short = [strategy for strategy in strategies if not _try(bench, strategy, found)]
         if bench.rivals:
             bench.go_alone()
-            for lever in short:
-                _pull(bench, lever, found)
+            for strategy in short:
+                _try(bench, strategy, found)
     except OutOfTime:
         return Fixes(_ranked(found), cut_short=True, tried=bench.tried)
-    return Fixes(_ranked(found), cut_short=False, tried=bench.tried)
+    return Fixes(_ranked(found), tried=bench.tried)
 
 
-def _pull(bench: Bench, lever: Lever, found: list[Fix]) -> bool:
-    """Try the lever; return whether one of its changes leaves nothing without a place."""
+def _try(bench: Bench, strategy: Strategy, found: list[Fix]) -> bool:
+    """Try a strategy; return whether one of its changes leaves nothing without a place."""
     enough = False
-    with bench.at_rest() if lever in AT_REST and not bench.helps_itself else nullcontext():
-        for fix in lever(bench):
+    with bench.at_rest() if strategy in AT_REST and not bench.helps_itself else nullcontext():
+        for fix in strategy(bench):
             found.append(fix)
             enough = enough or not fix.left
     return enough

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.model.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
-from extender.model.objects import AdapterPool, LabelSelector, Namespace, Node, VPod
+from extender.model.objects import AdapterPool, LabelSelector, Namespace, Node
 from extender.model.safe_repr import safe_repr
-from extender.whatif.bench import Bench, Change
+from extender.whatif.bench import Bench, Change, exchanging
 from extender.whatif.fix import Fix
 from extender.whatif.growth import bind, missing_pods
 from extender.whatif.named_change import in_words, objects
@@ -30,7 +30,7 @@ POOLS_TRIED_MAX: Final = 3
 def _one_or_several(
     bench: Bench,
     things: Sequence[T],
-    change: Callable[[Trial, Sequence[T]], bool],
+    change: Callable[[Trial, Sequence[T]], bool | None],
     fix: Callable[[Sequence[T]], Fix],
 ) -> Iterator[Fix]:
     """Yield each of the things that helps alone. If none is enough, yield the fewest that are
@@ -43,23 +43,23 @@ def _one_or_several(
     helped: list[tuple[int, int, T]] = []
     enough = False
     for index, thing in enumerate(things[:EACH_MAX]):
-        outcome = bench.helps(changing([thing]))
-        if outcome is not None:
-            helped.append((-outcome.places, index, thing))
-            enough = enough or not outcome.left
-            yield fix([thing]).seen(outcome, bench)
+        result = bench.helps(changing([thing]))
+        if result is not None:
+            helped.append((-result.places, index, thing))
+            enough = enough or not result.left
+            yield fix([thing]).seen(result, bench)
     if enough or len(things) < 2:
         return
     first = [thing for _, _, thing in sorted(helped, key=lambda item: item[:2])]
     ordered = [*first, *(thing for thing in things[:ALL_MAX] if thing not in first)]
     found = bench.smallest(lambda count: changing(ordered[:count]), 2, len(ordered))
     if found is not None:
-        count, outcome = found
-        yield fix(ordered[:count]).seen(outcome, bench)
+        count, result = found
+        yield fix(ordered[:count]).seen(result, bench)
         return
-    outcome = bench.helps(changing(ordered))
-    if outcome is not None:
-        yield fix(ordered).seen(outcome, bench)
+    result = bench.helps(changing(ordered))
+    if result is not None:
+        yield fix(ordered).seen(result, bench)
 
 
 # -- what comes by itself --------------------------------------------------------------------------
@@ -121,13 +121,8 @@ def closed_pods(bench: Bench) -> Iterator[Fix]:
         if (pod := pool.by_ordinal.get(ordinal)) is not None
     ]
     if names:
-
-        def open_all(trial: Trial) -> bool:
-            trial.set_closed(pool, 0)
-            return True
-
-        outcome = bench.helps(open_all)
-        if outcome is not None:
+        result = bench.helps(lambda trial: trial.set_closed(pool, 0))
+        if result is not None:
             yield Fix(
                 change=f"{in_words(names)} {'is' if len(names) == 1 else 'are'} open again",
                 subject=f"AdapterPool {pool.key}",
@@ -136,16 +131,15 @@ def closed_pods(bench: Bench) -> Iterator[Fix]:
                 after=0,
                 by_itself=True,
                 note="the autoscaler opens them when they are needed",
-            ).seen(outcome, bench)
+            ).seen(result, bench)
     yield from _lost_pods(bench)
 
 
 def _lost_pods(bench: Bench) -> Iterator[Fix]:
     pool = bench.pool
 
-    def change(trial: Trial, some: Sequence[str]) -> bool:
+    def change(trial: Trial, some: Sequence[str]) -> None:
         trial.set_abandoned(pool, pool.abandoned - frozenset(some))
-        return True
 
     def fix(some: Sequence[str]) -> Fix:
         namespace = pool.key.partition("/")[0]
@@ -167,11 +161,10 @@ def marked_pods(bench: Bench) -> Iterator[Fix]:
     """Pods that a person has annotated as unschedulable."""
     marked = [pod for pod in bench.pool.members() if pod.draining]
 
-    def change(trial: Trial, some: Sequence[PodClaims]) -> bool:
+    def change(trial: Trial, some: Sequence[PodClaims]) -> None:
         for state in some:
             if state.pod is not None:
                 trial.exchange(state.pod, replace(state.pod, unschedulable=False))
-        return True
 
     def fix(some: Sequence[PodClaims]) -> Fix:
         keys = [state.pod.key for state in some if state.pod is not None]
@@ -221,7 +214,8 @@ def _nodes_for_waiting_pods(bench: Bench, known: Mapping[str, Node]) -> Iterator
     ]
 
     def change(trial: Trial, some: Sequence[Node]) -> bool:
-        return _uncordon(trial, some) and bool(bind(trial, pool, missing))
+        _uncordon(trial, some)
+        return bool(bind(trial, pool, missing))
 
     def fix(some: Sequence[Node]) -> Fix:
         return replace(
@@ -231,16 +225,14 @@ def _nodes_for_waiting_pods(bench: Bench, known: Mapping[str, Node]) -> Iterator
     yield from _one_or_several(bench, empty, change, fix)
 
 
-def _uncordon(trial: Trial, some: Sequence[Node]) -> bool:
+def _uncordon(trial: Trial, some: Sequence[Node]) -> None:
     for node in some:
         trial.exchange(node, replace(node, cordoned=False))
-    return True
 
 
-def _make_ready(trial: Trial, some: Sequence[Node]) -> bool:
+def _make_ready(trial: Trial, some: Sequence[Node]) -> None:
     for node in some:
         trial.exchange(node, replace(node, ready=True, cordoned=False))
-    return True
 
 
 def _ready_again(some: Sequence[Node]) -> Fix:
@@ -266,13 +258,8 @@ def namespace_label(bench: Bench) -> Iterator[Fix]:
         if known is not None
         else Namespace(name=vpod.namespace, labels=wanted)
     )
-
-    def change(trial: Trial) -> bool:
-        trial.exchange(known, new)
-        return True
-
-    outcome = bench.helps(change)
-    if outcome is not None:
+    result = bench.helps(exchanging(known, new))
+    if result is not None:
         changed = sorted({k for k in {*labels, *wanted} if labels.get(k) != wanted.get(k)})
         words = " ".join(f"{key}={wanted[key]}" if key in wanted else f"{key}-" for key in changed)
         yield Fix(
@@ -285,7 +272,7 @@ def namespace_label(bench: Bench) -> Iterator[Fix]:
             after=wanted.get(changed[0])
             if len(changed) == 1
             else {k: wanted.get(k) for k in changed},
-        ).seen(outcome, bench)
+        ).seen(result, bench)
 
 
 def labels_selected(selector: LabelSelector, labels: dict[str, str]) -> dict[str, str] | None:
@@ -315,23 +302,15 @@ def other_pool(bench: Bench) -> Iterator[Fix]:
         return
     vpod, key = bench.vpod, bench.pool.key
     for pool in nearest_pools(list(_known_pools(bench)), key)[:POOLS_TRIED_MAX]:
-        outcome = bench.helps(_exchanging(vpod, replace(vpod, pool=pool.key)))
-        if outcome is not None:
+        result = bench.helps(exchanging(vpod, replace(vpod, pool=pool.key)))
+        if result is not None:
             yield Fix(
                 change=f"ask for AdapterPool {pool.key} instead of {key}",
                 subject=f"VPod {vpod.key}",
                 field="spec.poolRef",
                 before=key,
                 after=pool.key,
-            ).seen(outcome, bench)
-
-
-def _exchanging(old: VPod, new: VPod) -> Change:
-    def change(trial: Trial) -> bool:
-        trial.exchange(old, new)
-        return True
-
-    return change
+            ).seen(result, bench)
 
 
 def _known_pools(bench: Bench) -> Iterator[AdapterPool]:

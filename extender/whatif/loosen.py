@@ -4,6 +4,7 @@ uses the least number that is enough.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from extender.engine.policy.profile import Profile
@@ -11,7 +12,7 @@ from extender.engine.scaling.size import POOL_PODS_MAX, plan_scale
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import AdapterPool, VPod
 from extender.node.verbs import node_problem
-from extender.whatif.bench import Bench, Change
+from extender.whatif.bench import Bench, Change, exchanging
 from extender.whatif.fix import Fix
 from extender.whatif.growth import add_pods, autoscale, bind_missing, held_back
 from extender.whatif.named_change import SkewLimit, skew_limits
@@ -38,9 +39,9 @@ def pods_more(bench: Bench) -> Iterator[Fix]:
         return  # no pod of this size would take one
     limit = POOL_PODS_MAX if spec.max_pods is None else spec.max_pods
     room = min(_most_pods(bench, spec), limit - stateful_set.replicas)
-    found = bench.smallest(_adding(pool), 1, room) if room > 0 else None
+    found = bench.smallest(partial(_adding, pool), 1, room) if room > 0 else None
     if found is not None:
-        count, outcome = found
+        count, result = found
         by_itself, note = _who_adds(bench, stateful_set.replicas, count)
         yield Fix(
             change="one pod more" if count == 1 else f"{count} pods more",
@@ -50,7 +51,7 @@ def pods_more(bench: Bench) -> Iterator[Fix]:
             after=stateful_set.replicas + count,
             by_itself=by_itself,
             note=note,
-        ).seen(outcome, bench)
+        ).seen(result, bench)
     elif spec.max_pods is not None:
         yield from _greater_max_pods(bench, spec, spec.max_pods)
 
@@ -58,7 +59,7 @@ def pods_more(bench: Bench) -> Iterator[Fix]:
 def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
     """Whether the autoscaler will add ``count`` pods that find nodes, and a note on it."""
     pool = bench.pool
-    plan = plan_scale(pool, lambda vpod: bench.state.selects(pool.key, vpod))
+    plan = plan_scale(pool, partial(bench.state.selects, pool.key))
     wanted = plan.wanted if plan is not None else replicas
     if wanted < replicas + count:
         adds = f"only {wanted - replicas} of them" if wanted > replicas else "none"
@@ -91,32 +92,25 @@ def _most_pods(bench: Bench, spec: AdapterPool) -> int:
     return min(PODS_TRIED_MAX, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1)
 
 
-def _adding(pool: PoolState) -> Callable[[int], Change]:
-    def make(count: int) -> Change:
-        def change(trial: Trial) -> bool:
-            # Pods that wait for a node already may go on waiting: the trial is about the new ones.
-            return len(add_pods(trial, pool, count)) == count
-
-        return change
-
-    return make
+def _adding(pool: PoolState, count: int) -> Change:
+    # Pods that wait for a node already may go on waiting: the trial is about the new ones.
+    return lambda trial: len(add_pods(trial, pool, count)) == count
 
 
 def _greater_max_pods(bench: Bench, spec: AdapterPool, max_pods: int) -> Iterator[Fix]:
     pool, most = bench.pool, _most_pods(bench, spec)
 
     def make(count: int) -> Change:
-        def change(trial: Trial) -> bool:
+        def change(trial: Trial) -> None:
             trial.exchange(spec, replace(spec, max_pods=max_pods + count))
             bind_missing(trial, pool)
             autoscale(trial, pool, bench.turns, most=most)
-            return True
 
         return change
 
     found = bench.smallest(make, 1, most)
     if found is not None:
-        count, outcome = found
+        count, result = found
         yield Fix(
             change=f"maxPods {max_pods} to {max_pods + count}",
             subject=f"AdapterPool {spec.key}",
@@ -124,7 +118,7 @@ def _greater_max_pods(bench: Bench, spec: AdapterPool, max_pods: int) -> Iterato
             before=max_pods,
             after=max_pods + count,
             note="the autoscaler adds what it needs of them",
-        ).seen(outcome, bench)
+        ).seen(result, bench)
 
 
 # -- the pool's profile ----------------------------------------------------------------------------
@@ -135,21 +129,15 @@ def larger_skew(bench: Bench) -> Iterator[Fix]:
     pool = bench.pool
     profile = pool.profile
     for limit in skew_limits(profile):
-        found = bench.smallest(_raising(pool, profile, limit), 1, max(1, bench.vpod.vreplicas))
+        found = bench.smallest(partial(raising, pool, limit), 1, max(1, bench.vpod.vreplicas))
         if found is not None:
-            more, outcome = found
-            yield Fix.greater_skew(profile, limit, more).seen(outcome, bench)
+            more, result = found
+            yield Fix.greater_skew(profile, limit, more).seen(result, bench)
 
 
-def _raising(pool: PoolState, profile: Profile, limit: SkewLimit) -> Callable[[int], Change]:
-    def make(more: int) -> Change:
-        def change(trial: Trial) -> bool:
-            trial.set_profile(pool, limit.raised(profile, more))
-            return True
-
-        return change
-
-    return make
+def raising(pool: PoolState, limit: SkewLimit, more: int) -> Change:
+    """The change that raises the MaxSkew of one of the profile's filters by ``more``."""
+    return lambda trial: trial.set_profile(pool, limit.raised(pool.profile, more))
 
 
 def other_profile(bench: Bench) -> Iterator[Fix]:
@@ -159,8 +147,8 @@ def other_profile(bench: Bench) -> Iterator[Fix]:
     if spec is None:
         return
     for name, profile in _others(bench.state.profiles, pool.profile.name):
-        outcome = bench.helps(_placing_by(pool, profile))
-        if outcome is not None and not outcome.left:
+        result = bench.helps(partial(Trial.set_profile, pool=pool, profile=profile))
+        if result is not None and not result.left:
             yield Fix(
                 change=f"profile {pool.profile.name} to {name}",
                 subject=f"AdapterPool {spec.key}",
@@ -169,7 +157,7 @@ def other_profile(bench: Bench) -> Iterator[Fix]:
                 after=name,
                 note="for all vpods of the pool; what is placed stays, but policy may move it "
                 "later",
-            ).seen(outcome, bench)
+            ).seen(result, bench)
 
 
 def _others(profiles: Mapping[str, Profile], name: str) -> Iterator[tuple[str, Profile]]:
@@ -181,14 +169,6 @@ def _others(profiles: Mapping[str, Profile], name: str) -> Iterator[tuple[str, P
         (other, one) for other, one in profiles.items() if other != name and one.rules == mine
     ]
     yield from others[:PROFILES_TRIED_MAX]
-
-
-def _placing_by(pool: PoolState, profile: Profile) -> Change:
-    def change(trial: Trial) -> bool:
-        trial.set_profile(pool, profile)
-        return True
-
-    return change
 
 
 # -- sizes -----------------------------------------------------------------------------------------
@@ -203,13 +183,13 @@ def more_slots(bench: Bench) -> Iterator[Fix]:
     if spec is None or pool.stateful_set is None:
         return
     most = min(SLOTS_TRIED_MAX, bench.slots_waiting + bench.vpod.weight)
-    make = _larger(pool, spec)
+    make = partial(_larger, pool, spec)
     # If no size is enough, try sizes that fit one vreplica, two, and so on.
     heavier = max(1, bench.vpod.weight - spec.slots_per_pod)
     partly = range(heavier, heavier + SIZES_TRIED_MAX * bench.vpod.weight, bench.vpod.weight)
     found = bench.smallest(make, 1, most) or bench.most_with_least(make, partly)
     if found is not None:
-        more, outcome = found
+        more, result = found
         stamped = any(pod.pod is not None and pod.pod.slots is not None for pod in pool.members())
         yield Fix(
             change=f"slotsPerPod {spec.slots_per_pod} to {spec.slots_per_pod + more}",
@@ -220,16 +200,12 @@ def more_slots(bench: Bench) -> Iterator[Fix]:
             note="once its pods have been restarted: a pod keeps the slots it was created with"
             if stamped
             else "",
-        ).seen(outcome, bench)
+        ).seen(result, bench)
 
 
-def _larger(pool: PoolState, spec: AdapterPool) -> Callable[[int], Change]:
-    def make(more: int) -> Change:
-        return lambda trial: resize(
-            trial, pool, replace(spec, slots_per_pod=spec.slots_per_pod + more)
-        )
-
-    return make
+def _larger(pool: PoolState, spec: AdapterPool, more: int) -> Change:
+    larger = replace(spec, slots_per_pod=spec.slots_per_pod + more)
+    return lambda trial: resize(trial, pool, larger)
 
 
 def resize(trial: Trial, pool: PoolState, spec: AdapterPool) -> bool:
@@ -301,15 +277,11 @@ def _less_of(
         return  # the field belongs to another kind, if there is one
 
     def make(less: int) -> Change:
-        def change(trial: Trial) -> bool:
-            trial.exchange(vpod, new(count - less))
-            return True
-
-        return change
+        return exchanging(vpod, new(count - less))
 
     found = bench.smallest(make, 1, count - 1)
     if found is None and partly:
         found = bench.most_with_least(make, range(1, min(count, 1 + SIZES_TRIED_MAX)))
     if found is not None:
-        less, outcome = found
-        yield fix(count - less).seen(outcome, bench)
+        less, result = found
+        yield fix(count - less).seen(result, bench)

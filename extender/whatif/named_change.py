@@ -4,7 +4,7 @@ offered for both a vpod and an adapter pod.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final, Generic, Self, TypeVar
 
 from extender.engine.policy.framework import FilterPlugin
 from extender.engine.policy.profile import Profile
@@ -75,6 +75,20 @@ class NamedChange:
             "from": self.before,
             "to": self.after,
         }
+
+
+Found = TypeVar("Found", bound=NamedChange)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixes(Generic[Found]):
+    """The changes that help. ``cut_short``: the time was up before everything was tried. ``tried``:
+    how many trials were made.
+    """
+
+    found: tuple[Found, ...] = ()
+    cut_short: bool = False
+    tried: int = 0
 
 
 @dataclass(frozen=True, slots=True)

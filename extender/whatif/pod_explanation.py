@@ -25,8 +25,9 @@ from extender.whatif.explanation import (
     UnknownObject,
     names_like,
 )
+from extender.whatif.named_change import Fixes
 from extender.whatif.node_verdicts import NodeVerdicts
-from extender.whatif.pod_fixes import PodFixes, find_pod_fixes
+from extender.whatif.pod_fixes import find_pod_fixes
 from extender.whatif.trial import never
 
 NODES_LISTED_MAX: Final = 1_000
@@ -90,9 +91,7 @@ def explain_pod(
     rows = nodes.rows() if nodes is not None else []
     node, zone = known.where
     fixes = (
-        find_pod_fixes(state, pool, known, nodes, expired=expired)
-        if nodes is not None
-        else PodFixes()
+        find_pod_fixes(state, pool, known, nodes, expired=expired) if nodes is not None else Fixes()
     )
     return {
         "kind": "Pod",

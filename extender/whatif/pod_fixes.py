@@ -8,6 +8,7 @@ MaxSkew of the profile's zone rule. A number is the least that is enough.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -17,8 +18,9 @@ from extender.engine.state.state import State
 from extender.model.counted import counted
 from extender.model.objects import AdapterPod, Node, StatefulSet
 from extender.model.reasons import ConflictReason
-from extender.whatif.bench import fewest_enough
-from extender.whatif.named_change import NamedChange, SkewLimit, skew_limits
+from extender.whatif.bench import Change, exchanging, smallest
+from extender.whatif.loosen import raising
+from extender.whatif.named_change import Fixes, NamedChange, skew_limits
 from extender.whatif.node_verdicts import NodeVerdicts
 from extender.whatif.trial import OutOfTime, Trial, never
 
@@ -28,8 +30,6 @@ NODES_NAMED_MAX: Final = 10
 SKEW_MORE_MAX: Final = 64
 NEW_NODE: Final = "a-new-node"
 
-Answer = dict[str, object]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFix(NamedChange):
@@ -37,20 +37,9 @@ class PodFix(NamedChange):
 
     nodes: tuple[str, ...] = ()
 
-    def to_json(self) -> Answer:
+    def to_json(self) -> dict[str, object]:
         """The fix in ``/v1/explain?pod=``."""
         return {**self.named(), "nodes": list(self.nodes), "note": self.note}
-
-
-@dataclass(frozen=True, slots=True)
-class PodFixes:
-    """``cut_short``: the time was up before everything was tried. ``tried``: how often all nodes
-    were asked.
-    """
-
-    found: tuple[PodFix, ...] = ()
-    cut_short: bool = False
-    tried: int = 0
 
 
 def find_pod_fixes(
@@ -60,7 +49,7 @@ def find_pod_fixes(
     verdicts: NodeVerdicts,
     *,
     expired: Callable[[], bool] = never,
-) -> PodFixes:
+) -> Fixes[PodFix]:
     """Find what would let a node take the pod. Nothing if a node takes it already, or if it waits
     for something other than a node.
 
@@ -69,24 +58,21 @@ def find_pod_fixes(
     """
     pod = known.pod
     if pod is None or known.bound or pod.finished or pod.deleting:
-        return PodFixes()
+        return Fixes()
     if verdicts.problem is not None or verdicts.passing:
-        return PodFixes()
-    bench = _Bench(state, pool, pod, verdicts, expired)
+        return Fixes()
+    bench = _PodBench(state, pool, pod, verdicts, expired)
     found: list[PodFix] = []
     try:
-        for lever in _LEVERS:
-            found.extend(lever(bench))
+        for strategy in _STRATEGIES:
+            found.extend(strategy(bench))
     except OutOfTime:
-        return PodFixes(tuple(found), cut_short=True, tried=bench.tried)
-    return PodFixes(tuple(found), tried=bench.tried)
+        return Fixes(tuple(found), cut_short=True, tried=bench.tried)
+    return Fixes(tuple(found), tried=bench.tried)
 
 
-Change = Callable[[Trial], None]
-
-
-class _Bench:
-    """Tries changes for one pod."""
+class _PodBench:
+    """Tries changes for one pod. ``tried``: how often all nodes were asked."""
 
     def __init__(
         self,
@@ -127,44 +113,33 @@ class _Bench:
     def smallest(
         self, make: Callable[[int], Change], last: int
     ) -> tuple[int, tuple[str, ...]] | None:
-        """Return the least number from 1 to ``last`` that is enough, if a greater one is never
-        worse; None if ``last`` is not enough. Raises OutOfTime.
+        """Return the least number from 1 to ``last`` with which a node takes the pod, if a greater
+        one is never worse; None if there is none. Raises OutOfTime.
         """
-        nodes = self.passing(make(last))
-        if not nodes:
-            return None
-        return fewest_enough(lambda number: self.passing(make(number)) or None, 0, last, nodes)
+        return smallest(lambda number: self.passing(make(number)), bool, 1, last)
 
 
-def _exchanging(old: Node | None, new: Node) -> Change:
-    return lambda trial: trial.exchange(old, new)
-
-
-def _cordons(bench: _Bench) -> Iterator[PodFix]:
+def _cordons(bench: _PodBench) -> Iterator[PodFix]:
     for node in bench.refused_for(ConflictReason.NODE_UNSCHEDULABLE):
-        if nodes := bench.passing(_exchanging(node, replace(node, cordoned=False))):
+        if nodes := bench.passing(exchanging(node, replace(node, cordoned=False))):
             yield replace(PodFix.uncordon([node]), nodes=nodes)
 
 
-def _away(bench: _Bench) -> Iterator[PodFix]:
+def _away(bench: _PodBench) -> Iterator[PodFix]:
     for node in bench.refused_for(ConflictReason.NODE_NOT_READY, ConflictReason.NODE_UNSCHEDULABLE):
         if node.ready:
             continue
-        if nodes := bench.passing(_exchanging(node, replace(node, ready=True, cordoned=False))):
+        if nodes := bench.passing(exchanging(node, replace(node, ready=True, cordoned=False))):
             yield replace(PodFix.ready_again([node]), nodes=nodes)
 
 
-def _declared_slots(bench: _Bench) -> Iterator[PodFix]:
+def _declared_slots(bench: _PodBench) -> Iterator[PodFix]:
     """More ``vreplica.dev/slots`` on a node that has none left."""
     for node in bench.refused_for(ConflictReason.NODE_SLOTS_EXCEEDED):
         declared = node.slots or 0
         beside = len(bench.state.pods_on_node.get(node.name, ()))
-
-        def make(more: int, node: Node = node, declared: int = declared) -> Change:
-            return _exchanging(node, replace(node, slots=declared + more))
-
         largest = max((pod.capacity for pod in bench.pool.members()), default=0)
-        found = bench.smallest(make, max(1, (beside + 1) * largest))
+        found = bench.smallest(partial(_declaring, node), max(1, (beside + 1) * largest))
         if found is not None:
             more, nodes = found
             yield PodFix(
@@ -178,7 +153,11 @@ def _declared_slots(bench: _Bench) -> Iterator[PodFix]:
             )
 
 
-def _taints_and_labels(bench: _Bench) -> Iterator[PodFix]:
+def _declaring(node: Node, more: int) -> Change:
+    return exchanging(node, replace(node, slots=(node.slots or 0) + more))
+
+
+def _taints_and_labels(bench: _PodBench) -> Iterator[PodFix]:
     """Remove taints and add labels so that the node matches the template. Affinity is left to the
     person who wrote it.
     """
@@ -195,7 +174,7 @@ def _taints_and_labels(bench: _Bench) -> Iterator[PodFix]:
         ]
         kept = tuple(taint for taint in node.taints if taint not in repels)
         nodes = bench.passing(
-            _exchanging(node, replace(node, labels={**node.labels, **lacks}, taints=kept))
+            exchanging(node, replace(node, labels={**node.labels, **lacks}, taints=kept))
         )
         if not nodes or not (lacks or repels):
             continue
@@ -218,30 +197,30 @@ def _taints_and_labels(bench: _Bench) -> Iterator[PodFix]:
         )
 
 
-def _new_nodes(bench: _Bench) -> Iterator[PodFix]:
+def _new_nodes(bench: _PodBench) -> Iterator[PodFix]:
     """One more node in a zone, like a node that is there."""
     patterns: dict[str, Node] = {}
-    for name in sorted(bench.state.nodes):
-        node = bench.state.nodes[name]
-        fit = bench.stateful_set.fit if bench.stateful_set is not None else None
+    fit = bench.stateful_set.fit if bench.stateful_set is not None else None
+    for _, node in sorted(bench.state.nodes.items()):
         if fit is None or fit.fits(node.name, node.labels, node.taints):
             patterns.setdefault(node.zone, node)
     for zone, pattern in islice(sorted(patterns.items()), EACH_MAX):
         new = replace(pattern, name=NEW_NODE, uid="", cordoned=False, ready=True)
-        if NEW_NODE in bench.state.nodes or not bench.passing(_exchanging(None, new)):
+        if NEW_NODE in bench.state.nodes or not bench.passing(exchanging(None, new)):
             continue
         where = f"zone {zone}" if zone else "the cluster"
+        count = sum(1 for node in bench.state.nodes.values() if node.zone == zone)
         yield PodFix(
             change=f"one node more in {where}, like {pattern.name}",
             subject=f"zone {zone}" if zone else "cluster",
             field="nodes",
-            before=sum(1 for node in bench.state.nodes.values() if node.zone == zone),
-            after=1 + sum(1 for node in bench.state.nodes.values() if node.zone == zone),
+            before=count,
+            after=count + 1,
             note="with room for what else the pod asks for",
         )
 
 
-def _skew(bench: _Bench) -> Iterator[PodFix]:
+def _skew(bench: _PodBench) -> Iterator[PodFix]:
     """A greater MaxSkew of the zone rule, if that rule refuses nodes."""
     if not bench.refused_for(ConflictReason.ZONE_SKEW_EXCEEDED):
         return
@@ -250,16 +229,13 @@ def _skew(bench: _Bench) -> Iterator[PodFix]:
         if limit.plugin.name != "ZoneSpread":
             continue
 
-        def make(more: int, limit: SkewLimit = limit) -> Change:
-            return lambda trial: trial.set_profile(bench.pool, limit.raised(profile, more))
-
-        found = bench.smallest(make, SKEW_MORE_MAX)
+        found = bench.smallest(partial(raising, bench.pool, limit), SKEW_MORE_MAX)
         if found is not None:
             more, nodes = found
             yield replace(PodFix.greater_skew(profile, limit, more), nodes=nodes)
 
 
-_LEVERS: Final[Sequence[Callable[[_Bench], Iterator[PodFix]]]] = (
+_STRATEGIES: Final[Sequence[Callable[[_PodBench], Iterator[PodFix]]]] = (
     _cordons,
     _away,
     _declared_slots,

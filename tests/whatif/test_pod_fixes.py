@@ -9,13 +9,14 @@ import pytest
 
 from extender.model.node_fit import NodeFit, Taint
 from extender.model.objects import Node
+from extender.whatif.named_change import Fixes
 from extender.whatif.node_verdicts import NodeVerdicts
 from extender.whatif.pod_explanation import explain_pod, find_pod
-from extender.whatif.pod_fixes import PodFixes, find_pod_fixes
+from extender.whatif.pod_fixes import PodFix, find_pod_fixes
 from tests.support.builders import NS, Scene, a_node
 
 
-def fixes_of(scene: Scene, ordinal: int = 0, **more: Any) -> PodFixes:
+def fixes_of(scene: Scene, ordinal: int = 0, **more: Any) -> Fixes[PodFix]:
     pool, known = find_pod(scene.state, f"{NS}/dispatcher-{ordinal}")
     assert known.pod is not None
     return find_pod_fixes(
@@ -109,7 +110,7 @@ def test_where_the_zone_rule_keeps_it_out_a_node_in_another_zone_or_more_skew_le
     ],
 )
 def test_nothing_is_tried_where_no_node_is_what_it_waits_for(scene: Any):
-    assert fixes_of(scene()) == PodFixes()
+    assert fixes_of(scene()) == Fixes()
 
 
 def test_what_was_tried_is_taken_back():
