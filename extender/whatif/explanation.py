@@ -6,6 +6,7 @@ The caller supplies earlier decisions (``PastDecision``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -247,11 +248,7 @@ def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
     ``withoutNode`` counts the pods that wait for a node. ``refusal`` is what kube-scheduler says of
     the first of them that it has refused.
     """
-
-    def allows(vpod: VPod) -> bool:
-        return state.selects(pool.key, vpod)
-
-    plan = plan_scale(pool, allows)
+    plan = plan_scale(pool, partial(state.selects, pool.key))
     if plan is None or pool.adapter_pool is None or pool.stateful_set is None:
         return None
     pods = (member.pod for member in pool.members())

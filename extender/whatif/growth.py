@@ -10,6 +10,7 @@ The best score wins, then the node with the fewest adapter pods.
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -17,7 +18,7 @@ from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.ledger import Ledger
-from extender.model.objects import AdapterPod, Node, StatefulSet, VPod
+from extender.model.objects import AdapterPod, Node, StatefulSet
 from extender.node.bind_ledger import bind_ledger_of, ledger_of_ordinal
 from extender.node.exposure import prioritize_nodes
 from extender.node.verbs import filter_nodes, slots_of
@@ -213,13 +214,13 @@ class _Chooser:
         """What the ledger of the pod would be: what stands on its ordinal, and its part of what
         waits.
         """
-        state = self._state
-
-        def allows(vpod: VPod) -> bool:
-            return state.selects(pod.pool, vpod)
-
-        slots = slots_of(state, pod)
-        return bind_ledger_of(self._pool, pod, slots=slots, with_planned=True, allows=allows).ledger
+        return bind_ledger_of(
+            self._pool,
+            pod,
+            slots=slots_of(self._state, pod),
+            with_planned=True,
+            allows=partial(self._state.selects, pod.pool),
+        ).ledger
 
     def _move_on(self, node: str) -> None:
         """Count one more pod on the node."""
@@ -240,11 +241,7 @@ def autoscale(
     ``turns``: keys of vpods; after each step, those of them that wait are decided in this order.
     ``most``: pods to add altogether. Return False if no added pod finds a node.
     """
-    state = trial.state
-
-    def allows(vpod: VPod) -> bool:
-        return state.selects(pool.key, vpod)
-
+    allows = partial(trial.state.selects, pool.key)
     for _ in range(ROUNDS_MAX):
         plan = plan_scale(pool, allows)
         replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0

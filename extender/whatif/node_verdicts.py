@@ -6,10 +6,11 @@ nodes that are not Ready.
 """
 
 from collections import Counter
+from functools import partial
 
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
-from extender.model.objects import AdapterPod, Node, VPod
+from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import BindLedger, bind_ledger_of
 from extender.node.exposure import prioritize_nodes
@@ -27,16 +28,12 @@ class NodeVerdicts:
         self._state = state
         self._pool = pool
         self._pod = pod
-
-        def allows(vpod: VPod) -> bool:
-            return state.selects(pool.key, vpod)
-
         self.bind_ledger: BindLedger = bind_ledger_of(
             pool,
             pod,
             slots=slots_of(state, pod),
             with_planned=not pod.node,
-            allows=allows,
+            allows=partial(state.selects, pool.key),
             placements_from_former_pool=state.placements_from_former_pool(pool.key, pod.name),
         )
         names = sorted(state.nodes)

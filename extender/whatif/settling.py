@@ -8,12 +8,13 @@ has freed can be used. Pods come as in ``growth``.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from extender.engine.placing.plan import Decision
 from extender.engine.rebalance.moves import Advice, Limits, by_profile, plan_moves
-from extender.engine.rebalance.relocation import relocate
+from extender.engine.rebalance.relocation import relocations
 from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
@@ -151,10 +152,7 @@ def _compact(
     """Run one period of the evictor without a budget. With ``shrink``, it also empties the pods
     that the autoscaler closes, and removes them.
     """
-
-    def allows(vpod: VPod) -> bool:
-        return state.selects(pool.key, vpod)
-
+    allows = partial(state.selects, pool.key)
     plan = plan_scale(pool, allows)
     if shrink and plan is not None:
         pool.set_closed(ordinals_to_close(pool, plan, allows))
@@ -167,16 +165,10 @@ def _compact(
         return by_profile(pool, vpod, placements)
 
     advice = Advice(better=better, vpods=[key for key, vpod in pool.vpods.items() if allows(vpod)])
-    moves = plan_moves(pool, Limits(budget=MOVES_AT_ONCE), advice)
-    by_vpod: dict[str, list[Move]] = {}
-    for move in moves:
-        by_vpod.setdefault(move.vpod, []).append(move)
     made: list[Move] = []
-    for key, group in by_vpod.items():
-        decision = relocate(pool, pool.vpods[key], group)
-        if decision is not None:
-            commit(state, pool, [decision])
-            made += decision.moves
+    for decision in relocations(pool, plan_moves(pool, Limits(budget=MOVES_AT_ONCE), advice)):
+        commit(state, pool, [decision])
+        made += decision.moves
     if shrink:
         _remove_empty(state, pool)
     return made

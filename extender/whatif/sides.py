@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
@@ -98,7 +99,7 @@ def _side(
     settled: Settled,
 ) -> Side:
     pods = pool.stateful_set.replicas if pool.stateful_set is not None else 0
-    plan = plan_scale(pool, lambda vpod: state.selects(pool.key, vpod))
+    plan = plan_scale(pool, partial(state.selects, pool.key))
     return Side(
         profile=pool.profile.name,
         pods=pods,

@@ -14,10 +14,10 @@ from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profile import Profile
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
+from extender.engine.state.state_observer import Recorded
 from extender.model.errors import VReplicaError
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 
-Object = AdapterPool | StatefulSet | Node | Namespace | AdapterPod | VPod
 FOREVER: Final = float("inf")
 
 
@@ -57,20 +57,20 @@ class Trial:
         for key, waiting in self._waiting.items():
             self.state.pool(key).keep_waiting(waiting)
 
-    def exchange(self, old: Object | None, new: Object | None) -> None:
+    def exchange(self, old: Recorded | None, new: Recorded | None) -> None:
         """Replace ``old`` by ``new`` of the same kind; None if there is none."""
         if old is None and new is None:
             return
         recall = self._memory_of(new or old)
-        _tell(self.state, old, new)
+        object_changed(self.state, old, new)
 
         def undo() -> None:
-            _tell(self.state, new, old)
+            object_changed(self.state, new, old)
             recall()
 
         self._undo.append(undo)
 
-    def _memory_of(self, changed: Object | None) -> Callable[[], None]:
+    def _memory_of(self, changed: Recorded | None) -> Callable[[], None]:
         """Return a function that restores what is known of an ordinal apart from its pod: the
         opposite change does not.
         """
@@ -141,8 +141,8 @@ class Trial:
         self._undo.append(release)
 
 
-def _tell(state: State, old: Object | None, new: Object | None) -> None:
-    """Pass a change to the state, by its kind."""
+def object_changed(state: State, old: Recorded | None, new: Recorded | None) -> None:
+    """Pass a change of an object of any kind to the state. ``old`` and ``new`` are of one kind."""
     match old, new:
         case (AdapterPool() | None, AdapterPool() | None):
             state.adapter_pool_changed(old, new)

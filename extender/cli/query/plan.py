@@ -9,6 +9,7 @@ the difference: see ``extender.cli.query.what_if``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from extender.cli.query.plan_tables import plan_tables
@@ -16,7 +17,7 @@ from extender.cli.query.where import Where
 from extender.cli.terminal.console import Terminal
 from extender.cli.terminal.output import Format, print_result
 from extender.cli.terminal.progress import working
-from extender.engine.placing.plan import Decision, place
+from extender.engine.placing.plan import Decision
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.moves import Limits, plan_moves
@@ -31,6 +32,7 @@ from extender.whatif.differences import reasons_of
 from extender.whatif.growth import held_back
 from extender.whatif.left_out import left_out, pools_asked, unserved_note, unserved_of
 from extender.whatif.settling import Course, settle
+from extender.whatif.trial import Trial
 
 Row = dict[str, object]
 
@@ -89,7 +91,8 @@ def plan(
     unserved = {pool.key: unserved_of(pool) for pool in asked}
     known = [vpod for pool in state.pools.values() for vpod in pool.vpods.values()]
     vpods = sorted(known, key=lambda vpod: (vpod.namespace, vpod.name))
-    rows = [_vpod_row(vpod, _decide(state, vpod)) for vpod in vpods]
+    trial = Trial(state)
+    rows = [_vpod_row(vpod, trial.decide(state.pool(vpod.pool), vpod)) for vpod in vpods]
     keys = sorted(pool.key for pool in manifests.pools)
     if autoscale:
         _add_settled(rows, manifests.state(profiles), keys)
@@ -129,15 +132,6 @@ def _placements(target: Mapping[str, int]) -> list[Row]:
     return [{"podName": name, "vreplicas": count} for name, count in target.items()]
 
 
-def _decide(state: State, vpod: VPod) -> Decision:
-    pool = state.pool(vpod.pool)
-    allowed = pool.adapter_pool is None or state.allows(pool.adapter_pool, vpod.namespace)
-    decision = place(pool, vpod, allowed=allowed)
-    shares = decision.shares(pool.placed_of(vpod.key))
-    pool.reserve("plan", vpod.key, shares, expires_at=float("inf"))
-    return decision
-
-
 def _vpod_row(vpod: VPod, decision: Decision) -> Row:
     return {
         "namespace": vpod.namespace,
@@ -149,9 +143,7 @@ def _vpod_row(vpod: VPod, decision: Decision) -> Row:
 
 
 def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
-    def allows(vpod: VPod) -> bool:
-        return state.selects(key, vpod)
-
+    allows = partial(state.selects, key)
     namespace, name = split_key(key)
     pool = state.pool(key)
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0

@@ -6,7 +6,7 @@ less, or its target is full, closed, not schedulable, or no longer serves. Nothi
 changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step
@@ -22,6 +22,18 @@ UNASKED: Final = frozenset({MoveReason.COMPACTION, MoveReason.POLICY})
 """Reasons of moves that can wait: nobody has ordered them, and nothing is wrong with the pod that
 they leave.
 """
+
+
+def relocations(pool: PoolState, moves: Iterable[Move]) -> Iterator[Decision]:
+    """Yield a decision for each vpod of which something can be moved. Before the next one is asked
+    for, the caller reserves or publishes it.
+    """
+    by_vpod: dict[str, list[Move]] = {}
+    for move in moves:
+        by_vpod.setdefault(move.vpod, []).append(move)
+    for key, group in by_vpod.items():
+        if (decision := relocate(pool, pool.vpods[key], group)) is not None:
+            yield decision
 
 
 def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:

@@ -15,7 +15,7 @@ written earlier and would give away the answer.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from extender.engine.placing.plan import Decision, place, release_all
 from extender.engine.policy.profile import Profile
@@ -25,7 +25,7 @@ from extender.engine.state.state import State
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import InvalidObject
 from extender.model.ledger import EMPTY_LEDGER
-from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.model.objects import AdapterPod, AdapterPool, VPod
 from extender.whatif.recording.entries import (
     Abandon,
     Cause,
@@ -41,8 +41,7 @@ from extender.whatif.recording.entries import (
     decided,
 )
 from extender.whatif.recording.objects import kind_of
-
-T = TypeVar("T")
+from extender.whatif.trial import object_changed
 
 SETTABLE: Final[Mapping[str, tuple[str, int]]] = {
     "slotsPerPod": ("slots_per_pod", 1),
@@ -119,7 +118,7 @@ class Player:
                 self._put(self._changed(obj))
             case Gone(kind, key):
                 if (old := self.objects.pop((kind, key), None)) is not None:
-                    feed(self.state, old, None)
+                    object_changed(self.state, old, None)
             case Decided():
                 return what, self._decide(what)
             case _:
@@ -146,7 +145,7 @@ class Player:
         place_of = (kind_of(obj), obj.key)
         old = self.objects.get(place_of)
         self.objects[place_of] = obj
-        feed(self.state, old, obj)
+        object_changed(self.state, old, obj)
 
     def _changed(self, obj: Recorded) -> Recorded:
         match obj:
@@ -218,26 +217,3 @@ class Player:
 def without_ledger(pod: AdapterPod) -> AdapterPod:
     """The pod as if it carried nothing."""
     return replace(pod, ledger=EMPTY_LEDGER, ledger_text=None, ledger_error="")
-
-
-def feed(state: State, old: Recorded | None, new: Recorded | None) -> None:
-    """Pass a change of an object of any kind to the state."""
-    match new if new is not None else old:
-        case AdapterPod():
-            state.pod_changed(_as(AdapterPod, old), _as(AdapterPod, new))
-        case AdapterPool():
-            state.adapter_pool_changed(_as(AdapterPool, old), _as(AdapterPool, new))
-        case Namespace():
-            state.namespace_changed(_as(Namespace, old), _as(Namespace, new))
-        case Node():
-            state.node_changed(_as(Node, old), _as(Node, new))
-        case StatefulSet():
-            state.stateful_set_changed(_as(StatefulSet, old), _as(StatefulSet, new))
-        case VPod():
-            state.vpod_changed(_as(VPod, old), _as(VPod, new))
-        case None:
-            pass
-
-
-def _as(kind: type[T], obj: Recorded | None) -> T | None:
-    return obj if isinstance(obj, kind) else None

@@ -27,7 +27,7 @@ from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.moves import Advice, Limits, plan_moves
-from extender.engine.rebalance.relocation import relocate
+from extender.engine.rebalance.relocation import relocations
 from extender.engine.scaling.scale_down import (
     count_without_empty,
     lasting_count,
@@ -40,12 +40,12 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import InvalidObject
-from extender.model.moves import Move
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, object_key
 from extender.whatif.recording.entries import Abandon, Gone, Put, What
 from extender.whatif.recording.measures import left_behind
 from extender.whatif.recording.objects import kind_of
-from extender.whatif.recording.player import NO_CHANGES, Changes, feed, without_ledger
+from extender.whatif.recording.player import NO_CHANGES, Changes, without_ledger
+from extender.whatif.trial import object_changed
 
 MODEL: Final = "Model"
 """The kind of the model's own pods among the objects."""
@@ -151,14 +151,14 @@ class Rehearsal:
             return
         old = self._objects.pop((kind, key), None)
         if old is not None:
-            feed(self.state, old, None)
+            object_changed(self.state, old, None)
             self._touch_all()
         self._quiet.clear()  # revisions of a pool that comes back begin again
 
     def _feed(self, obj: Recorded) -> None:
         place_of = (kind_of(obj), obj.key)
         old, self._objects[place_of] = self._objects.get(place_of), obj
-        feed(self.state, old, obj)
+        object_changed(self.state, old, obj)
 
     def _touch(self, pool: str, vpod: str = "") -> None:
         dirty = self._dirty.setdefault(pool, {})
@@ -258,13 +258,8 @@ class Rehearsal:
         )
         allows = self._allows(pool.key)
         advice = Advice(vpods=[key for key in sorted(pool.vpods) if allows(pool.vpods[key])])
-        by_vpod: dict[str, list[Move]] = {}
-        for move in plan_moves(pool, limits, advice):
-            by_vpod.setdefault(move.vpod, []).append(move)
-        for key, moves in by_vpod.items():
-            decision = relocate(pool, pool.vpods[key], moves)
-            if decision is not None:
-                self._publish(pool.vpods[key], decision, at)
+        for decision in relocations(pool, plan_moves(pool, limits, advice)):
+            self._publish(pool.vpods[decision.vpod], decision, at)
 
     def _publish(self, vpod: VPod, decision: Decision, at: float) -> None:
         if vpod.placements == decision.target:
@@ -296,7 +291,7 @@ class Rehearsal:
         ]:
             key = object_key(stateful_set.namespace, name)
             if (old := self._objects.pop((MODEL, key), None)) is not None:
-                feed(self.state, old, None)
+                object_changed(self.state, old, None)
         for name, ordinal in wanted.items():
             key = object_key(stateful_set.namespace, name)
             old = self._objects.get((MODEL, key))
@@ -305,7 +300,7 @@ class Rehearsal:
             )
             if new != old:
                 self._objects[MODEL, key] = new
-                feed(self.state, old, new)
+                object_changed(self.state, old, new)
 
     def _pod(
         self, pool: PoolState, stateful_set: StatefulSet, ordinal: int, old: AdapterPod | None
