@@ -6,13 +6,13 @@ import time
 from extender.cli.doctor.examine import examine
 from extender.cli.doctor.fetch import fetch
 from extender.cli.doctor.report import (
-    EXIT_NOT_EXAMINED,
     as_document,
     as_table,
     exit_status,
     has_looked,
 )
 from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
+from extender.cli.terminal.exit_status import ERROR
 from extender.cli.terminal.output import Format, print_result
 from extender.cli.terminal.replica_address import ReplicaAccess
 from extender.kube.first_errors import describe_error
@@ -37,7 +37,7 @@ async def run_doctor(
             facts = await fetch(cluster, namespace=namespace, now_s=time.time(), replica=replica)
     except VReplicaError as error:
         print(f"vreplica: {describe_error(error)}", file=sys.stderr)
-        return EXIT_NOT_EXAMINED
+        return ERROR
     examined = examine(facts)
     print_result(as_document(examined), output, lambda: print(as_table(examined)))
     if not any(has_looked(one) for one in examined):

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 from extender.cli.doctor.checks import CHECKS
 from extender.cli.doctor.checks.facts import Facts
-from extender.cli.doctor.checks.verdict import Check, Outcome, Verdict
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A check and its outcome."""
+    """A check and its result."""
 
     check: Check
-    outcome: Outcome
+    result: CheckResult
 
 
 def examine(facts: Facts) -> list[Examined]:
@@ -20,14 +20,14 @@ def examine(facts: Facts) -> list[Examined]:
     return [Examined(check, _run(check, facts)) for check in CHECKS]
 
 
-def _run(check: Check, facts: Facts) -> Outcome:
+def _run(check: Check, facts: Facts) -> CheckResult:
     missing = [
         f"{plural}: {facts.of(plural).problem}"
         for plural in check.needs
         if facts.of(plural).problem
     ]
     if missing:
-        return Outcome(
+        return CheckResult(
             Verdict.UNKNOWN,
             f"{', '.join(line.partition(':')[0] for line in missing)} could not be read",
             tuple(missing),

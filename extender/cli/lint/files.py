@@ -28,13 +28,10 @@ FINDINGS_MAX: Final = 1000
 
 @dataclass(slots=True)
 class Report:
-    """The result of a check. ``summaries``: (file, kind, summary). ``unreadable``: how many files
-    could not be checked.
-    """
+    """The result of a check. ``summaries``: (file, kind, summary)."""
 
     findings: list[Finding] = field(default_factory=list)
     summaries: list[tuple[str, str, str]] = field(default_factory=list)
-    unreadable: int = 0
 
     @property
     def errors(self) -> int:
@@ -68,7 +65,6 @@ def _subjects(path: str, report: Report) -> Iterator[Subject]:
         documents = parse_all(read_file(path), path)
     except InvalidObject as error:
         report.findings.append(Finding(CODES["VS001"], path, error.field, error.problem))
-        report.unreadable += 1
         return
     found = [subject for document in documents for subject in _objects(document)]
     if len(documents) > 1:

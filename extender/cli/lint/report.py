@@ -1,24 +1,16 @@
 """How a check is printed, and its exit status."""
 
-from typing import Final
-
 from extender.cli.lint.codes import Finding
 from extender.cli.lint.files import Report
+from extender.cli.terminal.exit_status import ERROR, OK
 from extender.telemetry.one_line import one_line
-
-EXIT_GOOD: Final = 0
-"""Nothing is wrong, or there are only warnings."""
-EXIT_FINDINGS: Final = 1
-"""There are errors; with ``--strict``, also warnings."""
-EXIT_NOT_CHECKED: Final = 1
-"""A file could not be read, as in every command that reads files."""
 
 
 def exit_status(report: Report, *, strict: bool) -> int:
-    """The exit status of the command."""
-    if report.unreadable:
-        return EXIT_NOT_CHECKED
-    return EXIT_FINDINGS if report.errors or (strict and report.findings) else EXIT_GOOD
+    """ERROR if there are errors, with ``strict`` also for warnings. A file that cannot be checked
+    is an error.
+    """
+    return ERROR if report.errors or (strict and report.findings) else OK
 
 
 def text_of_report(report: Report) -> str:

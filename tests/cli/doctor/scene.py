@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from extender.cli.doctor.checks.facts import CERTIFICATE_SECRET, Facts, Listed
-from extender.cli.doctor.checks.verdict import Outcome
+from extender.cli.doctor.checks.verdict import CheckResult
 from extender.cli.doctor.examine import examine
 from extender.model.ledger import Share, encode_ledger
 from extender.model.names import OWN_NAMESPACE, PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
@@ -153,8 +153,8 @@ class Scene:
         )
         return replace(facts, **self.more)
 
-    def outcomes(self) -> dict[str, Outcome]:
-        return {one.check.name: one.outcome for one in examine(self.facts())}
+    def results(self) -> dict[str, CheckResult]:
+        return {one.check.name: one.result for one in examine(self.facts())}
 
     @staticmethod
     def _admission() -> dict[str, list[Obj] | str]:

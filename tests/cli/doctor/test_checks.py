@@ -33,12 +33,12 @@ DAY_S = 86_400
 
 
 def test_an_installation_that_is_well_is_told_so():
-    outcomes = Scene().outcomes()
+    results = Scene().results()
     absent = {"replica"}  # was not asked
-    assert {name: one.verdict for name, one in outcomes.items()} == {
-        name: Verdict.SKIPPED if name in absent else Verdict.OK for name in outcomes
+    assert {name: one.verdict for name, one in results.items()} == {
+        name: Verdict.SKIPPED if name in absent else Verdict.OK for name in results
     }
-    assert not any(one.fix or one.evidence for one in outcomes.values())
+    assert not any(one.fix or one.evidence for one in results.values())
     assert exit_status(examine(Scene().facts()), strict=True) == 0
 
 
@@ -618,13 +618,13 @@ MAY_FOLLOW = {
 def test_one_thing_that_is_wrong_is_found_by_its_check(broken, name, verdict, says):
     scene = Scene()
     broken(scene)
-    outcomes = scene.outcomes()
-    found = outcomes[name]
+    results = scene.results()
+    found = results[name]
     assert found.verdict is verdict
     assert says in " ".join((found.summary, *found.evidence))
     assert found.fix
     others = {
-        other for other, one in outcomes.items() if one.verdict not in {Verdict.OK, Verdict.SKIPPED}
+        other for other, one in results.items() if one.verdict not in {Verdict.OK, Verdict.SKIPPED}
     } - {name}
     assert others <= MAY_FOLLOW.get(name, set())
 
@@ -637,12 +637,12 @@ def test_every_check_but_rights_is_broken_by_some_test():
 def test_what_may_not_be_read_makes_checks_unknown_and_never_guessed(plural):
     scene = Scene()
     scene.listed[plural] = "forbidden: no"
-    outcomes = scene.outcomes()
+    results = scene.results()
     for check in CHECKS:
         if plural in check.needs:
-            assert outcomes[check.name].verdict is Verdict.UNKNOWN
-            assert f"{plural}: forbidden: no" in outcomes[check.name].evidence
-    assert f"{plural}: forbidden: no" in outcomes["rights"].evidence
+            assert results[check.name].verdict is Verdict.UNKNOWN
+            assert f"{plural}: forbidden: no" in results[check.name].evidence
+    assert f"{plural}: forbidden: no" in results["rights"].evidence
 
 
 @pytest.mark.parametrize("plural", ["pods", "nodes"])
@@ -650,7 +650,7 @@ def test_a_pod_or_node_beyond_the_limit_of_what_is_read_is_not_taken_for_lost(pl
     facts = Scene().facts()
     cut = Listed(facts.of(plural).items[:0], truncated=True)
     beyond = replace(facts, listed={**facts.listed, plural: cut})
-    (served,) = [one.outcome for one in examine(beyond) if one.check.name == "served"]
+    (served,) = [one.result for one in examine(beyond) if one.check.name == "served"]
     assert (served.verdict, served.summary) == (Verdict.UNKNOWN, f"not all {plural} were read")
 
 
@@ -661,31 +661,31 @@ def test_a_write_that_was_under_way_is_no_drift():
         "pods": [a_pod(0, {"tenant/a": 3}), a_pod(1, {"tenant/a": 2})],
         "vpods": scene.items("vpods"),
     }
-    assert scene.outcomes()["ledger-drift"].verdict is Verdict.OK
+    assert scene.results()["ledger-drift"].verdict is Verdict.OK
     scene.again["pods"] = scene.items("pods")
-    assert scene.outcomes()["ledger-drift"].verdict is Verdict.ERROR
+    assert scene.results()["ledger-drift"].verdict is Verdict.ERROR
 
 
 def test_shares_whose_status_is_elsewhere_are_no_drift():
     scene = Scene()
     ledger = '{"tenant/a":3,"tenant/g@consumergroup.internal.kafka.eventing.knative.dev":1}'
     scene.first("pods")["metadata"]["annotations"][PLACEMENTS_ANNOTATION] = ledger
-    assert scene.outcomes()["ledger-drift"].verdict is Verdict.OK
+    assert scene.results()["ledger-drift"].verdict is Verdict.OK
 
 
 def test_a_pod_that_is_away_keeps_its_placements_and_is_no_drift():
     scene = Scene()
     scene.items("pods").pop()
-    outcomes = scene.outcomes()
-    assert {outcomes[name].verdict for name in ("ledger-drift", "placements-gone")} == {Verdict.OK}
+    results = scene.results()
+    assert {results[name].verdict for name in ("ledger-drift", "placements-gone")} == {Verdict.OK}
 
 
 def test_pods_that_run_on_without_their_statefulset_are_not_gone():
     scene = Scene()
     scene.items("statefulsets").clear()
-    outcomes = scene.outcomes()
-    assert outcomes["pools"].verdict is Verdict.ERROR
-    assert (outcomes["placements-gone"].verdict, outcomes["placements-gone"].summary) == (
+    results = scene.results()
+    assert results["pools"].verdict is Verdict.ERROR
+    assert (results["placements-gone"].verdict, results["placements-gone"].summary) == (
         Verdict.OK,
         "every placement is on a pod that is there, or that its StatefulSet has",
     )
@@ -695,13 +695,13 @@ def test_a_statefulset_that_cannot_be_read_makes_it_unknown_whether_placements_a
     scene = Scene()
     scene.first("statefulsets")["spec"]["replicas"] = "many"
     scene.items("pods").clear()
-    assert scene.outcomes()["placements-gone"].verdict is Verdict.UNKNOWN
+    assert scene.results()["placements-gone"].verdict is Verdict.UNKNOWN
 
 
 def test_evidence_is_bounded_and_says_how_much_more_there_is():
     scene = Scene()
     scene.items("vpods").extend(a_vpod(f"v{n}", 1, {n: 1}) for n in range(10, 40))
-    evidence = scene.outcomes()["placements-gone"].evidence
+    evidence = scene.results()["placements-gone"].evidence
     assert len(evidence) == EVIDENCE_MAX + 1
     assert evidence[-1] == "and 20 more"
 
@@ -785,18 +785,18 @@ def test_what_is_missing_is_put_back_by_the_tool_that_made_the_rest(made, says):
     scene = Scene()
     made(scene)
     scene.items("customresourcedefinitions").pop(0)
-    assert scene.outcomes()["crds"].fix.startswith(says)
+    assert scene.results()["crds"].fix.startswith(says)
 
 
 def test_on_a_cluster_without_anything_of_ours_nothing_is_called_ok():
     scene = Scene()
     for plural in scene.listed:
         scene.items(plural).clear()
-    outcomes = scene.outcomes()
-    well = {name for name, one in outcomes.items() if one.verdict is Verdict.OK}
+    results = scene.results()
+    well = {name for name, one in results.items() if one.verdict is Verdict.OK}
     assert well == {"api-server", "rights"}
-    assert "not installed there, or no longer" in outcomes["leader"].summary
-    assert "Install the chart" in outcomes["leader"].fix
+    assert "not installed there, or no longer" in results["leader"].summary
+    assert "Install the chart" in results["leader"].fix
 
 
 def test_a_drain_mark_that_is_no_bool_is_told():
@@ -804,10 +804,8 @@ def test_a_drain_mark_that_is_no_bool_is_told():
     pod["metadata"].setdefault("annotations", {})["vreplica.dev/unschedulable"] = "yes"
     scene = Scene()
     scene.items("pods").append(pod)
-    outcomes = scene.outcomes()
-    assert (
-        "vreplica.dev/unschedulable is 'yes', which is no bool" in outcomes["drain-marks"].summary
-    )
+    results = scene.results()
+    assert "vreplica.dev/unschedulable is 'yes', which is no bool" in results["drain-marks"].summary
 
 
 REFUSED = "0/6 nodes are available: 5 Insufficient cpu."
@@ -819,27 +817,27 @@ def test_pods_that_kube_scheduler_refuses_are_told_in_its_words_and_not_as_a_lim
     condition = {"type": "PodScheduled", "status": "False", "message": REFUSED}
     scene.items("pods").append(unbound(60, conditions=[condition]))
     scene.items("vpods").append(a_vpod("b", 9, {}))
-    outcomes = scene.outcomes()
-    assert REFUSED in outcomes["capacity"].summary
-    assert "maxPods" not in outcomes["capacity"].fix
-    assert REFUSED in outcomes["kube-scheduler"].evidence[0]
-    assert "Run a kube-scheduler" not in outcomes["kube-scheduler"].fix
+    results = scene.results()
+    assert REFUSED in results["capacity"].summary
+    assert "maxPods" not in results["capacity"].fix
+    assert REFUSED in results["kube-scheduler"].evidence[0]
+    assert "Run a kube-scheduler" not in results["kube-scheduler"].fix
 
 
 def test_what_waits_without_any_limit_is_a_question_for_explain():
     scene = Scene()
     del scene.first("adapterpools")["spec"]["maxPods"]
     scene.items("vpods").append(a_vpod("b", 9, {}))
-    assert scene.outcomes()["capacity"].fix.startswith("`vreplica explain VPOD`")
+    assert scene.results()["capacity"].fix.startswith("`vreplica explain VPOD`")
 
 
 def test_programs_that_are_seen_to_run_need_no_deployment():
     scene = Scene()
     scene.items("deployments").clear()
     by_url(Certificate(problem="no answer"))(scene)
-    assert scene.outcomes()["deployments"].verdict is Verdict.SKIPPED
+    assert scene.results()["deployments"].verdict is Verdict.SKIPPED
     scene.items("leases").clear()
-    assert scene.outcomes()["deployments"].evidence == (
+    assert scene.results()["deployments"].evidence == (
         "vreplica-system/vreplica-scheduler is not there; all is well if it runs otherwise, as on "
         "a developer's machine",
     )
@@ -850,14 +848,14 @@ def test_what_a_selector_of_the_webhook_demands_is_no_matter_where_all_pools_mee
     webhook(objectSelector=DEMANDS, namespaceSelector=DEMANDS)(scene)
     scene.first("statefulsets")["spec"]["template"]["metadata"]["labels"]["stamped"] = "yes"
     scene.first("namespaces")["metadata"]["labels"] = {"stamped": "yes"}
-    assert scene.outcomes()["webhook-registration"].verdict is Verdict.OK
+    assert scene.results()["webhook-registration"].verdict is Verdict.OK
 
 
 def test_what_is_not_known_of_a_pools_pods_is_not_said_to_be_wrong():
     scene = Scene()
     webhook(objectSelector=DEMANDS)(scene)
     scene.listed["statefulsets"] = "forbidden: sets"
-    found = scene.outcomes()["webhook-registration"]
+    found = scene.results()["webhook-registration"]
     assert found.verdict is Verdict.UNKNOWN
     assert "unless labels of the pod template say otherwise: forbidden: sets" in " ".join(
         found.evidence

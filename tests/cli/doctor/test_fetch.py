@@ -94,12 +94,12 @@ async def test_an_embedded_cluster_is_examined_over_http(tmp_path, monkeypatch):
         await populate(cluster)
         async with open_cluster(ClusterAccess(kubeconfig)) as found:
             facts = await fetch(found, namespace=OWN_NAMESPACE, now_s=0.0)
-    outcomes = {one.check.name: one.outcome for one in examine(facts)}
-    assert outcomes["crds"].verdict is Verdict.OK
-    assert outcomes["leader"].verdict is Verdict.ERROR
-    assert outcomes["ledger-drift"].verdict is Verdict.ERROR
+    results = {one.check.name: one.result for one in examine(facts)}
+    assert results["crds"].verdict is Verdict.OK
+    assert results["leader"].verdict is Verdict.ERROR
+    assert results["ledger-drift"].verdict is Verdict.ERROR
     assert "publishes 3 on dispatcher-0, the ledger of knative-eventing/dispatcher-0 has 1" in str(
-        outcomes["ledger-drift"].evidence
+        results["ledger-drift"].evidence
     )
     assert set(facts.again) == {"pods", "vpods"}, "looked at twice"
 
@@ -245,8 +245,8 @@ async def test_lists_are_bounded_and_what_was_cut_is_told(monkeypatch):
     monkeypatch.setattr(fetching, "PAGE", 5)
     facts = await facts_of(StandIn({}, pages=9))
     assert (len(facts.of("vpods").items), facts.of("vpods").truncated) == (12, True)
-    outcome = next(one.outcome for one in examine(facts) if one.check.name == "rights")
-    assert "vpods: more than 12, the rest was not looked at" in outcome.evidence
+    result = next(one.result for one in examine(facts) if one.check.name == "rights")
+    assert "vpods: more than 12, the rest was not looked at" in result.evidence
 
 
 async def test_a_replica_is_asked_for_what_it_says_of_itself():

@@ -8,7 +8,7 @@ from typing import Final
 
 from extender.cli.doctor.checks.facts import NOT_SERVED, SERVICE, UPKEEP, WEBHOOK, Facts, age_s
 from extender.cli.doctor.checks.installed_by import install_fix
-from extender.cli.doctor.checks.verdict import Check, Notes, Outcome, Verdict, bounded
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes, Verdict, bounded
 from extender.cli.doctor.checks.webhooks import our_webhooks
 from extender.model.counted import counted, counted_are
 from extender.model.reading import Json, key_of, mapping, mappings, sequence, text, texts
@@ -21,9 +21,9 @@ _MINOR: Final = re.compile(r"v?1\.(\d+)")
 LEASE_S: Final = 15
 
 
-def _api(facts: Facts) -> Outcome:
+def _api(facts: Facts) -> CheckResult:
     if facts.version is None:
-        return Outcome(
+        return CheckResult(
             Verdict.UNKNOWN,
             "the API server does not tell its version",
             (),
@@ -32,13 +32,13 @@ def _api(facts: Facts) -> Outcome:
     said = text(facts.version, "gitVersion") or "no version"
     minor = minor_of(said)
     if minor is not None and minor < MINOR_MIN:
-        return Outcome(
+        return CheckResult(
             Verdict.WARNING,
             f"{facts.server} is {said:.80}",
             (f"before 1.{MINOR_MIN} the API server knows no ValidatingAdmissionPolicy",),
             "Only the webhook guards ledgers there: run two replicas of it (docs/security.md).",
         )
-    return Outcome(Verdict.OK, f"{facts.server} is {said:.80}")
+    return CheckResult(Verdict.OK, f"{facts.server} is {said:.80}")
 
 
 def minor_of(version: str) -> int | None:
@@ -47,7 +47,7 @@ def minor_of(version: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _rights(facts: Facts) -> Outcome:
+def _rights(facts: Facts) -> CheckResult:
     # A kind that is not served is not a matter of rights. The checks that need it report it.
     unread = [
         f"{plural}: {one.problem}"
@@ -60,7 +60,7 @@ def _rights(facts: Facts) -> Outcome:
         if one.truncated
     ]
     if unread or cut:
-        return Outcome(
+        return CheckResult(
             Verdict.UNKNOWN,
             f"{counted(len(unread) + len(cut), 'kind')} could not be read whole",
             bounded(unread + cut),
@@ -68,10 +68,10 @@ def _rights(facts: Facts) -> Outcome:
             "`kubectl auth can-i list KIND -A`.",
         )
     served = sum(one.problem != NOT_SERVED for one in facts.listed.values())
-    return Outcome(Verdict.OK, f"all {counted(served, 'kind')} that are served could be read")
+    return CheckResult(Verdict.OK, f"all {counted(served, 'kind')} that are served could be read")
 
 
-def _crds(facts: Facts) -> Outcome:
+def _crds(facts: Facts) -> CheckResult:
     notes = Notes()
     for name, shipped in sorted(facts.crds_shipped.items()):
         crd = facts.of("customresourcedefinitions").named(name)
@@ -93,7 +93,7 @@ def _crds(facts: Facts) -> Outcome:
             notes.warnings.append(
                 f"{name} also knows {', '.join(more)[:200]}: it is a newer one than this program"
             )
-    return notes.outcome(
+    return notes.result(
         f"{counted(len(facts.crds_shipped), 'kind')} as this version has them",
         fix=f"{install_fix(facts, 'crds')}; of the version that the service runs.",
     )
@@ -122,7 +122,7 @@ def _properties(schema: Json, path: str = "", depth: int = 10) -> Iterator[str]:
         yield from _properties(items, f"{path}[]", depth - 1)
 
 
-def _deployments(facts: Facts) -> Outcome:
+def _deployments(facts: Facts) -> CheckResult:
     notes = Notes()
     seen = []
     elsewhere = _running_elsewhere(facts)
@@ -149,7 +149,7 @@ def _deployments(facts: Facts) -> Outcome:
             notes.warnings.append(
                 f"{facts.namespace}/{name}: {ready} of {counted_are(wanted, 'replica')} ready"
             )
-    return notes.outcome(
+    return notes.result(
         f"ready: {', '.join(seen)}",
         nothing=""
         if seen
@@ -197,7 +197,7 @@ def _number(obj: Json, *path: str, default: int = 0) -> int:
     return value if type(value) is int else default
 
 
-def _leader(facts: Facts) -> Outcome:
+def _leader(facts: Facts) -> CheckResult:
     notes = Notes()
     ours = _leases(facts)
     deployed = facts.of("deployments").named(SERVICE, facts.namespace) is not None
@@ -227,7 +227,7 @@ def _leader(facts: Facts) -> Outcome:
             )
         else:
             holders.append(f"{holder[:100]} by {name}")
-    return notes.outcome(
+    return notes.result(
         f"leads: {', '.join(holders[:4])}",
         fix="Look at the logs of the service; without one that runs nothing is placed. Pods can "
         "still be bound."
@@ -236,7 +236,7 @@ def _leader(facts: Facts) -> Outcome:
     )
 
 
-def _policies(facts: Facts) -> Outcome:
+def _policies(facts: Facts) -> CheckResult:
     notes = Notes()
     bound = {
         text(one, "spec", "policyName")
@@ -251,7 +251,7 @@ def _policies(facts: Facts) -> Outcome:
             notes.warnings.append(
                 f"ValidatingAdmissionPolicy {name} is bound by nothing that denies"
             )
-    return notes.outcome(
+    return notes.result(
         f"they deny: {', '.join(facts.policies_shipped)}",
         nothing="the embedded cluster evaluates no policies" if is_embedded else "",
         bad="ledgers and statuses can be written by others while the webhook is down",
@@ -259,7 +259,7 @@ def _policies(facts: Facts) -> Outcome:
     )
 
 
-def _skew(facts: Facts) -> Outcome:
+def _skew(facts: Facts) -> CheckResult:
     """A kube-scheduler must not be newer than the API server, and at most one minor version
     older.
     """
@@ -291,7 +291,7 @@ def _skew(facts: Facts) -> Outcome:
                     f"{key_of(deployment)} runs {image[:120]}, more than one version older than "
                     f"the API server (1.{server})"
                 )
-    return notes.outcome(
+    return notes.result(
         f"kube-scheduler {', '.join(sorted(set(found)))} beside the extender",
         nothing="" if found else "no kube-scheduler beside the extender",
         fix="Use the kube-scheduler of the API server's minor version: edit the image in the "

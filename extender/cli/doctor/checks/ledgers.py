@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts, Listed
-from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.model.counted import counted
 from extender.model.decode import pod_from, stateful_set_from, vpod_from
 from extender.model.errors import InvalidObject
@@ -82,7 +82,7 @@ def differ(pods: Listed, vpods: Listed) -> bool:
     return any(drift_of(_pods(pods), _vpods(vpods)))
 
 
-def _drift(facts: Facts) -> Outcome:
+def _drift(facts: Facts) -> CheckResult:
     notes = Notes()
     vpods = _vpods(facts.of("vpods"), notes.unknown)
     uncovered, leftover = drift_of(_pods(facts.of("pods")), vpods)
@@ -92,7 +92,7 @@ def _drift(facts: Facts) -> Outcome:
         uncovered, leftover = uncovered & second[0], leftover & second[1]
     notes.errors += sorted(uncovered)
     notes.warnings += sorted(leftover)
-    return notes.outcome(
+    return notes.result(
         f"ledgers and statuses of {counted(len(vpods), 'vpod')} say the same",
         nothing=""
         if facts.of("pods").items or facts.of("vpods").items
@@ -104,7 +104,7 @@ def _drift(facts: Facts) -> Outcome:
     )
 
 
-def _gone(facts: Facts) -> Outcome:
+def _gone(facts: Facts) -> CheckResult:
     """Find placements on pods that do not exist and that no StatefulSet will create."""
     notes, homes, fixes = Notes(), _Homes(facts), dict[str, None]()
     pods = _pods(facts.of("pods"))
@@ -122,7 +122,7 @@ def _gone(facts: Facts) -> Outcome:
                 why = home.missing or f"which {home.name} does not have"
                 notes.errors.append(f"VPod {vpod.key} publishes {published} on {name}, {why}")
                 fixes[_MADE_AGAIN if home.missing else _SCALED_DOWN] = None
-    return notes.outcome(
+    return notes.result(
         "every placement is on a pod that is there, or that its StatefulSet has",
         nothing="" if facts.of("vpods").items else "no vpods",
         bad=f"{counted(len(notes.errors), 'placement')} on pods that are gone"

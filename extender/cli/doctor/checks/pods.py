@@ -5,7 +5,7 @@ their slots suffice.
 from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts, age_s
-from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.model.counted import counted
 from extender.model.decode import pod_from, slots_request_of
 from extender.model.ledger import ledger_slots
@@ -51,7 +51,7 @@ def refusal_of(pod: Json) -> str:
     return ""
 
 
-def _scheduler(facts: Facts) -> Outcome:
+def _scheduler(facts: Facts) -> CheckResult:
     """A scheduler that finds no node for a pod sets the condition PodScheduled. Without that
     condition, no scheduler has looked at the pod.
     """
@@ -77,7 +77,7 @@ def _scheduler(facts: Facts) -> Outcome:
             notes.warnings.append(f"{key_of(pod)} has no node: {refusal_of(pod)}")
     fixes = [_NOBODY_LOOKS] if notes.errors else []
     fixes += [_REFUSED] if notes.warnings else []
-    return notes.outcome(
+    return notes.result(
         f"{counted(len(pending), 'pod')} waiting for a node, none of them long"
         if pending
         else "no pod waits for a node",
@@ -87,7 +87,7 @@ def _scheduler(facts: Facts) -> Outcome:
     )
 
 
-def _stranded(facts: Facts) -> Outcome:
+def _stranded(facts: Facts) -> CheckResult:
     notes = Notes()
     for pod in facts.of("pods").items:
         if mapping(pod, "metadata").get("deletionTimestamp"):
@@ -101,7 +101,7 @@ def _stranded(facts: Facts) -> Outcome:
             )
         elif bound and name not in SCHEDULER_NAMES:
             notes.warnings.append(f"{key_of(pod)} was bound by {name[:100]!r}")
-    return notes.outcome(
+    return notes.result(
         f"{counted(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
         nothing="" if facts.of("pods").items else NO_PODS,
         bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook "
@@ -112,7 +112,7 @@ def _stranded(facts: Facts) -> Outcome:
     )
 
 
-def _slots_resource(facts: Facts) -> Outcome:
+def _slots_resource(facts: Facts) -> CheckResult:
     """Check requests of vreplica.dev/slots, which no node offers. A pod that requests more than 0
     gets a node only from a kube-scheduler that ignores the resource, and no autoscaler adds a node
     for it.
@@ -138,7 +138,7 @@ def _slots_resource(facts: Facts) -> Outcome:
         )
     fixes = [_STUCK] if stuck else []
     fixes += [_MIXED] if notes.warnings else []
-    return notes.outcome(
+    return notes.result(
         f"{'all' if requesting else 'none'} of {counted(len(stamped), 'adapter pod')} request "
         f"{SLOTS_RESOURCE}",
         nothing="" if stamped else NO_PODS,
@@ -147,7 +147,7 @@ def _slots_resource(facts: Facts) -> Outcome:
     )
 
 
-def _overcommitted(facts: Facts) -> Outcome:
+def _overcommitted(facts: Facts) -> CheckResult:
     notes, slots = Notes(), _slots_of_pools(facts)
     for raw in facts.of("pods").items:
         pod = pod_from(raw)
@@ -161,7 +161,7 @@ def _overcommitted(facts: Facts) -> Outcome:
             notes.errors.append(
                 f"{pod.key} carries {counted(used, 'slot')}, its pool gives it {has}"
             )
-    return notes.outcome(
+    return notes.result(
         "no ledger is over its pod's slots",
         nothing="" if facts.of("pods").items else NO_PODS,
         bad=f"{counted(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be "
@@ -180,12 +180,12 @@ def _slots_of_pools(facts: Facts) -> dict[str, int]:
     return found
 
 
-def _draining(facts: Facts) -> Outcome:
+def _draining(facts: Facts) -> CheckResult:
     notes = Notes()
     for raw in facts.of("pods").items:
         pod = pod_from(raw)
         notes.warnings += [f"{pod.key}: annotation {problem}" for problem in pod.no_bools]
-    return notes.outcome(
+    return notes.result(
         "no annotation that should drain a pod is misspelt",
         nothing="" if facts.of("pods").items else NO_PODS,
         fix='Such a pod is not drained: write "true" or "false".',

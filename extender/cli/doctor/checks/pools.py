@@ -7,7 +7,7 @@ from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts
 from extender.cli.doctor.checks.pods import is_pending, refusal_of
-from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.availability import why_unserved
 from extender.model.counted import counted
@@ -26,7 +26,7 @@ def _read(facts: Facts, notes: Notes) -> Iterator[AdapterPool]:
             notes.errors.append(str(error)[:200])
 
 
-def _stateful_sets(facts: Facts) -> Outcome:
+def _stateful_sets(facts: Facts) -> CheckResult:
     notes, owners = Notes(), dict[str, str]()
     sets = {key_of(raw): raw for raw in facts.of("statefulsets").items}
     for pool in _read(facts, notes):
@@ -48,7 +48,7 @@ def _stateful_sets(facts: Facts) -> Outcome:
                 f"StatefulSet {pool.stateful_set_key}: label {POOL_LABEL} in its pod template "
                 f"{said}"
             )
-    return notes.outcome(
+    return notes.result(
         nothing=_none(facts),
         good=f"{counted(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet "
         f"whose pods opt in",
@@ -57,7 +57,7 @@ def _stateful_sets(facts: Facts) -> Outcome:
     )
 
 
-def _pool_labels(facts: Facts) -> Outcome:
+def _pool_labels(facts: Facts) -> CheckResult:
     notes = Notes()
     pools = {key_of(raw) for raw in facts.of("adapterpools").items}
     missing: dict[str, int] = {}
@@ -76,7 +76,7 @@ def _pool_labels(facts: Facts) -> Outcome:
             notes.errors.append(
                 f"VPod {key_of(raw)} asks for AdapterPool {pool}, which is not there"
             )
-    return notes.outcome(
+    return notes.result(
         "every pod and vpod names a pool that is there",
         nothing=""
         if facts.of("pods").items or facts.of("vpods").items
@@ -85,7 +85,7 @@ def _pool_labels(facts: Facts) -> Outcome:
     )
 
 
-def _profiles(facts: Facts) -> Outcome:
+def _profiles(facts: Facts) -> CheckResult:
     notes = Notes()
     for pool in _read(facts, notes):
         if pool.profile not in BUILT_IN_PROFILES:
@@ -95,7 +95,7 @@ def _profiles(facts: Facts) -> Outcome:
         notes.warnings += [
             f"AdapterPool {pool.key}: {problem[:200]}" for problem in pool.source_problems
         ]
-    return notes.outcome(
+    return notes.result(
         "all pools use built-in profiles",
         nothing=_none(facts),
         fix="Check that the service's configuration has the profile: it places by the default one "
@@ -103,7 +103,7 @@ def _profiles(facts: Facts) -> Outcome:
     )
 
 
-def _capacity(facts: Facts) -> Outcome:
+def _capacity(facts: Facts) -> CheckResult:
     """Find waiting vreplicas, and what keeps the pool from growing for them."""
     notes, fixes = Notes(), dict[str, None]()
     waiting = _waiting(facts)
@@ -157,7 +157,7 @@ def _capacity(facts: Facts) -> Outcome:
                 fixes[
                     "Create the AdapterPool, or correct spec.poolRef: see the check pool-names."
                 ] = None
-    return notes.outcome(
+    return notes.result(
         "everything that is asked for is placed",
         fix=" ".join(fixes) or "Correct the AdapterPool.",
         nothing="" if facts.of("vpods").items else "no vpods",
@@ -209,7 +209,7 @@ def _replicas(facts: Facts, pool: AdapterPool) -> int | None:
     return replicas if type(replicas) is int else None
 
 
-def _served(facts: Facts) -> Outcome:
+def _served(facts: Facts) -> CheckResult:
     """Find vreplicas on pods that do not serve them: for each pod how many, and why."""
     notes, lost = Notes(), dict[tuple[str, str], int]()
     pods, nodes = (
@@ -241,7 +241,7 @@ def _served(facts: Facts) -> Outcome:
     ]
     if cut and not lost:
         notes.unknown.append(f"not all {' and '.join(cut)} were read")
-    return notes.outcome(
+    return notes.result(
         "every vreplica that is placed is on a pod that is Ready",
         bad=f"nobody serves {counted(total, 'vreplica')} of {counted(vpods, 'vpod')}"
         if lost

@@ -3,15 +3,15 @@
 from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts
-from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.model.reading import mapping, mappings, text, texts
 
 
-def _replica(facts: Facts) -> Outcome:
+def _replica(facts: Facts) -> CheckResult:
     replica = facts.replica
     notes = Notes()
     if replica is None:
-        return notes.outcome("", nothing="was not asked (--server URL)")
+        return notes.result("", nothing="was not asked (--server URL)")
     if replica.problem:
         notes.errors.append(replica.problem)
     else:
@@ -25,7 +25,7 @@ def _replica(facts: Facts) -> Outcome:
         if waiting := texts(configuration, "needsRestart"):
             notes.warnings.append(f"its configuration needs a restart: {', '.join(waiting)[:200]}")
         _compare_leaders(facts, notes)
-    return notes.outcome(
+    return notes.result(
         f"{replica.url} is ready; it sees {text(replica.state, 'leader')[:100] or 'nobody'} lead",
         fix="Look at its log. For a pod: kubectl -n vreplica-system port-forward POD 10261, "
         "--server http://127.0.0.1:10261.",

@@ -26,8 +26,8 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of one check. ``summary``: one sentence. ``evidence``: one line for each thing
+class CheckResult:
+    """The result of one check. ``summary``: one sentence. ``evidence``: one line for each thing
     seen. ``fix``: what to do, "" if all is well.
     """
 
@@ -46,7 +46,7 @@ class Check:
     name: str
     asks: str
     needs: tuple[str, ...]
-    run: Callable[[Facts], Outcome]
+    run: Callable[[Facts], CheckResult]
 
 
 @dataclass(slots=True)
@@ -57,18 +57,20 @@ class Notes:
     warnings: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
-    def outcome(self, good: str, *, bad: str = "", fix: str = "", nothing: str = "") -> Outcome:
-        """Make the outcome. ``good``: the summary if nothing was found. ``bad``: the summary
+    def result(self, good: str, *, bad: str = "", fix: str = "", nothing: str = "") -> CheckResult:
+        """Make the result. ``good``: the summary if nothing was found. ``bad``: the summary
         otherwise; by default the first finding.
 
         ``nothing``: what does not exist, if the check had nothing to look at; else "".
         """
         noted = [*self.errors, *self.warnings, *self.unknown]
         if not noted:
-            return Outcome(Verdict.SKIPPED, nothing) if nothing else Outcome(Verdict.OK, good)
+            return (
+                CheckResult(Verdict.SKIPPED, nothing) if nothing else CheckResult(Verdict.OK, good)
+            )
         worst = Verdict.WARNING if self.warnings else Verdict.UNKNOWN
         verdict = Verdict.ERROR if self.errors else worst
-        return Outcome(verdict, bad or noted[0], bounded(noted), fix)
+        return CheckResult(verdict, bad or noted[0], bounded(noted), fix)
 
 
 def bounded(lines: list[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidSignature
 
 from extender.cli.doctor.checks.facts import Facts
 from extender.cli.doctor.checks.installed_by import install_fix
-from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.cli.lint.codes import Finding
 from extender.cli.lint.subject import Subject
 from extender.cli.lint.webhook_file import (
@@ -65,7 +65,7 @@ def _findings(facts: Facts) -> Iterator[tuple[str, Finding]]:
             yield name, finding
 
 
-def _registration(facts: Facts) -> Outcome:
+def _registration(facts: Facts) -> CheckResult:
     notes = Notes()
     names = list(dict.fromkeys(name for name, _, _ in our_webhooks(facts)))
     for kind, _ in _KINDS:
@@ -80,7 +80,7 @@ def _registration(facts: Facts) -> Outcome:
             (notes.errors if finding.is_error else notes.warnings).append(line)
     if any(name.startswith(MUTATING) for name in names):
         _pools_reached(facts, notes)
-    return notes.outcome(
+    return notes.result(
         f"registered: {', '.join(names)}",
         fix=install_fix(facts, "base/webhook-configurations.yaml"),
     )
@@ -125,20 +125,20 @@ def _pools_reached(facts: Facts, notes: Notes) -> None:
             notes.errors.append(line)
 
 
-def _selectors(facts: Facts) -> Outcome:
+def _selectors(facts: Facts) -> CheckResult:
     notes = Notes()
     for name, finding in _findings(facts):
         if finding.code.code in _REACH:
             line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
             (notes.errors if finding.is_error else notes.warnings).append(line)
-    return notes.outcome(
+    return notes.result(
         "adapter pods only; kube-system and our own namespace are left alone",
         nothing="" if any(our_webhooks(facts)) else NONE_REGISTERED,
         fix="Set an objectSelector on the label vreplica.dev/pool, and failurePolicy: Ignore.",
     )
 
 
-def _certificate(facts: Facts) -> Outcome:
+def _certificate(facts: Facts) -> CheckResult:
     notes, until = Notes(), []
     now = datetime.fromtimestamp(facts.now_s, UTC)
     for name, _, raw in our_webhooks(facts):
@@ -169,7 +169,7 @@ def _certificate(facts: Facts) -> Outcome:
             notes.warnings.append(
                 f"{where}: the certificate ends {ends.isoformat()} and was not renewed"
             )
-    return notes.outcome(
+    return notes.result(
         f"trusted, until {min(until).date().isoformat()}" if until else "",
         nothing="" if until else NONE_REGISTERED,
         fix="Look at the webhook's log: it renews certificates and writes caBundle itself, once a "
@@ -208,7 +208,7 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
     return True
 
 
-def _endpoints(facts: Facts) -> Outcome:
+def _endpoints(facts: Facts) -> CheckResult:
     notes = Notes()
     services = {
         (text(service, "namespace"), text(service, "name"))
@@ -224,7 +224,7 @@ def _endpoints(facts: Facts) -> Outcome:
             notes.unknown.append(f"Service {namespace}/{name}: its endpoints: {slices.problem}")
         elif not _ready_addresses(facts, namespace, name):
             notes.errors.append(f"Service {namespace}/{name} has no endpoint that is ready")
-    return notes.outcome(
+    return notes.result(
         f"{counted(len(services), 'Service')} with ready endpoints",
         nothing="" if services else "no webhook of ours is called by a Service",
         fix="kubectl get pods -l app.kubernetes.io/name=vreplica-webhook: it becomes ready once it "
