@@ -75,7 +75,7 @@ def test_a_vpod_whose_pool_does_not_exist_is_explained_by_that_and_by_no_profile
 
 def test_a_pod_whose_pool_does_not_exist_has_no_profile_either(run):
     pod = a_pod(0, node="n0")
-    pod["metadata"]["labels"] = {POOL_LABEL: "d"}
+    pod["metadata"] = {"name": "d-0", "namespace": "k", "labels": {POOL_LABEL: "d"}}
     status, out, _ = run("explain", "pod/k/d-0", documents=(a_node("n0"), pod))
     assert status == 0
     assert out.startswith("Pod k/d-0 of pool k/d\n")

@@ -315,7 +315,8 @@ async def test_of_events_that_end_in_an_error_the_newest_are_told_and_not_too_ma
         async def list_page(self, resource, *args, continue_token="", **more):
             if continue_token == "30":
                 raise ApiError(410, "Expired", "the continue token has expired")
-            return await super().list_page(resource, *args, continue_token=continue_token, **more)
+            page = super().list_page(resource, *args, continue_token=continue_token, **more)  # type: ignore[no-untyped-call]
+            return await page
 
     regarding = {"kind": "VPod", "name": "a"}
     events = [
