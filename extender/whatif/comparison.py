@@ -50,10 +50,10 @@ def compare(
     return Outcome.OTHER_PODS
 
 
-def moved(before: Placements, after: Placements) -> int:
-    """Vreplicas that moved to another pod: those that pods have lost, minus the decrease of the
-    total.
+def moved(before: Placements, after: Placements, *, wanted: int = 0) -> int:
+    """Vreplicas that pods have lost, without those that nobody wants any more: the decrease of the
+    total, at most down to ``wanted``.
     """
     lost = sum(max(0, count - after.get(name, 0)) for name, count in before.items())
-    fewer = max(0, sum(before.values()) - sum(after.values()))
+    fewer = max(0, sum(before.values()) - max(wanted, sum(after.values())))
     return lost - fewer

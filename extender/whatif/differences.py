@@ -13,8 +13,6 @@ from extender.whatif.sides import Compared, Side
 
 PARTS_LISTED_MAX: Final = 2_000
 
-Answer = dict[str, object]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -32,7 +30,7 @@ class Row:
     reasons: list[str]
     new: bool
 
-    def to_json(self) -> Answer:
+    def to_json(self) -> dict[str, object]:
         """The row in ``/v1/plan``."""
         return {
             "name": self.key,
@@ -84,7 +82,7 @@ def reasons_of(decision: Decision) -> list[str]:
     ]
 
 
-def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> Answer:
+def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> dict[str, object]:
     """The sums over all pools, in vreplicas, vpods and pods."""
     return {
         "moved": sum(row.moved for row in rows),
@@ -100,7 +98,7 @@ def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> Answer:
         "podsBefore": sum(pool.today.pods for pool in pools),
         "podsSettled": sum(pool.alone.pods for pool in pools),
         "podsAfter": sum(pool.after.pods for pool in pools),
-        "podsImagined": sum(pool.imagined for pool in pools),
+        "podsImagined": sum(pool.newly_bound for pool in pools),
         "overcommittedAfter": sum(pool.after.overcommitted for pool in pools),
         "outOfService": sum(pool.out_of_service[0] for pool in pools),
         "vpodsOutOfService": sum(pool.out_of_service[1] for pool in pools),
@@ -125,26 +123,22 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
                 f"pool {pool.key} would grow from {after.pods} to {counted(after.wanted, 'pod')}: "
                 f"--autoscale counts them in"
             )
-    if imagined := sum(pool.imagined for pool in pools):
+    if count := sum(pool.newly_bound for pool in pools):
         yield (
-            f"{imagined} {'pod that has' if imagined == 1 else 'pods that have'} no node today "
+            f"{count} {'pod that has' if count == 1 else 'pods that have'} no node today "
             f"would get one as far as is known: "
             "CPU, memory, volumes and affinity between pods are not known here"
         )
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def _failing(pool: Compared) -> str:
     (vreplicas, vpods), after_s = pool.out_of_service, pool.after.reschedule_after_s
     lost = (
-        f"pool {pool.key}: {_many(len(pool.failed), 'pod')} and {_many(vreplicas, 'vreplica')} "
+        f"pool {pool.key}: {counted(len(pool.failed), 'pod')} and {counted(vreplicas, 'vreplica')} "
         f"would be away"
     )
     if vpods:
-        lost += f", with all that {_many(vpods, 'vpod')} {'has' if vpods == 1 else 'have'}"
+        lost += f", with all that {counted(vpods, 'vpod')} {'has' if vpods == 1 else 'have'}"
     if after_s is None:
         return (
             f"{lost}; nothing moves, the pods come back with what they hold "
@@ -156,7 +150,7 @@ def _failing(pool: Compared) -> str:
     )
 
 
-def pool_row(pool: Compared) -> Answer:
+def pool_row(pool: Compared) -> dict[str, object]:
     """The pool's row in ``/v1/plan``."""
     today, alone, after = pool.today, pool.alone, pool.after
     return {
@@ -167,7 +161,7 @@ def pool_row(pool: Compared) -> Answer:
         "podsSettled": alone.pods,
         "podsAfter": after.pods,
         "podsWantedAfter": after.wanted,
-        "podsImagined": pool.imagined,
+        "podsImagined": pool.newly_bound,
         "podsRefused": len(pool.held),
         "freeSlotsBefore": today.free_slots,
         "freeSlotsSettled": alone.free_slots,
@@ -189,7 +183,7 @@ def pool_row(pool: Compared) -> Answer:
     }
 
 
-def _zone_rows(before: Side, after: Side) -> list[Answer]:
+def _zone_rows(before: Side, after: Side) -> list[dict[str, object]]:
     """For each zone the vreplicas that its loss takes, and the vpods that lose all they have: if
     the pool is left alone, and with the change.
     """

@@ -53,7 +53,7 @@ class Compared:
     failed: frozenset[str] = frozenset()
 
     @property
-    def imagined(self) -> int:
+    def newly_bound(self) -> int:
         """Pods that have a node after the change, and none today."""
         return len(self.after.bound - self.today.bound)
 

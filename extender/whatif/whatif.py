@@ -17,7 +17,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPool, Namespace, VPod
-from extender.whatif.differences import Answer, notes_of, pool_row, summary_of, vpod_rows
+from extender.whatif.differences import notes_of, pool_row, summary_of, vpod_rows
 from extender.whatif.growth import held_back
 from extender.whatif.left_out import left_out, unserved_note, unserved_of
 from extender.whatif.lift import labels_selected
@@ -50,7 +50,9 @@ class Change:
     compact: bool = False
 
 
-def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] = never) -> Answer:
+def what_if(
+    snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] = never
+) -> dict[str, object]:
     """Answer ``/v1/plan``, ``{"summary", "notes", "vpods", "pools"}``: the snapshot's pools today,
     left alone and changed.
 
@@ -122,12 +124,12 @@ def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozen
     for vpod in change.add:
         if vpod.key in state.pool(vpod.pool).vpods:
             raise InvalidObject("plan", "addVPods", f"vpod {vpod.key} is there already")
-        _welcome(trial, vpod)
+        _add_namespace(trial, vpod)
         trial.exchange(None, vpod)
     return failed
 
 
-def _welcome(trial: Trial, vpod: VPod) -> None:
+def _add_namespace(trial: Trial, vpod: VPod) -> None:
     """If the namespace of an added vpod does not exist, add it with labels that the pool
     selects.
     """

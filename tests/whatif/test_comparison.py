@@ -46,16 +46,18 @@ def test_an_answer_is_called_by_what_is_worst_about_it(before, ours, theirs, out
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "vreplicas"),
+    ("before", "after", "wanted", "vreplicas"),
     [
-        pytest.param({"d-0": 3}, {"d-0": 1, "d-1": 2}, 2, id="moved"),
-        pytest.param({"d-0": 3, "d-1": 3}, {"d-1": 3}, 0, id="only-fewer"),
-        pytest.param({"d-0": 3}, {"d-0": 3, "d-1": 5}, 0, id="only-more"),
-        pytest.param({"d-0": 3, "d-1": 1}, {"d-2": 2}, 2, id="fewer-and-moved"),
+        pytest.param({"d-0": 3}, {"d-0": 1, "d-1": 2}, 3, 2, id="moved"),
+        pytest.param({"d-0": 3, "d-1": 3}, {"d-1": 3}, 3, 0, id="only-fewer"),
+        pytest.param({"d-0": 3}, {"d-0": 3, "d-1": 5}, 8, 0, id="only-more"),
+        pytest.param({"d-0": 3, "d-1": 1}, {"d-2": 2}, 2, 2, id="fewer-and-moved"),
+        pytest.param({"d-0": 2}, {}, 2, 2, id="without-a-place-and-wanted"),
+        pytest.param({"d-0": 2}, {}, 0, 0, id="without-a-place-and-not-wanted"),
     ],
 )
-def test_a_move_is_what_left_a_pod_and_is_elsewhere_now(before, after, vreplicas):
-    assert moved(before, after) == vreplicas
+def test_what_left_a_pod_and_is_still_wanted_has_moved(before, after, wanted, vreplicas):
+    assert moved(before, after, wanted=wanted) == vreplicas
 
 
 @given(placements, placements, placements)

@@ -19,8 +19,8 @@ from extender.kube.serving.readers import ask_again
 from extender.model.objects import AdapterPod, VPod
 from extender.model.timestamps import timestamp
 from extender.service.watching.caches import Caches
+from extender.whatif.comparison import moved
 from extender.whatif.overview import Overview
-from extender.whatif.recording.measures import left_behind
 
 FRESH_S: Final = 1.0
 
@@ -45,7 +45,7 @@ class Happenings:
             return
         if old.placements != new.placements:
             self.published += 1
-            self.moved += left_behind(old.placements, new.placements, new.vreplicas)
+            self.moved += moved(old.placements, new.placements, wanted=new.vreplicas)
 
     def to_json(self) -> dict[str, int]:
         """The part of ``counters`` that is counted here."""

@@ -127,12 +127,3 @@ class Tally:
             "zoneLossPercent": round(100.0 * exposed.mean_worst_share, 1),
             "zoneLossPercentMost": round(100.0 * worst, 1),
         }
-
-
-def left_behind(old: Mapping[str, int], new: Mapping[str, int], wanted: int) -> int:
-    """Vreplicas that are no longer published on their pod, although the vpod still wants
-    ``wanted``.
-    """
-    left = sum(max(0, count - new.get(name, 0)) for name, count in old.items())
-    fewer = max(0, sum(old.values()) - max(wanted, sum(new.values())))
-    return max(0, left - fewer)

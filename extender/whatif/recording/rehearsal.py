@@ -41,8 +41,8 @@ from extender.engine.state.state import State
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, object_key
+from extender.whatif.comparison import moved
 from extender.whatif.recording.entries import Abandon, Gone, Put, What
-from extender.whatif.recording.measures import left_behind
 from extender.whatif.recording.objects import kind_of
 from extender.whatif.recording.player import NO_CHANGES, Changes, without_ledger
 from extender.whatif.trial import object_changed
@@ -264,8 +264,8 @@ class Rehearsal:
     def _publish(self, vpod: VPod, decision: Decision, at: float) -> None:
         if vpod.placements == decision.target:
             return
-        if moved := left_behind(vpod.placements, decision.target, vpod.vreplicas):
-            self.moved += moved
+        if count := moved(vpod.placements, decision.target, wanted=vpod.vreplicas):
+            self.moved += count
             self._moved_at[vpod.key] = at
         self._feed(
             replace(vpod, placements=dict(decision.target), observed_generation=vpod.generation)

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.model.objects import VPod
+from extender.whatif.comparison import moved
 from extender.whatif.recording.entries import Decided, Entry, Gap, Header, Line, Put, Synced
-from extender.whatif.recording.measures import EXPOSURE_EVERY, Tally, left_behind
+from extender.whatif.recording.measures import EXPOSURE_EVERY, Tally
 from extender.whatif.recording.player import NO_CHANGES, Changes, Pair, Player
 from extender.whatif.recording.rehearsal import Rehearsal
 
@@ -139,7 +140,7 @@ class Replay:
     def _count_moves(self, vpod: VPod) -> None:
         old = self._facts.objects.get(("VPod", vpod.key))
         if isinstance(old, VPod) and old.uid == vpod.uid and old.pool == vpod.pool:
-            self.recorded.moved += left_behind(old.placements, vpod.placements, vpod.vreplicas)
+            self.recorded.moved += moved(old.placements, vpod.placements, wanted=vpod.vreplicas)
 
     def _compare(self, entry: Entry, pair: Pair) -> None:
         was, made = pair

@@ -5,7 +5,6 @@ from typing import Any
 
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.whatif.recording.entries import Cause, Decided, Entry, Gap, Header, Line, Put, Synced
-from extender.whatif.recording.measures import left_behind
 from extender.whatif.recording.player import NO_CHANGES, Changes
 from extender.whatif.recording.report import Replay, Span
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -105,10 +104,3 @@ def test_an_endless_silence_is_not_played_second_by_second():
     report = replay.to_json()["recording"]
     assert isinstance(report, dict)
     assert report["skippedSeconds"] == 1e9 - 6 * 3600
-
-
-def test_fewer_that_are_wanted_are_no_move():
-    assert left_behind({"d-0": 2, "d-1": 2}, {"d-0": 2}, wanted=2) == 0
-    assert left_behind({"d-0": 2, "d-1": 2}, {"d-0": 2, "d-2": 2}, wanted=4) == 2
-    assert left_behind({"d-0": 2, "d-1": 2}, {"d-2": 2}, wanted=2) == 2
-    assert left_behind({"d-0": 2}, {}, wanted=2) == 2, "what has lost its place is one, too"
