@@ -20,7 +20,7 @@ from extender.model.errors import InvalidObject
 from extender.model.objects import VPod
 from extender.model.reading import Json, count
 from extender.model.safe_repr import safe_repr
-from extender.whatif.targets import Target, What
+from extender.whatif.targets import Target, TargetKind
 from extender.whatif.whatif import Change
 
 FIELDS: Final = ("pool", "drain", "fail", "set", "profile", "addVPods", "autoscale", "compact")
@@ -87,11 +87,11 @@ def target_from(value: object, where: str) -> Target:
     InvalidObject.
     """
     if isinstance(value, str) and value.isprintable():
-        what, slash, name = value.partition("/")
-        if slash and name and what in list(What):
-            return Target(What(what), name)
-        if not slash and what:
-            return Target(None, what)
+        kind, slash, name = value.partition("/")
+        if slash and name and kind in list(TargetKind):
+            return Target(TargetKind(kind), name)
+        if not slash and value:
+            return Target(None, value)
     raise InvalidObject(
         _SUBJECT, where, f"must be pod/NAME, node/NAME or zone/NAME, not {safe_repr(value)}"
     )

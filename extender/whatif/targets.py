@@ -14,7 +14,7 @@ from extender.whatif.trial import Trial
 NAMES_SUGGESTED: Final = 5
 
 
-class What(StrEnum):
+class TargetKind(StrEnum):
     """What can be taken away."""
 
     POD = "pod"
@@ -24,11 +24,11 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An adapter pod (``name`` or ``namespace/name``), or all pods on a node or in a zone. ``what``
+    """An adapter pod (``name`` or ``namespace/name``), or all pods on a node or in a zone. ``kind``
     None: whichever has that name.
     """
 
-    what: What | None
+    kind: TargetKind | None
     name: str
 
 
@@ -66,8 +66,8 @@ def _reached(
     state: State, pools: Sequence[PoolState], target: Target, field: str
 ) -> tuple[list[str], list[AdapterPod]]:
     """The nodes that are meant and the pods on them, or the pods themselves."""
-    what = target.what or _kind_of(state, pools, target.name, field)
-    if what is What.POD:
+    kind = target.kind or _kind_of(state, pools, target.name, field)
+    if kind is TargetKind.POD:
         found = [pod for pod in _pods(pools) if target.name in {pod.name, pod.key}]
         if not found:
             listed = sorted(
@@ -75,25 +75,24 @@ def _reached(
             )
             raise InvalidObject("plan", field, _unknown(f"adapter pod {target.name}", listed))
         return [], found
-    nodes = [
-        name
-        for name, node in state.nodes.items()
-        if target.name == (name if what is What.NODE else node.zone)
-    ]
+    known = {
+        name: name if kind is TargetKind.NODE else node.zone for name, node in state.nodes.items()
+    }
+    nodes = [name for name, named in known.items() if named == target.name]
     if not nodes:
-        known = {name if what is What.NODE else node.zone for name, node in state.nodes.items()}
-        raise InvalidObject("plan", field, _unknown(f"{what} {target.name}", sorted(known)))
+        names = sorted(set(known.values()))
+        raise InvalidObject("plan", field, _unknown(f"{kind} {target.name}", names))
     there = set(nodes)
     return sorted(nodes), [pod for pod in _pods(pools) if pod.node in there]
 
 
-def _kind_of(state: State, pools: Sequence[PoolState], name: str, field: str) -> What:
-    found = [What.POD] if any(pod.name == name for pod in _pods(pools)) else []
-    found += [What.NODE] if name in state.nodes else []
-    found += [What.ZONE] if any(node.zone == name for node in state.nodes.values()) else []
+def _kind_of(state: State, pools: Sequence[PoolState], name: str, field: str) -> TargetKind:
+    found = [TargetKind.POD] if any(pod.name == name for pod in _pods(pools)) else []
+    found += [TargetKind.NODE] if name in state.nodes else []
+    found += [TargetKind.ZONE] if any(node.zone == name for node in state.nodes.values()) else []
     if len(found) == 1:
         return found[0]
-    ways = " or ".join(f"{what}/{name:.100}" for what in found or What)
+    ways = " or ".join(f"{kind}/{name:.100}" for kind in found or TargetKind)
     why = "has several meanings" if found else "is no pod, node or zone that is known"
     raise InvalidObject("plan", field, f"{name:.100} {why}: say {ways}")
 

@@ -45,5 +45,5 @@ class Notebook:
     ) -> tuple[Player, list[tuple[Decided, Decided | None]]]:
         """The player at its end, and each recorded decision with the one that is made now."""
         player = Player(profiles, changes)
-        played = [player.play(entry.what) for entry in self.entries()]
+        played = [player.play(entry.content) for entry in self.entries()]
         return player, [pair for pair in played if pair is not None]

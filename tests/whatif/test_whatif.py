@@ -13,7 +13,7 @@ from extender.whatif.left_out import pools_asked
 from extender.whatif.request import FIELDS, change_from
 from extender.whatif.settling import commit
 from extender.whatif.snapshot import Snapshot
-from extender.whatif.targets import Target, What
+from extender.whatif.targets import Target, TargetKind
 from extender.whatif.whatif import Change, what_if
 from tests.support.builders import NS, POOL, Scene, a_node, a_vpod
 from tests.whatif.scenes import scenes
@@ -26,7 +26,7 @@ def asked(scene: Scene, change: Change) -> Any:
 
 
 def drained(what: str, name: str, **more) -> Change:
-    return Change(drain=(Target(What(what), name),), **more)
+    return Change(drain=(Target(TargetKind(what), name),), **more)
 
 
 def three_zones(**fields) -> Scene:
@@ -134,7 +134,7 @@ def test_with_the_autoscaler_pods_come_where_nodes_are_left():
 
 
 def failing(what: str, name: str, **more) -> Change:
-    return Change(fail=(Target(What(what), name),), **more)
+    return Change(fail=(Target(TargetKind(what), name),), **more)
 
 
 def test_where_a_node_fails_nothing_moves_and_what_is_out_of_service_is_said():

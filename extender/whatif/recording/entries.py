@@ -107,7 +107,9 @@ class Decided(NamedTuple):
         return self.target, self.weight, self.left
 
 
-What: TypeAlias = Put | Gone | Reserve | Release | Expire | Forget | Close | Abandon | Decided
+EntryContent: TypeAlias = (
+    Put | Gone | Reserve | Release | Expire | Forget | Close | Abandon | Decided
+)
 
 
 class Entry(NamedTuple):
@@ -115,7 +117,7 @@ class Entry(NamedTuple):
 
     at: float
     seq: int
-    what: What
+    content: EntryContent
 
 
 class Header(NamedTuple):

@@ -17,12 +17,12 @@ from extender.whatif.recording.entries import (
     Cause,
     Close,
     Entry,
+    EntryContent,
     Expire,
     Forget,
     Put,
     Release,
     Reserve,
-    What,
     decided,
     entry_of_change,
 )
@@ -45,27 +45,27 @@ class EntryWriter:
         self, pool: str, owner: object, vpod: str, shares: Mapping[str, Share], expires_at: float
     ) -> None:
         """See StateObserver."""
-        self._say(Reserve(pool, vpod, _name_of(owner), dict(shares), expires_at))
+        self._keep_content(Reserve(pool, vpod, _name_of(owner), dict(shares), expires_at))
 
     def released(self, pool: str, owner: object, vpod: str) -> None:
         """See StateObserver."""
-        self._say(Release(pool, vpod, _name_of(owner)))
+        self._keep_content(Release(pool, vpod, _name_of(owner)))
 
     def expired(self, now: float) -> None:
         """See StateObserver."""
-        self._say(Expire(now))
+        self._keep_content(Expire(now))
 
     def forgotten(self, pods: Sequence[str]) -> None:
         """See StateObserver."""
-        self._say(Forget(tuple(pods)))
+        self._keep_content(Forget(tuple(pods)))
 
     def closed(self, pool: str, ordinals: int) -> None:
         """See StateObserver."""
-        self._say(Close(pool, ordinals))
+        self._keep_content(Close(pool, ordinals))
 
     def abandoned(self, pool: str, pods: frozenset[str]) -> None:
         """See StateObserver."""
-        self._say(Abandon(pool, pods))
+        self._keep_content(Abandon(pool, pods))
 
     def decided(self, cause: Cause, decision: Decision, asked: Sequence[Move] = ()) -> None:
         """The placer has decided, and will reserve this decision next. ``asked``: the moves that it
@@ -74,11 +74,11 @@ class EntryWriter:
         moves = tuple(asked)
         self._keep(lambda at, seq: Entry(at, seq, decided(cause, decision, moves)))
 
-    def _say(self, what: What) -> None:
-        self._keep(lambda at, seq: Entry(at, seq, what))
+    def _keep_content(self, content: EntryContent) -> None:
+        self._keep(lambda at, seq: Entry(at, seq, content))
 
 
-def snapshot_of(state: State) -> Iterator[What]:
+def snapshot_of(state: State) -> Iterator[EntryContent]:
     """Everything that a decision on this state looks at, as entries that build it in an empty
     state.
     """

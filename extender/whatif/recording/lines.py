@@ -37,6 +37,7 @@ from extender.whatif.recording.entries import (
     Close,
     Decided,
     Entry,
+    EntryContent,
     Expire,
     Forget,
     Gap,
@@ -47,7 +48,6 @@ from extender.whatif.recording.entries import (
     Release,
     Reserve,
     Synced,
-    What,
 )
 from extender.whatif.recording.objects import KINDS, Extra, manifest_of, object_from
 
@@ -75,12 +75,12 @@ def line_to_json(line: Line) -> dict[str, object]:
             return {"synced": {"seq": seq}}
         case Gap(why):
             return {"gap": {"why": why}}
-        case Entry(at, seq, what):
-            return {"at": round(at, 3), "seq": seq, **_what_to_json(what)}
+        case Entry(at, seq, content):
+            return {"at": round(at, 3), "seq": seq, **_content_to_json(content)}
 
 
-def _what_to_json(what: What) -> dict[str, object]:  # noqa: PLR0911 - a table of the kinds of entries
-    match what:
+def _content_to_json(content: EntryContent) -> dict[str, object]:  # noqa: PLR0911 - a table of the kinds of entries
+    match content:
         case Put(obj):
             manifest, extra = manifest_of(obj)
             assumed = {"assumed": True} if extra.assumed else {}
@@ -90,7 +90,7 @@ def _what_to_json(what: What) -> dict[str, object]:  # noqa: PLR0911 - a table o
                 **({"source": extra.source} if extra.source else {}),
             }
         case Gone():
-            return {"gone": what._asdict()}
+            return {"gone": content._asdict()}
         case Reserve(pool, vpod, owner, shares, expires_at):
             plain = {name: [share.vreplicas, share.weight] for name, share in shares.items()}
             return {
@@ -103,9 +103,9 @@ def _what_to_json(what: What) -> dict[str, object]:  # noqa: PLR0911 - a table o
                 }
             }
         case Release():
-            return {"release": what._asdict()}
+            return {"release": content._asdict()}
         case Expire():
-            return {"expire": what._asdict()}
+            return {"expire": content._asdict()}
         case Forget(pods):
             return {"forget": {"pods": list(pods)}}
         case Close(pool, ordinals):
@@ -113,23 +113,25 @@ def _what_to_json(what: What) -> dict[str, object]:  # noqa: PLR0911 - a table o
         case Abandon(pool, pods):
             return {"abandon": {"pool": pool, "pods": sorted(pods)}}
         case Decided():
-            return {"decision": _decided_to_json(what)}
+            return {"decision": _decided_to_json(content)}
 
 
-def _decided_to_json(what: Decided) -> dict[str, object]:
+def _decided_to_json(decided: Decided) -> dict[str, object]:
     return {
-        "cause": str(what.cause),
-        "pool": what.pool,
-        "vpod": what.vpod,
-        "wanted": what.wanted,
-        "slotsPerVReplica": what.weight,
-        "target": dict(what.target),
-        "left": what.left,
-        **({"reason": what.reason} if what.reason else {}),
-        **({"detail": what.detail} if what.detail else {}),
-        **({"refused": [[count, why] for why, count in what.refused]} if what.refused else {}),
-        **({"moves": [_move_to_json(move) for move in what.moves]} if what.moves else {}),
-        **({"asked": [_move_to_json(move) for move in what.asked]} if what.asked else {}),
+        "cause": str(decided.cause),
+        "pool": decided.pool,
+        "vpod": decided.vpod,
+        "wanted": decided.wanted,
+        "slotsPerVReplica": decided.weight,
+        "target": dict(decided.target),
+        "left": decided.left,
+        **({"reason": decided.reason} if decided.reason else {}),
+        **({"detail": decided.detail} if decided.detail else {}),
+        **(
+            {"refused": [[count, why] for why, count in decided.refused]} if decided.refused else {}
+        ),
+        **({"moves": [_move_to_json(move) for move in decided.moves]} if decided.moves else {}),
+        **({"asked": [_move_to_json(move) for move in decided.asked]} if decided.asked else {}),
     }
 
 
@@ -157,7 +159,7 @@ def line_from(document: object, subject: str) -> Line:
         if "gap" in document:
             return Gap(text(document, "gap", "why"))
         at = _seconds(document, "at", subject)
-        return Entry(at, _seq(document, subject), _what(document, subject))
+        return Entry(at, _seq(document, subject), _content(document, subject))
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidObject(subject, "", f"cannot be read: {error}"[:300]) from error
 
@@ -185,19 +187,19 @@ def _header(header: Json, subject: str) -> Header:
     )
 
 
-def _what(document: Json, subject: str) -> What:
+def _content(document: Json, subject: str) -> EntryContent:
     for name, read in READERS.items():
         if name in document:
             return read(document, subject)
     raise InvalidObject(subject, "", f"none of header, synced, gap, {', '.join(READERS)} is there")
 
 
-def _put(document: Json, _subject: str) -> What:
+def _put(document: Json, _subject: str) -> EntryContent:
     extra = Extra(document.get("assumed") is True, text(document, "source"))
     return Put(object_from(mapping(document, "put"), extra))
 
 
-def _gone(document: Json, subject: str) -> What:
+def _gone(document: Json, subject: str) -> EntryContent:
     inner = mapping(document, "gone")
     kind = _text(inner, "kind", subject)
     if kind not in KINDS:
@@ -205,7 +207,7 @@ def _gone(document: Json, subject: str) -> What:
     return Gone(kind, _text(inner, "key", subject))
 
 
-def _reserve(document: Json, subject: str) -> What:
+def _reserve(document: Json, subject: str) -> EntryContent:
     inner = mapping(document, "reserve")
     shares = {}
     for name, value in mapping(inner, "shares").items():
@@ -223,21 +225,21 @@ def _reserve(document: Json, subject: str) -> What:
     )
 
 
-def _release(document: Json, subject: str) -> What:
+def _release(document: Json, subject: str) -> EntryContent:
     inner = mapping(document, "release")
     return Release(*_of_vpod(inner, subject), _text(inner, "owner", subject))
 
 
-def _expire(document: Json, subject: str) -> What:
+def _expire(document: Json, subject: str) -> EntryContent:
     inner = mapping(document, "expire")
     return Expire(_seconds(inner, "now", subject))
 
 
-def _forget(document: Json, _subject: str) -> What:
+def _forget(document: Json, _subject: str) -> EntryContent:
     return Forget(tuple(str(key) for key in sequence(mapping(document, "forget"), "pods")))
 
 
-def _close(document: Json, subject: str) -> What:
+def _close(document: Json, subject: str) -> EntryContent:
     inner = mapping(document, "close")
     ordinals = 0
     for value in sequence(inner, "ordinals"):
@@ -248,14 +250,14 @@ def _close(document: Json, subject: str) -> What:
     return Close(_text(inner, "pool", subject), ordinals)
 
 
-def _abandon(document: Json, subject: str) -> What:
+def _abandon(document: Json, subject: str) -> EntryContent:
     inner = mapping(document, "abandon")
     return Abandon(
         _text(inner, "pool", subject), frozenset(str(name) for name in sequence(inner, "pods"))
     )
 
 
-def _decision(document: Json, subject: str) -> What:
+def _decision(document: Json, subject: str) -> EntryContent:
     inner = mapping(document, "decision")
     pool, vpod = _of_vpod(inner, subject)
     return Decided(

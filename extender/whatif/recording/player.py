@@ -31,13 +31,13 @@ from extender.whatif.recording.entries import (
     Cause,
     Close,
     Decided,
+    EntryContent,
     Expire,
     Forget,
     Gone,
     Put,
     Release,
     Reserve,
-    What,
     decided,
 )
 from extender.whatif.recording.objects import kind_of
@@ -107,11 +107,11 @@ class Player:
         self.state = State(self._profiles)
         self.objects.clear()
 
-    def play(self, what: What) -> Pair | None:
+    def play(self, content: EntryContent) -> Pair | None:
         """Play one entry. Return both forms of a decision, None for another entry. Raises
         InvalidObject.
         """
-        match what:
+        match content:
             case Put(VPod() as vpod) if self.observed:
                 return self._observe(vpod)
             case Put(obj):
@@ -120,14 +120,14 @@ class Player:
                 if (old := self.objects.pop((kind, key), None)) is not None:
                     object_changed(self.state, old, None)
             case Decided():
-                return what, self._decide(what)
+                return content, self._decide(content)
             case _:
-                self._note(what)
+                self._note(content)
         return None
 
-    def _note(self, what: Reserve | Release | Expire | Forget | Close | Abandon) -> None:
+    def _note(self, content: Reserve | Release | Expire | Forget | Close | Abandon) -> None:
         """Apply a change to what the service itself remembers."""
-        match what:
+        match content:
             case Reserve(pool, vpod, owner, shares, expires_at):
                 self.state.reserve(owner, pool, vpod, shares, expires_at=expires_at)
             case Release(pool, vpod, owner):

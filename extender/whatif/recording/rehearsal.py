@@ -42,7 +42,7 @@ from extender.engine.state.state_observer import Recorded
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, object_key
 from extender.whatif.comparison import moved
-from extender.whatif.recording.entries import Abandon, Gone, Put, What
+from extender.whatif.recording.entries import Abandon, EntryContent, Gone, Put
 from extender.whatif.recording.objects import kind_of
 from extender.whatif.recording.player import NO_CHANGES, Changes, without_ledger
 from extender.whatif.trial import object_changed
@@ -94,9 +94,9 @@ class Rehearsal:
         mine = [known for known in self._objects if known[0] != MODEL]
         return [*mine, *(("Pod", key) for key in self._recorded_pods)]
 
-    def play(self, what: What) -> None:
+    def play(self, content: EntryContent) -> None:
         """Play one entry. Decisions of the recorded service are left out."""
-        match what:
+        match content:
             case Put(obj):
                 if self._seen is not None:
                     self._seen.add((kind_of(obj), obj.key))

@@ -127,15 +127,15 @@ class Replay:
         return (self._model, self._changed_model) if self._changes else (self._model,)
 
     def _play(self, entry: Entry) -> None:
-        if isinstance(entry.what, Put) and isinstance(entry.what.obj, VPod):
-            self._count_moves(entry.what.obj)
-        pair = self._other.play(entry.what)
+        if isinstance(entry.content, Put) and isinstance(entry.content.obj, VPod):
+            self._count_moves(entry.content.obj)
+        pair = self._other.play(entry.content)
         if self._other is not self._facts:
-            self._facts.play(entry.what)
+            self._facts.play(entry.content)
         if pair is not None:
             self._compare(entry, pair)
         for model in self._models():
-            model.play(entry.what)
+            model.play(entry.content)
 
     def _count_moves(self, vpod: VPod) -> None:
         old = self._facts.objects.get(("VPod", vpod.key))

@@ -73,9 +73,9 @@ async def test_a_snapshot_says_who_leads_and_has_what_there_is():
         assert isinstance(header, Header)
         assert header.identity == header.leader == client.service.identity
         kinds = {
-            type(line.what.obj).__name__
+            type(line.content.obj).__name__
             for line in lines
-            if isinstance(line, Entry) and isinstance(line.what, Put)
+            if isinstance(line, Entry) and isinstance(line.content, Put)
         }
         assert {"Node", "Namespace", "StatefulSet", "AdapterPool", "AdapterPod"} <= kinds
 
@@ -86,7 +86,7 @@ async def test_a_decision_comes_before_its_reservation_and_then_what_became_of_i
         await client.world.vpod("a", 3)
         await until(lambda: placed(client.world, "a"))
         _, lines = await client.ask(since=seq, journal=journal)
-        said = [line.what for line in lines if isinstance(line, Entry)]
+        said = [line.content for line in lines if isinstance(line, Entry)]
         (first, *_) = [what for what in said if isinstance(what, Decided)]
         assert sum(first.target.values()) == 3
         assert isinstance(said[said.index(first) + 1], Reserve)

@@ -32,9 +32,9 @@ async def test_a_cluster_is_recorded_without_our_service(tmp_path: Path):
     assert isinstance(lines[0], Header)
     assert lines[0].source == "cluster"
     kinds = [
-        type(line.what.obj).__name__
+        type(line.content.obj).__name__
         for line in lines
-        if isinstance(line, Entry) and isinstance(line.what, Put)
+        if isinstance(line, Entry) and isinstance(line.content, Put)
     ]
     assert kinds.count("AdapterPod") == 2
     assert kinds[-1] == "VPod"

@@ -167,4 +167,4 @@ def test_an_entry_knows_nothing_of_the_snapshot_before():
     assert not player.state.pools
     assert not player.objects
     assert isinstance(Header("replica", 0.0), Header)
-    assert player.play(Entry(0.0, 1, Put(a_vpod())).what) is None
+    assert player.play(Entry(0.0, 1, Put(a_vpod())).content) is None

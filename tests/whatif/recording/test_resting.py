@@ -9,7 +9,7 @@ import pytest
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state_observer import Recorded
 from extender.model.objects import Namespace
-from extender.whatif.recording.entries import Abandon, Gone, Put, What
+from extender.whatif.recording.entries import Abandon, EntryContent, Gone, Put
 from extender.whatif.recording.rehearsal import Rehearsal
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 
@@ -33,7 +33,7 @@ class Restless(Resting):
         return False
 
 
-def beginning(rng: random.Random) -> list[What]:
+def beginning(rng: random.Random) -> list[EntryContent]:
     nodes = [a_node(f"node-{i}", f"z{i}") for i in range(3)]
     pool = a_pool(
         5,
@@ -46,7 +46,7 @@ def beginning(rng: random.Random) -> list[What]:
     return [Put(obj) for obj in objects]
 
 
-def one_of(rng: random.Random) -> What:
+def one_of(rng: random.Random) -> EntryContent:
     """Something that a recording may tell."""
     name, ordinal = rng.choice("abcd"), rng.randrange(4)
     node = f"node-{rng.randrange(3)}"
