@@ -92,18 +92,18 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
     free = free_beside(pool, vpod, decision.target)
     problem = _problem_of_all(decision)
     try:
-        said = why_not_each(pool, vpod, decision.target, free)
+        why_not = why_not_each(pool, vpod, decision.target, free)
         scores = _scores(
-            pool, vpod, decision.target, [o for o, why in said.items() if not why], free
+            pool, vpod, decision.target, [o for o, why in why_not.items() if not why], free
         )
     except PluginFailed as failure:
-        said, scores = _all_say(pool, str(failure)), {}
-    names = {name: ordinal for ordinal in said if (name := _name(pool, ordinal))}
+        why_not, scores = _all_say(pool, str(failure)), {}
+    names = {name: ordinal for ordinal in why_not if (name := _name(pool, ordinal))}
     names |= {name: -1 for name in decision.target if name not in names}
     rows = []
     for name in _listed(names, decision.target):
         ordinal = names[name]
-        why = said.get(ordinal, why_no_member(pool))
+        why = why_not.get(ordinal, why_no_member(pool))
         score, cost = scores.get(ordinal, (None, None)) if not problem else (None, None)
         row = _row(
             pool,
@@ -121,7 +121,7 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
                 cost=cost,
             )
         )
-    counted = Counter(problem or why for why in said.values() if problem or why)
+    counted = Counter(problem or why for why in why_not.values() if problem or why)
     return Candidates(
         tuple(rows),
         len(names) - len(rows),

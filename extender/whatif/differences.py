@@ -112,11 +112,11 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
         if pool.failed:
             yield _failing(pool)
         if pool.held:
-            count, said = len(pool.held), next(iter(pool.held.values()))
+            count, refusal = len(pool.held), next(iter(pool.held.values()))
             more = ", and no pod more is thought to find one" if grown else ""
             yield (
-                f"pool {pool.key}: kube-scheduler finds no node for {count} of its pods: {said}; "
-                f"so it stays here{more}"
+                f"pool {pool.key}: kube-scheduler finds no node for {count} of its pods: "
+                f"{refusal}; so it stays here{more}"
             )
         if not grown and after.unplaced and after.wanted > after.pods:
             yield (

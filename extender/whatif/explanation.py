@@ -94,13 +94,13 @@ def names_like(subject: str, key: str, known: Sequence[str]) -> str:
     )
 
 
-def told_by_status(vpod: VPod) -> list[PastDecision]:
+def history_from_conditions(vpod: VPod) -> list[PastDecision]:
     """What the vpod's conditions say of its last decision and its last move, the later one first.
 
     A condition's time is that of its last change of status. Its reason and message may change
     later, so they are given as the present ones, not as those of that time.
     """
-    told = [
+    found = [
         PastDecision(
             one.last_transition_time,
             "",
@@ -110,7 +110,7 @@ def told_by_status(vpod: VPod) -> list[PastDecision]:
         for one in vpod.conditions
         if one.last_transition_time
     ]
-    return sorted(told, key=lambda one: one.at, reverse=True)
+    return sorted(found, key=lambda one: one.at, reverse=True)
 
 
 def explain_vpod(
@@ -217,7 +217,7 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
 
 def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
     """What the next decision does, in sentences; first what it keeps."""
-    told = [
+    made = [
         f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
         for item in islice(decision.explanation.steps, STEPS_LISTED_MAX)
     ]
@@ -230,7 +230,7 @@ def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
     raised = decision.explanation.wanted - vpod.vreplicas
     if raised > 0:
         keeps.insert(0, f"wants {vpod.vreplicas}, raised by {raised} to minPodsPerVPod")
-    return [*keeps, *told][: 2 * STEPS_LISTED_MAX]
+    return [*keeps, *made][: 2 * STEPS_LISTED_MAX]
 
 
 def _waiting(pool: PoolState, key: str) -> dict[str, int]:

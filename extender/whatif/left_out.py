@@ -94,7 +94,7 @@ def unserved_note(pool: PoolState, unserved: Unserved) -> Iterator[str]:
     if not unserved.why:
         return
     reasons = ", ".join(f"{count} because {why}" for why, count in unserved.why.items())
-    told = (
+    note = (
         f"pool {pool.key}: nobody serves {counted(unserved.vreplicas, 'vreplica')} of "
         f"{counted(len(unserved.vpods), 'vpod')} now: {reasons}"
     )
@@ -102,8 +102,8 @@ def unserved_note(pool: PoolState, unserved: Unserved) -> Iterator[str]:
         pool.adapter_pool is not None
         and (after_s := pool.adapter_pool.reschedule_after_s) is not None
     ):
-        told += f"; what is away for {after_s} s is placed elsewhere (rescheduleAfterSeconds)"
-    yield told
+        note += f"; what is away for {after_s} s is placed elsewhere (rescheduleAfterSeconds)"
+    yield note
 
 
 def _named(names: list[str]) -> str:

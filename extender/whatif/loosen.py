@@ -70,14 +70,14 @@ def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
         )
     refused = held_back(pool, bench.state)
     if refused:
-        ordinal, said = next(iter(refused.items()))
+        ordinal, refusal = next(iter(refused.items()))
         name = (
             f"{pool.stateful_set.name}-{ordinal}" if pool.stateful_set is not None else str(ordinal)
         )
         return (
             False,
             f"the autoscaler asks for it, but kube-scheduler finds no node for {name} either: "
-            f"{said}",
+            f"{refusal}",
         )
     if count > 1:
         return True, "the autoscaler adds them, where nodes have room"

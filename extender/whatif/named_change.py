@@ -11,6 +11,7 @@ from extender.engine.policy.profile import Profile
 from extender.model.objects import Node
 
 OBJECTS_NAMED_MAX: Final = 10
+NAMES_LISTED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,12 @@ def in_words(names: Sequence[str]) -> str:
     if len(names) > 3:
         return f"{', '.join(names[:2])} and {len(names) - 2} others"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b, c, d, e, ...``: the first names, ``none`` if there are none."""
+    more = ", ..." if len(names) > NAMES_LISTED else ""
+    return ", ".join(names[:NAMES_LISTED]) + more or "none"
 
 
 def objects(kind: str, keys: Sequence[str]) -> str:

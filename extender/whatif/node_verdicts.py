@@ -38,18 +38,18 @@ class NodeVerdicts:
         )
         names = sorted(state.nodes)
         verdicts = filter_nodes(state, pod, names, state.nodes.get)
-        self._said: dict[str, tuple[str, str]] = {}
+        self._refused: dict[str, tuple[str, str]] = {}
         for name in names:
             reason = verdicts.refusal(name)
             own = self._of_kube_scheduler(state.nodes[name])
             if reason is not None:
-                self._said[name] = (str(reason), _text(reason))
+                self._refused[name] = (str(reason), _text(reason))
             elif own is not None:
-                self._said[name] = own
-        self.passing = [name for name in names if name not in self._said]
+                self._refused[name] = own
+        self.passing = [name for name in names if name not in self._refused]
         ledger = pod.ledger if pod.node and pod.ledger else self.bind_ledger.ledger
         self._scores = prioritize_nodes(state, pod, ledger, self.passing, state.nodes.get)
-        self.refusals = Counter(text for _, text in self._said.values())
+        self.refusals = Counter(text for _, text in self._refused.values())
 
     def _of_kube_scheduler(self, node: Node) -> tuple[str, str] | None:
         """What kube-scheduler's own filters say, as far as it is known; None if they pass."""
@@ -66,20 +66,20 @@ class NodeVerdicts:
 
     def reason(self, name: str) -> str:
         """Why a node refuses the pod, a ``ConflictReason``; "" if it takes it."""
-        return self._said.get(name, ("", ""))[0]
+        return self._refused.get(name, ("", ""))[0]
 
     def rows(self) -> list[Answer]:
         """The pod's own node first, then nodes that pass, best first, then the others."""
         own = self._pod.node
 
         def order(name: str) -> tuple[bool, bool, int, str]:
-            return (name != own, name in self._said, -self._scores.get(name, 0), name)
+            return (name != own, name in self._refused, -self._scores.get(name, 0), name)
 
         return [self._row(name, own) for name in sorted(self._state.nodes, key=order)]
 
     def _row(self, name: str, own: str) -> Answer:
         node = self._state.nodes[name]
-        reason, text = self._said.get(name, ("", ""))
+        reason, text = self._refused.get(name, ("", ""))
         return {
             "node": name,
             "zone": node.zone,

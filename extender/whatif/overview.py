@@ -54,7 +54,7 @@ class _Waiting:
     found: bool
 
     @property
-    def told(self) -> Condition | None:
+    def condition(self) -> Condition | None:
         """The condition that says that the vpod is not placed, and since when; None until it is
         written.
         """
@@ -170,7 +170,7 @@ def _is_over(pool: PoolState, pod: PodClaims) -> bool:
 
 
 def _waiting_order(waiting: _Waiting) -> tuple[bool, str, str]:
-    since = waiting.told.last_transition_time if waiting.told is not None else ""
+    since = waiting.condition.last_transition_time if waiting.condition is not None else ""
     return not waiting.pending, since or _NEVER, waiting.vpod.key
 
 
@@ -218,8 +218,10 @@ def _pod_row(pool: PoolState, pod: PodClaims, state: str) -> dict[str, object]:
 
 
 def _waiting_row(waiting: _Waiting) -> dict[str, object]:
-    vpod, told = waiting.vpod, waiting.told
-    reason, message = (told.reason, told.message[:300]) if told is not None else ("", "")
+    vpod, condition = waiting.vpod, waiting.condition
+    reason, message = (
+        (condition.reason, condition.message[:300]) if condition is not None else ("", "")
+    )
     if not waiting.found and reason != ConflictReason.POOL_NOT_FOUND:
         reason, message = (
             str(ConflictReason.POOL_NOT_FOUND),
@@ -230,7 +232,7 @@ def _waiting_row(waiting: _Waiting) -> dict[str, object]:
         "pool": vpod.pool,
         "vreplicas": vpod.vreplicas,
         "pending": waiting.pending,
-        "since": told.last_transition_time if told is not None else "",
+        "since": condition.last_transition_time if condition is not None else "",
         "reason": reason,
         "message": message,
     }

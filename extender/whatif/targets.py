@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPod, placement_order
+from extender.whatif.named_change import listed
 from extender.whatif.trial import Trial
-
-NAMES_SUGGESTED: Final = 5
 
 
 class TargetKind(StrEnum):
@@ -105,5 +103,4 @@ def _pods(pools: Sequence[PoolState]) -> Iterator[AdapterPod]:
 
 
 def _unknown(subject: str, known: list[str]) -> str:
-    listed = ", ".join(known[:NAMES_SUGGESTED]) + (", ..." if len(known) > NAMES_SUGGESTED else "")
-    return f"{subject:.300} is not known (known: {listed or 'none'})"
+    return f"{subject:.300} is not known (known: {listed(known)})"

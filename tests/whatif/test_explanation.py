@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from extender.engine.placing.plan import place
 from extender.model.objects import Condition, LabelSelector
-from extender.whatif.explanation import UnknownObject, explain_vpod, told_by_status
+from extender.whatif.explanation import UnknownObject, explain_vpod, history_from_conditions
 from extender.whatif.snapshot import Snapshot
 from tests.support.builders import NS, POOL, Scene, a_node
 from tests.whatif.scenes import KEY, scenes
@@ -209,7 +209,7 @@ def test_a_conditions_message_is_told_as_what_it_is_now_and_not_as_of_its_last_c
         "Scheduled", "False", "InsufficientSlots", "2 pods are full", "2026-01-02T03:04:05Z"
     )
     scene = Scene().pods(0).vpod("a", 90, conditions=(condition,))
-    (told,) = told_by_status(scene.pool.vpods[KEY])
+    (told,) = history_from_conditions(scene.pool.vpods[KEY])
     assert (told.at, told.why) == (
         "2026-01-02T03:04:05Z",
         "its condition Scheduled has been False since then",

@@ -8,10 +8,11 @@ files, conditions alone.
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from extender.cli.query.explain_tables import explain_tables
-from extender.cli.query.live import open_live, read_cluster, told_by_events
+from extender.cli.query.live import history_from_events, open_live, read_cluster
 from extender.cli.query.plan import choose_profiles
 from extender.cli.query.remote import ask_explain
 from extender.cli.query.subject import Subject, resolve, subject_from
@@ -19,7 +20,7 @@ from extender.cli.query.where import Where
 from extender.cli.terminal.console import Terminal
 from extender.cli.terminal.exit_status import NOT_FOUND, OK, UNPLACED
 from extender.cli.terminal.output import Format, print_result
-from extender.cli.terminal.progress import Tell, working
+from extender.cli.terminal.progress import Report, working
 from extender.cli.terminal.replica import open_replica
 from extender.engine.state.state import State
 from extender.model.objects import split_key
@@ -28,8 +29,8 @@ from extender.whatif.explanation import (
     PastDecision,
     UnknownObject,
     explain_vpod,
+    history_from_conditions,
     pool_of_vpod,
-    told_by_status,
 )
 from extender.whatif.pod_explanation import explain_pod
 
@@ -44,11 +45,11 @@ async def run_explain(where: Where, name: str, *, output: Format, check: bool) -
     """
     subject = subject_from(name, where.cluster.namespace)
     try:
-        with working("explain", "reading and trying changes") as tell:
+        with working("explain", "reading and trying changes") as report:
             answer = await (
                 _of_server(where, subject)
                 if where.replica.url
-                else _of_objects(where, subject, tell)
+                else _of_objects(where, subject, report)
             )
     except UnknownObject as error:
         print(f"vreplica: {error}", file=sys.stderr)
@@ -71,27 +72,29 @@ async def _of_server(where: Where, subject: Subject) -> Any:
     raise unknown or UnknownObject(f"{key} does not exist")
 
 
-async def _of_objects(where: Where, subject: Subject, tell: Tell) -> Answer:
+async def _of_objects(where: Where, subject: Subject, report: Report) -> Answer:
     if where.files:
-        manifests = await where.read("explain", tell)
+        manifests = await where.read("explain", report)
         state = manifests.state(where.profiles)
         answer = explain(state, *resolve(state, subject))
         choose_profiles(manifests, "", where.profiles, asked=str(answer["pool"]))
         return answer
     async with open_live(where.cluster) as api:
-        manifests = await read_cluster(api, "explain", tell)
+        manifests = await read_cluster(api, "explain", report)
         state = manifests.state(where.profiles)
         kind, key = resolve(state, subject)
         namespace, name = split_key(key)
-        told = await told_by_events(api, namespace, "VPod" if kind == "vpod" else "Pod", name)
-    answer = explain(state, kind, key, told)
+        events = await history_from_events(
+            api, namespace, "VPod" if kind == "vpod" else "Pod", name
+        )
+    answer = explain(state, kind, key, events)
     choose_profiles(manifests, "", where.profiles, asked=str(answer["pool"]))
     return answer
 
 
-def explain(state: State, kind: str, key: str, told: list[PastDecision] | None = None) -> Answer:
-    """Explain from objects that were read. ``told``: earlier decisions from events, in addition to
-    the vpod's conditions.
+def explain(state: State, kind: str, key: str, events: Sequence[PastDecision] = ()) -> Answer:
+    """Explain from objects that were read. ``events``: earlier decisions that events tell. A vpod's
+    conditions tell of others.
     """
     until = time.monotonic() + FIXES_S
 
@@ -99,7 +102,7 @@ def explain(state: State, kind: str, key: str, told: list[PastDecision] | None =
         return time.monotonic() >= until
 
     if kind == "pod":
-        return explain_pod(state, key, history=told or (), expired=expired)
-    history = [*(told or ()), *told_by_status(pool_of_vpod(state, key).vpods[key])]
+        return explain_pod(state, key, history=events, expired=expired)
+    history = [*events, *history_from_conditions(pool_of_vpod(state, key).vpods[key])]
     history.sort(key=lambda one: one.at[:19], reverse=True)
     return explain_vpod(state, key, history=history, expired=expired)

@@ -90,9 +90,9 @@ def _size(size: Mapping[str, Any]) -> str:
 
 
 def _without_node(size: Mapping[str, Any]) -> str:
-    count, said = size["withoutNode"], size["refusal"]
+    count, refusal = size["withoutNode"], size["refusal"]
     text = f"{count} of its pods {'waits' if count == 1 else 'wait'} for a node"
-    return f"{text}; kube-scheduler finds none: {said}" if said else text
+    return f"{text}; kube-scheduler finds none: {refusal}" if refusal else text
 
 
 def _pod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -229,8 +229,8 @@ def _candidates(console: Console, answer: Mapping[str, Any], columns: Any) -> No
     console.print(_table("candidates", heads, [cells(row) for row in rows if row in shown]))
     more = len(rows) - len(shown) + answer["candidatesNotListed"]
     if more > 0:
-        said = ", ".join(f"{count} {text}" for text, count in answer["refusals"].items())
-        console.print(f"{more} more; all in all: {said or 'none refuses'}", highlight=False)
+        refusals = ", ".join(f"{count} {text}" for text, count in answer["refusals"].items())
+        console.print(f"{more} more; all in all: {refusals or 'none refuses'}", highlight=False)
 
 
 def _pod_cells(row: Row) -> tuple[str, ...]:
@@ -275,10 +275,10 @@ def _zone_loss(console: Console, answer: Mapping[str, Any]) -> None:
     total = sum((answer["placed"] or answer["target"]).values())
     losses = answer["zoneLoss"].items()
     if losses and total:
-        told = ", ".join(
+        lost = ", ".join(
             f"{zone} {count} ({round(100 * count / total)} %)" for zone, count in losses
         )
-        console.print(f"lost with a zone: {told}", highlight=False)
+        console.print(f"lost with a zone: {lost}", highlight=False)
 
 
 def _carried(console: Console, answer: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
-from extender.cli.terminal.progress import Tell, tell_nobody
+from extender.cli.terminal.progress import Report, report_nothing
 from extender.engine.state.manifests import Manifests
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -70,7 +70,7 @@ async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
         ) from error
 
 
-async def read_cluster(api: Api, command: str, tell: Tell = tell_nobody) -> Manifests:
+async def read_cluster(api: Api, command: str, report: Report = report_nothing) -> Manifests:
     """Read all that decisions look at. Objects that cannot be decoded are reported on stderr and
     left out, as the service does.
 
@@ -83,14 +83,14 @@ async def read_cluster(api: Api, command: str, tell: Tell = tell_nobody) -> Mani
         async for obj in _listed(api, resource, options):
             count += 1
             if count % PAGE_OBJECTS == 0:
-                tell(f"reading the cluster: {count:,} {resource.plural}")
+                report(f"reading the cluster: {count:,} {resource.plural}")
             # Items of a list have no kind.
             whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
             try:
                 manifests.add(whole, f"{resource.kind} of the cluster")
             except InvalidObject as error:
                 strange.append(str(error))
-    tell("thinking")
+    report("thinking")
     strange += [note async for note in _read_sources(api, manifests)]
     if strange:
         more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
@@ -144,7 +144,7 @@ async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIte
             return
 
 
-async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[PastDecision]:
+async def history_from_events(api: Api, namespace: str, kind: str, name: str) -> list[PastDecision]:
     """Earlier decisions according to an object's events, the last one first. After an error, those
     that were read: none if events may not be read.
     """
@@ -154,7 +154,7 @@ async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list
         async for event in _pages(api, EVENTS, ListOptions(namespace=namespace)):
             read += 1
             if _is_about(event, kind, name):
-                found.append(_told(event))
+                found.append(_past_decision(event))
             if read == EVENTS_READ_MAX:
                 break
     except ApiError:
@@ -167,7 +167,7 @@ def _is_about(event: Obj, kind: str, name: str) -> bool:
     return text(regarding, "kind") == kind and text(regarding, "name") == name
 
 
-def _told(event: Obj) -> PastDecision:
+def _past_decision(event: Obj) -> PastDecision:
     """Make a decision of an event. For a series, it is the first, because the note is from that
     one. What later ones said is not known, only the time of the last.
     """

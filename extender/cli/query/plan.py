@@ -43,8 +43,8 @@ async def run_plan(
     """Read files or the live cluster, plan, print. ``profile``: place every pool by this one; ""
     keeps its own. Raises InvalidObject, CannotRead.
     """
-    with working("plan", "reading and planning") as tell:
-        manifests = await where.read("plan", tell)
+    with working("plan", "reading and planning") as report:
+        manifests = await where.read("plan", report)
         choose_profiles(manifests, profile, where.profiles)
         result = plan(manifests, autoscale=autoscale, compact=compact, profiles=where.profiles)
     print_result(result, output, lambda: plan_tables(Terminal(), result))

@@ -8,6 +8,7 @@ from typing import Final
 from extender.engine.state.state import State
 from extender.model.errors import InvalidObject
 from extender.whatif.explanation import UnknownObject, pool_of_vpod
+from extender.whatif.named_change import listed
 from extender.whatif.pod_explanation import find_pod
 
 KINDS: Final = {"vpod": "vpod", "vpods": "vpod", "pod": "pod", "pods": "pod"}
@@ -73,14 +74,13 @@ def resolve(state: State, subject: Subject) -> tuple[str, str]:
     if len(found) == 1:
         return found[0]
     if found:
-        listed = ", ".join(f"{kind}/{key}" for kind, key in found[:CHOICES_LISTED])
+        choices = ", ".join(f"{kind}/{key}" for kind, key in found[:CHOICES_LISTED])
         raise UnknownObject(
-            f"{subject.name} could be {listed}: say which, by its namespace or kind"
+            f"{subject.name} could be {choices}: say which, by its namespace or kind"
         )
     vpods = sorted(key for pool in state.pools.values() for key in pool.vpods)
-    listed = ", ".join(vpods[:CHOICES_LISTED]) + (", ..." if len(vpods) > CHOICES_LISTED else "")
     what = {"vpod": "vpod", "pod": "adapter pod"}.get(subject.kind, "vpod or adapter pod")
-    raise UnknownObject(f"no {what} is named {subject.name}; the vpods are {listed or 'none'}")
+    raise UnknownObject(f"no {what} is named {subject.name}; the vpods are {listed(vpods)}")
 
 
 def _named(key: str, name: str) -> bool:

@@ -12,7 +12,7 @@ from extender.cli.query.where import Where
 from extender.cli.terminal.console import Terminal
 from extender.cli.terminal.exit_status import OK, UNPLACED
 from extender.cli.terminal.output import Format, print_result
-from extender.cli.terminal.progress import Tell, working
+from extender.cli.terminal.progress import Report, working
 from extender.model.errors import InvalidObject
 from extender.whatif.left_out import pools_asked
 from extender.whatif.request import change_from, pool_from
@@ -66,16 +66,16 @@ async def run_what_if(where: Where, asked: Asked, *, output: Format, check: bool
     no place. Raises VReplicaError.
     """
     request = asked.request(where.cluster.namespace)
-    with working("plan", "reading and planning") as tell:
-        answer = await _answer(where, request, tell)
+    with working("plan", "reading and planning") as report:
+        answer = await _answer(where, request, report)
     print_result(answer, output, lambda: what_if_tables(Terminal(), answer))
     return UNPLACED if check and answer["summary"]["unplacedAfter"] else OK
 
 
-async def _answer(where: Where, request: dict[str, Any], tell: Tell) -> Any:
+async def _answer(where: Where, request: dict[str, Any], report: Report) -> Any:
     if where.replica.url:
         return await ask_plan(where.replica, request)
-    manifests = await where.read("plan", tell)
+    manifests = await where.read("plan", report)
     asked = pool_from(request)
     choose_profiles(manifests, "", where.profiles, asked=asked)
     state = manifests.state(where.profiles)

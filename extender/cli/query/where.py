@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from extender.cli.query.files import read_files
 from extender.cli.query.live import open_live, read_cluster
 from extender.cli.terminal.cluster_access import ClusterAccess
-from extender.cli.terminal.progress import Tell, tell_nobody
+from extender.cli.terminal.progress import Report, report_nothing
 from extender.cli.terminal.replica_address import ReplicaAccess
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
@@ -24,11 +24,11 @@ class Where:
     cluster: ClusterAccess = field(default_factory=ClusterAccess)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN_PROFILES)
 
-    async def read(self, command: str, tell: Tell = tell_nobody) -> Manifests:
-        """Read the objects from files or the cluster. ``tell`` is told the progress. Raises
+    async def read(self, command: str, report: Report = report_nothing) -> Manifests:
+        """Read the objects from files or the cluster. ``report`` takes the progress. Raises
         InvalidObject, CannotRead.
         """
         if self.files:
             return read_files(self.files, command)
         async with open_live(self.cluster) as api:
-            return await read_cluster(api, command, tell)
+            return await read_cluster(api, command, report)

@@ -41,7 +41,7 @@ async def record(options: argparse.Namespace) -> int:
             return 0
         async with open_replica(replica_of(options)) as replica:
             source = ReplicaSource(replica)
-            await ending.run(Recorder(source, file, position=position, told=ending.told))
+            await ending.run(Recorder(source, file, position=position, on_written=ending.report))
     return 0
 
 
@@ -70,7 +70,7 @@ async def _record_cluster(options: argparse.Namespace, ending: "_Ending") -> Non
         ):
             listing.end()
             source = ClusterSource(caches, now=time.time)
-            await ending.run(Recorder(source, ending.file, told=ending.told))
+            await ending.run(Recorder(source, ending.file, on_written=ending.report))
 
 
 class _Ending:
@@ -83,7 +83,7 @@ class _Ending:
         self._for_s = for_s
         self._progress = progress
 
-    def told(self) -> None:
+    def report(self) -> None:
         """Report progress: something was written."""
         self._progress(self.file.lines)
 
@@ -95,9 +95,9 @@ class _Ending:
                     await recorder.run()
         finally:
             self._progress.end()
-            self._tell(recorder)
+            self._print_summary(recorder)
 
-    def _tell(self, recorder: Recorder) -> None:
+    def _print_summary(self, recorder: Recorder) -> None:
         header = recorder.header
         if header is None and recorder.position is None:
             return

@@ -113,11 +113,11 @@ class Recorder:
         file: RecordingFile,
         *,
         position: Position | None = None,
-        told: Callable[[], None] = lambda: None,
+        on_written: Callable[[], None] = lambda: None,
     ) -> None:
         self._source = source
         self._file = file
-        self._told = told
+        self._on_written = on_written
         self.position = position
         self.header: Header | None = None
         """The header of the newest snapshot."""
@@ -142,7 +142,7 @@ class Recorder:
                 except ReplicaError as error:
                     await self._wait_out(error)
                 self._file.flush()
-                self._told()
+                self._on_written()
         finally:
             self._file.close()
 

@@ -100,7 +100,7 @@ def run_simulation(options: SimulateOptions) -> int:
     for number, outcome in enumerate(_outcomes(options), start=1):
         totals["events"] += len(outcome.events)
         totals["faults"] += outcome.faults.total()
-        _tell(outcome, options)
+        _print_outcome(outcome, options)
         if not outcome.passed:
             failed.append(outcome)
             _explain(outcome, options)
@@ -143,7 +143,7 @@ def _simulate_one(trial: Trial, *, keep_trace: bool = False) -> Outcome:
     return outcome
 
 
-def _tell(outcome: Outcome, options: SimulateOptions) -> None:
+def _print_outcome(outcome: Outcome, options: SimulateOptions) -> None:
     if options.trace and not options.for_tools:
         _say("\n".join(outcome.trace))
     if options.for_tools:

@@ -28,8 +28,8 @@ class Candidates(NamedTuple):
 
     def lines(self) -> list[str]:
         """The lines to print."""
-        said = [f"{word}\t{told}" if told else word for word, told in self.words]
-        return [*said, FILES if self.files else NO_FILES]
+        lines = [f"{word}\t{help_text}" if help_text else word for word, help_text in self.words]
+        return [*lines, FILES if self.files else NO_FILES]
 
 
 def complete(parser: argparse.ArgumentParser, words: Sequence[str], known: Known) -> Candidates:
@@ -93,7 +93,7 @@ class _Line:
         if last.startswith("-"):
             return Candidates(self._options(last))
         if (commands := self._commands()) is not None:
-            found = [(choice.dest, _told(choice)) for choice in commands._choices_actions]  # noqa: SLF001 - argparse tells the help of commands nowhere else
+            found = [(choice.dest, _help_of(choice)) for choice in commands._choices_actions]  # noqa: SLF001 - argparse tells the help of commands nowhere else
             return Candidates([word for word in found if word[0].startswith(last)])
         positional = self._positional()
         return self._values(positional, last, "") if positional is not None else Candidates([])
@@ -117,7 +117,7 @@ class _Line:
             long = [
                 name for name in action.option_strings if name.startswith("--")
             ] or action.option_strings
-            found += [(name, _told(action)) for name in long if name.startswith(begun)]
+            found += [(name, _help_of(action)) for name in long if name.startswith(begun)]
         return sorted(found)
 
     def _option(self, name: str) -> argparse.Action | None:
@@ -141,7 +141,7 @@ class _Line:
         return self._parser._actions  # noqa: SLF001 - argparse has no other way to ask what it knows
 
 
-def _told(action: argparse.Action) -> str:
+def _help_of(action: argparse.Action) -> str:
     """The help in one line, with its default filled in."""
-    told = " ".join((action.help or "").replace("%(default)s", str(action.default)).split())
-    return told[:HELP_CHARS_MAX]
+    help_text = " ".join((action.help or "").replace("%(default)s", str(action.default)).split())
+    return help_text[:HELP_CHARS_MAX]

@@ -86,16 +86,16 @@ class Progress:
         return f"{self.done:,}{of}{f' {self._unit}' if self._unit else ''}{percent}"
 
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 """Takes a few words on what is done at this moment."""
 
 
-def tell_nobody(_what: str) -> None:
+def report_nothing(_what: str) -> None:
     """Print nothing."""
 
 
 @contextmanager
-def working(command: str, what: str) -> Iterator[Tell]:
+def working(command: str, what: str) -> Iterator[Report]:
     """Show progress of work that counts nothing and makes no calls while it computes: a thread
     prints what is being done.
 
@@ -103,7 +103,7 @@ def working(command: str, what: str) -> Iterator[Tell]:
     """
     now, done = [what], threading.Event()
 
-    def tell(next_thing: str) -> None:
+    def report(next_thing: str) -> None:
         now[0] = next_thing
 
     def watch() -> None:
@@ -116,7 +116,7 @@ def working(command: str, what: str) -> Iterator[Tell]:
     watching = threading.Thread(target=watch, name="progress", daemon=True)
     watching.start()
     try:
-        yield tell
+        yield report
     finally:
         done.set()
         watching.join()

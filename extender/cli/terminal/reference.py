@@ -47,22 +47,24 @@ def reference(parser: argparse.ArgumentParser) -> str:
         "",
     ]
     parts.append(_COMPLETION)
-    for name, told, command in _commands(parser):
-        parts += [*_command(f"{parser.prog} {name}", told, command, 2)]
+    for name, help_text, command in _commands(parser):
+        parts += [*_command(f"{parser.prog} {name}", help_text, command, 2)]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _command(name: str, told: str, parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
+def _command(
+    name: str, help_text: str, parser: argparse.ArgumentParser, level: int
+) -> Iterator[str]:
     yield f"{'#' * level} {name}\n"
-    yield f"{_sentence(parser.description or told)}\n"
+    yield f"{_sentence(parser.description or help_text)}\n"
     inner = list(_commands(parser))
     if not inner:
         yield f"```\n{_usage(name, parser)}\n```\n"
         yield from _arguments(parser)
     if parser.epilog:
         yield f"{_sentence(parser.epilog)}\n"
-    for child, child_told, child_parser in inner:
-        yield from _command(f"{name} {child}", child_told, child_parser, level + 1)
+    for child, child_help, child_parser in inner:
+        yield from _command(f"{name} {child}", child_help, child_parser, level + 1)
 
 
 def _usage(name: str, parser: argparse.ArgumentParser) -> str:
@@ -76,14 +78,14 @@ def _usage(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
-    rows = [_row(action) for action in parser._actions if _is_told(action)]  # noqa: SLF001 - as above
+    rows = [_row(action) for action in parser._actions if _is_listed(action)]  # noqa: SLF001 - as above
     if rows:
         yield "| | |\n|---|---|"
         yield from rows
         yield ""
 
 
-def _is_told(action: argparse.Action) -> bool:
+def _is_listed(action: argparse.Action) -> bool:
     hidden = action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - as above
     return not hidden and action.dest != "help"
 
@@ -93,13 +95,13 @@ def _row(action: argparse.Action) -> str:
     names = (
         ", ".join(f"`{name}{value}`" for name in action.option_strings) or f"`{_metavar(action)}`"
     )
-    told = (action.help or "").replace("%(default)s", str(action.default))
+    help_text = (action.help or "").replace("%(default)s", str(action.default))
     if action.choices and not isinstance(action.metavar, str):
-        told = " ".join(
-            filter(None, (told, f"[{', '.join(str(choice) for choice in action.choices)}]"))
+        help_text = " ".join(
+            filter(None, (help_text, f"[{', '.join(str(choice) for choice in action.choices)}]"))
         )
     again = " (may be given again)" if isinstance(action, argparse._AppendAction) else ""  # noqa: SLF001 - as above
-    return f"| {names} | {_cell(told + again)} |"
+    return f"| {names} | {_cell(help_text + again)} |"
 
 
 def _metavar(action: argparse.Action) -> str:
@@ -113,9 +115,9 @@ def _commands(
 ) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
     for action in parser._actions:  # noqa: SLF001 - as above
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
-            told = {choice.dest: choice.help or "" for choice in action._choices_actions}  # noqa: SLF001 - as above
+            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}  # noqa: SLF001 - as above
             for name, command in action.choices.items():
-                yield name, told.get(name, ""), command
+                yield name, helps.get(name, ""), command
 
 
 def _sentence(text: str) -> str:

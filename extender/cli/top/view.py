@@ -102,10 +102,10 @@ class View:
         at = plain(self.overview.get("at") or "")
         head = Text(f"{short_time(at, datetime.now(UTC))} UTC  {who}" if at else who)
         if self.rates is not None:
-            told = "  ".join(
+            rates = "  ".join(
                 f"{title} {self.rates[name]:.1f}/s" for name, title in RATES if name in self.rates
             )
-            head.append(f"  {told}")
+            head.append(f"  {rates}")
         if self.paused:
             head.append("  PAUSED", style="bold")
         if self.problem:
@@ -219,8 +219,8 @@ def _waiting(waiting: Sequence[Row], now: str, more: int, hidden: frozenset[str]
         reason = " ".join(
             filter(None, (str(row.get("reason") or ""), str(row.get("message") or "")))
         )
-        told = [row.get(key) for key in ("vpod", "pool", "vreplicas", "pending")]
-        cells.append([*told, _age(str(row.get("since") or ""), now), reason])
+        columns = [row.get(key) for key in ("vpod", "pool", "vreplicas", "pending")]
+        cells.append([*columns, _age(str(row.get("since") or ""), now), reason])
     titles = ("VPOD", "POOL", "WANTS", "WAITS", "SINCE", "REASON")
     return _table("vpods that wait", more, titles, cells, hidden=hidden)
 

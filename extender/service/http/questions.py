@@ -46,8 +46,8 @@ from extender.whatif.explanation import (
     Answer,
     UnknownObject,
     explain_vpod,
+    history_from_conditions,
     pool_of_vpod,
-    told_by_status,
 )
 from extender.whatif.left_out import pools_asked
 from extender.whatif.lift import nearest_pools
@@ -201,7 +201,7 @@ class Questions:
                     for one in nearest_pools(self._caches.pools.list(), pool.key)[:POOLS_BESIDE]
                 ]
             snapshot = Snapshot.of(self._caches.state, keys)
-            history = self._history.history(key) or told_by_status(pool.vpods[key])
+            history = self._history.history(key) or history_from_conditions(pool.vpods[key])
             who = self._who(pool.key)
 
             def work(expired: Expired) -> Answer:

@@ -69,8 +69,8 @@ def line_to_json(line: Line) -> dict[str, object]:
     """Write a line."""
     match line:
         case Header():
-            said = {key: value for key, value in line._asdict().items() if value or key == "at"}
-            return {"header": {"format": FORMAT, "formatVersion": FORMAT_VERSION, **said}}
+            fields = {key: value for key, value in line._asdict().items() if value or key == "at"}
+            return {"header": {"format": FORMAT, "formatVersion": FORMAT_VERSION, **fields}}
         case Synced(seq):
             return {"synced": {"seq": seq}}
         case Gap(why):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from extender.cli.query.explain import run_explain
-from extender.cli.query.live import CannotRead, open_live, read_cluster, told_by_events
+from extender.cli.query.live import CannotRead, history_from_events, open_live, read_cluster
 from extender.cli.query.what_if import Asked, run_what_if
 from extender.cli.query.where import Where
 from extender.cli.terminal.cluster_access import ClusterAccess
@@ -303,7 +303,7 @@ async def test_a_series_of_events_stands_where_it_began_for_its_note_is_from_the
         ),
         event("Scheduled", "2026-01-01T12:10:00.000000Z", "all 30 are placed"),
     ]
-    told = await told_by_events(Kinds(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
+    told = await history_from_events(Kinds(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
     assert [(one.at[11:16], one.why) for one in told] == [
         ("12:10", "event Scheduled"),
         ("12:00", "event FailedScheduling, again until 2026-01-01T12:30:00"),
@@ -323,7 +323,7 @@ async def test_of_events_that_end_in_an_error_the_newest_are_told_and_not_too_ma
         {"eventTime": f"2026-01-01T12:{minute:02}:00.000000Z", "regarding": regarding}
         for minute in range(40)
     ]
-    told = await told_by_events(Failing(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
+    told = await history_from_events(Failing(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
     assert [one.at[14:16] for one in told] == [str(minute) for minute in range(29, 9, -1)]
 
 
