@@ -60,8 +60,8 @@ def moved(
         scene.pod(name, {"t/v": 9}, actor=PERSON, node=node, slots=100)
     scene.vpod("v", sum(before.values()), before, actor=PERSON)
     # It is the scene that has placed it, and no person that has forged it.
-    scene.checkers._broken._statuses.clear()
-    scene.checkers._broken._ledgers.clear()
+    scene.checkers._edited_records._statuses.clear()
+    scene.checkers._edited_records._ledgers.clear()
     source = next(name for name, count in before.items() if after.get(name, 0) < count)
     target = next(name for name, count in after.items() if before.get(name, 0) < count)
     told = f"1 vreplica moved from {source} to {target} ({reason})"
@@ -231,8 +231,8 @@ def left_pool_a(profile_of_a: str, profile_of_b: str) -> list[str]:
     for name in ("a-0", "a-1"):
         scene.pod(name, {"t/v": 9}, actor=PERSON, node=NODES[name], slots=100)
     scene.vpod("v", 1, {"a-1": 2}, actor=PERSON)
-    scene.checkers._broken._statuses.clear()  # as in ``moved``
-    scene.checkers._broken._ledgers.clear()
+    scene.checkers._edited_records._statuses.clear()  # as in ``moved``
+    scene.checkers._edited_records._ledgers.clear()
     scene.vpod("v", 1, {"a-1": 2}, actor=PERSON, pool="b")
     told = ("1 vreplica moved from a-1 to a-0 (Policy)", stamp(scene.checkers._clock()))
     scene.vpod("v", 1, {}, moved=told, pool="b")
@@ -254,8 +254,8 @@ async def compacted(away_s: float, *, source_ready: bool = True, late_s: float =
     for name in ("a-0", "a-1"):
         seen(scene, name, ready=True, ledger=ledger)
     scene.vpod("v", 2, {"a-1": 2}, actor=PERSON)
-    scene.checkers._broken._statuses.clear()  # as in ``moved``
-    scene.checkers._broken._ledgers.clear()
+    scene.checkers._edited_records._statuses.clear()  # as in ``moved``
+    scene.checkers._edited_records._ledgers.clear()
     await later(100)
     seen(scene, "a-1", ready=source_ready, ledger=ledger)
     seen(scene, "a-0", ready=away_s < 0, ledger=ledger)

@@ -11,10 +11,10 @@
                             ``replica_state.state_problems``: no reservation is left
 
 ``HonestyChecker`` checks statuses, ``CallerChecks`` the answers to callers of ``/v1/schedule``, and
-``TellingChecker`` events. ``Checkers`` passes each write to all of them.
+``ReportingChecker`` events. ``Checkers`` passes each write to all of them.
 
-The checkers do not use the engine. They read annotations and statuses as JSON, and know nothing of
-plans and caches. Only ``state_problems`` reads the memory of replicas, once all is at rest.
+The checkers use nothing that the engine decides. They read annotations and statuses as JSON, and
+know nothing of plans and caches. Only ``state_problems`` reads the memory of replicas, once all is at rest.
 
 The checkers also learn from the store why the service decides something (``Causes``): an annotated
 pod, a removed ordinal, a ledger that a person has edited. A cause *excuses* what it explains for
@@ -30,20 +30,20 @@ from typing import Final
 from extender.kube.api import Obj
 from extender.lab.apiserver.store import Change
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.broken import Broken
 from extender.lab.simulation.checkers.budgets import Budgets
 from extender.lab.simulation.checkers.caller_checks import CallerChecks
 from extender.lab.simulation.checkers.causes import Causes
+from extender.lab.simulation.checkers.context import CheckerContext, by_service
 from extender.lab.simulation.checkers.coverage import CoverageChecker
+from extender.lab.simulation.checkers.coverage_excuses import CoverageExcuses
+from extender.lab.simulation.checkers.edited_records import EditedRecords
 from extender.lab.simulation.checkers.excuses import Circumstances, Excuses
 from extender.lab.simulation.checkers.honesty import HonestyChecker
-from extender.lab.simulation.checkers.known import Known, by_service
 from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.checkers.overcommit import OvercommitChecker
+from extender.lab.simulation.checkers.reporting import ReportingChecker
 from extender.lab.simulation.checkers.scale_down import ScaleDownChecker
 from extender.lab.simulation.checkers.settled import Stored
-from extender.lab.simulation.checkers.telling import TellingChecker
-from extender.lab.simulation.checkers.uncovering import Uncovering
 from extender.lab.simulation.world.facts import POOL, Pod, VPod, read_pod, read_vpod
 from extender.lab.simulation.world.streams import read_stream
 
@@ -77,27 +77,27 @@ class Checkers:
         """Plural -> time of the last write."""
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, circumstances.excuse_s)
-        self._broken = Broken(self._excuses)
-        uncovering = Uncovering(self._clock)
-        known = Known(
+        self._edited_records = EditedRecords(self._excuses)
+        coverage_excuses = CoverageExcuses(self._clock)
+        context = CheckerContext(
             self.stored,
             self._excuses,
-            self._broken,
-            uncovering,
+            self._edited_records,
+            coverage_excuses,
             circumstances,
             trace,
             self._violated,
         )
         self._budgets = Budgets(self._clock, circumstances)
-        self._overcommit = OvercommitChecker(known)
-        self._coverage = CoverageChecker(known)
-        self._scale_down = ScaleDownChecker(known)
-        self._honesty = HonestyChecker(known)
-        self._moves = MoveChecker(known, self._budgets)
-        self._telling = TellingChecker(known)
+        self._overcommit = OvercommitChecker(context)
+        self._coverage = CoverageChecker(context)
+        self._scale_down = ScaleDownChecker(context)
+        self._honesty = HonestyChecker(context)
+        self._moves = MoveChecker(context, self._budgets)
+        self._reporting = ReportingChecker(context)
         self.moves = self._moves.made
-        self.callers = CallerChecks(known, self._moves)
-        self._causes = Causes(known, self._budgets, self._moves.presence, self.callers)
+        self.callers = CallerChecks(context, self._moves)
+        self._causes = Causes(context, self._budgets, self._moves.presence, self.callers)
         self._last_read: dict[str, Obj] = {}
         """Pod name -> the object from which its ``Pod`` was read."""
         self._handlers: dict[str, Callable[[Obj | None, Obj | None], None]] = {
@@ -108,7 +108,7 @@ class Checkers:
             "nodes": self._causes.node_changed,
             "namespaces": self._causes.namespace_changed,
             "leases": self._lease_changed,
-            "events": self._telling.event_changed,
+            "events": self._reporting.event_changed,
         }
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
@@ -124,7 +124,7 @@ class Checkers:
             self._pod_changed(before, after)
         elif kind[1] in self._handlers:
             self._handlers[kind[1]](before, after)
-        self._telling.look()
+        self._reporting.look()
 
     def _count_write(self, second: int) -> None:
         count = self._writes_in[1] + 1 if self._writes_in[0] == second else 1
@@ -135,7 +135,7 @@ class Checkers:
 
     def _lease_changed(self, before: Obj | None, after: Obj | None) -> None:
         if self._causes.lease_changed(before, after):
-            self._telling.leader_changed()
+            self._reporting.leader_changed()
 
     def _stateful_set_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None:
@@ -205,7 +205,7 @@ class Checkers:
         if after is None:
             if old is not None:
                 self.vpods.pop(old.key, None)
-                self._broken.status_is_gone(old.key)
+                self._edited_records.status_is_gone(old.key)
             return
         new = read(after)
         self.vpods[new.key] = new
@@ -216,23 +216,23 @@ class Checkers:
             )
         if old is not None and old.pool != new.pool:
             self._excuses.note(f"pool {new.key}")
-        self._broken.weighed(old, new)
+        self._edited_records.weighed(old, new)
         if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
             if by_service() and not self._two_lead():
                 self._check_status(old, new)
-                self._telling.status_written(old, new)
+                self._reporting.status_written(old, new)
             else:
-                self._broken.status_edited(new)
+                self._edited_records.status_edited(new)
         self._coverage.check_vpod(new)
 
     def _check_status(self, old: VPod, new: VPod) -> None:
-        was_edited = self._broken.was_edited(new.key)
+        was_edited = self._edited_records.was_edited(new.key)
         if not was_edited:
             self._honesty.check_allowed(old, new)
         if not new.foreign:
             self._moves.check(old, new, was_edited=was_edited)
             self._honesty.check_scheduled(new)
-        elif wrong := self._moves.check_untold(old, new, lambda _: was_edited):
+        elif wrong := self._moves.check_unreported_moves(old, new, lambda _: was_edited):
             self._violated(f"I4: {ACTOR.get()} {wrong}")
 
     def _violated(self, what: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from extender.lab.simulation.checkers.known import Known
+from extender.lab.simulation.checkers.context import CheckerContext
 from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.world.facts import Pod, VPod
 
@@ -27,15 +27,15 @@ less, as tolerance.
 class CallerChecks:
     """A ``CallerWatcher`` that also watches pods."""
 
-    def __init__(self, known: Known, moves: MoveChecker) -> None:
-        self._stored = known.stored
-        self._clock = known.excuses.clock
-        self._broken = known.broken
-        self._uncovering = known.uncovering
+    def __init__(self, context: CheckerContext, moves: MoveChecker) -> None:
+        self._stored = context.stored
+        self._clock = context.excuses.clock
+        self._edited_records = context.edited_records
+        self._coverage_excuses = context.coverage_excuses
         self._moves = moves
-        self._two_lead = known.circumstances.two_lead
-        self._listed_at = known.circumstances.listed_at
-        self._violated = known.violated
+        self._two_lead = context.circumstances.two_lead
+        self._listed_at = context.circumstances.listed_at
+        self._violated = context.violated
         self._answered: dict[str, tuple[str, float]] = {}
         """Vpod -> (the replica that answered it last, when)."""
         self.led_since = -inf
@@ -55,7 +55,7 @@ class CallerChecks:
                 self._answered.pop(old.key, None)
             return
         self._stored.vpods[new.key] = new
-        self._broken.weighed(old, new)
+        self._edited_records.weighed(old, new)
 
     def answered(self, asked: VPod, new: VPod, by: str) -> None:
         """A caller publishes an answer."""
@@ -63,11 +63,11 @@ class CallerChecks:
         self._answered[new.key] = (by, self._clock())
         if self._two_lead():
             for name in new.placements:
-                self._uncovering.all_of(name)
+                self._coverage_excuses.all_of(name)
             return
         answer = replace(new, wanted=asked.wanted)
-        if wrong := self._moves.check_untold(
-            asked, answer, lambda name: self._uncovering.excuses(name, new.key)
+        if wrong := self._moves.check_unreported_moves(
+            asked, answer, lambda name: self._coverage_excuses.excuses(name, new.key)
         ):
             self._violated(f"I4: {by} {wrong}")
         for name, count in asked.placements.items():
@@ -77,9 +77,9 @@ class CallerChecks:
             if (
                 pod is not None
                 and pod.slots
-                and pod.beside(new.key) + count * asked.weight > pod.slots
+                and pod.slots_of_others(new.key) + count * asked.weight > pod.slots
             ):
-                self._broken.excuse_ledger(name, ASKS_AGAIN_S)
+                self._edited_records.excuse_ledger(name, ASKS_AGAIN_S)
         left = new.condition[0] != "True"
         if not left and new.total < asked.wanted:
             self._violated(
@@ -89,8 +89,8 @@ class CallerChecks:
             pod = self._stored.pods.get(name)
             if pod is None or not pod.node or pod.count(new.key) >= count:
                 continue
-            if self._uncovering.excuses(name, new.key):
-                self._uncovering.published(name, new.key)
+            if self._coverage_excuses.excuses(name, new.key):
+                self._coverage_excuses.published(name, new.key)
             else:
                 self._violated(
                     f"I2: {by} answered {new.key} {dict(new.placements)}, ledger of {name} has "
@@ -120,9 +120,9 @@ class CallerChecks:
         for key, vpod in self._stored.vpods.items():
             if not vpod.by_caller or self._knows(actor, key):
                 continue
-            had = self._uncovering.held(pod.name).get(key, (0, 1))[0]
+            had = self._coverage_excuses.held(pod.name).get(key, (0, 1))[0]
             if max(had, vpod.placements.get(pod.name, 0)) > pod.count(key):
-                self._uncovering.forgotten(pod.name, key)
+                self._coverage_excuses.forgotten(pod.name, key)
 
     def _may_have_forgotten(self, name: str, actor: str) -> bool:
         gone_at = self._gone_at.get(name, -inf)

@@ -10,7 +10,7 @@ from math import inf
 from extender.kube.api import Obj
 from extender.lab.simulation.checkers.budgets import Budgets
 from extender.lab.simulation.checkers.caller_checks import CallerChecks
-from extender.lab.simulation.checkers.known import Known
+from extender.lab.simulation.checkers.context import CheckerContext
 from extender.lab.simulation.checkers.moves import SPREADING
 from extender.lab.simulation.checkers.presence import Presence
 from extender.lab.simulation.world.facts import SLOTS, Pool, is_ready
@@ -21,14 +21,14 @@ class Causes:
     """Each method takes an object before and after a change; None if it does not exist."""
 
     def __init__(
-        self, known: Known, budgets: Budgets, presence: Presence, callers: CallerChecks
+        self, context: CheckerContext, budgets: Budgets, presence: Presence, callers: CallerChecks
     ) -> None:
-        self._stored = known.stored
-        self._excuses = known.excuses
-        self._clock = known.excuses.clock
-        self._broken = known.broken
-        self._uncovering = known.uncovering
-        self._trace = known.trace
+        self._stored = context.stored
+        self._excuses = context.excuses
+        self._clock = context.excuses.clock
+        self._edited_records = context.edited_records
+        self._coverage_excuses = context.coverage_excuses
+        self._trace = context.trace
         self._budgets = budgets
         self._presence = presence
         self._callers = callers
@@ -53,7 +53,7 @@ class Causes:
             (self._clock(), inf if pool.reschedule_after_s is None else pool.reschedule_after_s)
         )
         if pool.slots != slots:
-            self._broken.break_ledgers(
+            self._edited_records.break_ledgers(
                 name for name in self._every_pod(pool) if self._needed(name) > pool.slots
             )
             if before is not None:
@@ -73,7 +73,7 @@ class Causes:
 
     def _needed(self, pod_name: str) -> int:
         """Return the slots of everything that is in the pod's ledger or published on the pod."""
-        held = self._uncovering.held(pod_name)
+        held = self._coverage_excuses.held(pod_name)
         published = self._stored.published(pod_name)
         weights = {key: vpod.weight for key, vpod in self._stored.vpods.items()}
         return sum(

@@ -3,51 +3,57 @@ written.
 """
 
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.known import Known
+from extender.lab.simulation.checkers.context import CheckerContext
 from extender.lab.simulation.world.facts import Pod, VPod, in_force
 
 
 class CoverageChecker:
     """Checks bound pods and statuses when they are written, by anybody."""
 
-    def __init__(self, known: Known) -> None:
-        self._stored = known.stored
-        self._excuses = known.excuses
-        self._broken = known.broken
-        self._uncovering = known.uncovering
-        self._two_lead = known.circumstances.two_lead
-        self._violated = known.violated
+    def __init__(self, context: CheckerContext) -> None:
+        self._stored = context.stored
+        self._excuses = context.excuses
+        self._edited_records = context.edited_records
+        self._coverage_excuses = context.coverage_excuses
+        self._two_lead = context.circumstances.two_lead
+        self._violated = context.violated
 
     def ledger_written(self, pod: Pod, *, by_service: bool, bound_now: bool) -> None:
         """A ledger has changed, or its pod was bound. Record what it may lack for a good reason."""
         published = self._stored.published(pod.name)
         if self._two_lead():
-            self._uncovering.all_of(pod.name)
+            self._coverage_excuses.all_of(pod.name)
         elif not by_service:
-            self._uncovering.edited(pod, published)
+            self._coverage_excuses.edited(pod, published)
         elif bound_now:
             pool = self._stored.pool(pod.pool)
             slots = min(in_force(pool.slots_seen, self._excuses.since()), default=0)
             least = slots if pod.slots is None else min(slots, pod.slots)
-            self._uncovering.bound(
-                pod, published, least, self._broken.heaviest_lately, self._broken.was_edited
+            self._coverage_excuses.bound(
+                pod,
+                published,
+                least,
+                self._edited_records.heaviest_lately,
+                self._edited_records.was_edited,
             )
         # A bind restores the predecessor's ledger as it was, with old weights. And the writer may
         # have seen an earlier number of slots.
-        by_what_was = (bound_now and self._stored.outweighed(pod)) or not self._fits(pod)
+        by_what_was = (bound_now and self._stored.with_stale_weight(pod)) or not self._fits(pod)
         if self._two_lead() or not by_service or by_what_was:
-            self._broken.break_ledgers([pod.name])
+            self._edited_records.break_ledgers([pod.name])
 
     def check_pod(self, pod: Pod) -> None:
         """Check that the pod's ledger covers all that is published on it, unless excused."""
         uncovered = [
             key for key, count in self._stored.published(pod.name).items() if count > pod.count(key)
         ]
-        self._uncovering.ledger(pod, uncovered)
-        if not uncovered and self._fits(pod) and not self._stored.outweighed(pod):
-            self._broken.ledger_is_right(pod.name)
+        self._coverage_excuses.ledger(pod, uncovered)
+        if not uncovered and self._fits(pod) and not self._stored.with_stale_weight(pod):
+            self._edited_records.ledger_is_right(pod.name)
         for key in uncovered:
-            if not self._uncovering.excuses(pod.name, key) and not self._broken.was_edited(key):
+            if not self._coverage_excuses.excuses(
+                pod.name, key
+            ) and not self._edited_records.was_edited(key):
                 self._violated(f"I2: {self._both(pod, key)}")
 
     def _fits(self, pod: Pod) -> bool:
@@ -67,11 +73,11 @@ class CoverageChecker:
             and pod.count(vpod.key) < count
         ]
         if not uncovered:
-            self._broken.status_is_covered(vpod.key)
+            self._edited_records.status_is_covered(vpod.key)
         for pod in uncovered:
-            if self._uncovering.excuses(pod.name, vpod.key):
-                self._uncovering.published(pod.name, vpod.key)
-            elif not self._broken.was_edited(vpod.key):
+            if self._coverage_excuses.excuses(pod.name, vpod.key):
+                self._coverage_excuses.published(pod.name, vpod.key)
+            elif not self._edited_records.was_edited(vpod.key):
                 self._violated(f"I2: {self._both(pod, vpod.key)}")
 
     def _both(self, pod: Pod, key: str) -> str:

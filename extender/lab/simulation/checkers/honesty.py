@@ -3,17 +3,17 @@ a pool that does not select its namespace.
 """
 
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.known import Known
+from extender.lab.simulation.checkers.context import CheckerContext
 from extender.lab.simulation.world.facts import VPod, in_force
 
 
 class HonestyChecker:
     """Checks statuses that the service writes."""
 
-    def __init__(self, known: Known) -> None:
-        self._stored = known.stored
-        self._excuses = known.excuses
-        self._violated = known.violated
+    def __init__(self, context: CheckerContext) -> None:
+        self._stored = context.stored
+        self._excuses = context.excuses
+        self._violated = context.violated
 
     def check_allowed(self, old: VPod, new: VPod) -> None:
         """Check that a vpod has no more vreplicas than before in a pool that does not select its

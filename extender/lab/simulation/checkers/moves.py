@@ -2,18 +2,19 @@
 policy keep to their limits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final
 
 from extender.engine.rebalance.absence import epoch_s
+from extender.engine.state.availability import EXCUSED_S
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.budgets import WRITE_S, Budgets
+from extender.lab.simulation.checkers.context import CheckerContext
 from extender.lab.simulation.checkers.evenness import is_better
-from extender.lab.simulation.checkers.known import Known
 from extender.lab.simulation.checkers.presence import ROUNDED_S, Presence
 from extender.lab.simulation.world.facts import (
-    TOLD_CHARS_MAX,
+    REPORT_CHARS_MAX,
     Pod,
     Pool,
     ReportedMove,
@@ -27,65 +28,69 @@ SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the present one."""
 UNASKED: Final = ("Compaction", "Policy")
 """Reasons of moves that nobody has requested, and that can wait."""
-EXCUSED_S: Final = 12.0
-"""For so many seconds a pod that is no longer Ready may still count as Ready: the service's 10, and
-a margin in which it collects changes.
+STILL_SERVES_S: Final = EXCUSED_S + 2.0
+"""For so long a pod that is no longer Ready may still count as Ready: while the service excuses it,
+and for a margin in which the service collects changes.
 """
 OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
 """The reasons that may take a vreplica of a caller off a pod. Policy never moves those."""
 
 
+def _taken_off(old: VPod, new: VPod) -> Iterator[tuple[str, int]]:
+    """Yield each pod that loses vreplicas of the vpod, and how many."""
+    for name, count in old.placements.items():
+        if (taken := count - new.placements.get(name, 0)) > 0:
+            yield name, taken
+
+
 class MoveChecker:
     """Checks statuses when they are written. ``made`` counts moved vreplicas by reason."""
 
-    def __init__(self, known: Known, budgets: Budgets) -> None:
-        self._clock = known.excuses.clock
-        self._late_s = known.circumstances.late_s
-        self.presence = Presence(known.excuses.clock)
+    def __init__(self, context: CheckerContext, budgets: Budgets) -> None:
+        self._clock = context.excuses.clock
+        self._late_s = context.circumstances.late_s
+        self.presence = Presence(context.excuses.clock)
         self._nodes: dict[str, tuple[str, float]] = {}
         """Pod name -> (the node where it runs or last ran, since when)."""
         self._seen: dict[str, tuple[str, float]] = {}
         """Pod name -> (UID of the last bound pod of that name, since when it is bound)."""
-        self._stored = known.stored
-        self._excuses = known.excuses
-        self._broken = known.broken
+        self._stored = context.stored
+        self._excuses = context.excuses
+        self._edited_records = context.edited_records
         self._budgets = budgets
-        self._now_of = known.circumstances.now_of
-        self._violated = known.violated
+        self._now_of = context.circumstances.now_of
+        self._violated = context.violated
         self.made: dict[str, int] = {}
 
     def check(self, old: VPod, new: VPod, *, was_edited: bool) -> None:
         """Check that what leaves a pod has a reported reason that is true, or that the vpod has
         more vreplicas than it wants.
         """
-        fewer = max(0, old.total - new.wanted)
+        reported_before = new.moved == old.moved
         # Two moves within one second may be reported in the same words. A write may be under way
         # for at most WRITE_S.
         fresh = (
-            new.moved != old.moved
+            not reported_before
             or abs(epoch_s(new.moved[2], 0.0) - self._now_of(ACTOR.get())) <= WRITE_S
         )
-        told = new.told if fresh else []
-        cut = fresh and len(new.moved[1]) >= TOLD_CHARS_MAX
+        reported = new.reported_moves if fresh else []
+        cut = fresh and len(new.moved[1]) >= REPORT_CHARS_MAX
         excused = cut or was_edited or self._excuses.holds(f"weight {new.key}")
         made: list[ReportedMove] = []
-        for name, count in old.placements.items():
-            left = count - new.placements.get(name, 0)
-            if left <= 0:
+        surplus = max(0, old.total - new.wanted)
+        for name, left in _taken_off(old, new):
+            moves = [move for move in reported if move.from_pod == name]
+            # A new report counts first, and the rest may be surplus. If the report is an old one,
+            # surplus vreplicas count first.
+            by_report = 0 if reported_before else sum(move.vreplicas for move in moves)
+            unwanted = min(surplus, max(0, left - by_report))
+            surplus, left = surplus - unwanted, left - unwanted
+            if not left:
                 continue
-            if new.moved == old.moved:
-                # The report is an old one. So what leaves the pod is first counted as vreplicas
-                # that are no longer wanted.
-                by_fewer = min(left, fewer)
-                fewer, left = fewer - by_fewer, left - by_fewer
-                if not left:
-                    continue
-            for move in (move for move in told if move.from_pod == name):
+            for move in moves:
                 made.append(move._replace(vreplicas=min(left, move.vreplicas)))
                 left -= made[-1].vreplicas
-                self._check_told(move, made[-1].vreplicas, new, was_edited=was_edited)
-            by_fewer = min(left, fewer)
-            fewer, left = fewer - by_fewer, left - by_fewer
+                self._check_reported(move, made[-1].vreplicas, new, was_edited=was_edited)
             if left and not excused:
                 self._violated(
                     f"I4: {ACTOR.get()} took {left} of {new.key} (wants {new.wanted}) off {name} "
@@ -94,16 +99,14 @@ class MoveChecker:
                 )
         if not excused and old.total == new.total:
             self._check_better(old, new, made)
-        if new.moved == old.moved:
-            # The moves were reported before. What leaves now may be vreplicas that are no longer
-            # wanted.
+        if reported_before:
             return
         for problem in self._budgets.problems(
             ACTOR.get(), self._stored.pool_of(new), old, new, made
         ):
             self._violated(f"I4: {problem}")
 
-    def _check_told(
+    def _check_reported(
         self, move: ReportedMove, vreplicas: int, vpod: VPod, *, was_edited: bool
     ) -> None:
         """Check a reported move of ``vreplicas`` that have left a pod."""
@@ -131,7 +134,7 @@ class MoveChecker:
             or holds(f"gone {name}")
             or holds(f"pool {vpod.key}"),
             "Overcommit": (
-                self._broken.was_ledger_wrong(name)
+                self._edited_records.was_ledger_wrong(name)
                 or was_edited
                 or holds(f"weight {vpod.key}")
                 or holds(f"slots {pool_of(name)}")
@@ -142,7 +145,9 @@ class MoveChecker:
         }
         return by_reason.get(move.reason, False)
 
-    def check_untold(self, old: VPod, new: VPod, is_excused: Callable[[str], bool]) -> str:
+    def check_unreported_moves(
+        self, old: VPod, new: VPod, is_excused: Callable[[str], bool]
+    ) -> str:
         """As ``check``, for vpods whose moves are not reported: each vreplica that leaves a pod has
         some true reason, or is more than the vpod wants. Return a description of the problem, "" if
         there is none.
@@ -150,15 +155,14 @@ class MoveChecker:
         ``is_excused``: pod name -> whether the pod needs no reason.
         """
         reasons = OF_CALLERS if old.by_caller else (*OF_CALLERS, "Policy")
-        fewer = max(0, old.total - new.wanted)
+        surplus = max(0, old.total - new.wanted)
         gained = (
             name for name, count in new.placements.items() if count > old.placements.get(name, 0)
         )
         to = max(gained, key=ordinal_of, default="")
-        for name, count in old.placements.items():
-            left = max(0, count - new.placements.get(name, 0))
-            by_fewer = min(left, fewer)
-            fewer, left = fewer - by_fewer, left - by_fewer
+        for name, left in _taken_off(old, new):
+            unwanted = min(left, surplus)
+            surplus, left = surplus - unwanted, left - unwanted
             if not left or is_excused(name):
                 continue
             if not any(
@@ -194,7 +198,7 @@ class MoveChecker:
         """
         since = self._clock() - self._late_s
         return self.presence.was_there(move.from_pod, since) and self.presence.is_down(
-            move.to_pod, since - EXCUSED_S - ROUNDED_S
+            move.to_pod, since - STILL_SERVES_S - ROUNDED_S
         )
 
     def _gave_up_what_runs(self, move: ReportedMove, vpod: VPod) -> bool:

@@ -6,18 +6,18 @@
 from collections.abc import Collection
 
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.known import Known
+from extender.lab.simulation.checkers.context import CheckerContext
 from extender.lab.simulation.world.facts import Pool, VPod
 
 
 class ScaleDownChecker:
     """Checks StatefulSets when the service scales them."""
 
-    def __init__(self, known: Known) -> None:
-        self._stored = known.stored
-        self._broken = known.broken
-        self._excuses = known.excuses
-        self._violated = known.violated
+    def __init__(self, context: CheckerContext) -> None:
+        self._stored = context.stored
+        self._edited_records = context.edited_records
+        self._excuses = context.excuses
+        self._violated = context.violated
 
     def check(self, pool: Pool, removed: Collection[int]) -> None:
         """Check the removed ordinals of a pool's StatefulSet."""
@@ -29,7 +29,7 @@ class ScaleDownChecker:
                 if not on_the_pod and (vpod.by_caller or self._is_unwatched(vpod)):
                     # Only a caller or an unwatched object knows of it. A caller has to ask again.
                     continue
-                if not self._broken.was_edited(key):
+                if not self._edited_records.was_edited(key):
                     self._violated(f"I3: {ACTOR.get()} removed {name}, which {key} is on")
 
     def _is_unwatched(self, vpod: VPod) -> bool:

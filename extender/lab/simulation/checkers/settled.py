@@ -40,7 +40,7 @@ class Stored:
             if (count := vpod.placements.get(pod_name, 0))
         }
 
-    def outweighed(self, pod: Pod) -> list[str]:
+    def with_stale_weight(self, pod: Pod) -> list[str]:
         """Return the vpods whose weight in the pod's ledger is not their present one."""
         return [
             key
@@ -241,13 +241,15 @@ class Stored:
         ready = sum(
             count for name, count in vpod.placements.items() if self._serves(self.pods.get(name))
         )
-        told = vpod.available
-        if told is None or told[0] != ready:
-            yield f"{vpod.key}: {ready} of {vpod.total} are served, and its status says {told}"
-        elif (told[1] == "True" and not ready == vpod.total >= vpod.wanted) or (
-            told[2] in _UNSERVED
+        reported = vpod.available
+        if reported is None or reported[0] != ready:
+            yield f"{vpod.key}: {ready} of {vpod.total} are served, and its status says {reported}"
+        elif (reported[1] == "True" and not ready == vpod.total >= vpod.wanted) or (
+            reported[2] in _UNSERVED
         ) is not (ready < vpod.total):
-            yield f"{vpod.key}: {ready} of {vpod.wanted} are served, and Available is {told[1:]}"
+            yield (
+                f"{vpod.key}: {ready} of {vpod.wanted} are served, and Available is {reported[1:]}"
+            )
 
     def _serves(self, pod: Pod | None) -> bool:
         return pod is not None and pod.ready and not pod.deleting and pod.node in self.ready_nodes
@@ -258,10 +260,10 @@ class Stored:
         """
         if vpod.total > self.pool_of(vpod).most(vpod):
             return [f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}"]
-        told = vpod.condition[0] == "False" and (
+        says_why = vpod.condition[0] == "False" and (
             vpod.foreign or vpod.condition[1] == "TenantNotAllowed"
         )
-        if (vpod.total < vpod.wanted) is not told:
+        if (vpod.total < vpod.wanted) is not says_why:
             return [f"{vpod.key} is not allowed in {vpod.pool}, and Scheduled is {vpod.condition}"]
         return []
 

@@ -24,9 +24,9 @@ ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 635
 """The maximum size of any entry. A new entry needs so much free space."""
 TENANT_BYTES_MAX: Final = LEDGER_BYTES_MAX // 2 - ENTRY_BYTES_MAX
 """A namespace with more than this gets no further entry in a ledger."""
-TOLD_CHARS_MAX: Final = 1024
+REPORT_CHARS_MAX: Final = 1024
 """A Moved condition's message ends here, and may leave moves out."""
-_TOLD: Final = re.compile(r"(\d+) vreplicas? moved from (\S+?)(?: to (\S+?))? \((\w+)\)")
+_REPORTED_MOVE: Final = re.compile(r"(\d+) vreplicas? moved from (\S+?)(?: to (\S+?))? \((\w+)\)")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Pod:
         """The slots in its ledger."""
         return sum(count * weight for count, weight in (self.ledger or {}).values())
 
-    def beside(self, vpod: str) -> int:
+    def slots_of_others(self, vpod: str) -> int:
         """Return the slots of the other vpods."""
         count, weight = (self.ledger or {}).get(vpod, (0, 1))
         return self.total - count * weight
@@ -139,11 +139,11 @@ class VPod:
         return sum(self.placements.values())
 
     @property
-    def told(self) -> list[ReportedMove]:
+    def reported_moves(self) -> list[ReportedMove]:
         """The moves in its Moved condition."""
         return [
             ReportedMove(int(count), name, to, reason)
-            for count, name, to, reason in _TOLD.findall(self.moved[1])
+            for count, name, to, reason in _REPORTED_MOVE.findall(self.moved[1])
         ]
 
 

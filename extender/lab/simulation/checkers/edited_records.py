@@ -1,5 +1,5 @@
-"""``Broken``: ledgers and statuses that somebody other than the service has made wrong. They are
-excused until they are correct again, and for a while after that.
+"""``EditedRecords``: ledgers and statuses that somebody other than the service has made wrong. They
+are excused until they are correct again, and for a while after that.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from extender.lab.simulation.checkers.excuses import Excuses
 from extender.lab.simulation.world.facts import VPod, in_force
 
 
-class Broken:
+class EditedRecords:
     """Wrong ledgers by pod name, wrong statuses by vpod, and the recent weights (slots of one
     vreplica) of vpods.
     """

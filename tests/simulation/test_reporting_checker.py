@@ -1,4 +1,4 @@
-"""What is decided is told: who places a vpod for the first time has an event written, unless
+"""Decisions are reported: the replica that places a vpod for the first time writes an event, unless
 something of its own is in the way.
 """
 
@@ -12,7 +12,7 @@ from extender.kube.api import EVENTS, PODS, ApiError, Forbidden
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.clock import wall_clock
 from extender.lab.faults import CALM, FaultRates, Faults, FaultyApi
-from extender.lab.simulation.checkers.telling import TOLD_WITHIN_S
+from extender.lab.simulation.checkers.reporting import REPORTED_WITHIN_S
 from extender.lab.simulation.run import Trial, simulate
 from extender.lab.simulation.world.profile import FaultProfile
 from tests.simulation.checker_scene import PERSON, REPLICA, CheckerScene, in_virtual_time, later
@@ -40,14 +40,14 @@ async def places(scene: CheckerScene) -> None:
 
 
 async def found_later(scene: CheckerScene) -> list[str]:
-    """What is found once it should have been told."""
-    await later(TOLD_WITHIN_S + 1.0)
+    """What is found once it should have been reported."""
+    await later(REPORTED_WITHIN_S + 1.0)
     scene.node("n", "z")
     return [line for line in scene.found if line.startswith("events")]
 
 
 @in_virtual_time
-async def test_a_vpod_that_was_placed_and_never_told_is_found():
+async def test_a_vpod_that_was_placed_and_never_reported_is_found():
     scene = CheckerScene()
     await places(scene)
     assert await found_later(scene) == [
@@ -56,7 +56,7 @@ async def test_a_vpod_that_was_placed_and_never_told_is_found():
 
 
 @in_virtual_time
-async def test_one_that_was_told_is_not():
+async def test_one_that_was_reported_is_not():
     scene = CheckerScene()
     await places(scene)
     event(scene, "v")

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.broken import Broken
+from extender.lab.simulation.checkers.coverage_excuses import CoverageExcuses
+from extender.lab.simulation.checkers.edited_records import EditedRecords
 from extender.lab.simulation.checkers.excuses import Circumstances, Excuses
 from extender.lab.simulation.checkers.settled import Stored
-from extender.lab.simulation.checkers.uncovering import Uncovering
 
 SERVICE: Final = "replica-"
 """The actor names of the service's replicas begin with this."""
 
 
 @dataclass(frozen=True)
-class Known:
+class CheckerContext:
     """The shared parts of one run. ``violated`` reports a violation, ``trace`` a change."""
 
     stored: Stored
     excuses: Excuses
-    broken: Broken
-    uncovering: Uncovering
+    edited_records: EditedRecords
+    coverage_excuses: CoverageExcuses
     circumstances: Circumstances
     trace: Callable[[str], None]
     violated: Callable[[str], None]

@@ -28,7 +28,7 @@ Shares = Mapping[str, tuple[int, int]]
 """vpod -> (vreplicas, weight)."""
 
 
-class Uncovering:
+class CoverageExcuses:
     """Excuses by pod name. They continue for the next pod of the name, which has the same statuses
     to cover.
     """

@@ -15,11 +15,11 @@ from typing import Final
 from extender.config.model import LeaderElectionConfig
 from extender.kube.api import Obj
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.known import Known, by_service
+from extender.lab.simulation.checkers.context import CheckerContext, by_service
 from extender.lab.simulation.world.facts import VPod
 from extender.lab.simulation.world.scale import CROWD
 
-TOLD_WITHIN_S: Final = 13.0
+REPORTED_WITHIN_S: Final = 13.0
 """After a failed write, the events of one namespace wait this long; others do not."""
 
 LEASE_S: Final = LeaderElectionConfig().lease_duration_s
@@ -34,20 +34,20 @@ class _Placed:
     at: float
 
 
-class TellingChecker:
+class ReportingChecker:
     """Records statuses and events when they are written. ``look`` checks what should have been
     reported by now.
     """
 
-    def __init__(self, known: Known) -> None:
-        self._clock = known.excuses.clock
-        self._stored = known.stored
-        self._circumstances = known.circumstances
-        self._violated = known.violated
+    def __init__(self, context: CheckerContext) -> None:
+        self._clock = context.excuses.clock
+        self._stored = context.stored
+        self._circumstances = context.circumstances
+        self._violated = context.violated
         self._taken_at: dict[str, float] = {}
         """Actor -> when it last changed the holder of a Lease."""
         self._due: deque[_Placed] = deque()
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         """(actor, UID of the object that the event is about)."""
         self._wrote_at: dict[tuple[str, str], float] = {}
         """(actor, namespace) -> when it last wrote an event there."""
@@ -66,7 +66,7 @@ class TellingChecker:
         if after is None:
             return
         actor, uid = ACTOR.get(), (after.get("regarding") or {}).get("uid", "")
-        self._told.add((actor, uid))
+        self._reported.add((actor, uid))
         self._wrote_at[actor, after["metadata"]["namespace"]] = self._clock()
 
     def status_written(self, old: VPod, new: VPod) -> None:
@@ -81,9 +81,9 @@ class TellingChecker:
 
     def look(self) -> None:
         """Report missing events that are overdue."""
-        while self._due and self._due[0].at + TOLD_WITHIN_S < self._clock():
+        while self._due and self._due[0].at + REPORTED_WITHIN_S < self._clock():
             placed = self._due.popleft()
-            if (placed.actor, placed.vpod.uid) not in self._told and not self._may_be_silent(
+            if (placed.actor, placed.vpod.uid) not in self._reported and not self._may_be_silent(
                 placed
             ):
                 self._violated(
@@ -103,7 +103,7 @@ class TellingChecker:
             # status and its event.
             or self._lost_at(actor) >= since - LEASE_S
             or failed_at(actor, "vpods", name) >= since
-            or failed_at(actor, "events", vpod.namespace) >= since - TOLD_WITHIN_S
+            or failed_at(actor, "events", vpod.namespace) >= since - REPORTED_WITHIN_S
             # The writer is behind in this namespace, but continues.
             or self._wrote_at.get((actor, vpod.namespace), -inf) > since
         )
