@@ -45,7 +45,7 @@ class Livelock(VReplicaError):
     """The clock has not moved by ``INSTANT_S`` in ``TURNS_PER_INSTANT_MAX`` turns of the loop."""
 
 
-class Endless(VReplicaError):
+class TimeLimitExceeded(VReplicaError):
     """Virtual time has passed beyond the end that was set."""
 
 
@@ -54,13 +54,13 @@ class _Jump(selectors.SelectSelector):
     is due; this one moves the clock to that timer.
     """
 
-    def __init__(self, passes: Callable[[float | None], None]) -> None:
+    def __init__(self, advance: Callable[[float | None], None]) -> None:
         super().__init__()
-        self._passes = passes
+        self._advance = advance
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Let ``timeout`` seconds pass. Nothing happens on any descriptor."""
-        self._passes(timeout)
+        self._advance(timeout)
         return []
 
 
@@ -92,14 +92,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._virtual_s = 0.0
         self._instant_s = 0.0
         self._turns = 0
-        super().__init__(_Jump(self._passes))
+        super().__init__(_Jump(self._advance))
         # asyncio runs a timer that is due within the clock's resolution. On a clock that stands
         # still, code that is woken a nanosecond early and waits for the rest never gets there.
         self._clock_resolution = 0.0
         self._paused: dict[str, list[asyncio.Handle]] = {}
         self._tasks_made = 0
         self.ends_s = math.inf
-        """Virtual time after which nothing runs any more, but ``Endless`` is raised."""
+        """Virtual time after which nothing runs any more, but ``TimeLimitExceeded`` is raised."""
         self.set_task_factory(_numbered)  # type: ignore[arg-type]
 
     def next_task_number(self) -> int:
@@ -151,8 +151,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         held.append(handle)
         return handle
 
-    def _passes(self, seconds: float | None) -> None:
-        """Move the clock; None: there is no timer. Raises Deadlock, Livelock, Endless."""
+    def _advance(self, seconds: float | None) -> None:
+        """Move the clock; None: there is no timer. Raises Deadlock, Livelock, TimeLimitExceeded."""
         if seconds is None:
             raise Deadlock(f"nothing is left to wait for at {self._virtual_s:.3f} s")
         # By the smallest step more than asked for: a timer runs once the time is past it, and sums
@@ -161,7 +161,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._turns += 1
         if self._virtual_s > self.ends_s:
             self.ends_s = math.inf  # what is cancelled then has its time to end
-            raise Endless(
+            raise TimeLimitExceeded(
                 f"not over at {self._virtual_s:.0f} s: something is waited for that never comes"
             )
         if self._virtual_s - self._instant_s > INSTANT_S:
@@ -190,7 +190,7 @@ def wall_clock() -> float:
 
 def run_virtual(main: Coroutine[Any, Any, T], *, seconds_max: float = math.inf) -> T:
     """Run a coroutine in virtual time, to its end, for at most so long. Raises what it raises,
-    Deadlock, Livelock, Endless.
+    Deadlock, Livelock, TimeLimitExceeded.
     """
 
     def new_loop() -> VirtualTimeLoop:

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from extender.kube.api import LEASES, Obj
 from extender.lab.apiserver.cluster import Cluster
-from extender.lab.http.face import HttpFace
+from extender.lab.http.server import HttpApiServer
 from tests.support.service import World, bind_args, filter_args, until
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ START_TIMEOUT_S = 45.0
 pytestmark = [pytest.mark.timeout(90), pytest.mark.slow]
 
 
-class SlowBinding(HttpFace):
+class SlowBinding(HttpApiServer):
     """An API server whose answer to a Binding waits for ``go_on``."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -69,7 +69,7 @@ class Program:
 
 
 @asynccontextmanager
-async def running(face: HttpFace, folder: Path, port: int) -> AsyncIterator[Program]:
+async def running(server: HttpApiServer, folder: Path, port: int) -> AsyncIterator[Program]:
     """The program with the shipped election, ready and leading."""
     config = {
         "apiVersion": "config.vreplica.dev/v1alpha1",
@@ -77,7 +77,7 @@ async def running(face: HttpFace, folder: Path, port: int) -> AsyncIterator[Prog
         "server": {"port": port},
         "clientConnection": {"kubeconfig": str(folder / "kubeconfig")},
     }
-    write(folder / "kubeconfig", face.kubeconfig())
+    write(folder / "kubeconfig", server.kubeconfig())
     write(folder / "config.yaml", config)
     arguments = [
         "-m",
@@ -115,12 +115,12 @@ async def holds(world: World, *, somebody: bool) -> bool:
 
 
 async def binding(
-    program: Program, face: SlowBinding, pod: Obj
+    program: Program, server: SlowBinding, pod: Obj
 ) -> "asyncio.Task[tuple[int, bytes]]":
     """A bind that has reached the API server; until the replica has caught up it is refused, and
     tried again.
     """
-    reached = asyncio.ensure_future(face.reached.wait())
+    reached = asyncio.ensure_future(server.reached.wait())
     while True:
         bind = asyncio.create_task(program.post("bind", bind_args(pod, "node-1")))
         await asyncio.wait({bind, reached}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,13 +136,13 @@ async def test_sigterm_is_unready_at_once_and_ends_once_the_bind_is_done_and_the
     await world.vpod("a", 2)
     await world.pod(0)
     pod = await world.pod_object(0)
-    face = SlowBinding(world.cluster)
-    await face.start()
-    async with running(face, tmp_path, unused_tcp_port) as program:
+    server = SlowBinding(world.cluster)
+    await server.start()
+    async with running(server, tmp_path, unused_tcp_port) as program:
         await until(lambda: holds(world, somebody=True), timeout_s=30)
         async with program.session.get(f"{program.url}/metrics") as reply:
             assert 'vreplica_scheduler_api_requests_total{lane="leases"}' in await reply.text()
-        bind = await binding(program, face, pod)
+        bind = await binding(program, server, pod)
         began = time.perf_counter()
         seen: dict[str, float] = {}
 
@@ -164,13 +164,13 @@ async def test_sigterm_is_unready_at_once_and_ends_once_the_bind_is_done_and_the
         assert await holder(world), "the lease is kept for as long as binds write"
         assert set(seen) == {"unready"}
         let_go = time.perf_counter() - began
-        face.go_on.set()
+        server.go_on.set()
         await asyncio.gather(*notes)
         assert not await holder(world), "the lease is released before it ends"
         assert await program.is_("/livez", 0)
         assert await bind == (200, b'{"Error":""}')
         assert program.process.returncode == 0
-    await face.stop()
+    await server.stop()
     assert list(seen) == ["unready", "bind answered", "ended"]
     log.info("seconds after SIGTERM: %s; the bind was let go at %.3f", seen, let_go)
     assert seen["ended"] - let_go < 5
@@ -183,16 +183,16 @@ async def test_sigterm_with_a_bind_that_never_ends_is_obeyed_after_the_verbs_dea
     world = await World.create()
     await world.pod(0)
     pod = await world.pod_object(0)
-    face = SlowBinding(world.cluster)
-    await face.start()
-    async with running(face, tmp_path, unused_tcp_port) as program:
+    server = SlowBinding(world.cluster)
+    await server.start()
+    async with running(server, tmp_path, unused_tcp_port) as program:
         await until(lambda: holds(world, somebody=True), timeout_s=30)
-        bind = await binding(program, face, pod)
+        bind = await binding(program, server, pod)
         program.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(15):
             status, body = await bind
             assert await program.process.wait() == 0
         assert (status, b"not answered within 4 s" in body) == (200, True)
         assert await holder(world) == ""
-    face.go_on.set()
-    await face.stop()
+    server.go_on.set()
+    await server.stop()

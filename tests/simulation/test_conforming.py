@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.lab.apiserver import schema, shapes
+from extender.lab.apiserver import field_types, schema
 from extender.lab.apiserver.conforming import conforms
 from extender.lab.embedded import node_object, stateful_set_object
 from extender.lab.simulation.world.objects import pool_object, vpod_object
@@ -56,11 +56,11 @@ CASES = [
         pool_object("p", slotsPerPod=4, maxPods=3, rebalance={"dryRun": True}),
     ),
     (
-        {"type": "object", "properties": dict(shapes._SHAPES["", "nodes"])},
+        {"type": "object", "properties": dict(field_types._FIELD_TYPES["", "nodes"])},
         node_object("n", "z", slots=3),
     ),
     (
-        {"type": "object", "properties": dict(shapes._SHAPES["apps", "statefulsets"])},
+        {"type": "object", "properties": dict(field_types._FIELD_TYPES["apps", "statefulsets"])},
         stateful_set_object("s", namespace="ns", replicas=2, pool=""),
     ),
     (

@@ -9,7 +9,7 @@ import pytest
 from extender.kube.api import CRDS, NAMESPACES, PODS
 from extender.lab.http.protobuf import NotProtobuf, decode
 from tests.simulation.cluster_scene import NS, WIDGETS, a_definition, a_pod
-from tests.simulation.test_http_face import a_wire
+from tests.simulation.test_http_server import a_wire
 
 PROTOBUF = {"Content-Type": "application/vnd.kubernetes.protobuf"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}

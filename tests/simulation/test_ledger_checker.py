@@ -11,7 +11,7 @@ from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.store import Change
 from extender.lab.simulation.run import Trial, simulate
 from extender.lab.simulation.world.facts import PLACEMENTS
-from extender.lab.simulation.world.ledgers import LEDGER_PATH, Overseen, write_problems
+from extender.lab.simulation.world.ledgers import LEDGER_PATH, RecordingApi, write_problems
 from tests.simulation.checker_scene import in_virtual_time
 
 pytestmark = pytest.mark.sim
@@ -26,7 +26,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.cluster = Cluster(now=lambda: 0.0, rng=random.Random(1))
-        self.first, self.second = Overseen(self.cluster), Overseen(self.cluster)
+        self.first, self.second = RecordingApi(self.cluster), RecordingApi(self.cluster)
         self.found: list[str] = []
 
     async def furnish(self, *, node: str = "n") -> Obj:
@@ -45,7 +45,7 @@ class Watched:
         if kind == ("", "pods") and change.before is not None and change.after is not None:
             self.found += write_problems(change.before.obj, change.after.obj)
 
-    async def write(self, by: Overseen, text: str, *tests: Obj) -> None:
+    async def write(self, by: RecordingApi, text: str, *tests: Obj) -> None:
         patch = [*tests, {"op": "add", "path": LEDGER_PATH, "value": text}]
         await by.patch(PODS, "default", "a-0", patch, patch_type=PatchType.JSON)
 

@@ -11,7 +11,7 @@ from extender.lab.simulation.checkers.settled import Stored
 from extender.lab.simulation.run import Trial, simulate
 from extender.lab.simulation.workload.acts import Scene
 from extender.lab.simulation.workload.edits import STARTS
-from extender.lab.simulation.workload.mischief import Mischief
+from extender.lab.simulation.workload.fault_acts import FaultActs
 from extender.lab.simulation.world.facts import Pod, Pool, VPod
 from extender.lab.simulation.world.profile import FaultProfile
 from extender.lab.simulation.world.scale import NAME, NS
@@ -130,7 +130,7 @@ async def ready_pods(world: World, wanted: int) -> list[str]:
 async def test_ordinals_move_the_controller_makes_the_pods_anew_and_they_move_back():
     async with World(1) as world:
         scene = Scene(world)
-        act = Mischief(scene).acts["ordinalsMoved"]
+        act = FaultActs(scene).acts["ordinalsMoved"]
         await scene.merge(STATEFULSETS, NS, NAME, {"spec": {"replicas": 2}})
         assert await ready_pods(world, 2) == [f"{NAME}-0", f"{NAME}-1"]
         seen = set()
@@ -150,17 +150,17 @@ async def test_ordinals_move_the_controller_makes_the_pods_anew_and_they_move_ba
 async def test_a_pod_that_is_not_ready_stands_on_a_ready_node_and_may_stay_so_through_the_calm():
     async with World(2) as world:
         scene = Scene(world)
-        mischief = Mischief(scene)
+        fault_acts = FaultActs(scene)
         await scene.merge(STATEFULSETS, NS, NAME, {"spec": {"replicas": 6}})
         await ready_pods(world, 6)
         for _ in range(6):
             try:
-                await mischief.acts["podNotReady"]()
+                await fault_acts.acts["podNotReady"]()
             except ApiError:
                 continue
         await asyncio.sleep(5.0)
         down = 6 - len(await ready_pods(world, 0))
-        await mischief.calm_down()
+        await fault_acts.calm_down()
         await asyncio.sleep(5.0)
         for_good = 6 - len(await ready_pods(world, 0))
         assert down > for_good > 0

@@ -15,7 +15,7 @@ from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.all import Checkers
 from extender.lab.simulation.run import Trial, simulate
 from extender.lab.simulation.workload.acts import Scene
-from extender.lab.simulation.workload.mischief import Mischief
+from extender.lab.simulation.workload.fault_acts import FaultActs
 from extender.lab.simulation.world.facts import PLACEMENTS, POOL, SLOTS
 from extender.lab.simulation.world.objects import vpod_object
 from extender.lab.simulation.world.profile import FaultProfile
@@ -212,7 +212,7 @@ async def test_the_act_restores_what_was_there_before_it_and_is_seen():
         await world.cluster.create(VPODS, TENANT, vpod_object("v", 12, 1, NAME))
         await later(60.0)
         at = world.stored(VPODS)[TENANT, "v"]["metadata"]["generation"]
-        assert await Mischief(scene).acts["etcdRestored"]()
+        assert await FaultActs(scene).acts["etcdRestored"]()
         assert world.stored(VPODS)[TENANT, "v"]["metadata"]["generation"] == at
         await later(30.0)
         assert (world.outdated(), world.problems) == ([], [])

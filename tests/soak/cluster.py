@@ -28,7 +28,7 @@ from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.webhooks import HttpWebhookCaller
 from extender.lab.demo.local import LocalCluster
 from extender.lab.faults import CALM, FaultRates, Faults
-from extender.lab.http.face import HttpFace
+from extender.lab.http.server import HttpApiServer
 from extender.lab.http.verbs import json_response
 
 OURS: Final = "Bearer system:serviceaccount:vreplica-system:"
@@ -47,8 +47,8 @@ COMPACT_PERIOD_S: Final = 20.0
 QUIET_S: Final = 0.05
 
 
-class FaultyFace(HttpFace):
-    """The HTTP face, through which our own programs are served badly while ``faults`` is
+class FaultyServer(HttpApiServer):
+    """The HTTP server, through which our own programs are served badly while ``faults`` is
     not calm.
     """
 
@@ -89,12 +89,12 @@ def _cut(request: web.Request) -> web.Response:
 
 
 class FaultyCluster(LocalCluster):
-    """``LocalCluster`` behind a ``FaultyFace``."""
+    """``LocalCluster`` behind a ``FaultyServer``."""
 
     def __init__(self, *, seed: int, port: int) -> None:
         super().__init__(seed=seed, port=port)
         self.faults = Faults(random.Random(seed + 1))
-        self.face = self.faulty_face = FaultyFace(self.cluster, port, self.faults)
+        self.server = FaultyServer(self.cluster, port, self.faults)
 
     def switch(self, *, on: bool) -> None:
         """Faults on or off."""

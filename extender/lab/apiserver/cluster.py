@@ -30,7 +30,7 @@ from extender.kube.api import (
     WatchEvent,
 )
 from extender.lab.apiserver.admission import User, WebhookCaller, no_caller
-from extender.lab.apiserver.intake import Request
+from extender.lab.apiserver.requests import Request
 from extender.lab.apiserver.server import ApiServer
 from extender.lab.apiserver.store import Snapshot
 

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from extender.kube.api import NAMESPACES, PODS, Obj, Preconditions
-from extender.lab.apiserver.intake import Target
 from extender.lab.apiserver.registry import Kind
+from extender.lab.apiserver.requests import Target
 from extender.lab.apiserver.statuses import conflict, not_the_one_to_delete
 from extender.lab.apiserver.store import Entry
 from extender.lab.apiserver.strategy import rfc3339

@@ -250,7 +250,8 @@ def _merge_field(document: Obj, key: str, value: Any) -> None:
             )
     elif isinstance(value, list) and key in _SET_LISTS:
         present = current or []
-        document[key] = _woven([item for item in present if item not in value], value, present)
+        kept = [item for item in present if item not in value]
+        document[key] = _merge_sorted(kept, value, present)
     elif isinstance(value, list) and _merge_key(key, value) is not None:
         document[key] = _merge_list(key, current or [], value)
     else:
@@ -283,21 +284,22 @@ def _merge_list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
     kept = [
         item.get(key) for item in current if item.get(key) in merged and item.get(key) not in named
     ]
-    return [merged[name] for name in _woven(kept, named, [item.get(key) for item in current])]
+    before = [item.get(key) for item in current]
+    return [merged[name] for name in _merge_sorted(kept, named, before)]
 
 
-def _woven(kept: Sequence[Any], named: Sequence[Any], before: Sequence[Any]) -> list[Any]:
+def _merge_sorted(kept: Sequence[Any], named: Sequence[Any], before: Sequence[Any]) -> list[Any]:
     """Merge the elements that the patch left alone (``kept``) with those that it names, as
     apimachinery's mergeSortedSlice does.
 
     Each sequence keeps its own order. Of the two heads, the kept one comes first only if both were
     in the list before and it was in front.
     """
-    left, right, woven = list(kept), list(named), []
+    left, right, merged = list(kept), list(named), []
     while left and right:
         first = right[0] in before and before.index(left[0]) < before.index(right[0])
-        woven.append((left if first else right).pop(0))
-    return [*woven, *left, *right]
+        merged.append((left if first else right).pop(0))
+    return [*merged, *left, *right]
 
 
 def _order(document: Obj, field: str, order: Sequence[Any]) -> None:

@@ -46,7 +46,8 @@ from extender.lab.apiserver import (
     watching,
 )
 from extender.lab.apiserver.admission import Admission, Attributes, WebhookCaller, no_caller
-from extender.lab.apiserver.intake import (
+from extender.lab.apiserver.registry import PRIORITYCLASSES, Kind, Registry
+from extender.lab.apiserver.requests import (
     Change,
     Request,
     Target,
@@ -55,7 +56,6 @@ from extender.lab.apiserver.intake import (
     patch_change,
     received,
 )
-from extender.lab.apiserver.registry import PRIORITYCLASSES, Kind, Registry
 from extender.lab.apiserver.selectors import compile_options
 from extender.lab.apiserver.store import Collection, Entry, Key, Store, identical, own
 from extender.lab.apiserver.watching import View
@@ -382,12 +382,12 @@ class ApiServer:
             dry_run=request.dry_run,
         )
         # Webhooks see the object as it would be stored: for a status write, with the stored spec.
-        _settle(target, before, new)
+        _apply_strategy(target, before, new)
         if self.admission.active():
             mutated = await self._mutated(kind, at)
             if mutated is not new:
                 new = mutated
-                _settle(target, before, new)
+                _apply_strategy(target, before, new)
         if target.subresource == "status":
             found = [*found, *validation.status_problems(kind, before.obj, new)]
         self._validate(kind, before.obj, new, found)
@@ -526,7 +526,7 @@ class ApiServer:
             self._put(target.kind, target.collection, target.key, bound, before)
 
 
-def _settle(target: Target, before: Entry, new: Obj) -> None:
+def _apply_strategy(target: Target, before: Entry, new: Obj) -> None:
     if target.subresource == "status":
         strategy.before_status_update(target.kind, before.obj, new)
     else:

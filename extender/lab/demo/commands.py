@@ -127,7 +127,7 @@ async def run_cluster(  # options of the command line
             local.start_scheduler(config)
         if kubeconfig_out:
             local.write_kubeconfig(Path(kubeconfig_out))
-        print(f"embedded cluster on {local.face.url}", flush=True)
+        print(f"embedded cluster on {local.server.url}", flush=True)
         while True:
             local.check()
             await asyncio.sleep(1.0)

@@ -40,7 +40,7 @@ from extender.kube.serving.listener import host_port
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.webhooks import HttpWebhookCaller
 from extender.lab.embedded import ControllerSettings, EmbeddedCluster
-from extender.lab.http.face import HttpFace
+from extender.lab.http.server import HttpApiServer
 from extender.lab.scheduler.extender_transport import AiohttpTransport
 from extender.lab.scheduler.scheduler import Scheduler
 from extender.model.names import OWN_NAMESPACE
@@ -81,14 +81,14 @@ class LocalCluster:
                 node_monitor_grace_s=2.0,
             ),
         )
-        self.face = HttpFace(self.cluster, host, port, webhooks=HttpWebhookCaller())
+        self.server = HttpApiServer(self.cluster, host, port, webhooks=HttpWebhookCaller())
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
-        await self.face.start()
-        self._stack.push_async_callback(self.face.stop)
+        await self.server.start()
+        self._stack.push_async_callback(self.server.stop)
         await self._stack.enter_async_context(self.embedded)
         self.spawn(self._follow_heartbeats(), "heartbeats")
         return self
@@ -132,7 +132,7 @@ class LocalCluster:
 
     def write_kubeconfig(self, path: Path, token: str = "") -> Path:
         """Write a kubeconfig for admin, or for the user that ``token`` names."""
-        path.write_text(json.dumps(self.face.kubeconfig(token), indent=1) + "\n")
+        path.write_text(json.dumps(self.server.kubeconfig(token), indent=1) + "\n")
         return path
 
     async def _follow_heartbeats(self) -> None:

@@ -25,8 +25,8 @@ from extender.lab.apiserver import statuses
 from extender.lab.apiserver.bindings import from_object
 from extender.lab.apiserver.cluster import UserView
 from extender.lab.apiserver.core_events import CORE_EVENTS, core_event, core_event_options
-from extender.lab.apiserver.intake import APPLY_PATCH, STRATEGIC_MERGE
 from extender.lab.apiserver.registry import Kind
+from extender.lab.apiserver.requests import APPLY_PATCH, STRATEGIC_MERGE
 from extender.lab.controllers.garbage import orphan_dependents
 from extender.lab.http import protobuf
 from extender.lab.http.table import table

@@ -81,11 +81,11 @@ class InterPodAffinity:
     def __init__(self, listers: Listers) -> None:
         self._listers = listers
 
-    def _means(self, term: AffinityTerm, pod: PodInfo) -> bool:
+    def _matches(self, term: AffinityTerm, pod: PodInfo) -> bool:
         return term.matches(pod, self._listers.namespace_labels(pod.namespace))
 
-    def _all_mean(self, terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
-        return bool(terms) and all(self._means(term, pod) for term in terms)
+    def _matches_all(self, terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
+        return bool(terms) and all(self._matches(term, pod) for term in terms)
 
     # Filter
 
@@ -108,17 +108,17 @@ class InterPodAffinity:
         self, found: AffinityFilterState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
     ) -> None:
         for term in other.required_anti_affinity:
-            if self._means(term, pod):
+            if self._matches(term, pod):
                 _update(found.existing_anti_affinity, node, term.topology_key, change)
 
     def _count_own(
         self, found: AffinityFilterState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
     ) -> None:
-        if self._all_mean(pod.required_affinity, other):
+        if self._matches_all(pod.required_affinity, other):
             for term in pod.required_affinity:
                 _update(found.affinity, node, term.topology_key, change)
         for term in pod.required_anti_affinity:
-            if self._means(term, other):
+            if self._matches(term, other):
                 _update(found.anti_affinity, node, term.topology_key, change)
 
     def _count(
@@ -167,7 +167,7 @@ class InterPodAffinity:
         ):
             return True
         # The first pod of a group whose affinity terms match the pod itself may go anywhere.
-        return not found.affinity and self._all_mean(terms, pod)
+        return not found.affinity and self._matches_all(terms, pod)
 
     # Score
 
@@ -202,7 +202,7 @@ class InterPodAffinity:
         touched = False
         for term, weight, meant in pulls:
             value = node.view.labels.get(term.topology_key)
-            if value is not None and self._means(term, meant):
+            if value is not None and self._matches(term, meant):
                 domains = weights.setdefault(term.topology_key, {})
                 domains[value] = domains.get(value, 0) + weight
                 touched = True

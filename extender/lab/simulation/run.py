@@ -78,7 +78,7 @@ UNANSWERED: Final = (
     "partition",
 )
 """Faults after which a writer does not know which of its moves were made."""
-LATENING: Final = tuple(
+DELAYING_FAULTS: Final = tuple(
     item.name
     for item in fields(FaultRates)
     if item.metadata.get("per") in {"write", "call", "list", "event"}
@@ -88,7 +88,7 @@ PROMPT_S: Final = 5.0
 """The age of a decision if no fault delays views or writes. Only the network's milliseconds and
 retries remain.
 """
-COUNTS_OTHERWISE: Final = 0.25
+OTHER_BUCKETS_SHARE: Final = 0.25
 """The share of replicas with another number of buckets, in runs with buckets."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are always being written."""
@@ -229,11 +229,11 @@ def rates_of(
     return FaultRates().with_rates({**rates, **delays}), acts
 
 
-def is_late(rates: FaultRates, mischief: Mapping[str, float], left_out: Collection[str]) -> bool:
+def is_late(rates: FaultRates, act_rates: Mapping[str, float], left_out: Collection[str]) -> bool:
     """Return whether a fault of the run delays what replicas see or write."""
-    of_network = any(getattr(rates, kind) for kind in LATENING)
+    of_network = any(getattr(rates, kind) for kind in DELAYING_FAULTS)
     return of_network or any(
-        mischief.get(kind) and kind not in left_out
+        act_rates.get(kind) and kind not in left_out
         for kind in ("pauseReplica", "apiServerOutage", "etcdRestored")
     )
 
@@ -259,17 +259,17 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     apart = random.Random(f"{trial.seed}/parts")
     parts = parts_of(trial, apart)
     scale = replace(
-        scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE
+        scale, pools=pools, buckets=trial.profile.buckets, other_buckets_share=OTHER_BUCKETS_SHARE
     )
     scale = with_parts(scale, apart, parts)
-    rates, mischief = rates_of(trial, rng, drawn_of_parts(apart, parts))
-    left_out = mischief.keys() - trial.faults if trial.faults is not None else frozenset[str]()
+    rates, act_rates = rates_of(trial, rng, drawn_of_parts(apart, parts))
+    left_out = act_rates.keys() - trial.faults if trial.faults is not None else frozenset[str]()
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # If watches fall silent, a decision may be older by the time until this is noticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
     circumstances = Circumstances(
         excuse_s=excuse_s,
-        late_s=excuse_s if is_late(rates, mischief, left_out) else PROMPT_S,
+        late_s=excuse_s if is_late(rates, act_rates, left_out) else PROMPT_S,
         now_of=world.now_of,
         two_lead=world.leadership.two_lead,
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
@@ -284,7 +284,12 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     given_up = _Once(asyncio.current_task())
     checkers.give_up = given_up.cancel
     workload = Workload(
-        world, mischief=mischief, left_out=left_out, plain=trial.plain, parts=parts, only=trial.only
+        world,
+        act_rates=act_rates,
+        left_out=left_out,
+        plain=trial.plain,
+        parts=parts,
+        only=trial.only,
     )
     try:
         async with world:
@@ -305,7 +310,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         outcome.events, outcome.tried = workload.done, workload.tried
         outcome.digest, outcome.lines = world.trace.digest, world.trace.count
         outcome.faults = named(world.faults.counts) + Counter(
-            {k: n for k, n in workload.counts.items() if k in mischief}
+            {k: n for k, n in workload.counts.items() if k in act_rates}
         )
         outcome.moves, outcome.trace = checkers.moves, world.trace.lines
 
@@ -399,7 +404,7 @@ async def left_over(world: World) -> list[str]:
         if not await replica.service.recorder.drain(LAST_ANSWERS_S):
             found.append(f"{replica.name} has not written all its events")
     # If calls fail, the versions may pass what a replica has seen before it reads its Lease.
-    if not any(world.faults.counts[kind] for kind in LATENING):
+    if not any(world.faults.counts[kind] for kind in DELAYING_FAULTS):
         found += [f"{name} has not seen that etcd was restored" for name in world.outdated()]
     return found
 

@@ -45,7 +45,7 @@ from extender.kube.api import (
 )
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.embedded import node_object, stateful_set_object
-from extender.lab.http.face import HttpFace
+from extender.lab.http.server import HttpApiServer
 from extender.model.decode import node_from
 from extender.model.names import OWN_NAMESPACE
 from extender.model.reading import mapping
@@ -61,14 +61,14 @@ async def a_face(folder: Path) -> AsyncIterator[tuple[Cluster, str]]:
         await cluster.create(CRDS, "", crd)
     for name in (NS, "tenant", OWN_NAMESPACE):
         await cluster.create(NAMESPACES, "", {"metadata": {"name": name}})
-    face = HttpFace(cluster)
-    await face.start()
+    server = HttpApiServer(cluster)
+    await server.start()
     kubeconfig = folder / "kubeconfig"
-    kubeconfig.write_text(json.dumps(face.kubeconfig()))
+    kubeconfig.write_text(json.dumps(server.kubeconfig()))
     try:
         yield cluster, str(kubeconfig)
     finally:
-        await face.stop()
+        await server.stop()
 
 
 async def populate(cluster: Cluster) -> None:

@@ -58,9 +58,9 @@ class ExploredLoop(VirtualTimeLoop):
     director: Callable[[bool], bool] | None = None
     """(idle) -> whether it has done something."""
 
-    def _passes(self, timeout: float | None) -> None:
+    def _advance(self, timeout: float | None) -> None:
         if self.director is None or not self.director(timeout is None or timeout > 0):
-            super()._passes(timeout)
+            super()._advance(timeout)
 
 
 @dataclass(frozen=True, slots=True)

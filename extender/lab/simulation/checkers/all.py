@@ -14,7 +14,8 @@
 ``ReportingChecker`` events. ``Checkers`` passes each write to all of them.
 
 The checkers use nothing that the engine decides. They read annotations and statuses as JSON, and
-know nothing of plans and caches. Only ``state_problems`` reads the memory of replicas, once all is at rest.
+know nothing of plans and caches. Only ``state_problems`` reads the memory of replicas, once all is
+at rest.
 
 The checkers also learn from the store why the service decides something (``Causes``): an annotated
 pod, a removed ordinal, a ledger that a person has edited. A cause *excuses* what it explains for

@@ -78,13 +78,13 @@ class MoveChecker:
         excused = cut or was_edited or self._excuses.holds(f"weight {new.key}")
         made: list[ReportedMove] = []
         surplus = max(0, old.total - new.wanted)
-        for name, left in _taken_off(old, new):
+        for name, taken in _taken_off(old, new):
             moves = [move for move in reported if move.from_pod == name]
             # A new report counts first, and the rest may be surplus. If the report is an old one,
             # surplus vreplicas count first.
             by_report = 0 if reported_before else sum(move.vreplicas for move in moves)
-            unwanted = min(surplus, max(0, left - by_report))
-            surplus, left = surplus - unwanted, left - unwanted
+            unwanted = min(surplus, max(0, taken - by_report))
+            surplus, left = surplus - unwanted, taken - unwanted
             if not left:
                 continue
             for move in moves:
@@ -160,9 +160,9 @@ class MoveChecker:
             name for name, count in new.placements.items() if count > old.placements.get(name, 0)
         )
         to = max(gained, key=ordinal_of, default="")
-        for name, left in _taken_off(old, new):
-            unwanted = min(left, surplus)
-            surplus, left = surplus - unwanted, left - unwanted
+        for name, taken in _taken_off(old, new):
+            unwanted = min(taken, surplus)
+            surplus, left = surplus - unwanted, taken - unwanted
             if not left or is_excused(name):
                 continue
             if not any(

@@ -1,7 +1,7 @@
 """The workload: what tenants, operators and failures do to a world, drawn from its seed.
 
 ``run`` does one event after the other. ``acts`` defines an event. ``tenants``, ``operators`` and
-``mischief`` contain most of them.
+``fault_acts`` contain most of them.
 """
 
 from extender.lab.simulation.workload.run import Workload

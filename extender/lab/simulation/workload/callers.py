@@ -12,7 +12,7 @@ NAMES: Final = ("c1", "c2", "c3")
 """Names in each tenant. There are few, so that a new caller gets the name of one that is gone."""
 
 
-class Controllers:
+class CallerActs:
     """Acts with their weights: ``always`` in every run with callers, ``sometimes`` in some."""
 
     def __init__(self, scene: Scene) -> None:

@@ -4,7 +4,7 @@ which everything may settle.
 This is swarm testing: a seed first draws which acts and faults it has at all, and how often. A run
 with everything at once hides what a run with only two of them shows.
 
-Each event has its own dice. So a failing run can be shortened: any event or kind of mischief can be
+Each event has its own dice. So a failing run can be shortened: any event or kind of fault can be
 left out, the event that would have been of that kind does nothing, and the others keep their draws.
 """
 
@@ -17,12 +17,12 @@ from typing import Final
 from extender.kube.api import NODES, ApiError
 from extender.lab.faults import CALM
 from extender.lab.simulation.workload.acts import ActsOfPart, Scene
-from extender.lab.simulation.workload.callers import Controllers
+from extender.lab.simulation.workload.callers import CallerActs
 from extender.lab.simulation.workload.crowds import Crowds
-from extender.lab.simulation.workload.mischief import Mischief
+from extender.lab.simulation.workload.fault_acts import FaultActs
 from extender.lab.simulation.workload.operators import Operators
-from extender.lab.simulation.workload.selectors import Gatekeepers
-from extender.lab.simulation.workload.streams import Owners
+from extender.lab.simulation.workload.selectors import SelectorActs
+from extender.lab.simulation.workload.streams import StreamActs
 from extender.lab.simulation.workload.tenants import Tenants
 from extender.lab.simulation.world.world import World
 
@@ -31,9 +31,9 @@ AT_ONCE: Final = 0.86
 """Probability that an event follows the one before without a pause."""
 FIRST_VPODS: Final = 6
 OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
-    "callers": Controllers,
-    "sources": Owners,
-    "selectors": Gatekeepers,
+    "callers": CallerActs,
+    "sources": StreamActs,
+    "selectors": SelectorActs,
     "longNames": Crowds,
 }
 
@@ -42,7 +42,7 @@ class Workload:
     """Acts on a world until ``calm_down``.
 
     ``counts`` is how often each act had an effect, ``done`` the numbers of events with an effect,
-    and ``tried`` the number of events that had their turn. ``left_out`` are kinds of mischief that
+    and ``tried`` the number of events that had their turn. ``left_out`` are kinds of faults that
     do nothing when they are drawn.
     """
 
@@ -50,7 +50,7 @@ class Workload:
         self,
         world: World,
         *,
-        mischief: Mapping[str, float],
+        act_rates: Mapping[str, float],
         left_out: Collection[str] = (),
         plain: bool = False,
         parts: Collection[str] = (),
@@ -63,10 +63,10 @@ class Workload:
         self._world = world
         self._scene = Scene(world)
         self._only = None if only is None else frozenset(only)
-        self._rates = {kind: rate for kind, rate in mischief.items() if rate > 0.0}
+        self._rates = {kind: rate for kind, rate in act_rates.items() if rate > 0.0}
         tenants, operators = Tenants(self._scene), Operators(self._scene)
         self._first = tenants.create
-        self._mischief = Mischief(self._scene)
+        self._fault_acts = FaultActs(self._scene)
         self._acts = [*tenants.always]
         rng = world.rng("acts")
         sometimes = [*tenants.sometimes, *operators.sometimes]
@@ -94,7 +94,7 @@ class Workload:
             await asyncio.sleep(pause_s)
             name, do = self._choose(number)
             await self._do(number, name, do)
-            self._world.bury()
+            self._world.drop_crashed()
             if not self._world.replicas and self._scene.rng.random() < 0.3:
                 self._world.start_replica()
 
@@ -112,7 +112,7 @@ class Workload:
                 return (
                     (kind, _nothing)
                     if kind in self._left_out
-                    else (kind, self._mischief.acts[kind])
+                    else (kind, self._fault_acts.acts[kind])
                 )
         act = rng.choices(self._acts, [act.weight for act in self._acts])[0]
         return act.name, act.do
@@ -130,11 +130,11 @@ class Workload:
         """End the faults. Nodes recover and processes run. Changes by operators stay."""
         world = self._world
         world.faults.rates = CALM
-        await self._mischief.calm_down()
+        await self._fault_acts.calm_down()
         for _, name in world.stored(NODES):
             await self._scene.merge(NODES, "", name, {"spec": {"unschedulable": None}})
         world.callers.calm_down()
-        world.bury()
+        world.drop_crashed()
         while len(world.replicas) < 2:
             world.start_replica()
 

@@ -6,7 +6,7 @@ from extender.lab.simulation.world.draws import GOLD, drawn_labels
 from extender.lab.simulation.world.scale import NS, TENANTS
 
 
-class Gatekeepers:
+class SelectorActs:
     """Acts with their weights: ``always`` if pools select namespaces, ``sometimes`` in some
     runs.
     """

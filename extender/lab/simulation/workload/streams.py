@@ -10,7 +10,7 @@ from extender.lab.simulation.world.streams import LABEL, STREAMS, stream_object
 STREAMS_MAX: Final = 6
 
 
-class Owners:
+class StreamActs:
     """Acts with their weights: ``always`` in every run with Streams, ``sometimes`` in some."""
 
     def __init__(self, scene: Scene) -> None:

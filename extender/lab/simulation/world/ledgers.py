@@ -1,8 +1,8 @@
 """Detects lost updates: a writer of a ledger must know the ledger that it replaces, and let the API
 server compare it.
 
-``Overseen`` wraps the API of one process, below its injected faults. It records the ledgers that
-the server has shown to the process, and the comparisons that each write requests.
+``RecordingApi`` wraps the API of one process, below its injected faults. It records the ledgers
+that the server has shown to the process, and the comparisons that each write requests.
 ``write_problems`` checks both inside the write, in the store (``REQUEST``).
 
 So a violation of I1 need not wait until two writers meet by chance. A write without a comparison is
@@ -65,13 +65,13 @@ class Request:
     """
 
     compares: frozenset[str]
-    told: SeenLedgers
+    seen: SeenLedgers
     knew: dict[str, int]
     """``SeenLedgers.until_now`` when the request was sent."""
 
     def knows(self, uid: str, text: str | None) -> bool:
         """Return whether the sender had been shown this ledger when it sent the request."""
-        return text in self.told.texts.get(uid, [])[: self.knew.get(uid, 0)]
+        return text in self.seen.texts.get(uid, [])[: self.knew.get(uid, 0)]
 
 
 REQUEST: Final[ContextVar[Request | None]] = ContextVar("REQUEST", default=None)
@@ -86,7 +86,7 @@ def ledger_text(pod: Obj) -> str | None:
 
 def write_problems(before: Obj, after: Obj) -> list[str]:
     """Return what is wrong with the replacement of a ledger, or with a bind; nothing if the writer
-    is not overseen.
+    is not recorded.
     """
     request = REQUEST.get()
     bound_now = not before["spec"].get("nodeName") and bool(after["spec"].get("nodeName"))
@@ -125,19 +125,19 @@ def compared_by(body: list[Obj] | Obj | Binding) -> frozenset[str]:
     return frozenset(what for what, value in named.items() if value)
 
 
-class Overseen(ForwardingApi):
+class RecordingApi(ForwardingApi):
     """The ``Api`` of one process, directly in front of the server. It records what the process
     knows when it sends a request, not when the request arrives.
     """
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
-        self.told = SeenLedgers()
+        self.seen = SeenLedgers()
 
     def note(self, pods: Iterable[Obj]) -> None:
         """The process gets these pods another way: from an old cache."""
         for pod in pods:
-            self.told.note(pod)
+            self.seen.note(pod)
 
     def _forward(
         self, call: ApiCall, send: Callable[[], Coroutine[Any, Any, T]]
@@ -145,12 +145,10 @@ class Overseen(ForwardingApi):
         if call.resource != PODS or call.verb in {"create", "delete"}:
             return send()
         if call.body is None:
-            return self._told_by(send, None)
-        return self._told_by(
-            send, Request(compared_by(call.body), self.told, self.told.until_now())
-        )
+            return self._record(send, None)
+        return self._record(send, Request(compared_by(call.body), self.seen, self.seen.until_now()))
 
-    async def _told_by(
+    async def _record(
         self, send: Callable[[], Coroutine[Any, Any, T]], request: Request | None
     ) -> T:
         token = REQUEST.set(request)
@@ -161,7 +159,7 @@ class Overseen(ForwardingApi):
         if isinstance(reply, ListPage):
             self.note(reply.items)
         elif isinstance(reply, dict):
-            self.told.note(reply)
+            self.seen.note(reply)
         return reply
 
     async def watch(
@@ -180,7 +178,7 @@ class Overseen(ForwardingApi):
             async for event in stream:
                 # A bookmark has no uid.
                 if resource == PODS and "uid" in event.object["metadata"]:
-                    self.told.note(event.object)
+                    self.seen.note(event.object)
                 yield event
         finally:
             if isinstance(stream, AsyncGenerator):

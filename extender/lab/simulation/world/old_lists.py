@@ -7,7 +7,7 @@ from extender.kube.api import PODS, ListOptions, ListPage, Resource
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.store import Change
 from extender.lab.faults import Faults
-from extender.lab.simulation.world.ledgers import Overseen
+from extender.lab.simulation.world.ledgers import RecordingApi
 
 CACHE_AGE_MAX_S: Final = 5.0
 VERSIONS_KEPT: Final = 4000
@@ -33,7 +33,7 @@ class OldLists:
         self._versions.clear()
 
     async def page(
-        self, overseen: Overseen, resource: Resource, options: ListOptions
+        self, recording_api: RecordingApi, resource: Resource, options: ListOptions
     ) -> ListPage | None:
         """Return a kind as it was some seconds ago, and record that the process gets it. Return
         None if that version is not kept.
@@ -42,5 +42,5 @@ class OldLists:
         version = next((version for at, version in reversed(self._versions) if at <= since), 0)
         page = self._server.list_at(resource, options, version) if version else None
         if page is not None and resource == PODS:
-            overseen.note(page.items)
+            recording_api.note(page.items)
         return page

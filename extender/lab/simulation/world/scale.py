@@ -56,7 +56,7 @@ class Scale:
     """Whether the pools also take Streams."""
     long_names: bool = False
     """Whether vpods have names of the maximum length."""
-    counts_otherwise: float = 0.0
+    other_buckets_share: float = 0.0
     """The share of replicas with another number of buckets, as during a rollout of that setting."""
 
     @property

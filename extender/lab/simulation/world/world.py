@@ -33,7 +33,7 @@ from extender.lab.simulation.world.kube_scheduler import (
     scheduler_config,
 )
 from extender.lab.simulation.world.leadership import Leadership
-from extender.lab.simulation.world.ledgers import Overseen
+from extender.lab.simulation.world.ledgers import RecordingApi
 from extender.lab.simulation.world.old_lists import OldLists
 from extender.lab.simulation.world.replica import Replica, is_crash, is_replaced
 from extender.lab.simulation.world.scale import LEASE, Scale, pool_of
@@ -112,9 +112,9 @@ class World:
 
     def api(self, actor: str, faults: Faults) -> FaultyApi:
         """Return the API of one process."""
-        overseen = Overseen(self.cluster)
-        old_lists = partial(self._old_lists.page, overseen) if faults is self.faults else None
-        api = FaultyApi(overseen, faults, actor=actor, record=self.trace, old_lists=old_lists)
+        recording_api = RecordingApi(self.cluster)
+        old_lists = partial(self._old_lists.page, recording_api) if faults is self.faults else None
+        api = FaultyApi(recording_api, faults, actor=actor, record=self.trace, old_lists=old_lists)
         self._apis[actor] = api
         return api
 
@@ -196,7 +196,7 @@ class World:
         name = f"replica-{self._started}"
         api, rng = self.api(name, self.faults), self.rng(name)
         buckets = self.scale.buckets if lease == LEASE else 1
-        if buckets > 1 and self.rng(f"{name} counts").random() < self.scale.counts_otherwise:
+        if buckets > 1 and self.rng(f"{name} counts").random() < self.scale.other_buckets_share:
             buckets = 1 if buckets == 2 else 2
         replica = Replica(name, api, rng, lease=lease, scale=replace(self.scale, buckets=buckets))
         replica.task.add_done_callback(partial(self._replica_ended, replica))
@@ -289,7 +289,7 @@ class World:
         self.replicas.remove(replica)
         replica.task.cancel()
 
-    def bury(self) -> None:
+    def drop_crashed(self) -> None:
         """Drop replicas that have crashed by themselves."""
         self.replicas = [replica for replica in self.replicas if not replica.api.crashed]
 

@@ -1,4 +1,4 @@
-"""The HTTP face: what clients see on the wire, and kubectl itself where it is installed."""
+"""The HTTP server: what clients see on the wire, and kubectl itself where it is installed."""
 
 import asyncio
 import base64
@@ -42,7 +42,7 @@ from extender.lab.embedded import (
     node_object,
     stateful_set_object,
 )
-from extender.lab.http.face import HttpFace
+from extender.lab.http.server import HttpApiServer
 from extender.lab.http.table import duration_text, json_path
 from tests.simulation.cluster_scene import (
     NS,
@@ -59,18 +59,20 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
 class Wire:
-    """A face of a cluster and a client to it."""
+    """A server of a cluster and a client to it."""
 
-    def __init__(self, cluster: Cluster, face: HttpFace, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, cluster: Cluster, server: HttpApiServer, session: aiohttp.ClientSession
+    ) -> None:
         self.cluster = cluster
-        self.face = face
+        self.server = server
         self.session = session
 
     async def ask(self, method: str, path: str, body=None, **options) -> tuple[int, Obj]:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} | options.pop("headers", {})
         async with self.session.request(
-            method, self.face.url + path, data=data, headers=headers, **options
+            method, self.server.url + path, data=data, headers=headers, **options
         ) as reply:
             return reply.status, json.loads(await reply.read())
 
@@ -78,13 +80,13 @@ class Wire:
 @asynccontextmanager
 async def a_wire(**settings) -> AsyncIterator[Wire]:
     cluster = Cluster(now=time.time, rng=random.Random(7))
-    face = HttpFace(cluster, **settings)
-    await face.start()
+    server = HttpApiServer(cluster, **settings)
+    await server.start()
     try:
         async with aiohttp.ClientSession() as session:
-            yield Wire(cluster, face, session)
+            yield Wire(cluster, server, session)
     finally:
-        await face.stop()
+        await server.stop()
 
 
 async def test_objects_are_created_read_changed_and_deleted():
@@ -162,7 +164,7 @@ async def test_what_a_kubelet_would_answer_is_not_found():
 async def test_a_body_that_is_too_large_is_413():
     async with (
         a_wire() as wire,
-        wire.session.post(wire.face.url + PATH, data=io.BytesIO(b"x" * 4_000_000)) as reply,
+        wire.session.post(wire.server.url + PATH, data=io.BytesIO(b"x" * 4_000_000)) as reply,
     ):
         assert (reply.status, (await reply.json())["kind"]) == (413, "Status")
 
@@ -189,7 +191,7 @@ async def test_lists_are_paged_and_selected():
 
 async def lines(wire: Wire, path: str, **params: str) -> list[Obj]:
     """All lines of a watch that ends after a second at most."""
-    async with wire.session.get(wire.face.url + path, params={"watch": "1", **params}) as reply:
+    async with wire.session.get(wire.server.url + path, params={"watch": "1", **params}) as reply:
         assert reply.status == 200
         return [json.loads(line) async for line in reply.content]
 
@@ -237,12 +239,12 @@ async def test_a_streaming_list_sends_what_is_there_and_then_says_so():
 
 async def test_stop_ends_open_watches():
     async with a_wire() as wire:
-        url = wire.face.url + PATH
+        url = wire.server.url + PATH
         async with wire.session.get(
             url, params={"watch": "1", "resourceVersion": str(wire.cluster.version)}
         ) as reply:
             began = time.monotonic()
-            await wire.face.stop()
+            await wire.server.stop()
             with pytest.raises(aiohttp.ClientError):
                 await reply.content.read()
             assert time.monotonic() - began < 1.0
@@ -527,7 +529,7 @@ async def a_cluster_for_kubectl(tmp_path: Path) -> AsyncIterator[tuple[Cluster, 
 
             scheduling = asyncio.create_task(schedule())
             path = tmp_path / "kubeconfig"
-            path.write_text(json.dumps(wire.face.kubeconfig()))
+            path.write_text(json.dumps(wire.server.kubeconfig()))
             yield wire.cluster, Kubectl(path)
             scheduling.cancel()
             await asyncio.gather(scheduling, return_exceptions=True)

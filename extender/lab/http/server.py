@@ -29,7 +29,7 @@ SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 """A token of this form is itself the user's name. The embedded cluster keeps no secrets."""
 
 
-class HttpFace:
+class HttpApiServer:
     """An HTTP server in front of a ``Cluster``. ``port`` 0 takes any free port. ``tokens`` maps
     bearer tokens to usernames.
 

@@ -28,7 +28,7 @@ RIVALS_LEASE: Final = "vreplica-scheduler-rival"
 RIVAL_MAX_S: Final = 30.0
 
 
-class Mischief:
+class FaultActs:
     """``acts`` by kind. ``calm_down`` ends the faults that last."""
 
     def __init__(self, scene: Scene) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from extender.kube.api import Obj, PatchType
-from extender.lab.apiserver import shapes, statuses, validation
+from extender.lab.apiserver import field_types, statuses, validation
 from extender.lab.apiserver.admission import ADMIN, User
 from extender.lab.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from extender.lab.apiserver.registry import Kind
@@ -73,7 +73,7 @@ def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
         raise statuses.bad_request(words)
     if b"null" in orjson.dumps(new):
         without_nulls(new["metadata"] if kind.custom else new)
-    if problem := shapes.problem(kind, new):
+    if problem := field_types.problem(kind, new):
         words = (
             f'{resource.kind} in version "{resource.version}" cannot be handled as a '
             f"{resource.kind}"
@@ -144,7 +144,7 @@ def _check_patched(target: Target, before: Entry, new: Obj) -> None:
             )
     if not isinstance(new.get("metadata"), dict):
         raise statuses.undecodable_patch("metadata must be an object")
-    if problem := shapes.problem(target.kind, new, before.obj):
+    if problem := field_types.problem(target.kind, new, before.obj):
         raise statuses.undecodable_patch(problem)
 
 

@@ -144,7 +144,7 @@ _OBJECTS: Final[Mapping[str, Schema]] = {
     "spec": _object(),
     "status": _object(),
 }
-_SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
+_FIELD_TYPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
     (resource.group, resource.plural): {**_OBJECTS, **fields}
     for resource, fields in (
         (
@@ -254,7 +254,9 @@ def problem(kind: Kind, obj: Obj, old: Obj | None = None) -> str:
     """Return the first field that has the wrong type, "" for none. Fields that equal those of
     ``old`` were checked before.
     """
-    for field, shape in (_ANY_KIND if kind.custom else _SHAPES.get(kind.key, _OBJECTS)).items():
+    for field, shape in (
+        _ANY_KIND if kind.custom else _FIELD_TYPES.get(kind.key, _OBJECTS)
+    ).items():
         value = obj.get(field)
         if old is not None and isinstance(value, dict):
             known = old.get(field) or {}
