@@ -16,7 +16,7 @@ from extender.lab.apiserver.statuses import no_such_resource
 
 VERSION: Final[Obj] = {
     "major": "1",
-    "minor": "36",
+    "minor": "37",
     "gitVersion": "v1.37.0-embedded",
     "gitCommit": "",
     "gitTreeState": "clean",
