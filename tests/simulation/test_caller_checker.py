@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from extender.lab.simulation.world.callers import key_of
+from extender.lab.simulation.world.callers import external_vpod_key
 from extender.lab.simulation.world.facts import VPod
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from tests.simulation.checker_scene import REPLICA, CheckerScene, in_virtual_time, later, pod_object
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]
 
-KEY = key_of("t", "c")
+KEY = external_vpod_key("t", "c")
 OTHER = "replica-2"
 
 

@@ -22,7 +22,7 @@ from extender.kube.api import (
 )
 from extender.lab.apiserver.registry import CONFIGMAPS, CONTROLLERREVISIONS
 from extender.lab.controllers.informer import Informer
-from extender.lab.controllers.stateful_set import REVISION_LABEL, is_ready
+from extender.lab.controllers.stateful_set import REVISION_LABEL, is_running_and_ready
 from extender.lab.embedded import (
     ControllerSettings,
     EmbeddedCluster,
@@ -66,7 +66,7 @@ class Scene:
         return [
             name
             for name, pod in sorted((await self.pods()).items())
-            if is_ready(pod) and not pod["metadata"].get("deletionTimestamp")
+            if is_running_and_ready(pod) and not pod["metadata"].get("deletionTimestamp")
         ]
 
     async def scale(self, replicas: int) -> None:

@@ -254,9 +254,8 @@ def problem(kind: Kind, obj: Obj, old: Obj | None = None) -> str:
     """Return the first field that has the wrong type, "" for none. Fields that equal those of
     ``old`` were checked before.
     """
-    for field, shape in (
-        _ANY_KIND if kind.custom else _FIELD_TYPES.get(kind.key, _OBJECTS)
-    ).items():
+    types = _ANY_KIND if kind.custom else _FIELD_TYPES.get(kind.key, _OBJECTS)
+    for field, shape in types.items():
         value = obj.get(field)
         if old is not None and isinstance(value, dict):
             known = old.get(field) or {}

@@ -18,7 +18,7 @@ from extender.lab.apiserver import schema
 from extender.lab.apiserver.registry import Kind
 from extender.model.timestamps import timestamp
 
-_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """The alphabet of k8s.io/apimachinery util/rand: no vowels, no characters that look alike."""
 _GENERATED_SUFFIX_LENGTH: Final = 5
 _NAME_BASE_LENGTH_MAX: Final = 58
@@ -38,7 +38,7 @@ def new_uid(rng: Random) -> str:
 
 def generated_name(base: str, rng: Random) -> str:
     """Return a generateName with its random suffix."""
-    suffix = "".join(rng.choice(_SUFFIX_ALPHABET) for _ in range(_GENERATED_SUFFIX_LENGTH))
+    suffix = "".join(rng.choice(SUFFIX_ALPHABET) for _ in range(_GENERATED_SUFFIX_LENGTH))
     return base[:_NAME_BASE_LENGTH_MAX] + suffix
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, PatchType, Preconditions
 from extender.lab.apiserver.strategy import rfc3339
 from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
-from extender.lab.controllers.stateful_set import has_failed, is_ready, is_terminating
+from extender.lab.controllers.stateful_set import has_failed, is_running_and_ready, is_terminating
 
 DelayOf = Callable[[Obj], float]
 """Pod -> seconds."""
@@ -126,7 +126,9 @@ class Kubelet:
         elif (pod.get("status") or {}).get("phase") == "Pending":
             if self._is_due(pod, "start", self._start_delay_s):
                 await self._report(pod)
-        elif not has_failed(pod) and is_ready(pod) is (pod["metadata"]["uid"] in self._unready):
+        elif not has_failed(pod) and is_running_and_ready(pod) is (
+            pod["metadata"]["uid"] in self._unready
+        ):
             await self._report(pod)
 
     def _is_due(self, pod: Obj, what: str, delay_s: DelayOf) -> bool:

@@ -21,7 +21,7 @@ from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, PatchTy
 from extender.lab.apiserver.strategy import rfc3339
 from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
 from extender.lab.controllers.kubelet import Heartbeats, ready_condition
-from extender.lab.controllers.stateful_set import is_ready, is_terminating
+from extender.lab.controllers.stateful_set import is_running_and_ready, is_terminating
 from extender.model.names import NOT_READY_TAINT, UNREACHABLE_TAINT
 
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
@@ -150,7 +150,7 @@ class NodeLifecycleController:
         """Mark the pods of a lost node not ready, whatever its kubelet reported last."""
         for key in self._by_node[node]:
             pod = self._pods.objects.get(key)
-            if pod is None or not is_ready(pod) or self._heartbeats.alive(node):
+            if pod is None or not is_running_and_ready(pod) or self._heartbeats.alive(node):
                 continue
             conditions = [
                 {**item, "status": "False", "lastTransitionTime": rfc3339(self._now())}

@@ -34,12 +34,12 @@ from extender.kube.api import (
     Preconditions,
 )
 from extender.lab.apiserver.registry import CONTROLLERREVISIONS
+from extender.lab.apiserver.strategy import SUFFIX_ALPHABET
 from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
 
 REVISION_LABEL: Final = "controller-revision-hash"
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
-_REVISION_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _REVISION_LENGTH: Final = 10
 
 
@@ -51,7 +51,7 @@ def controller_uid(obj: Obj) -> str:
     return ""
 
 
-def is_ready(pod: Obj) -> bool:
+def is_running_and_ready(pod: Obj) -> bool:
     """Return whether the pod is Running with condition Ready."""
     status = pod.get("status") or {}
     conditions = (status.get("conditions") or ()) if status.get("phase") == "Running" else ()
@@ -66,7 +66,7 @@ def is_terminating(obj: Obj) -> bool:
 
 def is_healthy(pod: Obj | None) -> bool:
     """Return whether the pod is Ready and not being deleted."""
-    return pod is not None and is_ready(pod) and not is_terminating(pod)
+    return pod is not None and is_running_and_ready(pod) and not is_terminating(pod)
 
 
 def has_failed(pod: Obj) -> bool:
@@ -78,7 +78,7 @@ def revision_name(stateful_set: Obj) -> str:
     """Return NAME-HASH, where HASH is that of the set's template."""
     template = orjson.dumps(stateful_set["spec"]["template"], option=orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(template).digest()[:_REVISION_LENGTH]
-    suffix = "".join(_REVISION_ALPHABET[byte % len(_REVISION_ALPHABET)] for byte in digest)
+    suffix = "".join(SUFFIX_ALPHABET[byte % len(SUFFIX_ALPHABET)] for byte in digest)
     return f"{stateful_set['metadata']['name']}-{suffix}"
 
 
@@ -344,7 +344,7 @@ class StatefulSetController:
 def _status_of(state: _Set) -> dict[str, Any]:
     pods = [pod for pod in state.pods.values() if not has_failed(pod)]
     staying = [pod for pod in pods if not is_terminating(pod)]
-    ready = len([pod for pod in staying if is_ready(pod)])
+    ready = len([pod for pod in staying if is_running_and_ready(pod)])
     revisions = [pod["metadata"].get("labels", {}).get(REVISION_LABEL) for pod in staying]
     updated = revisions.count(state.revision)
     current = state.current_revision

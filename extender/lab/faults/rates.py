@@ -119,11 +119,6 @@ class FaultRates:
     delay_mean_s: float = 0.002
     slow_max_s: float = 3.0
 
-    def only(self, names: frozenset[str]) -> Self:
-        """Return rates with only these kinds, and the same delays."""
-        off = {kind.name for kind in KINDS} - names
-        return self.with_rates(dict.fromkeys(off, 0.0))
-
     def with_rates(self, rates: Mapping[str, float]) -> Self:
         """Return rates with some changed, by the names of ``KINDS``. Raises KeyError."""
         return replace(self, **{_FIELD_NAMES[name]: rate for name, rate in rates.items()})

@@ -70,35 +70,15 @@ class Extender(Protocol):
     binds concurrently.
     """
 
-    @property
-    def name(self) -> str:
-        """Its URL prefix, which names it in scores."""
-        ...
-
-    @property
-    def is_ignorable(self) -> bool:
-        """Whether scheduling goes on when it fails."""
-        ...
-
-    @property
-    def is_filter(self) -> bool:
-        """Whether it has the filter verb."""
-        ...
-
-    @property
-    def is_prioritizer(self) -> bool:
-        """Whether it has the prioritize verb."""
-        ...
-
-    @property
-    def is_binder(self) -> bool:
-        """Whether it has the bind verb."""
-        ...
-
-    @property
-    def supports_preemption(self) -> bool:
-        """Whether it has the preempt verb."""
-        ...
+    name: str
+    """Its URL prefix, which names it in scores."""
+    is_ignorable: bool
+    """Whether scheduling goes on when it fails."""
+    is_filter: bool
+    is_prioritizer: bool
+    is_binder: bool
+    supports_preemption: bool
+    """Whether it has the verb: filter, prioritize, bind and preempt."""
 
     def is_interested(self, pod: PodInfo) -> bool:
         """Return whether the extender must be called for the pod."""
@@ -204,36 +184,12 @@ class HTTPExtender:
         self._config = config
         self._transport = transport
         self._managed = frozenset(resource.name for resource in config.managed_resources)
-
-    @property
-    def name(self) -> str:
-        """The URL prefix, as configured."""
-        return self._config.url_prefix
-
-    @property
-    def is_ignorable(self) -> bool:
-        """``ignorable`` of the configuration."""
-        return self._config.ignorable
-
-    @property
-    def is_filter(self) -> bool:
-        """Whether a filterVerb is configured."""
-        return bool(self._config.filter_verb)
-
-    @property
-    def is_prioritizer(self) -> bool:
-        """Whether a prioritizeVerb is configured."""
-        return bool(self._config.prioritize_verb)
-
-    @property
-    def is_binder(self) -> bool:
-        """Whether a bindVerb is configured."""
-        return bool(self._config.bind_verb)
-
-    @property
-    def supports_preemption(self) -> bool:
-        """Whether a preemptVerb is configured."""
-        return bool(self._config.preempt_verb)
+        self.name = config.url_prefix
+        self.is_ignorable = config.ignorable
+        self.is_filter = bool(config.filter_verb)
+        self.is_prioritizer = bool(config.prioritize_verb)
+        self.is_binder = bool(config.bind_verb)
+        self.supports_preemption = bool(config.preempt_verb)
 
     def is_interested(self, pod: PodInfo) -> bool:
         """Return whether a container requests or limits a managed resource. An extender without

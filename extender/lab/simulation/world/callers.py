@@ -271,7 +271,7 @@ class Callers:
         self, namespace: str, name: str, vreplicas: int, weight: int, pool: str, rng: random.Random
     ) -> bool:
         """Add a caller. Return False if one of that name has not yet given everything back."""
-        key = key_of(namespace, name)
+        key = external_vpod_key(namespace, name)
         if (known := self._known.get(key)) is not None and not known.gone:
             return False
         vpod = VPod(
@@ -320,6 +320,6 @@ class Callers:
             caller.stop()
 
 
-def key_of(namespace: str, name: str) -> str:
+def external_vpod_key(namespace: str, name: str) -> str:
     """Return the key under which ledgers have a caller's vpod."""
     return f"{namespace}/{name}@{KIND}.{GROUP}".lower()
