@@ -4,12 +4,12 @@
         | yes
     spec.schedulerName           ours, if it is empty or the default one. "Ours" may be configured
                                  to be the default one, for a cluster whose own kube-scheduler
-                                 calls the extender (a Policy file can do nothing else)
+                                 calls the extender (one with a Policy file has no other name)
     annotation .../slots         the pool's slotsPerPod, only with a known pool
-    annotation .../placements    "{}": the bind writes the real ledger. None on a pod that is
-                                 created on a node: the service treats it as bound by another
-                                 scheduler, and gives it its ledger
-    resource vreplica.dev/slots  "0" on the first container with ``Stamp.slots_resource``, else
+    annotation .../placements    "{}": the bind writes the real ledger. Absent on a pod that is
+                                 created with a node name: the service treats that pod as bound by
+                                 another scheduler, and gives it its ledger
+    resource vreplica.dev/slots  with ``Stamp.slots_resource`` "0" on the first container, else
                                  removed
 
 A kube-scheduler of our own asks the extender about every pod that names it. A shared one asks only

@@ -94,7 +94,7 @@ def _wrong_head(document: Document) -> list[InvalidField]:
 def _made(
     model: type[Any], values: Mapping[tuple[str, ...], object], attributes: tuple[str, ...]
 ) -> Any:
-    """Make a dataclass of ``model`` from values by their attributes."""
+    """Make a dataclass ``model`` of ``values``, keyed by their attribute path in ``Config``."""
     hints = get_type_hints(model)
     made = {}
     for one in fields(model):
@@ -128,7 +128,7 @@ class _Reader:
         }
 
     def values(self) -> Mapping[tuple[str, ...], object]:
-        """Return the values of all settings by their attributes."""
+        """Return the values of all settings, keyed by their attribute path in ``Config``."""
         sections: dict[str, Json] = {"": self._section("", self._root)}
         for path in SECTIONS:
             above, _, name = path.rpartition(".")

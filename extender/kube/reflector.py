@@ -12,10 +12,11 @@ the ledgers that our predecessor wrote, and plan the same slots twice. Compare-a
 the writes, but the decisions would be wrong until the watch caught up. So every list asks for the
 newest version (""), and a relist never goes back behind what was seen.
 
-After a relist only its own version is used. A watch that keeps failing or stays silent leads to a
-relist too: a server that was restored from a backup may know none of our versions. It waits for
-them, with neither a 410 nor an event. A list of a lower version than the last one comes from such a
-server, and ends the process (``HistoryReplaced``).
+After a relist, watches start from the version of that list, never from an older one. A watch that
+keeps failing or stays silent leads to a relist too: a server that was restored from a backup may
+know none of our versions. Such a server waits for them, and sends neither a 410 nor an event. A
+list of a lower version than the last one comes from such a server, and ends the process
+(``HistoryReplaced``).
 """
 
 import asyncio
@@ -198,8 +199,8 @@ class Reflector:
             except Expired as error:
                 self._relist = True
                 self._note(error)
-                # A version expires at any time, and the sink gets no events until the list: no
-                # delay, unless it repeats.
+                # A version may expire at any time, and the sink gets no events until the next list.
+                # So list without delay, unless versions expire repeatedly.
                 if loop.time() - listed_at < EXPIRED_QUIET_S:
                     await self._back_off(error)
             except ApiError as error:

@@ -112,7 +112,7 @@ def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
         pool, pod.name, slots_of(state, pod), placements_from_former_pool
     )
     if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
-        # Vreplicas that only the last pod held and no status publishes return (I2), but leave at
+        # Vreplicas that the last pod held, and that no status publishes, return (I2) but leave at
         # once. The pod need not wait for a zone because of them.
         ordinal_ledger = {
             key: share
@@ -130,8 +130,8 @@ def _is_published(pod: PodClaims, vpod_key: str) -> bool:
 def filter_nodes(
     state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup
 ) -> NodeVerdicts:
-    """Return which of the nodes ``names`` the pod may go to. With one name alone: whether it may be
-    bound there.
+    """Return which of the nodes ``names`` the pod may go to. With a single name: whether the pod
+    may be bound there.
     """
     problem = pod_problem(state, pod)
     if problem is not None:

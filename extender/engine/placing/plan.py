@@ -9,8 +9,8 @@ steps are:
 2. *Target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods).
 3. Too many: take away from the highest ordinal down, first what no status has published.
 4. Too few: add one vreplica at a time, by round robin over schedulable pods with room. Pods without
-   a placement of this vpod come first, then its own, both by ascending ordinal (Knative's order). A
-   profile with plugins asks them instead, here and in step 3 (DESIGN 5.2).
+   a placement of this vpod come first, then those with one, both by ascending ordinal (Knative's
+   order). A profile with plugins asks its plugins instead, here and in step 3 (DESIGN 5.2).
 5. What is still missing stays on the pods being drained until there is room elsewhere, so nothing
    is lost on the way. The same holds for a pod that runs although its ordinal is gone
    (spec.ordinals.start, the StatefulSet or its replicas have changed).
@@ -42,7 +42,8 @@ class Decision(NamedTuple):
     """Where all vreplicas of a vpod should be. ``target``: pod name -> vreplicas, by ordinal, no
     zeros.
 
-    ``of``: UID and generation of the decided vpod; ("", 0) for one that is gone.
+    ``weight``: slots of one vreplica. ``left``: vreplicas without a place. ``of``: UID and
+    generation of the decided vpod; ("", 0) for one that is gone.
     """
 
     vpod: str
@@ -106,8 +107,8 @@ def place(
 ) -> Decision:
     """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
 
-    ``leave_closed``: place what it has on closed pods elsewhere too, if the pool moves vreplicas to
-    shrink. For other vpods, the evictor does that.
+    ``leave_closed``: also place elsewhere what it has on closed pods (those being emptied), if the
+    pool moves vreplicas to shrink. Only for vpods of callers; the evictor moves all others.
 
     The cost is in proportion to the vpod's own placements and the vreplicas to add, not to the
     pool. If a third-party plugin fails, the vpod stays as it is (``PLUGIN_FAILED``), and no other
@@ -186,8 +187,8 @@ class _Plan:
         return None
 
     def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
-        """Add and move nothing; only remove what is too much. ``failure``: of a plugin, after which
-        no plugin is asked.
+        """Add and move nothing; only remove what is too much. ``failure``: what a plugin that
+        failed has reported; no plugin is asked after that.
         """
         self.failure = failure
         self.kept = self._decided()
@@ -227,13 +228,13 @@ class _Plan:
             self._shrink(surplus)
 
     def _drop_what_is_elsewhere(self) -> None:
-        """Drop what the vpod has in its former pool, if it names a pool that is closed to it."""
+        """Drop what the vpod has in its former pool. Its new pool does not admit its namespace."""
         for name in [name for name in self.kept if self._is_lost(self.pool.pods[name])]:
             count = self.kept.pop(name)
             self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
     def _give_up(self, problem: ConflictReason) -> Decision:
-        """One vreplica is heavier than any pod. What is placed overcommits its pod, and
+        """One vreplica needs more slots than any pod has. What is placed overcommits its pod, and
         is trimmed.
         """
         self._keep()
@@ -250,12 +251,12 @@ class _Plan:
         return {name: count for name, count in self.vpod.placements.items() if count}
 
     def _decided(self) -> dict[str, int]:
-        """What earlier decisions have placed. If more is wanted again before a status shows what
-        they took away, that comes back.
+        """What earlier decisions have placed. If they took vreplicas away, and more are wanted
+        before a status shows that, those vreplicas come back.
 
-        Vreplicas that are still published stay there or leave with a reason, instead of going
-        elsewhere without one (I4). What an earlier decision has moved has its reason already. It
-        comes back if it may stay, and if not, it is not reported again.
+        Otherwise they would go to other pods while the status still names their old ones: a move
+        without a reason (I4). A vreplica that an earlier decision has moved has its reason already.
+        It comes back only where it may stay; otherwise its move is not reported again.
         """
         placed = self.pool.placed_of(self.key)
         more = self._most_wanted() - sum(placed.values())
@@ -308,7 +309,8 @@ class _Plan:
         """Whether the vpod's vreplicas leave this closed pod so that the pool can shrink. They stay
         while they are served and might not be elsewhere.
 
-        Excuses do not count, because recordings do not have them and a replay must decide the same.
+        A pod's excuse (see ``availability``) does not count. Recordings do not have excuses, and a
+        replay must decide the same.
         """
         if not (self.leave_closed and self.pool.is_closed(pod)):
             return False
@@ -404,7 +406,7 @@ class _Plan:
     def _grow(self, missing: int) -> int:
         room = self.pool.room_for(self.key)
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
-            # What it has reserved and does not start from may be given to it again.
+            # Slots that the vpod has reserved, but does not start from, may be given to it again.
             room = room_once_left(self.pool, self.vpod, self._free_of)
         fresh = not self.kept and not self.pool.claims_of(self.key)
         free = self.pool.free_of if fresh else self._free_of
@@ -450,7 +452,7 @@ class _Plan:
             self.kept = placed
             self.steps += steps_between(before, placed)
             return 0
-        # Nothing changes. Even what could not stay in other cases does.
+        # Nothing changes. Even vreplicas that would have to leave in other cases stay.
         self.kept, self.leaving = dict(self._start()), {}
         self.weight = self._weight_of(self.kept)
         self.steps = [

@@ -3,13 +3,14 @@ rebuilds it.
 
 Two Python ints are bit sets over ordinals. ``schedulable`` has the pods that may take new
 vreplicas. ``room`` has those of them that have a free slot and bytes in their ledger, and are not
-closed. ``shares`` has the pods on which a tenant gets no further ledger entry. ``zones`` and
-``nodes`` divide ``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding the
-place of a vreplica takes a few machine operations, however many pods there are.
+closed (being emptied). ``shares`` has, by tenant, the pods on which that tenant gets no further
+ledger entry. ``zones`` and ``nodes`` divide ``schedulable`` by zone and by node. The lowest ordinal
+is the lowest set bit, so finding the place of a vreplica takes a few machine operations, however
+many pods there are.
 
 ``_refresh`` derives the bits after a change of a pod, a node or the pool, and ``_follow_room``
 after a change of claims alone. ``revision`` grows with every change: what somebody has derived from
-the pool is valid while it stays the same.
+the pool is valid while ``revision`` stays the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,8 +51,8 @@ class SlotCounts(NamedTuple):
     """Slots of a pool. ``used + free + closed == total``, or more if a ledger exceeds its pod's
     slots.
 
-    ``closed``: slots left on pods that take nothing new. These are cordoned, drained, not Ready for
-    too long, being emptied, or have a full ledger.
+    ``closed``: slots left on pods that take nothing new. Such a pod is on a cordoned node, drained,
+    not Ready for too long or being emptied, or it has a full ledger.
     """
 
     total: int
@@ -64,8 +65,8 @@ class PoolState:
     """State of the pool ``key``. ``adapter_pool`` and ``stateful_set`` are None until they are
     known.
 
-    ``taken_by``: key of the pool that has the StatefulSet which this one names too. This one then
-    has none.
+    ``taken_by``: key of another pool that names the same StatefulSet and has it, "" if none. This
+    pool then has no StatefulSet.
     """
 
     def __init__(
@@ -475,7 +476,7 @@ class PoolState:
 
     def expire(self, now: float) -> list[str]:
         """Drop reservations that no write confirmed in time, and return the keys of their vpods.
-        Also forget what ordinals held that are gone.
+        Also forget the last ledgers of ordinals that are gone.
         """
         self._forget_gone(now)
         stale = [
@@ -493,8 +494,8 @@ class PoolState:
         """Forget the last ledgers of ordinals that the StatefulSet has not had for a while.
 
         Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next
-        pod may be bound soon (I2). For ordinals that it has, the last ledger is kept for that bind,
-        however late, and only marked as old.
+        pod may be bound soon (I2). For ordinals that the StatefulSet has, the last ledger is
+        kept for that bind, however late, and only marked as old.
         """
         held = [state for state in self.to_come.values() if state.last_ledger]
         self._gone_since = {state.name: self._gone_since.get(state.name, now) for state in held}
@@ -542,7 +543,7 @@ class PoolState:
         claims, vpods = state.claims, self.vpods
         for key, share in ledger.items():
             if key not in claims and share.vreplicas:
-                # This is so for a whole first list. Only sums depend on a claim that was not known.
+                # A first list brings many new claims. Only the pod's sums depend on such a claim.
                 self._add_claim(key, state, recorded(share))
                 state.held += share.slots
                 state.placed += share.slots
@@ -591,8 +592,8 @@ class PoolState:
             del self.placements[key]
 
     def _follow_shares(self, state: PodClaims, key: str, change: int) -> None:
-        """A ledger that is crowded, or was, has got an entry of ``change`` bytes, or lost it if
-        negative.
+        """A ledger that is crowded (see ``LedgerShares``), or was, has got an entry of ``change``
+        bytes, or lost it if negative.
         """
         ordinal = state.ordinal
         found = ordinal is not None and self.by_ordinal.get(ordinal) is state

@@ -114,7 +114,8 @@ class VReplicaBinder(Protocol):
         """Write the Binding. Raises ApiError, and BindRefused if the API server forbids the write
         (403).
 
-        Raises OutcomeUnknown only if reading the pod back fails too.
+        If the outcome of the write is unknown, reads the pod back. Raises OutcomeUnknown only if
+        that fails too.
         """
         ...
 
@@ -281,8 +282,8 @@ class SchedulerVReplicaBinder:
         self._cache.delete(pod_uid)
 
     def _bind_ledger(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
-        """The pod's ledger; with planned vreplicas only if the ledger has bytes for them. Raises
-        LedgerTooLarge if the vreplicas that stay do not fit.
+        """The pod's ledger; with planned vreplicas (see ``bind_ledger_of``) only if it has bytes
+        for them. Raises LedgerTooLarge if the vreplicas that stand on the ordinal do not fit.
         """
         state = self._caches.state
         pool, slots = state.pool(pod.pool), slots_of(state, pod)
@@ -305,8 +306,8 @@ class SchedulerVReplicaBinder:
         return bind_ledger
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
-        """kube-scheduler checked this at its filter. But bind may be called late, or not by a
-        scheduler.
+        """kube-scheduler's own filter has checked for a cordon. But bind may be called late, or not
+        by a scheduler.
         """
         known, workload = (
             self._caches.state.nodes.get(node),

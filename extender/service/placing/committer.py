@@ -235,8 +235,8 @@ class Committer:
                 # If only the status keeps vreplicas here, the share keeps its weight: a vpod that
                 # has left the pool has no weight in this decision.
                 weight = decision.weight if count >= published else claim.ledger.weight
-                # This step adds nothing: a caller may publish more than its pod came back with, and
-                # must first hear of that.
+                # This step adds nothing: a caller of /v1/schedule may publish more than its pod
+                # came back with, and must first hear of that.
                 share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)
                 if published > max(target.get(name, 0), claim.published):
                     batch.failed[key] = "its new pool has not published yet where it goes"
@@ -268,8 +268,8 @@ class Committer:
         )
 
     def _is_unproved(self, pool: str, pod: AdapterPod | None) -> bool:
-        """Whether no recent reply has confirmed the ledger. Then nothing new is published by it
-        (I2).
+        """Whether no recent reply has confirmed the ledger. Then no status may publish more because
+        of this ledger (I2).
         """
         if pod is None:
             return False
@@ -402,8 +402,8 @@ def _tell_nobody(_old: VPod, _new: VPod) -> None:
 
 
 async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> None:
-    """Run all ``count`` writes, each starting as an earlier one ends. A task per write would cost
-    more than many of the writes.
+    """Run all ``count`` writes, at most ``WRITES_IN_FLIGHT_MAX`` at a time. A task per write would
+    cost more than many of the writes.
     """
     waiting = iter(writes)
 
@@ -417,7 +417,7 @@ async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> Non
 
 
 def _is_new(claim: Claim, decided: int) -> bool:
-    """Whether the ledger allows more of the decided vreplicas to be published than are."""
+    """Whether the ledger covers more of the decided vreplicas than the vpod publishes now."""
     return claim.published < min(decided, claim.ledger.vreplicas)
 
 

@@ -139,8 +139,8 @@ class Placer:
                 await self.queues.changed.wait()
 
     async def _run_pool(self, pool: str, running: set[str]) -> None:
-        """Place the vpods of a pool until nothing refers to it: tenants may name any number of
-        pools that do not exist.
+        """Place the vpods of a pool. End once nothing refers to the pool, because tenants may name
+        any number of pools that do not exist.
 
         ``running``: pools that have a task. This one is removed when the task ends.
         """
@@ -286,9 +286,11 @@ class Placer:
             return decision._replace(target=covered, left=left)
 
     def _know(self, vpod: VPod, since: float) -> None:
-        """Make the vpod known to its pool. ``since``: when the leadership that the caller asked
-        began. If another has begun, the caller may have asked another leader meanwhile. Raises
-        NotCommitted then, if this replica no longer leads, or if too many vpods of callers are
+        """Make the vpod known to its pool. ``since``: when this replica began to lead, as of the
+        caller's request.
+
+        Raises NotCommitted if this replica no longer leads, or if it lost the lead and leads again:
+        the caller may have asked another leader meanwhile. Also if too many vpods of callers are
         known.
         """
         if (

@@ -143,7 +143,7 @@ class Autoscaler:
             self.trigger(pool.key)
 
     def _version_changed(self, stateful_set: StatefulSet) -> None:
-        """A newer version may end the doubt about a scale-down."""
+        """A newer version of a StatefulSet may show that no scale-down is still under way."""
         for key, known in self._pools.items():
             pool = self._caches.pools.get(key) if known.closed.doubts else None
             if pool is not None and pool.stateful_set_key == stateful_set.key:
