@@ -197,7 +197,7 @@ COMMITTER = (
         ),
     ),
     Mutant(
-        "a proof lasts for ever",
+        "a confirmation lasts for ever",
         "extender/service/placing/ledger_confirmations.py",
         'return self._clock() - self._at.get(uid, float("-inf")) < FRESH_S',
         "return uid in self._at",
@@ -205,7 +205,7 @@ COMMITTER = (
         (f"{_ORDER}test_a_proof_is_good_for_five_seconds_from_when_it_was_asked_for",),
     ),
     Mutant(
-        "of several late writes of a pod the last is remembered",
+        "of several late writes of a pod only the last is remembered",
         "extender/service/placing/ledger_confirmations.py",
         "for known, until in self._late.get(uid, {}).items() if now < until",
         "for known, until in self._late.get(uid, {}).items() if now < until < 0",
