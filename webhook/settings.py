@@ -82,28 +82,27 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--config",
         metavar="FILE",
-        help=f"{CONFIG_KIND}: takes clientConnection, logging and the names of profiles from it",
+        help=f"{CONFIG_KIND} to take clientConnection, logging and the names of profiles from",
     )
     add("--kubeconfig", metavar="FILE", help="kubeconfig (default: the pod's ServiceAccount)")
     add(
         "--host",
         default=_DEFAULTS.host,
-        help="address to listen on; 0.0.0.0 and :: are all, of both families (default: "
-        "%(default)s)",
+        help="address to listen on; 0.0.0.0 and :: both mean all IPv4 and IPv6 addresses "
+        "(default: %(default)s)",
     )
     add(
         "--port",
         type=int,
         default=_DEFAULTS.port,
-        help="port to listen on, 0: any (default: %(default)s)",
+        help="port to listen on; 0 means any free port (default: %(default)s)",
     )
     where = result.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--cert-dir",
         metavar="DIR",
-        help="keep authority and certificate in this directory; "
-        "one that cannot be written, as a mounted Secret, holds somebody else's tls.crt and "
-        "tls.key",
+        help="keep the authority and the certificate in this directory; if it cannot be written, "
+        "such as a mounted Secret, serve its tls.crt and tls.key, which somebody else renews",
     )
     where.add_argument(
         "--secret", metavar="NAMESPACE/NAME", help="keep them in this Secret, shared by replicas"
@@ -111,18 +110,17 @@ def parser() -> argparse.ArgumentParser:
     where.add_argument(
         "--tls-cert-file",
         metavar="FILE",
-        help="serve this certificate, which somebody else (cert-manager) makes, renews and has put "
-        "into the caBundle",
+        help="serve this certificate; somebody else, such as cert-manager, renews it and writes "
+        "the caBundle",
     )
     add("--tls-private-key-file", metavar="FILE", help="its key")
     add(
         "--upkeep",
         default=str(_DEFAULTS.upkeep),
         choices=[str(mode) for mode in UpkeepMode],
-        help="who renews a certificate of our own and writes the caBundle: own: this process; "
-        "none: another one, this one only "
-        "serves; only: this process, which then serves nothing and listens on no port (default: "
-        "%(default)s)",
+        help="which process renews the webhook's own certificate and writes the caBundle; own: "
+        "this one; none: another one, and this one only serves; only: this one, which then serves "
+        "nothing and listens on no port (default: %(default)s)",
     )
     add(
         "--service",
@@ -142,44 +140,42 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         default=[],
-        help="who may write the ledger annotations: ServiceAccounts, or full usernames with a "
-        "colon "
-        f"(default: {', '.join(sorted(DEFAULT_WRITERS))})",
+        help="who may write the ledger annotations: ServiceAccounts, or full usernames, which have "
+        f"a colon (default: {', '.join(sorted(DEFAULT_WRITERS))})",
     )
     add(
         "--scheduler-name",
         metavar="NAME",
         default=_DEFAULTS.stamp.scheduler_name,
-        help="profile of the kube-scheduler that calls the extender; default-scheduler where the "
-        "cluster's own does, "
-        "which is all that a Policy file can do (default: %(default)s)",
+        help="profile of the kube-scheduler that calls the extender; with a Policy file it can "
+        "only be default-scheduler (default: %(default)s)",
     )
     add(
         "--slots-resource",
         action="store_true",
-        help="mark adapter pods with 0 of vreplica.dev/slots, as slotsResource of the "
-        "configuration does: for a kube-scheduler that others share, which has it in "
-        "managedResources",
+        help="make adapter pods request 0 of vreplica.dev/slots, as slotsResource in the "
+        "configuration file does; for a kube-scheduler that places other pods too and has this "
+        "resource in managedResources",
     )
     add(
         "--slots-counted",
         action="store_true",
-        help="have marked pods request all of their slots: for a kube-scheduler that counts them "
-        "(ignoredByScheduler: false) on nodes that all declare vreplica.dev/slots",
+        help="make these pods request all of their slots instead of 0; for a kube-scheduler that "
+        "counts them (ignoredByScheduler: false), if every node declares vreplica.dev/slots",
     )
     add(
         "--shutdown-delay-seconds",
         type=float,
         default=_DEFAULTS.shutdown_delay_s,
         metavar="S",
-        help="keep answering for so long after SIGTERM (default: %(default)s)",
+        help="how long to answer reviews after SIGTERM (default: %(default)s)",
     )
     add("--log-level", default=_DEFAULTS.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     add(
         "--log-format",
         default=str(_DEFAULTS.log_format),
         choices=[str(form) for form in LogFormat],
-        help="json: an object a line (default: %(default)s)",
+        help="json writes one object per line (default: %(default)s)",
     )
     return result
 
@@ -235,7 +231,7 @@ def _cert_files(options: argparse.Namespace) -> tuple[str, str] | None:
     own.
     """
     if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
-        raise SettingsError("--tls-cert-file and --tls-private-key-file go together")
+        raise SettingsError("--tls-cert-file and --tls-private-key-file must be set together")
     if options.tls_cert_file:
         return options.tls_cert_file, options.tls_private_key_file
     directory = Path(options.cert_dir) if options.cert_dir else None

@@ -181,7 +181,7 @@ def _keys(
         name = f"{path}.{key.value}" if path else str(key.value)
         identity = (key.tag, key.value)
         if identity in first:
-            problem = f"is there twice, first on line {_place(first[identity]).line}"
+            problem = f"occurs twice, first on line {_place(first[identity]).line}"
             raise InvalidField(subject, name, problem, hint="keep one of them", place=_place(key))
         first[identity] = key
         yield name, key, value

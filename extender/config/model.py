@@ -92,19 +92,23 @@ class TlsConfig:
     """TLS of the extender's server."""
 
     cert_file: str = _of(
-        "", "certFile", "Serving certificate, PEM. A file that is replaced is used at once."
+        "",
+        "certFile",
+        "File with the serving certificate, PEM. If the file is replaced, the server uses the new "
+        "certificate within seconds.",
     )
-    key_file: str = _of("", "keyFile", "Its key, PEM.")
+    key_file: str = _of("", "keyFile", "File with the key of certFile, PEM.")
     client_ca_file: str = _of(
         "",
         "clientCAFile",
-        "Authorities of client certificates, PEM. With it, only clients with such a certificate "
-        "are served.",
+        "File with the authorities that sign client certificates, PEM. If it is set, the server "
+        "serves only clients with a certificate of these authorities.",
     )
     allowed_clients: tuple[str, ...] = _of(
         (),
         "allowedClients",
-        "Of those, only the ones with such a common name or subjectAltName; empty: all of them.",
+        "Common names or subjectAltNames of the clients that are served. If it is empty, all "
+        "clients with a certificate of clientCAFile are served.",
         reload=Reload.LIVE,
         items_max=ALLOWED_CLIENTS_MAX,
     )
@@ -121,14 +125,16 @@ class ServerConfig:
     host: str = _of(
         "127.0.0.1",
         "host",
-        "Address to listen on; 0.0.0.0 and :: are all, of both families. Beyond loopback it needs "
-        "TLS with client certificates.",
+        "Address to listen on. 0.0.0.0 and :: both mean all IPv4 and IPv6 addresses. Any address "
+        "beyond loopback needs TLS with client certificates.",
     )
-    port: int = _of(10261, "port", "Port to listen on; 0: any free one.", minimum=0, maximum=65535)
+    port: int = _of(
+        10261, "port", "Port to listen on. 0 means any free port.", minimum=0, maximum=65535
+    )
     deadline_s: float = _of(
         4.0,
         "deadlineSeconds",
-        "Until when a verb is answered. Keep it below kube-scheduler's httpTimeout (5 s).",
+        "Time to answer a verb. Keep it below kube-scheduler's httpTimeout (5 s).",
         reload=Reload.LIVE,
         minimum=0.1,
         maximum=60.0,
@@ -136,8 +142,8 @@ class ServerConfig:
     shutdown_delay_s: float = _of(
         0.0,
         "shutdownDelaySeconds",
-        "How long verbs are still answered after SIGTERM, while a Service's endpoints forget this "
-        "replica.",
+        "How long the server still answers verbs after SIGTERM. Meanwhile the endpoints of a "
+        "Service forget this replica.",
         reload=Reload.LIVE,
         minimum=0.0,
         maximum=60.0,
@@ -145,24 +151,24 @@ class ServerConfig:
     health_port: int = _of(
         0,
         "healthPort",
-        "Health and metrics over plain HTTP too, for probes and scrapers, which have no client "
-        "certificate; 0: not.",
+        "A second port, which serves only health and metrics, over plain HTTP. Probes and "
+        "scrapers have no client certificate. 0 means no second port.",
         minimum=0,
         maximum=65535,
     )
     health_host: str = _of(
         "127.0.0.1",
         "healthHost",
-        "Where healthPort listens, as host; nothing else is served there.",
+        "Address that healthPort listens on. It has the same form as host.",
     )
     insecure: bool = _of(
-        False, "insecure", "Listen beyond loopback without client certificates all the same."
+        False, "insecure", "Allow an address beyond loopback without client certificates."
     )
     allowed_hosts: tuple[str, ...] = _of(
         (),
         "allowedHosts",
-        "Names in lower case by which plain HTTP may be asked for, beside addresses, names without "
-        "a dot and those in `.svc` or `.svc.cluster.local`.",
+        "Host names that a request over plain HTTP may use, in lower case. Addresses, names "
+        "without a dot, and names in `.svc` or `.svc.cluster.local` are always allowed.",
         reload=Reload.LIVE,
         items_max=ALLOWED_HOSTS_MAX,
     )
@@ -174,36 +180,45 @@ class LeaderElectionConfig:
     """How replicas elect leaders, by a Lease for each bucket of pools."""
 
     leader_elect: bool = _of(
-        True, "leaderElect", "Without it this replica always leads: only ever run one."
+        True, "leaderElect", "If it is false, this replica always leads. Then run only one replica."
     )
     resource_namespace: str = _of(
-        OWN_NAMESPACE, "resourceNamespace", "Namespace of the Lease.", pattern=DNS_LABEL
+        OWN_NAMESPACE, "resourceNamespace", "Namespace of the Leases.", pattern=DNS_LABEL
     )
     resource_name: str = _of(
-        LEASE_NAME, "resourceName", "Name of the Lease.", pattern=DNS_SUBDOMAIN
+        LEASE_NAME,
+        "resourceName",
+        "Name of the Lease. If there are several buckets, the names of their Leases begin with it.",
+        pattern=DNS_SUBDOMAIN,
     )
     lease_duration_s: int = _of(
         15,
         "leaseDurationSeconds",
-        "How long others wait for a leader that is silent. Greater than renewDeadlineSeconds.",
+        "How long other replicas wait for a leader that has stopped renewing. Must be greater than "
+        "renewDeadlineSeconds.",
         minimum=1,
         maximum=3600,
     )
     renew_deadline_s: float = _of(
         10.0,
         "renewDeadlineSeconds",
-        "How long a leader tries to renew before it gives up. Greater than 1.2 retryPeriodSeconds.",
+        "How long a leader tries to renew before it gives up. Must be greater than 1.2 times "
+        "retryPeriodSeconds.",
         minimum=0.1,
         maximum=3600,
     )
     retry_period_s: float = _of(
-        2.0, "retryPeriodSeconds", "Between two tries.", minimum=0.1, maximum=3600
+        2.0,
+        "retryPeriodSeconds",
+        "Time between two tries to acquire or renew a Lease.",
+        minimum=0.1,
+        maximum=3600,
     )
     buckets: int = _of(
         1,
         "buckets",
-        "In how many parts the pools are led, by a Lease each; replicas share them. The same for "
-        "all replicas.",
+        "Number of parts into which the pools are divided. Each part has a Lease and a leader of "
+        "its own, so several replicas lead. Must be the same for all replicas.",
         minimum=1,
         maximum=BUCKETS_MAX,
     )
@@ -214,13 +229,18 @@ class ClientConnectionConfig:
     """How to reach the API server. ``qps`` and ``burst`` are requests of each lane."""
 
     kubeconfig: str = _of(
-        "", "kubeconfig", 'File; "": the pod\'s ServiceAccount, or what kubectl would find.'
+        "",
+        "kubeconfig",
+        "kubeconfig file. If it is empty: the pod's ServiceAccount, or the file that kubectl would "
+        "use.",
     )
-    context: str = _of("", "context", 'Context of it; "": the current one.')
+    context: str = _of(
+        "", "context", "Context of the kubeconfig file. If it is empty: the current one."
+    )
     qps: float = _of(
         QPS_DEFAULT,
         "qps",
-        "Requests a second to the API server, for reads, writes and events each.",
+        "Requests per second to the API server. The limit is for reads, writes and events each.",
         reload=Reload.LIVE,
         minimum=1.0,
         maximum=1e6,
@@ -228,7 +248,7 @@ class ClientConnectionConfig:
     burst: int = _of(
         BURST_DEFAULT,
         "burst",
-        "Requests at once, for reads, writes and events each.",
+        "Requests to the API server at once. The limit is for reads, writes and events each.",
         reload=Reload.LIVE,
         minimum=1,
         maximum=1_000_000,
@@ -273,31 +293,32 @@ class Config:
         ServerConfig, "server", "Where the extender's verbs are served."
     )
     leader_election: LeaderElectionConfig = _section(
-        LeaderElectionConfig, "leaderElection", "Who leads: places, scales and repairs."
+        LeaderElectionConfig, "leaderElection", "How replicas elect leaders."
     )
     client_connection: ClientConnectionConfig = _section(
         ClientConnectionConfig,
         "clientConnection",
-        "How to reach the API server, and how much to ask of it.",
+        "How to reach the API server, and how many requests to send.",
     )
     mode: Mode = _of(
         Mode.ACTIVE,
         "mode",
-        "shadow: decide beside another scheduler, write nothing, report the differences.",
+        "With shadow, the service decides beside another scheduler, writes nothing and reports the "
+        "differences.",
     )
     scheduler_names: frozenset[str] = _of(
         SCHEDULER_NAMES,
         "schedulerNames",
-        "Only pods of these schedulers are bound here: the profiles of the kube-schedulers that "
-        "call this extender.",
+        "Profiles of the kube-schedulers that call this extender. The service binds only pods that "
+        "name one of them as their scheduler.",
         reload=Reload.LIVE,
         items_max=SCHEDULER_NAMES_MAX,
     )
     slots_resource: bool = _of(
         False,
         "slotsResource",
-        "The webhook marks adapter pods with 0 of vreplica.dev/slots: for a kube-scheduler that "
-        "others share, which has it in managedResources.",
+        "If it is true, the webhook makes adapter pods request 0 of vreplica.dev/slots. Set it if "
+        "kube-scheduler places other pods too and has this resource in managedResources.",
     )
     """If true, kube-scheduler asks the extender only about pods with that resource. If false, it
     asks about all pods that name the scheduler.
@@ -305,7 +326,8 @@ class Config:
     narrow_to: int = _of(
         0,
         "filter.narrowTo",
-        "Nodes that filter passes at the most, the best ones; 0: all that the pod may go to.",
+        "Maximum number of nodes that filter passes. It passes the best ones. 0 means all nodes "
+        "that the pod may go to.",
         reload=Reload.LIVE,
         minimum=0,
         maximum=NODES_MAX,
@@ -314,18 +336,18 @@ class Config:
     log_level: LogLevel = _of(
         LogLevel.AS_STARTED,
         "logging.level",
-        'How much is logged; "": as the option --log-level says.',
+        "Lowest level that is logged. If it is empty, the option --log-level applies.",
         reload=Reload.LIVE,
     )
     log_format: LogFormatOverride = _of(
         LogFormatOverride.AS_STARTED,
         "logging.format",
-        'json: an object a line; "": as the option --log-format says.',
+        "json writes one object per line. If it is empty, the option --log-format applies.",
         reload=Reload.LIVE,
     )
     profiles: tuple[Mapping[str, object], ...] = _of(
         (),
         "profiles",
-        "Profiles of your own beside the built-in ones (docs/profiles.md).",
+        "Your own profiles, in addition to the built-in ones (docs/profiles.md).",
         items_max=PROFILES_MAX,
     )

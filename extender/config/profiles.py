@@ -140,7 +140,7 @@ def _imported(document: Mapping[str, object], path: str, index: int) -> Mapping[
     others = sorted(set(document) - {"name", "ties", "rules", _IMPORT})
     if others:
         raise InvalidObject(
-            path, f"profiles[{index}].{others[0]}", f"does not go together with {_IMPORT}"
+            path, f"profiles[{index}].{others[0]}", f"cannot be combined with {_IMPORT}"
         )
     if (
         not isinstance(files, Mapping)
@@ -148,7 +148,7 @@ def _imported(document: Mapping[str, object], path: str, index: int) -> Mapping[
         or set(files) - {*_IMPORTED, _IGNORE}
     ):
         raise InvalidObject(
-            path, field, "must be {scheduler: FILE, descheduler: FILE}; the second may be left out"
+            path, field, "must be {scheduler: FILE, descheduler: FILE}; descheduler is optional"
         )
     ignore_unknown = files.get(_IGNORE, False)
     if not isinstance(ignore_unknown, bool):

@@ -167,14 +167,15 @@ class _Reader:
 
     def _text(self, entry: Entry, raw: object) -> object:
         if not isinstance(raw, str):
-            self.wrong(entry.path, f"must be a string, not {safe_repr(raw)}", "put it in quotes")
+            hint = "put it in quotes" if isinstance(raw, int | float) else ""
+            self.wrong(entry.path, f"must be a string, not {safe_repr(raw)}", hint)
             return None
         pattern = entry.setting.pattern
         if pattern and re.fullmatch(pattern, raw) is None:
             self.wrong(
                 entry.path,
-                f"must be a name as Kubernetes has them, not {safe_repr(raw)}",
-                "lower case letters, digits and - between them",
+                f"must be a Kubernetes name, not {safe_repr(raw)}",
+                "use lower-case letters and digits, with - between them",
             )
             return None
         return raw
@@ -202,7 +203,9 @@ class _Reader:
             return raw if whole else float(raw)  # type: ignore[arg-type]
         what = "whole number" if whole else "number"
         hint = (
-            "without quotes" if isinstance(raw, str) and raw.replace(".", "", 1).isdigit() else ""
+            "remove the quotes"
+            if isinstance(raw, str) and raw.replace(".", "", 1).isdigit()
+            else ""
         )
         self.wrong(
             entry.path,
@@ -214,7 +217,7 @@ class _Reader:
     def _items(self, entry: Entry, raw: object) -> list[object] | None:
         if isinstance(raw, list) and len(raw) <= entry.setting.items_max:
             return raw
-        self.wrong(entry.path, f"must be a list of at most {entry.setting.items_max}")
+        self.wrong(entry.path, f"must be a list of at most {entry.setting.items_max} items")
         return None
 
     def _texts(self, entry: Entry, raw: object) -> object:
@@ -223,7 +226,7 @@ class _Reader:
             index for index, item in enumerate(items or ()) if not isinstance(item, str) or not item
         ]
         for index in bad:
-            self.wrong(f"{entry.path}[{index}]", "must be a string, not empty")
+            self.wrong(f"{entry.path}[{index}]", "must be a string that is not empty")
         return None if not items or bad else entry.type(items)
 
     def _mappings(self, entry: Entry, raw: object) -> object:
@@ -253,4 +256,4 @@ def hint_for(section: str, name: str, known: list[str]) -> str:
         return f"did you mean {near}?"
     if near := nearest(name, elsewhere):
         return f"did you mean {elsewhere[near]}?"
-    return f"known {f'below {section}' if section else 'are'}: {', '.join(known)}"
+    return f"known fields{f' of {section}' if section else ''}: {', '.join(known)}"

@@ -21,7 +21,7 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
     """Yield the rules that ``config`` breaks."""
     tls, election = config.server.tls, config.leader_election
     if bool(tls.cert_file) != bool(tls.key_file):
-        yield BrokenRule("server.tls", "certFile and keyFile go together")
+        yield BrokenRule("server.tls", "certFile and keyFile must be set together")
     if tls.client_ca_file and not tls.cert_file:
         yield BrokenRule("server.tls.clientCAFile", "needs certFile and keyFile")
     if tls.allowed_clients and not tls.client_ca_file:
@@ -29,16 +29,15 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
     elif config.server.host not in LOOPBACK and not config.server.insecure:
         yield from _open(tls)
     if _one_address(config.server):
-        yield BrokenRule(
-            "server.healthPort", "must be another one than port", "0 leaves out the second listener"
-        )
+        yield BrokenRule("server.healthPort", "must differ from port", "0 means no second port")
     if election.lease_duration_s <= election.renew_deadline_s:
         yield BrokenRule(
             "leaderElection.leaseDurationSeconds", "must be greater than renewDeadlineSeconds"
         )
     if election.renew_deadline_s <= RETRY_JITTER * election.retry_period_s:
         yield BrokenRule(
-            "leaderElection.renewDeadlineSeconds", "must be greater than 1.2 retryPeriodSeconds"
+            "leaderElection.renewDeadlineSeconds",
+            "must be greater than 1.2 times retryPeriodSeconds",
         )
 
 
@@ -59,11 +58,11 @@ def _open(tls: TlsConfig) -> Iterator[BrokenRule]:
         yield BrokenRule(
             "server.host",
             "beyond loopback the extender must be served with TLS and client certificates",
-            "set server.tls (or server.insecure, where nobody else reaches that address)",
+            "set server.tls (or server.insecure, if nobody else reaches that address)",
         )
     elif not tls.allowed_clients:
         yield BrokenRule(
             "server.tls.allowedClients",
-            "beyond loopback must name the clients",
-            "the common name or subjectAltName of kube-scheduler's certificate",
+            "must not be empty if server.host is beyond loopback",
+            "add the common name or subjectAltName of kube-scheduler's certificate",
         )

@@ -132,12 +132,15 @@ def _profile() -> Schema:
             "name": {
                 **_GIVEN,
                 "not": {"enum": sorted(BUILT_IN_PROFILES)},
-                "description": "Its name; the built-in ones are taken.",
+                "description": "Must differ from the names of the built-in profiles.",
             },
-            "ties": {"enum": [*map(str, Ties), None], "description": "Which of equally good pods."},
+            "ties": {
+                "enum": [*map(str, Ties), None],
+                "description": "Which of several equally good pods gets a vreplica.",
+            },
             "rules": {
                 "type": ["object", "null"],
-                "description": "Where not to differ from Knative; all true where left out.",
+                "description": "Deliberate differences from Knative; false turns one off.",
                 "properties": {_camel(one.name): {"type": "boolean"} for one in fields(Rules)},
                 "additionalProperties": False,
             },
@@ -175,7 +178,8 @@ def _plays(factory: PluginFactory, role: str) -> bool:
 def _knative() -> Schema:
     return {
         "type": "object",
-        "description": "Knative's ConfigMaps as they are; files beside the configuration file.",
+        "description": "Files with Knative's ConfigMaps. Relative names start from the folder of "
+        "the configuration file.",
         "required": ["scheduler"],
         "properties": {
             "scheduler": _GIVEN,
@@ -183,7 +187,7 @@ def _knative() -> Schema:
             "ignoreUnknown": {
                 "type": "boolean",
                 "default": False,
-                "description": "Leave out names that are no plugin, as Knative does.",
+                "description": "Skip names that are no plugin, as Knative does.",
             },
         },
         "additionalProperties": False,

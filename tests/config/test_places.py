@@ -44,7 +44,7 @@ def refused(text: str) -> str:
         pytest.param(
             "server:\n  port: '80'\n",
             "f.yaml: server.port: must be a whole number from 0 to 65535, not '80', line 4, column "
-            "3; without quotes",
+            "3; remove the quotes",
             id="a number in quotes",
         ),
         pytest.param(
@@ -54,7 +54,7 @@ def refused(text: str) -> str:
         ),
         pytest.param(
             "schedulerNames:\n  - a\n  - ''\n",
-            "f.yaml: schedulerNames[1]: must be a string, not empty, line 5, column 5",
+            "f.yaml: schedulerNames[1]: must be a string that is not empty, line 5, column 5",
             id="an item of a list",
         ),
         pytest.param(
@@ -65,7 +65,7 @@ def refused(text: str) -> str:
         ),
         pytest.param(
             "xyzzy: 1\n",
-            "f.yaml: xyzzy: unknown field, line 3, column 1; known are: apiVersion, kind,",
+            "f.yaml: xyzzy: unknown field, line 3, column 1; known fields: apiVersion, kind,",
             id="nothing like it",
         ),
     ],
@@ -96,7 +96,7 @@ def test_a_key_that_is_there_twice_is_refused_with_both_lines(text, field, first
     with pytest.raises(InvalidField) as caught:
         parse((HEAD if first else "") + text, "f.yaml")
     assert caught.value.field == field
-    assert f"is there twice, first on line {first or 1}, line " in str(caught.value)
+    assert f"occurs twice, first on line {first or 1}, line " in str(caught.value)
 
 
 def test_a_key_that_comes_by_a_merge_too_is_not_there_twice():
@@ -155,7 +155,7 @@ def test_an_error_in_a_config_map_that_a_profile_names_has_the_line_of_both(tmp_
         open_config(str(file))
     assert caught.value.field == "profiles[0].knativeConfigMaps.scheduler"
     assert caught.value.place.line == 5
-    assert "s.yaml: kind: is there twice, first on line 1, line 2, column 1" in str(caught.value)
+    assert "s.yaml: kind: occurs twice, first on line 1, line 2, column 1" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def test_a_certificate_of_somebody_elses_is_two_files():
         "",
         None,
     )
-    with pytest.raises(SettingsError, match="go together"):
+    with pytest.raises(SettingsError, match="must be set together"):
         settings_from(parser().parse_args(["--tls-cert-file", "/tls/tls.crt"]))
-    with pytest.raises(SettingsError, match="go together"):
+    with pytest.raises(SettingsError, match="must be set together"):
         settings("--tls-private-key-file", "/tls/tls.key")
 
 
@@ -114,7 +114,7 @@ def test_the_profiles_of_the_configuration_file_are_known_beside_the_built_in_on
     ("text", "says"),
     [
         pytest.param("server: [", "config.yaml", id="no YAML"),
-        pytest.param("kind: Other\n", "kind: is there twice, first on line 2", id="another kind"),
+        pytest.param("kind: Other\n", "kind: occurs twice, first on line 2", id="another kind"),
         pytest.param("clientConnection: 7\n", "clientConnection", id="no mapping"),
         pytest.param(
             "profiles: {name: x}\n", "profiles: must be a list", id="profiles that are no list"

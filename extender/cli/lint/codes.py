@@ -54,70 +54,70 @@ _ALL: Final = (
     Code(
         "VS001",
         _E,
-        "The file cannot be read, or is none that can be checked.",
-        "Give a VReplicaSchedulerConfiguration, KubeSchedulerConfiguration, Policy or webhook "
+        "The file cannot be read, or it holds none of the kinds that are checked.",
+        "Pass a VReplicaSchedulerConfiguration, KubeSchedulerConfiguration, Policy or webhook "
         "configuration.",
     ),
     Code(
         "VS002",
         _E,
-        "The service and the webhook refuse the file and do not start; running ones keep their old "
-        "settings.",
-        "Correct the field; docs/configuration.md lists all of them.",
+        "The service and the webhook refuse the file and do not start. If they are running, they "
+        "keep their old settings.",
+        "Correct the field. docs/configuration.md lists all fields.",
     ),
     Code(
         "VS003",
         _E,
-        "A profile does not read, so the service refuses the whole file.",
-        "Correct the profile; see docs/profiles.md.",
+        "A profile cannot be read, so the service refuses the whole file.",
+        "Correct the profile. See docs/profiles.md.",
     ),
     Code(
         "VS004",
         _W,
-        "Whoever reaches that address may bind pods.",
-        "Set server.tls with clientCAFile and allowedClients, and leave insecure out.",
+        "Anybody who can reach that address can bind pods.",
+        "Set server.tls with clientCAFile and allowedClients, and remove insecure.",
     ),
     Code(
         "VS005",
         _W,
-        "Every replica leads: with two of them, both place and both move.",
-        "Leave leaderElect out, or run one replica only.",
+        "Every replica leads. If there are two, both place and both move vreplicas.",
+        "Remove leaderElect, or run only one replica.",
     ),
     # kube-scheduler's files.
     Code("VS100", _E, "kube-scheduler refuses the file and does not start.", "Correct the field."),
     Code(
         "VS101",
         _E,
-        "No extender of the file is asked about adapter pods, so they are bound without their "
+        "kube-scheduler asks no extender about adapter pods, so it binds them without their "
         "vreplicas.",
-        "Add the extenders: part of manifests/kube-scheduler/config.yaml.",
+        "Add the extenders of manifests/kube-scheduler/config.yaml.",
     ),
     Code(
         "VS102",
         _E,
-        "While the extender is away, pods are bound without their vreplicas, and nothing counts "
-        "slots.",
-        "Set ignorable: false: with a bind verb a pod must wait.",
+        "While the extender is down, kube-scheduler binds pods without their vreplicas, and "
+        "nothing counts slots.",
+        "Set ignorable: false. With a bind verb, a pod must wait for the extender.",
     ),
     Code(
         "VS103",
         _E,
-        "kube-scheduler does not verify whom it sends pods to: anybody in between decides where "
-        "they go.",
+        "kube-scheduler does not verify the server that it sends pods to. Anybody in between can "
+        "decide where they go.",
         "Set tlsConfig.caFile and serverName, and insecure: false.",
     ),
     Code(
         "VS104",
         _E,
-        "The extender is asked about every pod of a kube-scheduler that others share: while it is "
-        "away, none of them is placed.",
+        "This kube-scheduler places other pods too, and asks the extender about all of them. "
+        "While the extender is down, none of them is placed.",
         "Set managedResources: [{name: vreplica.dev/slots, ignoredByScheduler: true}], and "
         "slotsResource: true for the webhook.",
     ),
     Code(
         "VS105",
         _W,
-        "kube-scheduler counts the resource: pods that request more than 0 of it find room only on "
+        "kube-scheduler counts the resource. A pod that requests more than 0 of it fits only on "
         "nodes that declare it.",
         "Set ignoredByScheduler: true, unless every node declares vreplica.dev/slots and the "
         "webhook runs with --slots-counted.",
@@ -125,28 +125,29 @@ _ALL: Final = (
     Code(
         "VS106",
         _E,
-        "kube-scheduler gives up before the extender answers; a bind that is then done counts as "
-        "failed.",
-        "Make httpTimeout longer than server.deadlineSeconds: 5s for the default of 4.",
+        "kube-scheduler gives up before the extender answers. A bind that succeeds after that "
+        "counts as failed.",
+        "Make httpTimeout longer than server.deadlineSeconds. For the default of 4, set 5s.",
     ),
     Code(
         "VS107",
         _E,
-        "A Policy's httpTimeout is in nanoseconds: no request can be answered in that time.",
+        "A Policy's httpTimeout is in nanoseconds. No request can be answered in that time.",
         "Write 5000000000 for five seconds.",
     ),
     Code(
         "VS108",
         _W,
-        "Nodes that come back whole count as empty when kube-scheduler scores them "
-        "(kubernetes#141781, 1.34 to 1.37 at least): "
-        "pods pile up on full nodes. Each request also carries megabytes in a large cluster.",
-        "Set nodeCacheCapable: true; the extender knows the nodes itself.",
+        "If the extender returns whole nodes, kube-scheduler scores them as empty "
+        "(kubernetes#141781, at least 1.34 to 1.37), so pods pile up on full nodes. In a large "
+        "cluster, each request also carries megabytes.",
+        "Set nodeCacheCapable: true. The extender has a cache of nodes.",
     ),
     Code(
         "VS109",
         _W,
-        "Extenders see a sample of the nodes that fit: the right zone may not be among them.",
+        "The extender sees only a sample of the nodes that fit. The right zone may not be among "
+        "them.",
         "Set percentageOfNodesToScore: 100 in the profile of the adapter pods.",
     ),
     Code(
@@ -155,33 +156,33 @@ _ALL: Final = (
     Code(
         "VS111",
         _E,
-        "Requests go to a path that the extender does not serve, and every pod waits.",
+        "kube-scheduler calls a path that the extender does not serve, and every pod waits.",
         "Set urlPrefix: SCHEME://HOST:PORT/v1.",
     ),
     Code(
         "VS112",
         _E,
         "kube-scheduler refuses two extenders with a bindVerb.",
-        "Leave the bindVerb to this one.",
+        "Remove the bindVerb of the other extender.",
     ),
     Code(
         "VS113",
         _E,
-        "enableHTTPS does not change an http:// prefix: bind goes over plain HTTP.",
+        "enableHTTPS does not change an http:// prefix, so bind goes over plain HTTP.",
         "Write https:// in urlPrefix.",
     ),
     Code(
         "VS114",
         _E,
         "The extender does not serve that verb, and every pod waits.",
-        "The verbs are filter, prioritize, bind and preempt.",
+        "Use the verbs filter, prioritize, bind and preempt.",
     ),
     Code(
         "VS115",
         _E,
-        "The service refuses to bind the pods of these profiles (OtherScheduler), or none of "
-        "adapter pods comes here.",
-        "Name the profile in schedulerNames and for the webhook (--scheduler-name).",
+        "The service refuses to bind the pods of these profiles (OtherScheduler), or no adapter "
+        "pod comes to this kube-scheduler.",
+        "Name the profile in schedulerNames, and pass it to the webhook with --scheduler-name.",
     ),
     Code(
         "VS116",
@@ -192,8 +193,8 @@ _ALL: Final = (
     Code(
         "VS117",
         _E,
-        "Anybody on the way reads and changes what is bound; the service listens beyond loopback "
-        "only with TLS.",
+        "Anybody on the network path can read and change what is bound. Beyond loopback, the "
+        "service listens only with TLS.",
         "Use manifests/kube-scheduler/config-https.yaml, or run kube-scheduler in the extender's "
         "pod.",
     ),
@@ -201,13 +202,13 @@ _ALL: Final = (
         "VS118",
         _E,
         "kube-scheduler calls an address where the service does not listen.",
-        "Make urlPrefix and server.host, port and tls go together.",
+        "Make urlPrefix match server.host, server.port and server.tls.",
     ),
     Code(
         "VS119",
         _E,
-        "A verb that this needs is not called: without filter slots are not counted, without bind "
-        "no ledger is written.",
+        "kube-scheduler does not call a verb that is needed. Without filter, nothing counts "
+        "slots. Without bind, nobody writes the ledger.",
         "Set filterVerb: filter and bindVerb: bind.",
     ),
     Code(
@@ -220,81 +221,82 @@ _ALL: Final = (
         "VS121",
         _W,
         "Nodes and zones are not scored for the tenants' availability.",
-        "Set prioritizeVerb: prioritize and weight: 5, or filter.narrowTo in the service's "
+        "Set prioritizeVerb: prioritize and weight: 5, or set filter.narrowTo in the service's "
         "configuration.",
     ),
     Code(
         "VS122",
         _E,
-        "Two programs renew one Lease: one of them never leads.",
+        "Two programs use the same Lease, so one of them never leads.",
         "Give kube-scheduler a resourceName of its own, such as vreplica-kube-scheduler.",
     ),
     Code(
         "VS123",
         _W,
-        "A kube-scheduler that is built without that plugin refuses the file.",
-        "Correct the name, if it is none of a plugin of your own.",
+        "A kube-scheduler that is built without this plugin refuses the file.",
+        "Correct the name, unless it is a plugin of your own.",
     ),
     Code(
         "VS124",
         _E,
-        "The extender is asked about pods that request the resource, and the webhook stamps it on "
-        "none.",
-        "Leave managedResources out for a kube-scheduler of your own; set slotsResource: true for "
-        "one that others share.",
+        "kube-scheduler asks the extender only about pods that request the resource, but the "
+        "webhook adds it to no pod.",
+        "If only adapter pods use this kube-scheduler, remove managedResources. If it places "
+        "other pods too, set slotsResource: true.",
     ),
     Code(
         "VS125",
         _W,
-        "Adapter pods are marked for a kube-scheduler that asks about marked pods only; this one "
-        "asks about every pod that names it.",
-        "Set slotsResource: false; or managedResources, where others share the kube-scheduler.",
+        "The webhook marks adapter pods for a kube-scheduler that asks only about marked pods. "
+        "This one asks about every pod that names it.",
+        "Set slotsResource: false. If this kube-scheduler places other pods too, set "
+        "managedResources instead.",
     ),
     # Webhook registrations.
     Code(
         "VS200",
         _E,
-        "No webhook of the registration is asked to stamp adapter pods: they go to the default "
-        "scheduler.",
-        "Install it as the rest was: helm upgrade, or kubectl apply of "
+        "No webhook in the registration stamps adapter pods, so they go to the default scheduler.",
+        "Install it in the same way as the rest: helm upgrade, or kubectl apply of "
         "manifests/base/webhook-configurations.yaml.",
     ),
     Code(
         "VS201",
         _E,
-        "While the webhook is down nothing can be created there; in kube-system or our own "
-        "namespace that may never end.",
+        "While the webhook is down, no pod can be created there. In kube-system or the webhook's "
+        "own namespace, this can keep the webhook down.",
         "Set an objectSelector on the label vreplica.dev/pool, and failurePolicy: Ignore.",
     ),
     Code(
         "VS202",
         _W,
-        "Objects that are not ours wait for the webhook, up to its timeout while it is down.",
+        "Pods that are no adapters wait for the webhook. While it is down, they wait until its "
+        "timeout.",
         "Set an objectSelector: the label vreplica.dev/pool Exists.",
     ),
     Code(
         "VS203",
         _W,
         "Adapter pods cannot be created while the webhook is down.",
-        "Set failurePolicy: Ignore; what slips through is repaired by the service.",
+        "Set failurePolicy: Ignore. The service repairs pods that were not stamped.",
     ),
     Code(
         "VS204",
         _W,
-        "While the webhook is out of reach every request waits that long.",
+        "While the webhook cannot be reached, every request waits for that long.",
         "Set timeoutSeconds: 3.",
     ),
     Code(
         "VS205",
         _W,
-        "What a later webhook changes in the pod is not looked at again.",
+        "If a later webhook changes the pod, this webhook does not look at it again.",
         "Set reinvocationPolicy: IfNeeded.",
     ),
     Code(
         "VS206",
         _E,
-        "The webhook does not serve that path: every call fails.",
-        "Use path /mutate or /validate.",
+        "The webhook does not serve that path, so every call fails.",
+        "Use the path /mutate or /validate.",
     ),
     Code("VS207", _E, "The API server refuses the registration.", "Correct the field."),
     Code(
@@ -306,21 +308,22 @@ _ALL: Final = (
     Code(
         "VS209",
         _E,
-        "The API server cannot verify the webhook: every call fails.",
-        "Leave caBundle out, the webhook writes it, or give PEM certificates in base64.",
+        "The API server cannot verify the webhook, so every call fails.",
+        "Remove caBundle, and the webhook fills it in, or set PEM certificates in base64.",
     ),
     Code(
         "VS210",
         _E,
-        "The webhook is called for no adapter pod: all of them go to the default scheduler.",
+        "The webhook is called for no adapter pod, so all of them go to the default scheduler.",
         "Set an objectSelector: the label vreplica.dev/pool Exists.",
     ),
     Code(
         "VS211",
         _W,
-        "Adapter pods that do not meet this are not stamped, and go to the default scheduler.",
-        "Leave it out, or see to it that all pools' pods and namespaces meet it; vreplica doctor "
-        "looks at those that there are.",
+        "Adapter pods that do not meet this condition are not stamped, and go to the default "
+        "scheduler.",
+        "Remove the condition, or make sure that the pods and namespaces of all pools meet it. "
+        "vreplica doctor checks those that exist.",
     ),
 )
 

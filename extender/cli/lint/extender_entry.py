@@ -84,14 +84,18 @@ class _Entry:
                     self.found("VS105", where, "is not true")
                 if given is not None and not given.slots_resource:
                     self.found(
-                        "VS124", "managedResources", f"{SLOTS_RESOURCE}, and slotsResource is false"
+                        "VS124",
+                        "managedResources",
+                        f"contains {SLOTS_RESOURCE}, but slotsResource is false",
                     )
                 return
         if shared:
-            self.found("VS104", "managedResources", f"{SLOTS_RESOURCE} is not in it")
+            self.found("VS104", "managedResources", f"does not contain {SLOTS_RESOURCE}")
         if given is not None and given.slots_resource:
             self.found(
-                "VS125", "managedResources", f"no {SLOTS_RESOURCE}, and slotsResource is true"
+                "VS125",
+                "managedResources",
+                f"does not contain {SLOTS_RESOURCE}, but slotsResource is true",
             )
 
     def check_timeout(self, deadline_s: float) -> None:
@@ -133,7 +137,7 @@ class _Entry:
             self.found("VS111", "urlPrefix", f"{prefix!r:.120}: {error}")
             return
         if url.scheme not in {"http", "https"} or not url.hostname or url.query or url.fragment:
-            self.found("VS111", "urlPrefix", f"{prefix!r:.120} is no http:// or https:// URL")
+            self.found("VS111", "urlPrefix", f"{prefix!r:.120} is not an http:// or https:// URL")
             return
         if url.path.rstrip("/") != PATH:
             self.found("VS111", "urlPrefix", f"the path is {url.path!r:.80}, not {PATH}")

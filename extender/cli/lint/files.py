@@ -69,7 +69,9 @@ def _subjects(path: str, report: Report) -> Iterator[Subject]:
     found = [subject for document in documents for subject in _objects(document)]
     if len(documents) > 1:
         for own in (one for one in found if one.text("kind") == CONFIG_KIND):
-            own.found("VS002", "", f"must stand alone: the file has {len(documents)} documents")
+            own.found(
+                "VS002", "", f"must be the only document of its file, not one of {len(documents)}"
+            )
     known = [subject for subject in found if subject.text("kind") in KINDS]
     if not known:
         kinds = sorted({subject.text("kind") for subject in found} - {""})

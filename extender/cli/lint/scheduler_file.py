@@ -46,9 +46,7 @@ def check_scheduler_file(subject: Subject, given: Config | None) -> str:
         check_settings(subject)
     index = _ours(subject)
     if index is None:
-        subject.found(
-            "VS101", "extenders", "none of them binds, or has a urlPrefix that ends in /v1"
-        )
+        subject.found("VS101", "extenders", "none has a bindVerb, or a urlPrefix that ends in /v1")
     else:
         shared = legacy or any(
             one.scheduler_name == DEFAULT_SCHEDULER_NAME for one in read.profiles

@@ -183,7 +183,7 @@ def _check_plugins(subject: Subject, plugins: Json, path: str) -> None:
             subject.found(
                 "VS100",
                 f"{path}.{point}",
-                f"no plugin is left; {default} is what is there otherwise",
+                f"no plugin is left; the default is {default}",
             )
 
 

@@ -118,7 +118,7 @@ class _Webhook:
                 "VS207", "sideEffects", f"{side_effects!r:.80}: must be None or NoneOnDryRun"
             )
         if "v1" not in texts(self._raw, "admissionReviewVersions"):
-            self._found("VS207", "admissionReviewVersions", "v1 is not in it")
+            self._found("VS207", "admissionReviewVersions", "does not contain v1")
         if self._kind == MUTATING and takes_new_pods(self._raw):
             self._check_called()
         if self._kind == MUTATING and text(self._raw, "reinvocationPolicy") != "IfNeeded":
@@ -141,16 +141,14 @@ class _Webhook:
         caught = caught_namespaces(self._raw, self._own)
         if caught and fails:
             self._found(
-                "VS201", "failurePolicy", f"{said}, and pods in {' and '.join(caught)} are caught"
+                "VS201", "failurePolicy", f"{said}, and pods in {' and '.join(caught)} match"
             )
         elif caught:
-            self._found("VS202", "objectSelector", f"pods in {' and '.join(caught)} are caught")
+            self._found("VS202", "objectSelector", f"pods in {' and '.join(caught)} match")
         elif fails:
             self._found("VS203", "failurePolicy", said)
         elif catches(self._raw, {NAMESPACE_LABEL: "default"}, {}):
-            self._found(
-                "VS202", "objectSelector", f"pods without the label {POOL_LABEL} are caught"
-            )
+            self._found("VS202", "objectSelector", f"pods without the label {POOL_LABEL} match")
 
     def _check_called(self) -> None:
         """Check which adapter pods the selectors leave out."""
@@ -163,9 +161,11 @@ class _Webhook:
                 one.key == own and one.operator == "DoesNotExist"
                 for one in selector.match_expressions
             ):
-                self._found("VS210", field, f"only {whose} without {own}, which all of ours have")
+                self._found("VS210", field, f"selects only {whose} without {own}, but all have it")
             elif labels := demanded(selector):
-                self._found("VS211", field, f"only {whose} with {', '.join(labels)}"[:MESSAGE_MAX])
+                self._found(
+                    "VS211", field, f"selects only {whose} with {', '.join(labels)}"[:MESSAGE_MAX]
+                )
         if conditions := mappings(self._raw, "matchConditions"):
             names = ", ".join(text(one, "name") for one in conditions)
             self._found("VS211", "matchConditions", f"{names:.200}: not evaluated here")
@@ -185,7 +185,7 @@ class _Webhook:
         client = mapping(self._raw, "clientConfig")
         service, url = mapping(client, "service"), text(client, "url")
         if bool(service) == bool(url):
-            self._found("VS207", "clientConfig", "must have one of service and url")
+            self._found("VS207", "clientConfig", "must have either service or url")
             return
         where = "clientConfig.url" if url else "clientConfig.service.path"
         try:

@@ -62,7 +62,7 @@ def a_file(tmp_path: Path, name: str, text: str) -> str:
         ),
         pytest.param(
             "profiles: [{name: x, knativeConfigMaps: {scheduler: s}, scores: []}]",
-            "profiles[0].scores: does not go together",
+            "profiles[0].scores: cannot be combined",
             id="both forms",
         ),
         pytest.param(

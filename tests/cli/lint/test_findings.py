@@ -479,7 +479,10 @@ def test_the_services_own_file_holds_one_document(tmp_path, capsys):
         "---\n".join(yaml.safe_dump(one) for one in (HEAD, *base("kube-scheduler/config.yaml")))
     )
     assert main(["config", "check", str(file)]) == 1
-    assert "error VS002: must stand alone: the file has 2 documents" in capsys.readouterr().out
+    assert (
+        "error VS002: must be the only document of its file, not one of 2"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_list_as_kubectl_prints_it_is_looked_into(tmp_path):
