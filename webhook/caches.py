@@ -50,13 +50,17 @@ class ObjectStore(Generic[T]):
         self._decode = decode
         self._objects: dict[str, T] = {}
         self.synced = False
-        self.undecodable = 0
-        """How often an object could not be decoded, for the metric."""
+        self._undecodable: set[str] = set()
 
     @property
     def objects(self) -> Mapping[str, T]:
         """The objects by key."""
         return self._objects
+
+    @property
+    def undecodable(self) -> int:
+        """How many objects have a newest version that cannot be decoded, for the metric."""
+        return len(self._undecodable)
 
     def get(self, key: str) -> T | None:
         """The object of that key."""
@@ -67,6 +71,7 @@ class ObjectStore(Generic[T]):
         listed = {key_of(obj) for obj in objects}
         for key in [key for key in self._objects if key not in listed]:
             del self._objects[key]
+        self._undecodable &= listed
         for obj in objects:
             self._take(obj)
         _log.info("%s: %d objects at version %s", self._kind, len(self._objects), resource_version)
@@ -79,6 +84,7 @@ class ObjectStore(Generic[T]):
                 self._take(event.object)
             case WatchEventType.DELETED:
                 self._objects.pop(key_of(event.object), None)
+                self._undecodable.discard(key_of(event.object))
             case WatchEventType.BOOKMARK:
                 pass
 
@@ -86,10 +92,11 @@ class ObjectStore(Generic[T]):
         try:
             decoded = self._decode(obj)
         except InvalidObject as error:
-            self.undecodable += 1
+            self._undecodable.add(key_of(obj))
             _log.warning("keeping the last good form, if any, of an unreadable object: %s", error)
             return
         self._objects[decoded.key] = decoded
+        self._undecodable.discard(decoded.key)
 
 
 class WebhookCaches:

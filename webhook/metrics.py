@@ -45,7 +45,7 @@ class Metrics(Exposition):
         )
         self._add_gauge(
             "cache_unreadable_objects",
-            "Objects that could not be decoded since the start",
+            "Objects whose newest version cannot be decoded",
             lambda: {
                 (resource.kind,): float(cache.undecodable)
                 for resource, cache in caches.sinks.items()

@@ -40,7 +40,20 @@ def test_an_unreadable_object_keeps_its_last_good_form_and_disturbs_no_other():
     view.pools.replace([a_pool_object(slots=0), a_pool_object("other", slots=5)], "2")
     assert view.pools.objects[f"{NS}/dispatcher"].slots_per_pod == 20
     assert view.pools.objects[f"{NS}/other"].slots_per_pod == 5
-    assert view.pools.undecodable == 2
+
+
+def test_an_object_counts_as_unreadable_once_until_it_is_readable_or_gone():
+    pools = caches().pools
+    bad = [event("ADDED", a_pool_object(name, slots=0)) for name in ("a", "b", "c")]
+    for each in (*bad, *bad):
+        pools.apply(each)
+    assert pools.undecodable == 3
+    pools.apply(event("MODIFIED", a_pool_object("a")))
+    assert pools.undecodable == 2
+    pools.apply(event("DELETED", a_pool_object("b", slots=0)))
+    assert pools.undecodable == 1
+    pools.replace([], "2")
+    assert pools.undecodable == 0
 
 
 def test_look_ups_by_statefulset_namespace_and_weight():
