@@ -5,7 +5,14 @@ from collections.abc import Collection
 
 import pytest
 
-from extender.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Invalid, Obj, Resource
+from extender.kube.api import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    Forbidden,
+    Invalid,
+    Obj,
+    Resource,
+)
 from tests.webhook.authorities import fingerprints, steps_from
 from tests.webhook.builders import ObjectsApi, patched
 from webhook.registration import (
@@ -177,6 +184,10 @@ async def test_a_replica_that_is_behind_never_overwrites_a_newer_ca_bundle():
             assert config["caBundle"] == encoded(SECOND.ca_pem)
 
 
+async def refused(resource: Resource, *_: object) -> Obj:
+    raise Forbidden(403, "Forbidden", f"{resource.plural} is forbidden")
+
+
 class TestWhatIsPublished:
     async def test_an_authority_may_sign_once_it_has_been_in_every_ca_bundle_for_ten_minutes(self):
         api, clock, store = installed(), [1000.0], Stored(FIRST)
@@ -197,6 +208,21 @@ class TestWhatIsPublished:
         await ours.reconcile(store)  # type: ignore[arg-type]
         assert store.may_sign[-1] == frozenset()
         assert ours.published() == frozenset()
+
+    async def test_while_the_registration_cannot_be_read_no_authority_may_begin_to_sign(
+        self, monkeypatch
+    ):
+        api, clock, store = installed(), [1000.0], Stored(FIRST)
+        ours = registration(api, clock=clock)
+        await ours.reconcile(store)  # type: ignore[arg-type]
+        clock[0] += PUBLISHED_BEFORE_USE_S
+        with monkeypatch.context() as patch:
+            patch.setattr(api, "get", refused)
+            with pytest.raises(Forbidden):
+                await ours.reconcile(store)  # type: ignore[arg-type]
+        assert list(store.may_sign[-1]) == []
+        await ours.reconcile(store)  # type: ignore[arg-type]
+        assert store.may_sign[-1] == fingerprints(FIRST.ca_pem)
 
     async def test_where_nothing_is_registered_nothing_is_published(self):
         clock = [1000.0]
