@@ -100,7 +100,7 @@ class Webhook:
                     loop.cancel()
 
 
-class Keeper:
+class UpkeepOnly:
     """Upkeep without a server: renews the certificate and publishes its authorities."""
 
     def __init__(self, settings: Settings, api: Api) -> None:
@@ -125,10 +125,14 @@ def upkeep_for(
     """Return the configured kind of certificate, and its upkeep."""
     rng = random.Random()
     certificates = certificates_for(settings, api, early=rng.random())
-    follows = settings.upkeep is UpkeepMode.NONE
-    # A process that follows writes nothing, not even the address for development.
-    registration = Registration(api, url="" if follows else settings.url, monotonic=time.monotonic)
-    return certificates, Upkeep(certificates, registration, rng=rng, now=time.time, follows=follows)
+    read_only = settings.upkeep is UpkeepMode.OTHER_PROCESS
+    # It writes nothing, not even the address for development.
+    registration = Registration(
+        api, url="" if read_only else settings.url, monotonic=time.monotonic
+    )
+    return certificates, Upkeep(
+        certificates, registration, rng=rng, now=time.time, read_only=read_only
+    )
 
 
 def certificates_for(
@@ -142,7 +146,7 @@ def certificates_for(
         if settings.secret
         else DirectoryStore(Path(settings.cert_dir))
     )
-    if settings.upkeep is UpkeepMode.NONE:
+    if settings.upkeep is UpkeepMode.OTHER_PROCESS:
         return StoredCertificates(store, settings.hosts, now=time.time)
     return CertificateManager(store, settings.hosts, now=time.time, early=early)
 
@@ -162,7 +166,9 @@ async def serve(settings: Settings) -> None:
     )
     try:
         program = (
-            Keeper(settings, api) if settings.upkeep is UpkeepMode.ONLY else Webhook(settings, api)
+            UpkeepOnly(settings, api)
+            if settings.upkeep is UpkeepMode.ONLY
+            else Webhook(settings, api)
         )
         await program.run(stop)
     finally:

@@ -68,7 +68,7 @@ class Mutation:
     warnings: tuple[str, ...] = ()
 
 
-NOTHING: Final = Mutation()
+NO_MUTATION: Final = Mutation()
 
 
 class View(Protocol):
@@ -79,7 +79,7 @@ class View(Protocol):
         ...
 
 
-def stamp(request: AdmissionRequest, view: View, how: Stamp = DEFAULT_STAMP) -> Verdict:
+def stamp(request: AdmissionRequest, view: View, options: Stamp = DEFAULT_STAMP) -> Verdict:
     """Return the verdict of ``/mutate``: always allowed, with a patch for an adapter pod at
     creation.
     """
@@ -90,7 +90,7 @@ def stamp(request: AdmissionRequest, view: View, how: Stamp = DEFAULT_STAMP) -> 
     if request.operation != "CREATE" or pool_name is None:
         return ALLOWED
     pool = view.pool(object_key(request.namespace or text(pod, "metadata", "namespace"), pool_name))
-    mutation = mutate(pod, pool, how)
+    mutation = mutate(pod, pool, options)
     return Verdict(patch=mutation.ops, warnings=mutation.warnings)
 
 
@@ -102,14 +102,14 @@ def pool_name_of(pod: Json) -> str | None:
     return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
 
 
-def mutate(pod: Json, pool: AdapterPool | None, how: Stamp = DEFAULT_STAMP) -> Mutation:
+def mutate(pod: Json, pool: AdapterPool | None, options: Stamp = DEFAULT_STAMP) -> Mutation:
     """Return how to change ``pod`` (v1 Pod as JSON). Pure; never raises.
 
     ``pool`` is the pool that its label names, None if no such pool is known.
     """
     pool_name = pool_name_of(pod)
     if pool_name is None:
-        return NOTHING
+        return NO_MUTATION
     warnings: list[str] = []
     if pool is None:
         warnings.append(
@@ -125,9 +125,9 @@ def mutate(pod: Json, pool: AdapterPool | None, how: Stamp = DEFAULT_STAMP) -> M
     }
     return Mutation(
         ops=(
-            *_scheduler_ops(pod, how.scheduler_name),
+            *_scheduler_ops(pod, options.scheduler_name),
             *_annotation_ops(pod, annotations),
-            *_resource_ops(pod, _request(slots, how)),
+            *_resource_ops(pod, _request(slots, options)),
         ),
         warnings=tuple(warnings),
     )
@@ -162,11 +162,11 @@ def _annotation_ops(pod: Json, wanted: Mapping[str, str | None]) -> list[PatchOp
     return ops
 
 
-def _request(slots: str | None, how: Stamp) -> str | None:
+def _request(slots: str | None, options: Stamp) -> str | None:
     """Return how many slots a pod requests; None if it must not name them."""
-    if not how.slots_resource:
+    if not options.slots_resource:
         return None
-    return slots if how.slots_counted and slots is not None else "0"
+    return slots if options.slots_counted and slots is not None else "0"
 
 
 def _resource_ops(pod: Json, request: str | None) -> list[PatchOp]:

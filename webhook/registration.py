@@ -12,9 +12,9 @@ written, so its patch fails. An older caBundle never replaces a newer one.
 
 An authority may sign once this process has seen it in every caBundle for
 ``PUBLISHED_BEFORE_USE_S``: by then every API server has it. A restart begins to count anew.
-Authorities wait for months, so that costs nothing. A process that never can read the configurations
-renews certificates, but keeps the current authority until it ends (row 2 of ``webhook.rotation``). The log
-names this problem, and each round counts as failed.
+Authorities wait for months, so that costs nothing. A process that can never read the configurations
+renews certificates, but keeps the current authority until it ends (row 2 of ``webhook.rotation``).
+The log names this problem, and each round counts as failed.
 """
 
 import base64

@@ -35,7 +35,7 @@ from extender.kube.serving.bodies import (
 from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
 from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk, ask_again
 from extender.telemetry.exposition import CONTENT_TYPE
-from extender.telemetry.logs import AtMost
+from extender.telemetry.logs import RateLimitFilter
 from extender.telemetry.tracing import TRACEPARENT, span
 from webhook import mutate, validate
 from webhook.caches import WebhookCaches
@@ -45,7 +45,7 @@ from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review
 LINES_PER_S: Final = 20
 """Log lines about requests. Anybody who reaches the port decides how many requests there are."""
 _log: Final = logging.getLogger(__name__)
-_log.addFilter(AtMost(LINES_PER_S))
+_log.addFilter(RateLimitFilter(LINES_PER_S))
 
 
 CONNECTIONS: Final = ConnectionLimits(

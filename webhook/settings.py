@@ -28,9 +28,9 @@ class SettingsError(VReplicaError):
 class UpkeepMode(StrEnum):
     """Which process renews the certificate and writes the caBundle."""
 
-    OWN = "own"
+    SAME_PROCESS = "own"
     """The process that serves, which needs the rights to write both."""
-    NONE = "none"
+    OTHER_PROCESS = "none"
     """Another process. This one serves and writes nothing."""
     ONLY = "only"
     """This process, which serves nothing and opens no port."""
@@ -51,7 +51,7 @@ class Settings:
     secret: tuple[str, str] | None = None
     cert_files: tuple[str, str] | None = None
     """Certificate and key that somebody else renews."""
-    upkeep: UpkeepMode = UpkeepMode.OWN
+    upkeep: UpkeepMode = UpkeepMode.SAME_PROCESS
     service: tuple[str, str] = (OWN_NAMESPACE, "vreplica-webhook")
     url: str = ""
     rules: Rules = DEFAULT_RULES
@@ -174,7 +174,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--log-format",
         default=str(_DEFAULTS.log_format),
-        choices=[str(form) for form in LogFormat],
+        choices=[str(one) for one in LogFormat],
         help="json writes one object per line (default: %(default)s)",
     )
     return result

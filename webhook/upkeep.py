@@ -29,8 +29,8 @@ START_ATTEMPTS_MAX: Final = 24
 
 
 class Upkeep:
-    """Rounds of upkeep. ``now`` is wall-clock time, epoch seconds. ``follows``: another process
-    renews, this one only serves.
+    """Rounds of upkeep. ``now`` is wall-clock time, epoch seconds. ``read_only``: another process
+    renews; this one only serves.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class Upkeep:
         *,
         rng: random.Random,
         now: Callable[[], float],
-        follows: bool = False,
+        read_only: bool = False,
     ) -> None:
         self._certificates = certificates
         self._registration = registration
-        self._follows = follows
+        self._read_only = read_only
         self._rng = rng
         self._now = now
-        self._told = ""
+        self._logged_problem = ""
         self._warned_at_s = float("-inf")
         self.failures = 0
         """Rounds that found a problem, for the metric."""
@@ -74,7 +74,9 @@ class Upkeep:
         while True:
             well = await self.round()
             period_s = (
-                (FOLLOW_PERIOD_S if self._follows else UPKEEP_PERIOD_S) if well else RETRY_PERIOD_S
+                (FOLLOW_PERIOD_S if self._read_only else UPKEEP_PERIOD_S)
+                if well
+                else RETRY_PERIOD_S
             )
             await asyncio.sleep(period_s * self._rng.uniform(1 - PERIOD_JITTER, 1 + PERIOD_JITTER))
 
@@ -84,9 +86,9 @@ class Upkeep:
             problem = "; ".join(await self._registration.reconcile(self._certificates))
         except (ApiError, CertificateError, OSError) as error:
             problem = str(error) or type(error).__name__
-        if problem != self._told:
+        if problem != self._logged_problem:
             _log.warning("certificate and registration: %s", problem or "all well again")
-        self._told = problem
+        self._logged_problem = problem
         self.failures += bool(problem)
         self._warn_of_the_end(problem)
         return not problem

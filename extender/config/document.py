@@ -66,7 +66,7 @@ class Document:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.places.get(path, NOWHERE)
 
-    def placed(self, error: InvalidObject, path: str | None = None) -> InvalidField:
+    def with_place(self, error: InvalidObject, path: str | None = None) -> InvalidField:
         """Return the same error with its place. ``path`` is the field's path in this document, if
         that is not ``error.field``.
         """

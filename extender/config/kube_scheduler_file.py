@@ -71,7 +71,7 @@ def duration_s(value: str) -> float:
     return sign * seconds
 
 
-class _Reader:
+class _FieldReader:
     """Reads typed fields of one document and collects the errors."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ TLS_FIELDS: Final = frozenset(
 
 
 def _extender(
-    reader: _Reader, raw: Mapping[str, Any], path: str, *, legacy: bool
+    reader: _FieldReader, raw: Mapping[str, Any], path: str, *, legacy: bool
 ) -> ExtenderConfig:
     https = "enableHttps" if legacy else "enableHTTPS"
     reader.unknown(raw, (EXTENDER_FIELDS - {"enableHTTPS"}) | {https}, path)
@@ -193,7 +193,7 @@ def _extender(
 
 
 def _extenders(
-    reader: _Reader, document: Mapping[str, Any], *, legacy: bool
+    reader: _FieldReader, document: Mapping[str, Any], *, legacy: bool
 ) -> tuple[ExtenderConfig, ...]:
     return tuple(
         _extender(reader, raw, f"extenders[{index}]", legacy=legacy)
@@ -203,7 +203,7 @@ def _extenders(
 
 def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, list[FieldError]]:
     """Read a KubeSchedulerConfiguration with its defaults. Return it and all errors."""
-    reader = _Reader()
+    reader = _FieldReader()
     if text(document, "apiVersion") != API_VERSION:
         reader.wrong("apiVersion", f"must be {API_VERSION}", document.get("apiVersion"))
     if text(document, "kind") != KIND:
@@ -244,7 +244,7 @@ def read_policy(
     document: Mapping[str, Any], *, scheduler_name: str = DEFAULT_SCHEDULER_NAME
 ) -> tuple[SchedulerConfig, list[FieldError]]:
     """Read a legacy v1 Policy. Predicates and priorities are ignored: the default plugins run."""
-    reader = _Reader()
+    reader = _FieldReader()
     if text(document, "kind") != "Policy":
         reader.wrong("kind", "must be Policy", document.get("kind"))
     if text(document, "apiVersion") != "v1":

@@ -39,14 +39,14 @@ _IGNORE: Final = "ignoreUnknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class WatchedContent:
     """What is watched of a configuration file. ``files`` are the file and those that it refers to;
-    ``imported`` is a digest of the latter.
+    ``imported_digest`` is one of the latter.
     """
 
     config: Config
     files: tuple[str, ...]
-    imported: str = ""
+    imported_digest: str = ""
 
 
 class ConfigFile(NamedTuple):
@@ -88,12 +88,12 @@ def load_profiles(config: Config, path: str, file: Document | None = None) -> Ma
             _refuse_taken(name, profiles, path, index)
             profile = profile_from(_imported(document, path, index), registry)
         except InvalidObject as error:
-            raise _placed(error, index, file) from error
+            raise _with_place(error, index, file) from error
         profiles[profile.name] = profile
     return MappingProxyType(profiles)
 
 
-def reading_of(file: ConfigFile, path: str) -> Reading:
+def watched_content_of(file: ConfigFile, path: str) -> WatchedContent:
     """Return what is watched of a file: its settings, and a digest of the files that its profiles
     are read from.
 
@@ -103,7 +103,7 @@ def reading_of(file: ConfigFile, path: str) -> Reading:
     digest = sha256()
     for name in files[1:]:
         digest.update(sha256(read_file(name)).digest())
-    return Reading(file.config, tuple(files), digest.hexdigest())
+    return WatchedContent(file.config, tuple(files), digest.hexdigest())
 
 
 def _refuse_taken(name: object, taken: Mapping[str, Profile], path: str, index: int) -> None:
@@ -121,14 +121,14 @@ def files_of(config: Config, path: str) -> list[str]:
     ]
 
 
-def _placed(error: InvalidObject, index: int, file: Document | None) -> InvalidObject:
+def _with_place(error: InvalidObject, index: int, file: Document | None) -> InvalidObject:
     """Add the place in the file to a profile's error, which names the profile's own field."""
     if file is None or isinstance(error, InvalidField):
         return error
     entry = f"profiles[{index}]"
     if error.subject == file.subject:
-        return file.placed(error)
-    return file.placed(error, f"{entry}.{error.field}" if error.field else entry)
+        return file.with_place(error)
+    return file.with_place(error, f"{entry}.{error.field}" if error.field else entry)
 
 
 def _imported(document: Mapping[str, object], path: str, index: int) -> Mapping[str, object]:

@@ -14,7 +14,7 @@ from extender.config.document import Document, InvalidField, open_document
 from extender.config.model import Config
 from extender.config.nearest import nearest
 from extender.config.rules import broken_rules
-from extender.config.settings import BY_PATH, SECTIONS, SETTINGS, Entry, Kind
+from extender.config.settings import BY_PATH, SECTIONS, SETTINGS, Entry, ValueKind
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 from extender.model.safe_repr import safe_repr
 
@@ -55,10 +55,10 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
 
 def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:
     """Return the configuration, or None if there are errors, and all errors in the file's order."""
-    problems = [document.placed(error) for error in _wrong_head(document)]
+    problems = [document.with_place(error) for error in _wrong_head(document)]
     if problems:
         return None, problems
-    reader = _Reader(document)
+    reader = _SettingsReader(document)
     values = reader.values()
     if not reader.problems:
         config = _made(Config, values, ())
@@ -69,7 +69,7 @@ def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:
         if not errors:
             return config, []
         reader.problems += errors
-    placed = [document.placed(error) for error in reader.problems]
+    placed = [document.with_place(error) for error in reader.problems]
     return None, sorted(placed, key=lambda error: error.place)
 
 
@@ -108,7 +108,7 @@ def _is_section(hint: Any) -> bool:
     return is_dataclass(hint)
 
 
-class _Reader:
+class _SettingsReader:
     """Reads every setting of a document. A setting that cannot be read is a problem, and has its
     default.
     """
@@ -117,14 +117,14 @@ class _Reader:
         self._subject = document.subject
         self._root = document.value
         self.problems: list[InvalidField] = []
-        self._readers: Mapping[Kind, Callable[[Entry, object], object]] = {
-            Kind.TEXT: self._text,
-            Kind.CHOICE: self._choice,
-            Kind.FLAG: self._flag,
-            Kind.WHOLE: self._number,
-            Kind.NUMBER: self._number,
-            Kind.TEXTS: self._texts,
-            Kind.MAPPINGS: self._mappings,
+        self._readers: Mapping[ValueKind, Callable[[Entry, object], object]] = {
+            ValueKind.TEXT: self._text,
+            ValueKind.CHOICE: self._choice,
+            ValueKind.FLAG: self._flag,
+            ValueKind.WHOLE: self._number,
+            ValueKind.NUMBER: self._number,
+            ValueKind.TEXTS: self._texts,
+            ValueKind.MAPPINGS: self._mappings,
         }
 
     def values(self) -> Mapping[tuple[str, ...], object]:
@@ -196,7 +196,7 @@ class _Reader:
 
     def _number(self, entry: Entry, raw: object) -> object:
         low, high = entry.setting.minimum, entry.setting.maximum
-        whole = entry.kind is Kind.WHOLE
+        whole = entry.kind is ValueKind.WHOLE
         kinds = int if whole else int | float
         plain = isinstance(raw, kinds) and not isinstance(raw, bool)
         if plain and (low is None or low <= raw) and (high is None or raw <= high):  # type: ignore[operator]

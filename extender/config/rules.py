@@ -27,7 +27,7 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
     if tls.allowed_clients and not tls.client_ca_file:
         yield BrokenRule("server.tls.allowedClients", "needs clientCAFile")
     elif config.server.host not in LOOPBACK and not config.server.insecure:
-        yield from _open(tls)
+        yield from _beyond_loopback(tls)
     if _one_address(config.server):
         yield BrokenRule("server.healthPort", "must differ from port", "0 means no second port")
     if election.lease_duration_s <= election.renew_deadline_s:
@@ -48,7 +48,7 @@ def _one_address(server: ServerConfig) -> bool:
     return server.health_port != 0 and server.health_port == server.port and bool(meet)
 
 
-def _open(tls: TlsConfig) -> Iterator[BrokenRule]:
+def _beyond_loopback(tls: TlsConfig) -> Iterator[BrokenRule]:
     """Check a server beyond loopback.
 
     A client that reaches the bind verb can bind pods. A CA usually signs certificates for other

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from extender.config.model import LOOPBACK
-from extender.config.settings import SECTIONS, SETTINGS, Entry, Kind
+from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind
 from extender.config.view import plain
 from extender.engine.policy.profile import Rules, Ties
 from extender.engine.policy.profile_document import PLUGINS_MAX, WEIGHT_MAX
@@ -55,7 +55,7 @@ def config_schema() -> Schema:
         above, _, name = entry.path.rpartition(".")
         sections[above]["properties"][name] = _setting(entry)
     sections["server.tls"]["allOf"] = _tls_rules()
-    sections["server"]["allOf"] = [_open_rule()]
+    sections["server"]["allOf"] = [_beyond_loopback()]
     return root
 
 
@@ -66,23 +66,23 @@ def _setting(entry: Entry) -> Schema:
         "x-reload": str(entry.setting.reload),
     }
     match entry.kind:
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             pattern = entry.setting.pattern
             return {
                 **schema,
                 "type": ["string", "null"],
                 **({"pattern": f"^{pattern}$"} if pattern else {}),
             }
-        case Kind.CHOICE:
+        case ValueKind.CHOICE:
             return {**schema, "enum": [*entry.choices, None]}
-        case Kind.FLAG:
+        case ValueKind.FLAG:
             return {**schema, "type": ["boolean", "null"]}
-        case Kind.WHOLE | Kind.NUMBER:
-            kind = "integer" if entry.kind is Kind.WHOLE else "number"
+        case ValueKind.WHOLE | ValueKind.NUMBER:
+            kind = "integer" if entry.kind is ValueKind.WHOLE else "number"
             low, high = plain(entry.setting.minimum), plain(entry.setting.maximum)
             return {**schema, "type": [kind, "null"], "minimum": low, "maximum": high}
-        case Kind.TEXTS | Kind.MAPPINGS:
-            items = _GIVEN if entry.kind is Kind.TEXTS else _profile()
+        case ValueKind.TEXTS | ValueKind.MAPPINGS:
+            items = _GIVEN if entry.kind is ValueKind.TEXTS else _profile()
             return {
                 **schema,
                 "type": ["array", "null"],
@@ -107,7 +107,7 @@ def _tls_rules() -> list[Schema]:
     ]
 
 
-def _open_rule() -> Schema:
+def _beyond_loopback() -> Schema:
     """Beyond loopback, require client certificates and names, or ``insecure``."""
     beyond = {"type": "string", "not": {"enum": sorted(LOOPBACK)}}
     listed = {"type": "array", "minItems": 1}

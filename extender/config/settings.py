@@ -9,7 +9,7 @@ from typing import Any, Final, get_origin, get_type_hints
 from extender.config.model import METADATA_KEY, Config, Setting
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What a setting's value is."""
 
     TEXT = "string"
@@ -29,7 +29,7 @@ class Entry:
 
     path: str
     attributes: tuple[str, ...]
-    kind: Kind
+    kind: ValueKind
     type: type
     default: Any
     setting: Setting
@@ -47,13 +47,13 @@ class Entry:
         return tuple(str(one) for one in self.type) if issubclass(self.type, Enum) else ()
 
 
-_KINDS: Final[Mapping[type, Kind]] = {
-    str: Kind.TEXT,
-    bool: Kind.FLAG,
-    int: Kind.WHOLE,
-    float: Kind.NUMBER,
-    frozenset: Kind.TEXTS,
-    tuple: Kind.TEXTS,
+_KINDS: Final[Mapping[type, ValueKind]] = {
+    str: ValueKind.TEXT,
+    bool: ValueKind.FLAG,
+    int: ValueKind.WHOLE,
+    float: ValueKind.NUMBER,
+    frozenset: ValueKind.TEXTS,
+    tuple: ValueKind.TEXTS,
 }
 
 
@@ -70,9 +70,9 @@ def _entries(model: type, path: str, attributes: tuple[str, ...]) -> list[Entry]
         plain: type = get_origin(hint) or hint
         assert one.default is not MISSING, where
         if issubclass(plain, Enum):
-            kind = Kind.CHOICE
+            kind = ValueKind.CHOICE
         elif plain is tuple and hint.__args__[0] is not str:
-            kind = Kind.MAPPINGS
+            kind = ValueKind.MAPPINGS
         else:
             kind = _KINDS[plain]
         found.append(Entry(where, names, kind, plain, one.default, setting))

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from extender.config.model import Config
-from extender.config.profiles import Reading
+from extender.config.profiles import WatchedContent
 from extender.config.reload import merge
 from extender.config.settings import SETTINGS
 from extender.kube.budget import Budget
 from extender.model.errors import VReplicaError
 from extender.telemetry.exposition import Label
-from extender.telemetry.logs import LogFormat, form_in_use, use_form
+from extender.telemetry.logs import LogFormat, format_in_use, use_format
 from extender.telemetry.metrics import Metrics
 
 log: Final = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class Watched(NamedTuple):
     and raises VReplicaError if it is wrong.
     """
 
-    first: Reading
-    read: Callable[[], Reading]
+    first: WatchedContent
+    read: Callable[[], WatchedContent]
 
 
 class Reloading:
@@ -64,7 +64,7 @@ class Reloading:
         first, self._read = watched
         self._apply = tuple(apply)
         self._files = first.files
-        self._imported = first.imported
+        self._imported_digest = first.imported_digest
         self._seen = _stamps(first.files)
         self.config = first.config
         """In force."""
@@ -114,11 +114,11 @@ class Reloading:
         self.results[REFUSED] += 1
         log.warning("configuration not reloaded, the old one stays: %s", problem)
 
-    def _take(self, reading: Reading) -> None:
+    def _take(self, reading: WatchedContent) -> None:
         """Apply all live settings or none. Must not await."""
         merged = merge(self.config, reading.config)
         waiting = set(merged.waiting)
-        if reading.imported != self._imported:
+        if reading.imported_digest != self._imported_digest:
             waiting.add(PROFILES)
         self.problem = ""
         self.waiting = tuple(sorted(waiting))
@@ -170,11 +170,11 @@ def change_of_log(config: Config) -> Callable[[Config], None]:
     later ones. Where a configuration leaves them out, the present level and format count.
     """
     root = logging.getLogger()
-    started_at, started_as = root.level, form_in_use()
+    started_at, started_as = root.level, format_in_use()
 
     def take(new: Config) -> None:
         root.setLevel(new.log_level.upper() or started_at)
-        use_form(LogFormat(new.log_format or started_as))
+        use_format(LogFormat(new.log_format or started_as))
 
     take(config)
     return take

@@ -3,8 +3,8 @@ them.
 
 The code that fills a family declares it, with its help text, the values of its labels and the
 stability of its name. A label either has a *closed set* of values, or its values are names that
-operators create (``names``), up to a limit. A value outside a closed set is counted as ``other``. A
-series costs memory here and, for weeks, in Prometheus. So no text of a tenant's object, and no text
+operators create, up to a limit. A value outside a closed set is counted as ``other``. A series
+costs memory here and, for weeks, in Prometheus. So no text of a tenant's object, and no text
 without a limit, may become a label value.
 
 There are two ways to fill a family. A counter or histogram of ``prometheus_client`` is changed when
@@ -63,12 +63,12 @@ class Stability(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Label:
     """A label. ``values`` is its closed set. If that is empty, operators create the values, and
-    ``names`` describes them.
+    ``description`` says what they are.
     """
 
     name: str
     values: tuple[str, ...] = ()
-    names: str = ""
+    description: str = ""
 
     def value(self, text: str) -> str:
         """Return ``text``, or ``other`` if it is not in the closed set."""
@@ -95,7 +95,7 @@ class Family:
         return [label.name for label in self.labels]
 
 
-class More(TypedDict, total=False):
+class FamilyOptions(TypedDict, total=False):
     """Optional parts of a declaration; ``Family`` explains them."""
 
     stability: Stability
@@ -103,10 +103,16 @@ class More(TypedDict, total=False):
 
 
 def family_of(
-    kind: Kind, name: str, documentation: str, labels: Iterable[Label] = (), **more: Unpack[More]
+    kind: Kind,
+    name: str,
+    documentation: str,
+    labels: Iterable[Label] = (),
+    **options: Unpack[FamilyOptions],
 ) -> Family:
     """A ``Family`` without buckets."""
-    return Family(name=name, kind=kind, documentation=documentation, labels=tuple(labels), **more)
+    return Family(
+        name=name, kind=kind, documentation=documentation, labels=tuple(labels), **options
+    )
 
 
 ReadMany = Callable[[], Mapping[tuple[str, ...], float]]
@@ -166,14 +172,18 @@ class Exposition:
         return [self._families[name] for name in sorted(self._families)]
 
     def add_counter(
-        self, name: str, documentation: str, labels: Iterable[Label] = (), **more: Unpack[More]
+        self,
+        name: str,
+        documentation: str,
+        labels: Iterable[Label] = (),
+        **options: Unpack[FamilyOptions],
     ) -> Counter:
         """Declare a counter; ``name`` is without the prefix and without ``_total``.
 
         If all labels have closed sets, every series starts at 0. Prometheus' increase() of a series
         that starts at 1 is 0, so an alert would miss the first event.
         """
-        family = self._declare(family_of(Kind.COUNTER, name, documentation, labels, **more))
+        family = self._declare(family_of(Kind.COUNTER, name, documentation, labels, **options))
         counter = Counter(
             family.name, family.documentation, family.label_names, registry=self.registry
         )
@@ -187,10 +197,10 @@ class Exposition:
         documentation: str,
         buckets: Sequence[float],
         labels: Iterable[Label] = (),
-        **more: Unpack[More],
+        **options: Unpack[FamilyOptions],
     ) -> Histogram:
         """Declare a histogram."""
-        family = family_of(Kind.HISTOGRAM, name, documentation, labels, **more)
+        family = family_of(Kind.HISTOGRAM, name, documentation, labels, **options)
         family = self._declare(replace(family, buckets=tuple(buckets)))
         return Histogram(
             family.name,
@@ -201,10 +211,14 @@ class Exposition:
         )
 
     def add_gauge(
-        self, name: str, documentation: str, labels: Iterable[Label] = (), **more: Unpack[More]
+        self,
+        name: str,
+        documentation: str,
+        labels: Iterable[Label] = (),
+        **options: Unpack[FamilyOptions],
     ) -> Gauge:
         """Declare a gauge that somebody sets."""
-        family = self._declare(family_of(Kind.GAUGE, name, documentation, labels, **more))
+        family = self._declare(family_of(Kind.GAUGE, name, documentation, labels, **options))
         return Gauge(family.name, family.documentation, family.label_names, registry=self.registry)
 
     def read(self, family: Family, read: ReadMany) -> None:
@@ -224,8 +238,8 @@ class Exposition:
             kind=Kind.GAUGE,
             documentation="1, with the versions that run",
             labels=(
-                Label("version", names="of this program"),
-                Label("python_version", names="of Python"),
+                Label("version", description="of this program"),
+                Label("python_version", description="of Python"),
             ),
             like="kubernetes_build_info",
         )

@@ -31,7 +31,7 @@ TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class LogFormat(StrEnum):
-    """Forms of the log."""
+    """The formats of the log."""
 
     TEXT = "text"
     JSON = "json"
@@ -60,7 +60,7 @@ class JsonFormatter(OneLineFormatter):
         return json.dumps(line, separators=(",", ":"))
 
 
-class AtMost(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Passes at most ``per_second`` records a second. The next record says how many were left out.
     It limits what strangers can make a program log.
     """
@@ -88,12 +88,12 @@ class AtMost(logging.Filter):
         return True
 
 
-def formatter_of(form: LogFormat) -> logging.Formatter:
-    """Return the formatter for that form."""
-    return JsonFormatter() if form is LogFormat.JSON else OneLineFormatter(TEXT_FORMAT)
+def formatter_of(log_format: LogFormat) -> logging.Formatter:
+    """Return the formatter for that format."""
+    return JsonFormatter() if log_format is LogFormat.JSON else OneLineFormatter(TEXT_FORMAT)
 
 
-def set_up(level: str, form: LogFormat) -> None:
+def set_up(level: str, log_format: LogFormat) -> None:
     """Log to stderr from ``level`` (``INFO``) upwards. Logging that another library has already set
     up stays as it is.
     """
@@ -102,13 +102,13 @@ def set_up(level: str, form: LogFormat) -> None:
         return
     if not root.handlers:
         root.addHandler(logging.StreamHandler(sys.stderr))
-        root.handlers[0].setFormatter(formatter_of(form))
-    use_form(form)
+        root.handlers[0].setFormatter(formatter_of(log_format))
+    use_format(log_format)
     root.setLevel(level.upper())
 
 
-def form_in_use() -> LogFormat:
-    """Return the form of our handler; TEXT if there is none."""
+def format_in_use() -> LogFormat:
+    """Return the format of our handler; TEXT if there is none."""
     return (
         LogFormat.JSON
         if any(type(one.formatter) is JsonFormatter for one in _ours())
@@ -116,10 +116,10 @@ def form_in_use() -> LogFormat:
     )
 
 
-def use_form(form: LogFormat) -> None:
-    """Write in that form from here on. Handlers of other libraries stay as they are."""
+def use_format(log_format: LogFormat) -> None:
+    """Write in that format from here on. Handlers of other libraries stay as they are."""
     for handler in _ours():
-        handler.setFormatter(formatter_of(form))
+        handler.setFormatter(formatter_of(log_format))
 
 
 def _ours() -> list[logging.Handler]:

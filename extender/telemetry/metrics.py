@@ -17,9 +17,9 @@ from extender.telemetry.exposition import (
     OTHER,
     Exposition,
     Family,
+    FamilyOptions,
     Kind,
     Label,
-    More,
     Stability,
     family_of,
 )
@@ -123,7 +123,7 @@ class Metrics(Exposition):
         self.leader = self.add_gauge(
             "leader_election_master_status",
             "1 while this replica leads",
-            [Label("name", names="the Leases of the pools' buckets, 64 at the most")],
+            [Label("name", description="the Leases of the pools' buckets, 64 at the most")],
             like="leader_election_master_status",
         )
 
@@ -161,14 +161,14 @@ class Metrics(Exposition):
         documentation: str,
         label: str | Label,
         read: Callable[[], Mapping[str, float]],
-        **more: Unpack[More],
+        **options: Unpack[FamilyOptions],
     ) -> None:
         """Add a gauge whose amounts ``read`` returns at each scrape: label value -> amount. A gauge
         without a label has the label "" and the key "".
 
         A label needs a closed set, or a description of its values; see ``Label``.
         """
-        self._scrape(family_of(Kind.GAUGE, name, documentation, _labels(label), **more), read)
+        self._scrape(family_of(Kind.GAUGE, name, documentation, _labels(label), **options), read)
 
     def counter(
         self,
@@ -176,10 +176,10 @@ class Metrics(Exposition):
         documentation: str,
         label: str | Label,
         read: Callable[[], Mapping[str, float]],
-        **more: Unpack[More],
+        **options: Unpack[FamilyOptions],
     ) -> None:
         """Add a counter that other code counts. ``read`` returns its amounts at each scrape."""
-        self._scrape(family_of(Kind.COUNTER, name, documentation, _labels(label), **more), read)
+        self._scrape(family_of(Kind.COUNTER, name, documentation, _labels(label), **options), read)
 
     def _scrape(self, family: Family, read: Callable[[], Mapping[str, float]]) -> None:
         if family.labels:

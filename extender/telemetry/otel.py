@@ -54,7 +54,7 @@ class OtelTracer:
         kind = SpanKind.INTERNAL if parent is None else SpanKind.SERVER
         kept = {key: _cut(value) for key, value in attributes.items()}
         with self._tracer.start_as_current_span(name, parent, kind, kept) as present:
-            yield _Present(present)
+            yield _OtelSpan(present)
 
     def trace_id(self) -> str:
         """See tracing.Tracer."""
@@ -82,7 +82,7 @@ def context_of(traceparent: str) -> Context | None:
     return trace.set_span_in_context(trace.NonRecordingSpan(caller)) if caller.is_valid else None
 
 
-class _Present:
+class _OtelSpan:
     """The ``tracing.Span`` of a span that has not ended."""
 
     def __init__(self, span: trace.Span) -> None:

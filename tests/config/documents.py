@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from extender.config.model import Config
 from extender.config.rules import broken_rules
-from extender.config.settings import SECTIONS, SETTINGS, Entry, Kind
+from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind
 from extender.engine.policy.registry import BUILT_IN_PLUGINS
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 
@@ -44,19 +44,19 @@ def good_value(entry: Entry) -> st.SearchStrategy[Any]:
     """A value that the setting may have, as the file says it."""
     low, high = entry.setting.minimum, entry.setting.maximum
     match entry.kind:
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             return NAMES if entry.setting.pattern else texts
-        case Kind.CHOICE:
+        case ValueKind.CHOICE:
             return st.sampled_from(entry.choices)
-        case Kind.FLAG:
+        case ValueKind.FLAG:
             return st.booleans()
-        case Kind.WHOLE:
+        case ValueKind.WHOLE:
             return st.integers(int(low or 0), int(high or 0))
-        case Kind.NUMBER:
+        case ValueKind.NUMBER:
             return st.integers(int(low or 0) + 1, int(high or 0)) | st.floats(low, high)
-        case Kind.TEXTS:
+        case ValueKind.TEXTS:
             return st.lists(texts.filter(bool), max_size=3)
-        case Kind.MAPPINGS:
+        case ValueKind.MAPPINGS:
             return st.lists(profiles, max_size=2)
 
 
@@ -121,23 +121,26 @@ def configs(draw: st.DrawFn) -> Config:
 
 
 def _value_of(entry: Entry) -> st.SearchStrategy[Any]:
-    if entry.kind is Kind.MAPPINGS:
+    if entry.kind is ValueKind.MAPPINGS:
         return st.sampled_from(
             [(), ({"name": "mine"},), ({"name": "a", "scores": []}, {"name": "b"})]
         )
-    if entry.kind is Kind.TEXTS:
+    if entry.kind is ValueKind.TEXTS:
         some = st.lists(texts.filter(bool), max_size=3).map(entry.type)
         return some.map(lambda value: value or entry.default)
-    if entry.kind is Kind.CHOICE:
+    if entry.kind is ValueKind.CHOICE:
         return st.sampled_from(entry.choices).map(entry.type)
-    if entry.attributes[0] == "leader_election" and entry.kind in {Kind.WHOLE, Kind.NUMBER}:
+    if entry.attributes[0] == "leader_election" and entry.kind in {
+        ValueKind.WHOLE,
+        ValueKind.NUMBER,
+    }:
         return st.just(entry.default)  # they only go together by chance
     if entry.attributes[-1] == "insecure":
         return st.just(True)
     if "tls" in entry.attributes:
         return st.just(entry.default)
     good = good_value(entry)
-    return good.map(float) if entry.kind is Kind.NUMBER else good
+    return good.map(float) if entry.kind is ValueKind.NUMBER else good
 
 
 def _made(instance: Any, values: dict[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:

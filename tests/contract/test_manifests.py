@@ -255,7 +255,7 @@ class TestDeployments:
         rules = find("Role", "vreplica-webhook")["rules"]
         assert settings.secret == (NAMESPACE, rules[0]["resourceNames"][0])
         assert settings.kubeconfig == ""
-        assert settings.upkeep is UpkeepMode.NONE
+        assert settings.upkeep is UpkeepMode.OTHER_PROCESS
 
     def test_the_upkeep_keeps_the_secret_that_is_shipped_and_that_the_webhook_serves_from(self):
         settings = self.settings_of("vreplica-webhook-upkeep", "upkeep")

@@ -32,7 +32,9 @@ def exported(family: Family) -> str:
 def _labels(family: Family) -> str:
     told = []
     for label in family.labels:
-        values = ", ".join(f"`{value}`" for value in label.values) if label.values else label.names
+        values = (
+            ", ".join(f"`{value}`" for value in label.values) if label.values else label.description
+        )
         told.append(f"`{label.name}`: {values}")
     return "; ".join(told)
 

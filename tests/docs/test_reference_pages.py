@@ -15,7 +15,7 @@ from extender.cli.doctor.checks import CHECKS
 from extender.cli.lint.codes import CODES
 from extender.cli.main import main
 from extender.config.reading import READ_BY
-from extender.config.settings import SECTIONS, SETTINGS, Entry, Kind
+from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind
 from extender.config.view import plain
 from extender.kube.first_errors import USUAL
 from extender.python_version import python_problem
@@ -39,9 +39,9 @@ def rows(heads: str, lines: Iterable[tuple[str, ...]]) -> str:
 def settings() -> str:
     def values(entry: Entry) -> str:
         low, high = entry.setting.minimum, entry.setting.maximum
-        if entry.kind in {Kind.WHOLE, Kind.NUMBER}:
+        if entry.kind in {ValueKind.WHOLE, ValueKind.NUMBER}:
             return f"{entry.kind.value}, {low:.12g} to {high:.12g}"
-        if entry.kind is Kind.CHOICE:
+        if entry.kind is ValueKind.CHOICE:
             return ", ".join(f"`{one}`" if one else '`""`' for one in entry.choices)
         most = f", at most {entry.setting.items_max}" if entry.setting.items_max else ""
         return f"{entry.kind.value}{most}"

@@ -32,7 +32,7 @@ from tests.e2e.scenario import (
 from tests.e2e.tcp_proxy import TcpProxy
 from tests.e2e.waiting import NotYet, eventually
 from webhook import registration, upkeep
-from webhook.cli import Keeper, Webhook
+from webhook.cli import UpkeepOnly, Webhook
 from webhook.settings import Settings, UpkeepMode
 from webhook.x509 import certificates_in, fingerprint
 
@@ -45,8 +45,8 @@ REPLICAS = 2
 
 @asynccontextmanager
 async def a_program(
-    system: System, url: str, port: int = 0, mode: UpkeepMode = UpkeepMode.NONE
-) -> AsyncIterator[Webhook | Keeper]:
+    system: System, url: str, port: int = 0, mode: UpkeepMode = UpkeepMode.OTHER_PROCESS
+) -> AsyncIterator[Webhook | UpkeepOnly]:
     keeps = mode is UpkeepMode.ONLY
     kubeconfig = await system.kubeconfig_for(UPKEEP_ACCOUNT if keeps else WEBHOOK_ACCOUNT)
     api = await KubeApi.connect(
@@ -55,7 +55,7 @@ async def a_program(
     settings = Settings(
         host="127.0.0.1", port=port, secret=(SYSTEM_NAMESPACE, SECRET), url=url, upkeep=mode
     )
-    program: Webhook | Keeper = Keeper(settings, api) if keeps else Webhook(settings, api)
+    program: Webhook | UpkeepOnly = UpkeepOnly(settings, api) if keeps else Webhook(settings, api)
     stop = asyncio.Event()
     running = asyncio.create_task(program.run(stop), name=f"webhook {port}")
     try:
@@ -77,7 +77,7 @@ async def published(system: System) -> bytes:
     return base64.b64decode(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
 
 
-async def changed(system: System, replicas: list[Webhook | Keeper], before: bytes) -> bytes:
+async def changed(system: System, replicas: list[Webhook | UpkeepOnly], before: bytes) -> bytes:
     """The authority that signs, once it is another one, waits for nothing, and is served by all."""
 
     async def look() -> bytes:

@@ -18,7 +18,7 @@ from extender.config.model import (
     Mode,
     ServerConfig,
 )
-from extender.config.profiles import Reading
+from extender.config.profiles import WatchedContent
 from extender.kube.api import LEASES, Forbidden, OutcomeUnknown
 from extender.service import app
 from extender.service.app import Service
@@ -44,7 +44,7 @@ async def test_what_runs_beside_the_service_stops_it_with_its_error_when_it_dies
     client = ClientConnectionConfig(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"))
     config = Config(server=ServerConfig(port=0), client_connection=client)
     watched = Watched(
-        Reading(config, (str(tmp_path / "config.yaml"),)), lambda: Reading(config, ())
+        WatchedContent(config, (str(tmp_path / "config.yaml"),)), lambda: WatchedContent(config, ())
     )
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(5):

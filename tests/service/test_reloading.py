@@ -10,14 +10,14 @@ import orjson
 import pytest
 
 from extender.config.model import Config, Reload
-from extender.config.profiles import open_config, reading_of
+from extender.config.profiles import open_config, watched_content_of
 from extender.config.reading import config_from
 from extender.config.reload import merge
 from extender.config.settings import SETTINGS
 from extender.kube.budget import Budget, Lane
 from extender.kube.ratelimit import TokenBucket
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
-from extender.telemetry.logs import LogFormat, form_in_use, set_up
+from extender.telemetry.logs import LogFormat, format_in_use, set_up
 from extender.telemetry.metrics import Metrics
 from tests.support.service import World, filter_args, schedule
 
@@ -34,7 +34,8 @@ class Scene:
         self.metrics = Metrics()
         path = str(self.path)
         watched = Watched(
-            reading_of(open_config(path), path), lambda: reading_of(open_config(path), path)
+            watched_content_of(open_config(path), path),
+            lambda: watched_content_of(open_config(path), path),
         )
         self.reloading = Reloading(watched, apply=[self.applied.append], metrics=self.metrics)
 
@@ -228,9 +229,9 @@ async def test_the_format_of_the_log_changes_and_comes_back(monkeypatch):
     set_up("info", LogFormat.TEXT)
     take = change_of_log(config_of())
     take(config_of(logging={"format": "json"}))
-    assert form_in_use() is LogFormat.JSON
+    assert format_in_use() is LogFormat.JSON
     take(config_of())
-    assert form_in_use() is LogFormat.TEXT
+    assert format_in_use() is LogFormat.TEXT
 
 
 @pytest.mark.looptime

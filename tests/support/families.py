@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from extender.config.model import Config, LeaderElectionConfig, Mode
-from extender.config.profiles import Reading
+from extender.config.profiles import WatchedContent
 from extender.kube.budget import Budget
 from extender.service.app import Service
 from extender.service.http.process_metrics import LoopLag, watch_client
@@ -49,7 +49,7 @@ def watched(service: Service) -> Service:
     service.metrics.add_process()
     watch_client(service.metrics, a_client())
     LoopLag(service.metrics)
-    first = Reading(Config(), ("config.yaml",))
+    first = WatchedContent(Config(), ("config.yaml",))
     Reloading(Watched(first, lambda: first), apply=(), metrics=service.metrics)
     return service
 

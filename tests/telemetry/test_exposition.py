@@ -44,5 +44,5 @@ def test_so_is_a_counter_that_is_read_when_it_is_scraped():
 
 def test_of_names_that_operators_give_nothing_is_said_before_there_is_one():
     exposition = Exposition("x")
-    exposition.add_counter("by_pool", "d", [Label("pool", names="pools")])
+    exposition.add_counter("by_pool", "d", [Label("pool", description="pools")])
     assert samples(exposition) == {}

@@ -12,13 +12,13 @@ import pytest
 from extender.telemetry.logs import (
     FIELD_CHARS_MAX,
     FIELDS,
-    AtMost,
     JsonFormatter,
     LogFormat,
-    form_in_use,
+    RateLimitFilter,
+    format_in_use,
     formatter_of,
     set_up,
-    use_form,
+    use_format,
 )
 from extender.telemetry.one_line import LINE_CHARS_MAX, OneLineFormatter
 
@@ -97,9 +97,9 @@ def test_level_and_form_can_be_set_again_at_work(monkeypatch):
     assert root.level == logging.DEBUG
     (handler,) = root.handlers
     assert isinstance(handler.formatter, JsonFormatter)
-    assert form_in_use() is LogFormat.JSON
-    use_form(LogFormat.TEXT)
-    assert form_in_use().value == "text"
+    assert format_in_use() is LogFormat.JSON
+    use_format(LogFormat.TEXT)
+    assert format_in_use().value == "text"
     assert [type(each.formatter) for each in root.handlers] == [OneLineFormatter]
 
 
@@ -119,7 +119,7 @@ def test_text_is_what_people_read():
 
 def test_of_what_a_stranger_has_us_write_some_lines_a_second_pass_and_the_rest_is_counted():
     now = 100.5
-    filtered = AtMost(2, lambda: now)
+    filtered = RateLimitFilter(2, lambda: now)
     first = [_passes(filtered, f"refused {number}") for number in range(5)]
     now = 101.0
     assert first == ["refused 0", "refused 1", None, None, None]
@@ -127,6 +127,6 @@ def test_of_what_a_stranger_has_us_write_some_lines_a_second_pass_and_the_rest_i
     assert _passes(filtered, "refused 6") == "refused 6"
 
 
-def _passes(filtered: AtMost, message: str, *arguments: object) -> str | None:
+def _passes(filtered: RateLimitFilter, message: str, *arguments: object) -> str | None:
     record = logging.LogRecord("any", logging.WARNING, "file", 1, message, arguments, None)
     return record.getMessage() if filtered.filter(record) else None

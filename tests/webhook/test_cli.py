@@ -22,7 +22,7 @@ from tests.webhook.builders import ObjectsApi, a_pod, a_pool_object, a_vpod_obje
 from tests.webhook.test_registration import a_configuration
 from webhook import upkeep
 from webhook.certs import CertificateError, CertificateManager
-from webhook.cli import Keeper, Webhook
+from webhook.cli import UpkeepOnly, Webhook
 from webhook.settings import Settings, UpkeepMode
 from webhook.stores import DirectoryStore
 
@@ -86,8 +86,8 @@ async def test_one_process_renews_and_publishes_and_another_serves_and_writes_no
     # As the manifests bring it: empty, and of a type that stays.
     api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "certificate"}, "type": "Opaque"})
     shared = Settings(host="127.0.0.1", port=unused_tcp_port, secret=("ns", "certificate"), url=url)
-    keeper = Keeper(replace(shared, upkeep=UpkeepMode.ONLY), api)
-    webhook = Webhook(replace(shared, upkeep=UpkeepMode.NONE), ReadOnly(api))
+    keeper = UpkeepOnly(replace(shared, upkeep=UpkeepMode.ONLY), api)
+    webhook = Webhook(replace(shared, upkeep=UpkeepMode.OTHER_PROCESS), ReadOnly(api))
     keeping = asyncio.create_task(keeper.run(stop))
     for _ in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         await api.patches.get()

@@ -14,7 +14,7 @@ from tests.webhook.builders import (
     patched,
     request,
 )
-from webhook.mutate import NOTHING, Stamp, mutate, stamp
+from webhook.mutate import NO_MUTATION, Stamp, mutate, stamp
 from webhook.review import ALLOWED
 
 POOL = pool_from(a_pool_object())
@@ -27,9 +27,9 @@ COUNTED = Stamp(slots_resource=True, slots_counted=True)
 def stamped(
     pod: Obj,
     pool: AdapterPool | None = POOL,
-    how: Stamp = Stamp(),  # noqa: B008  # frozen
+    options: Stamp = Stamp(),  # noqa: B008  # frozen
 ) -> Obj:
-    return patched(pod, mutate(pod, pool, how).ops)
+    return patched(pod, mutate(pod, pool, options).ops)
 
 
 def test_an_adapter_pod_is_sent_to_our_scheduler_with_slots_and_an_empty_ledger():
@@ -43,7 +43,7 @@ def test_an_adapter_pod_is_sent_to_our_scheduler_with_slots_and_an_empty_ledger(
 
 def test_for_a_scheduler_that_others_share_it_requests_0_of_the_resource():
     """kube-scheduler and node autoscalers look for what a pod requests more than 0 of."""
-    pod = stamped(a_pod(), how=MANAGED)
+    pod = stamped(a_pod(), options=MANAGED)
     assert pod["spec"]["containers"][0]["resources"] == {
         "limits": {SLOTS: "0"},
         "requests": {SLOTS: "0"},
@@ -52,10 +52,10 @@ def test_for_a_scheduler_that_others_share_it_requests_0_of_the_resource():
 
 
 def test_where_kube_scheduler_counts_slots_a_pod_requests_as_many_as_it_has():
-    pod = stamped(a_pod(), how=COUNTED)
+    pod = stamped(a_pod(), options=COUNTED)
     assert pod["spec"]["containers"][0]["resources"]["requests"] == {SLOTS: "20"}
     assert pod_from(pod).slots_request == 20
-    unknown = stamped(a_pod(), None, how=COUNTED)
+    unknown = stamped(a_pod(), None, options=COUNTED)
     assert unknown["spec"]["containers"][0]["resources"]["requests"] == {SLOTS: "0"}
 
 
@@ -66,8 +66,8 @@ def test_a_template_copied_from_a_stamped_pod_loses_the_resource_that_no_node_of
 
 
 def test_a_pod_without_the_label_is_left_alone():
-    assert mutate(a_pod(pool=None), POOL) == NOTHING
-    assert mutate({}, POOL) == NOTHING
+    assert mutate(a_pod(pool=None), POOL) == NO_MUTATION
+    assert mutate({}, POOL) == NO_MUTATION
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_the_scheduler_is_set_only_where_nobody_chose_one(before, after):
 
 def test_the_default_scheduler_can_be_the_one_that_calls_us():
     pod = a_pod(schedulerName="default-scheduler")
-    how = Stamp(scheduler_name="default-scheduler")
-    assert stamped(pod, how=how)["spec"]["schedulerName"] == "default-scheduler"
+    options = Stamp(scheduler_name="default-scheduler")
+    assert stamped(pod, options=options)["spec"]["schedulerName"] == "default-scheduler"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_default_scheduler_can_be_the_one_that_calls_us():
     ],
 )
 def test_missing_parents_are_made_and_other_resources_stay(container):
-    pod = stamped(a_pod(containers=[{"name": "c", **container}]), how=MANAGED)
+    pod = stamped(a_pod(containers=[{"name": "c", **container}]), options=MANAGED)
     resources = pod["spec"]["containers"][0]["resources"]
     assert resources["limits"][SLOTS] == resources["requests"][SLOTS] == "0"
     if "cpu" in ((container.get("resources") or {}).get("requests") or {}):
@@ -119,7 +119,9 @@ def test_the_resource_is_on_the_first_container_and_on_no_other():
             "resources": {"limits": {SLOTS: "5"}, "requests": {SLOTS: "5", "cpu": "1"}},
         }
 
-    pod = stamped(a_pod(containers=[{"name": "c"}, also()], initContainers=[also()]), how=MANAGED)
+    pod = stamped(
+        a_pod(containers=[{"name": "c"}, also()], initContainers=[also()]), options=MANAGED
+    )
     assert pod["spec"]["containers"][1]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
     assert pod["spec"]["initContainers"][0]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
     assert pod_from(pod).slots_request == 0
@@ -137,7 +139,7 @@ def test_a_pod_that_is_created_on_a_node_gets_no_ledger_there_it_would_count_at_
 
 def test_without_a_known_pool_the_pod_still_comes_to_us_with_no_slots_and_a_warning():
     pod = a_pod(annotations={SLOTS: "99", PLACEMENTS: '{"t/a":1}'})
-    mutation = mutate(pod, None, how=MANAGED)
+    mutation = mutate(pod, None, options=MANAGED)
     after = patched(pod, mutation.ops)
     assert after["spec"]["schedulerName"] == "vreplica-scheduler"
     assert after["metadata"]["annotations"] == {PLACEMENTS: "{}"}
@@ -145,13 +147,13 @@ def test_without_a_known_pool_the_pod_still_comes_to_us_with_no_slots_and_a_warn
     assert "'dispatcher' is not known" in mutation.warnings[0]
 
 
-@pytest.mark.parametrize(("how", "written"), [(MANAGED, "0k"), (MANAGED, 0), (COUNTED, "2k")])
-def test_a_canonical_quantity_of_the_api_server_is_as_good(how, written):
+@pytest.mark.parametrize(("options", "written"), [(MANAGED, "0k"), (MANAGED, 0), (COUNTED, "2k")])
+def test_a_canonical_quantity_of_the_api_server_is_as_good(options, written):
     pool = pool_from(a_pool_object(slots=2000))
-    pod = stamped(a_pod(), pool, how=how)
+    pod = stamped(a_pod(), pool, options=options)
     for part in ("limits", "requests"):
         pod["spec"]["containers"][0]["resources"][part][SLOTS] = written
-    assert mutate(pod, pool, how=how).ops == ()
+    assert mutate(pod, pool, options=options).ops == ()
 
 
 RESOURCES = st.none() | st.fixed_dictionaries(
@@ -176,9 +178,9 @@ PODS = st.builds(
 
 
 @given(PODS, st.sampled_from([None, POOL]), st.sampled_from([Stamp(), MANAGED, COUNTED]))
-def test_a_second_run_on_the_result_changes_nothing(pod, pool, how):
-    once = stamped(pod, pool, how)
-    assert mutate(once, pool, how).ops == ()
+def test_a_second_run_on_the_result_changes_nothing(pod, pool, options):
+    once = stamped(pod, pool, options)
+    assert mutate(once, pool, options).ops == ()
 
 
 def test_a_review_of_a_returning_ordinal_is_answered_from_the_caches():

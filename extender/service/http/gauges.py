@@ -25,7 +25,9 @@ from extender.telemetry.exposition import Family, Kind, Label, Stability
 from extender.telemetry.metrics import QUEUE_VALUES, Metrics
 
 CACHE_VALUES: Final = ("nodes", "pods", "assumed_pods", "vpods", "pools", "placement_decisions")
-_RESOURCE: Final = Label("resource", names="plurals of the six kinds that every replica watches")
+_RESOURCE: Final = Label(
+    "resource", description="plurals of the six kinds that every replica watches"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,8 @@ def add_gauges(metrics: Metrics, parts: Gauged) -> None:
     )
     sources = parts.informers.sources
     source = Label(
-        "source", names="<kind>.<group> of the foreign kinds that pools name, 16 a pool at the most"
+        "source",
+        description="<kind>.<group> of the foreign kinds that pools name, 16 a pool at the most",
     )
     metrics.gauge("source_objects", "Objects of foreign kinds, by source", source, sources.objects)
     metrics.gauge(
@@ -230,7 +233,7 @@ def _add_events(metrics: Metrics, recorder: EventRecorder) -> None:
 
 
 def _add_leases(metrics: Metrics, leadership: Leadership) -> None:
-    label = Label("name", names="the Leases of the pools' buckets, 64 at the most")
+    label = Label("name", description="the Leases of the pools' buckets, 64 at the most")
 
     def declare(name: str, documentation: str, amount: Callable[[int], float]) -> None:
         metrics.read(

@@ -28,7 +28,7 @@ slash.
 """
 _POOL: Final = Label(
     "pool",
-    names=f"namespace/name of AdapterPools, {POOLS_NAMED_MAX} at the most, then `{OTHER}`; "
+    description=f"namespace/name of AdapterPools, {POOLS_NAMED_MAX} at the most, then `{OTHER}`; "
     f"`{MISSING}`: those that vpods name and that do not exist",
 )
 

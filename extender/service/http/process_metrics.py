@@ -30,7 +30,7 @@ def watch_client(metrics: Metrics, api: KubeApi) -> None:
             "no answer",
             labels=(
                 Label("method", METHOD_VALUES),
-                Label("code", names="HTTP status codes, and `<error>`"),
+                Label("code", description="HTTP status codes, and `<error>`"),
             ),
             like="rest_client_requests_total",
         ),

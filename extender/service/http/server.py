@@ -386,7 +386,9 @@ class ExtenderServer:
             "client_certificate_expiry_timestamp_seconds",
             "When the certificate ends that an allowed client came with last, by its name in "
             "allowedClients",
-            Label("client", names="names in server.tls.allowedClients, 100 at the most, or `*`"),
+            Label(
+                "client", description="names in server.tls.allowedClients, 100 at the most, or `*`"
+            ),
             lambda: self._clients.not_after,
         )
 
