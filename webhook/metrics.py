@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from extender.telemetry.exposition import Exposition, Family, Kind, Label, Stability
+from extender.telemetry.exposition import Exposition, Label, Stability
 from webhook.caches import WebhookCaches
 
 PREFIX: Final = "vreplica_webhook"
@@ -34,28 +34,27 @@ class Metrics(Exposition):
             like="controller_runtime_webhook_requests_total",
         )
         kind = Label("kind", tuple(resource.kind for resource in caches.sinks))
-        self._add_gauge(
+        self.gauge(
             "cache_objects",
             "Objects in a cache",
-            lambda: {
-                (resource.kind,): float(len(cache.objects))
-                for resource, cache in caches.sinks.items()
-            },
             kind,
+            lambda: {
+                resource.kind: float(len(cache.objects)) for resource, cache in caches.sinks.items()
+            },
         )
-        self._add_gauge(
+        self.gauge(
             "cache_unreadable_objects",
             "Objects whose newest version cannot be decoded",
-            lambda: {
-                (resource.kind,): float(cache.undecodable)
-                for resource, cache in caches.sinks.items()
-            },
             kind,
+            lambda: {
+                resource.kind: float(cache.undecodable) for resource, cache in caches.sinks.items()
+            },
         )
-        self._add_gauge(
+        self.gauge(
             "caches_synced",
             "1 once every cache has had its first list",
-            lambda: {(): float(caches.synced)},
+            None,
+            lambda: float(caches.synced),
             stability=Stability.BETA,
         )
 
@@ -65,38 +64,16 @@ class Metrics(Exposition):
         """Add when certificates end (epoch seconds by their use), and how often their upkeep
         failed.
         """
-        self._add_gauge(
+        self.gauge(
             "certificate_expiry_timestamp_seconds",
             "When a certificate in use ends, by what it is for: serving, or the authority that "
             "signs",
-            lambda: {(certificate,): end for certificate, end in expiry().items()},
             Label("certificate", ("serving", "authority")),
+            expiry,
         )
-        self.read(
-            Family(
-                name="upkeep_failures",
-                kind=Kind.COUNTER,
-                documentation="Rounds of looking after certificates and registration that found "
-                "something not right",
-            ),
-            lambda: {(): float(failures())},
-        )
-
-    def _add_gauge(
-        self,
-        name: str,
-        documentation: str,
-        read: Callable[[], Mapping[tuple[str, ...], float]],
-        *labels: Label,
-        stability: Stability = Stability.ALPHA,
-    ) -> None:
-        self.read(
-            Family(
-                name=name,
-                kind=Kind.GAUGE,
-                documentation=documentation,
-                labels=labels,
-                stability=stability,
-            ),
-            read,
+        self.counter(
+            "upkeep_failures",
+            "Rounds of looking after certificates and registration that found something not right",
+            None,
+            lambda: float(failures()),
         )

@@ -151,8 +151,8 @@ class Reloading:
         metrics.gauge(
             "config_last_reload_successful",
             "0 while the configuration file as it is now cannot be used",
-            "",
-            lambda: {"": float(not self.problem)},
+            None,
+            lambda: float(not self.problem),
         )
 
 

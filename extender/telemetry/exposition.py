@@ -117,6 +117,8 @@ def family_of(
 
 ReadMany = Callable[[], Mapping[tuple[str, ...], float]]
 """Label values, in the order of the labels -> amount."""
+ReadByLabel = Callable[[], float | Mapping[str, float]]
+"""For a family with one label: its value -> amount. For one without a label: the amount."""
 
 
 class _Scraped(Collector):
@@ -144,6 +146,16 @@ def _collected(
     for key, amount in summed.items():
         collected.add_metric(key, amount)
     return collected
+
+
+def _by_values(read: ReadByLabel) -> ReadMany:
+    def read_many() -> Mapping[tuple[str, ...], float]:
+        amounts = read()
+        if not isinstance(amounts, Mapping):
+            return {(): amounts}
+        return {(value,): amount for value, amount in amounts.items()}
+
+    return read_many
 
 
 def _closed(labels: Sequence[Label]) -> Iterator[tuple[str, ...]]:
@@ -220,6 +232,30 @@ class Exposition:
         """Declare a gauge that somebody sets."""
         family = self._declare(family_of(Kind.GAUGE, name, documentation, labels, **options))
         return Gauge(family.name, family.documentation, family.label_names, registry=self.registry)
+
+    def gauge(
+        self,
+        name: str,
+        documentation: str,
+        label: Label | None,
+        read: ReadByLabel,
+        **options: Unpack[FamilyOptions],
+    ) -> None:
+        """Declare a gauge whose amounts ``read`` returns at each scrape."""
+        labels = () if label is None else (label,)
+        self.read(family_of(Kind.GAUGE, name, documentation, labels, **options), _by_values(read))
+
+    def counter(
+        self,
+        name: str,
+        documentation: str,
+        label: Label | None,
+        read: ReadByLabel,
+        **options: Unpack[FamilyOptions],
+    ) -> None:
+        """Declare a counter that other code counts. ``read`` returns its amounts at each scrape."""
+        labels = () if label is None else (label,)
+        self.read(family_of(Kind.COUNTER, name, documentation, labels, **options), _by_values(read))
 
     def read(self, family: Family, read: ReadMany) -> None:
         """Declare a family whose amounts ``read`` returns at each scrape. Its name is without the

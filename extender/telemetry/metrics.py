@@ -6,8 +6,7 @@ object is a label value. Pools and sources, which operators create, are label va
 parts add.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final, Unpack
+from typing import Final
 
 from prometheus_client import Counter, Histogram
 
@@ -16,12 +15,8 @@ from extender.model.reasons import ConflictReason
 from extender.telemetry.exposition import (
     OTHER,
     Exposition,
-    Family,
-    FamilyOptions,
-    Kind,
     Label,
     Stability,
-    family_of,
 )
 
 PREFIX: Final = "vreplica_scheduler"
@@ -155,38 +150,6 @@ class Metrics(Exposition):
             like="rest_client_request_duration_seconds",
         )
 
-    def gauge(
-        self,
-        name: str,
-        documentation: str,
-        label: str | Label,
-        read: Callable[[], Mapping[str, float]],
-        **options: Unpack[FamilyOptions],
-    ) -> None:
-        """Add a gauge whose amounts ``read`` returns at each scrape: label value -> amount. A gauge
-        without a label has the label "" and the key "".
-
-        A label needs a closed set, or a description of its values; see ``Label``.
-        """
-        self._scrape(family_of(Kind.GAUGE, name, documentation, _labels(label), **options), read)
-
-    def counter(
-        self,
-        name: str,
-        documentation: str,
-        label: str | Label,
-        read: Callable[[], Mapping[str, float]],
-        **options: Unpack[FamilyOptions],
-    ) -> None:
-        """Add a counter that other code counts. ``read`` returns its amounts at each scrape."""
-        self._scrape(family_of(Kind.COUNTER, name, documentation, _labels(label), **options), read)
-
-    def _scrape(self, family: Family, read: Callable[[], Mapping[str, float]]) -> None:
-        if family.labels:
-            self.read(family, lambda: {(value,): amount for value, amount in read().items()})
-        else:
-            self.read(family, lambda: {(): sum(read().values())})
-
     def schedule_attempt(self, result: str, duration_s: float) -> None:
         """Count a vpod that was decided and written: ``result`` is scheduled, unschedulable or
         error.
@@ -216,9 +179,3 @@ class Metrics(Exposition):
     def refused(self, reason: str, count: int = 1) -> None:
         """Count refused nodes, binds, writes or vreplicas."""
         self._refusals.labels(reason if reason in REASON_VALUES else OTHER).inc(count)
-
-
-def _labels(label: str | Label) -> tuple[Label, ...]:
-    if isinstance(label, Label):
-        return (label,)
-    return (Label(label),) if label else ()

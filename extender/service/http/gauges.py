@@ -54,8 +54,8 @@ def add_gauges(metrics: Metrics, parts: Gauged) -> None:
     metrics.gauge(
         "asyncio_tasks",
         "Tasks of the event loop",
-        "",
-        lambda: {"": float(len(asyncio.all_tasks()))},
+        None,
+        lambda: float(len(asyncio.all_tasks())),
     )
     sources = parts.informers.sources
     source = Label(
@@ -88,8 +88,8 @@ def _add_queues(metrics: Metrics, parts: Gauged) -> None:
         "pending_vpods_oldest_seconds",
         "How long the vpod waits that has waited the longest, of the pools that this replica "
         "leads; 0 for none",
-        "",
-        lambda: {"": _oldest_s(queues, leads)},
+        None,
+        lambda: _oldest_s(queues, leads),
         stability=Stability.BETA,
     )
     metrics.gauge(
@@ -158,8 +158,8 @@ def _add_caches(metrics: Metrics, parts: Gauged) -> None:
     metrics.gauge(
         "overcommitted_pods",
         "Bound adapter pods whose ledger is over their slots",
-        "",
-        lambda: {"": float(sum(len(pool.overcommitted()) for pool in caches.state.pools.values()))},
+        None,
+        lambda: float(sum(len(pool.overcommitted()) for pool in caches.state.pools.values())),
         stability=Stability.STABLE,
     )
 
@@ -216,19 +216,19 @@ def _add_reflectors(metrics: Metrics, informers: Informers) -> None:
 
 def _add_events(metrics: Metrics, recorder: EventRecorder) -> None:
     metrics.counter(
-        "events_written", "Creates and patches of events", "", lambda: {"": float(recorder.written)}
+        "events_written", "Creates and patches of events", None, lambda: float(recorder.written)
     )
     metrics.counter(
         "events_dropped",
         "Events lost because the queue was full",
-        "",
-        lambda: {"": float(recorder.dropped)},
+        None,
+        lambda: float(recorder.dropped),
     )
     metrics.counter(
         "events_failed",
         "Events that the API server did not take",
-        "",
-        lambda: {"": float(sum(recorder.failed.values()))},
+        None,
+        lambda: float(sum(recorder.failed.values())),
     )
 
 

@@ -343,9 +343,7 @@ class ExtenderServer:
 
     def _add_metrics(self) -> None:
         metrics, listener = self._metrics, self._listener
-        metrics.gauge(
-            "connections", "Open connections", "", lambda: {"": float(listener.connections)}
-        )
+        metrics.gauge("connections", "Open connections", None, lambda: float(listener.connections))
         metrics.gauge(
             "requests_in_flight",
             "Requests being answered, by verb",
@@ -355,14 +353,14 @@ class ExtenderServer:
         metrics.gauge(
             "request_bodies_arriving",
             "Request bodies that are waited for",
-            "",
-            lambda: {"": float(self.gate.bodies.arriving)},
+            None,
+            lambda: float(self.gate.bodies.arriving),
         )
         metrics.gauge(
             "request_bodies_bytes",
             "Bytes of request bodies in memory",
-            "",
-            lambda: {"": float(self.gate.bodies.bytes_used)},
+            None,
+            lambda: float(self.gate.bodies.bytes_used),
         )
         metrics.counter(
             "requests_turned_away",

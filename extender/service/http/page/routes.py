@@ -55,7 +55,7 @@ class Page:
         self.history = History(state, now)
         self.streams = Streams(self._facts)
         metrics.gauge(
-            "page_streams", "Open streams of the page", "", lambda: {"": float(self.streams.open)}
+            "page_streams", "Open streams of the page", None, lambda: float(self.streams.open)
         )
         metrics.counter(
             "page_streams_ended",
