@@ -3,8 +3,8 @@
 Beside the plain value, ``parse`` keeps the line and column of each key and list item. Their paths
 have the form that messages use (``profiles[0].scores[1].name``). A key that occurs twice in a
 mapping is an error that names both lines. YAML forbids duplicate keys, but its parser accepts them;
-kube-scheduler's strict decoding refuses them too. A value that an alias repeats has the place of
-the anchored original.
+kube-scheduler's strict decoding refuses them too. The fields of a value that an alias repeats have
+their places under the anchored original. Under the alias, they have the place of the alias.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -149,8 +149,10 @@ def _documents(raw: bytes | str, subject: str) -> Iterator[Document]:
 
 
 def _places(root: yaml.Node, subject: str) -> dict[str, Place]:
-    """Return the place of every key and item. An aliased node is walked once. Raises InvalidField
-    for a duplicate key.
+    """Return the place of every key and item. Raises InvalidField for a duplicate key.
+
+    An aliased node is walked once, because aliases can stand for billions of values. The walk is in
+    the document's order, in which the anchored original comes before its aliases.
     """
     places = {"": _place(root)}
     pending: list[tuple[str, yaml.Node]] = [("", root)]
@@ -160,14 +162,16 @@ def _places(root: yaml.Node, subject: str) -> dict[str, Place]:
         if id(node) in seen:
             continue
         seen.add(id(node))
+        below: list[tuple[str, yaml.Node]] = []
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 places[f"{path}[{index}]"] = _place(item)
-                pending.append((f"{path}[{index}]", item))
+                below.append((f"{path}[{index}]", item))
         elif isinstance(node, yaml.MappingNode):
             for name, key, value in _keys(node, path, subject):
                 places[name] = _place(key)
-                pending.append((name, value))
+                below.append((name, value))
+        pending += reversed(below)
     return places
 
 

@@ -119,6 +119,12 @@ def test_aliases_that_stand_for_billions_of_values_take_no_time():
     assert document.place("a59[0]").line == 59  # an alias is where its anchor is
 
 
+def test_a_field_of_an_anchored_mapping_has_its_own_place_and_under_an_alias_the_aliass_place():
+    document = parse("a:\n  c: &x\n    p: {q: 1}\nb: *x\n", "f")
+    assert document.place("a.c.p.q") == (3, 9)
+    assert document.place("b.p.q") == document.place("b") == (4, 1)
+
+
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
