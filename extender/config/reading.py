@@ -6,15 +6,14 @@ silently become a default. A field that is null, such as an empty one in YAML, h
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from types import MappingProxyType
-from typing import Any, Final, get_type_hints
+from typing import Final
 
 from extender.config.document import Document, InvalidField, open_document
 from extender.config.model import Config
 from extender.config.nearest import nearest
 from extender.config.rules import broken_rules
-from extender.config.settings import BY_PATH, SECTIONS, SETTINGS, Entry, ValueKind
+from extender.config.settings import BY_PATH, SECTIONS, SETTINGS, Entry, ValueKind, with_values
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 from extender.model.safe_repr import safe_repr
 
@@ -61,7 +60,7 @@ def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:
     reader = _SettingsReader(document)
     values = reader.values()
     if not reader.problems:
-        config = _made(Config, values, ())
+        config = with_values(Config(), values)
         errors = [
             InvalidField(document.subject, rule.path, rule.problem, hint=rule.hint)
             for rule in broken_rules(config)
@@ -89,23 +88,6 @@ def _wrong_head(document: Document) -> list[InvalidField]:
         wrong.append(InvalidField(subject, name, f"must be {expected}{got}", hint=hint))
     # If the file is of another kind, report that first.
     return sorted(wrong, key=lambda error: not error.hint)
-
-
-def _made(
-    model: type[Any], values: Mapping[tuple[str, ...], object], attributes: tuple[str, ...]
-) -> Any:
-    """Make a dataclass ``model`` of ``values``, keyed by their attribute path in ``Config``."""
-    hints = get_type_hints(model)
-    made = {}
-    for one in fields(model):
-        where = (*attributes, one.name)
-        hint = hints[one.name]
-        made[one.name] = _made(hint, values, where) if _is_section(hint) else values[where]
-    return model(**made)
-
-
-def _is_section(hint: Any) -> bool:
-    return is_dataclass(hint)
 
 
 class _SettingsReader:
@@ -151,11 +133,11 @@ class _SettingsReader:
         return {}
 
     def _refuse_unknown(self, path: str, section: Json) -> None:
-        known = known_below(path)
+        known = _known_below(path)
         for name in section:
             if name not in known:
                 where = f"{path}.{name}" if path else name
-                self.wrong(where, "unknown field", hint_for(path, name, known))
+                self.wrong(where, "unknown field", _hint_for(path, name, known))
 
     def _value(self, entry: Entry, sections: Mapping[str, Json]) -> object:
         above, _, name = entry.path.rpartition(".")
@@ -237,7 +219,7 @@ class _SettingsReader:
         return None if not items or bad else entry.type(items)
 
 
-def known_below(section: str) -> list[str]:
+def _known_below(section: str) -> list[str]:
     """Return the names of a section's fields. The section "" is the file itself."""
     prefix = f"{section}." if section else ""
     paths = [*SECTIONS, *BY_PATH]
@@ -245,7 +227,7 @@ def known_below(section: str) -> list[str]:
     return [*(() if section else _HEAD), *sorted(name for name in names if "." not in name)]
 
 
-def hint_for(section: str, name: str, known: list[str]) -> str:
+def _hint_for(section: str, name: str, known: list[str]) -> str:
     """Return a hint for an unknown field: a known field with this name or one like it, in this
     section or another, else all fields of the section.
     """

@@ -7,13 +7,11 @@ is taken, and all wait for a restart. For example, a file may move ``host`` to l
 address to every client of the CA.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from extender.config.model import Config, Reload
 from extender.config.rules import broken_rules
-from extender.config.settings import SETTINGS, Entry
+from extender.config.settings import SETTINGS, Entry, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ def merge(now: Config, new: Config) -> Reloaded:
     """Decide what to take if ``now`` is in force and the file says ``new``."""
     changed = [entry for entry in SETTINGS if entry.of(now) != entry.of(new)]
     live = [entry for entry in changed if entry.setting.reload is Reload.LIVE]
-    merged = _with(now, {entry.attributes: entry.of(new) for entry in live})
+    merged = with_values(now, {entry.attributes: entry.of(new) for entry in live})
     if live and next(broken_rules(merged), None) is not None:
         live, merged = [], now
     return Reloaded(merged, _paths(live), _paths([entry for entry in changed if entry not in live]))
@@ -39,17 +37,3 @@ def merge(now: Config, new: Config) -> Reloaded:
 
 def _paths(entries: list[Entry]) -> tuple[str, ...]:
     return tuple(entry.path for entry in entries)
-
-
-def _with(instance: Any, values: Mapping[tuple[str, ...], object]) -> Any:
-    """Return a copy of a dataclass with other values, by their attributes."""
-    changes: dict[str, Any] = {}
-    below: dict[str, dict[tuple[str, ...], object]] = {}
-    for (first, *rest), value in values.items():
-        if rest:
-            below.setdefault(first, {})[tuple(rest)] = value
-        else:
-            changes[first] = value
-    for name, inner in below.items():
-        changes[name] = _with(getattr(instance, name), inner)
-    return replace(instance, **changes)

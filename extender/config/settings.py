@@ -1,10 +1,10 @@
 """All settings in one flat list, read from the dataclasses of ``model``."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, get_origin, get_type_hints
 
 from extender.config.model import METADATA_KEY, Config, Setting
 
@@ -57,7 +57,10 @@ _KINDS: Final[Mapping[type, ValueKind]] = {
 }
 
 
-def _entries(model: type, path: str, attributes: tuple[str, ...]) -> list[Entry]:
+def _entries(
+    model: type, path: str, attributes: tuple[str, ...], sections: dict[str, str]
+) -> list[Entry]:
+    """Return the settings of a dataclass, and add its sections to ``sections``."""
     hints = get_type_hints(model)
     found: list[Entry] = []
     for one in fields(model):
@@ -65,7 +68,8 @@ def _entries(model: type, path: str, attributes: tuple[str, ...]) -> list[Entry]
         hint = hints[one.name]
         where, names = f"{path}{setting.name}", (*attributes, one.name)
         if is_dataclass(hint) and isinstance(hint, type):
-            found += _entries(hint, f"{where}.", names)
+            sections[where] = setting.text
+            found += _entries(hint, f"{where}.", names, sections)
             continue
         plain: type = get_origin(hint) or hint
         assert one.default is not MISSING, where
@@ -79,27 +83,27 @@ def _entries(model: type, path: str, attributes: tuple[str, ...]) -> list[Entry]
     return found
 
 
-SETTINGS: Final[tuple[Entry, ...]] = tuple(_entries(Config, "", ()))
+_sections: Final[dict[str, str]] = {}
+SETTINGS: Final[tuple[Entry, ...]] = tuple(_entries(Config, "", (), _sections))
 """Every setting of the file, in the order of the dataclasses."""
 BY_PATH: Final[Mapping[str, Entry]] = MappingProxyType({entry.path: entry for entry in SETTINGS})
-
-
-def _sections(model: type, path: str) -> dict[str, str]:
-    hints = get_type_hints(model)
-    found: dict[str, str] = {}
-    for one in fields(model):
-        setting: Setting = one.metadata[METADATA_KEY]
-        if is_dataclass(hints[one.name]):
-            where = f"{path}{setting.name}"
-            found |= {where: setting.text, **_sections(hints[one.name], f"{where}.")}
-    return found
-
-
 SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **_sections(Config, ""),
-        "filter": "How filter answers.",
-        "logging": "What is logged.",
-    }
+    {**_sections, "filter": "How filter answers.", "logging": "What is logged."}
 )
 """Every section of the file -> its description."""
+
+T = TypeVar("T")
+
+
+def with_values(config: T, values: Mapping[tuple[str, ...], object]) -> T:
+    """Return a copy of a ``Config``, or of a section, with other values, by their attributes."""
+    changes: dict[str, object] = {}
+    below: dict[str, dict[tuple[str, ...], object]] = {}
+    for (first, *rest), value in values.items():
+        if rest:
+            below.setdefault(first, {})[tuple(rest)] = value
+        else:
+            changes[first] = value
+    for name, inner in below.items():
+        changes[name] = with_values(getattr(config, name), inner)
+    return replace(config, **changes)  # type: ignore[type-var]  # a dataclass

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from extender.config.model import Config
 from extender.config.rules import broken_rules
-from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind
+from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind, with_values
 from extender.engine.policy.registry import BUILT_IN_PLUGINS
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 
@@ -116,7 +116,7 @@ def _put(document: dict[str, Any], path: str, value: Any) -> None:
 def configs(draw: st.DrawFn) -> Config:
     """Configurations that a file can say."""
     values = {entry.attributes: draw(_value_of(entry)) for entry in SETTINGS}
-    config = _made(Config(), values, ())
+    config = with_values(Config(), values)
     return config if next(broken_rules(config), None) is None else Config()
 
 
@@ -141,13 +141,3 @@ def _value_of(entry: Entry) -> st.SearchStrategy[Any]:
         return st.just(entry.default)
     good = good_value(entry)
     return good.map(float) if entry.kind is ValueKind.NUMBER else good
-
-
-def _made(instance: Any, values: dict[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:
-    made = {}
-    for name in instance.__dataclass_fields__:
-        where = (*above, name)
-        made[name] = (
-            values[where] if where in values else _made(getattr(instance, name), values, where)
-        )
-    return type(instance)(**made)
