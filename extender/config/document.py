@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
+from extender.config.nearest import with_hint
 from extender.model.errors import InvalidObject
 from extender.model.reading import refuse_strange
 from extender.model.yaml_errors import why_not_yaml
@@ -44,7 +45,7 @@ class InvalidField(InvalidObject):
         self, subject: str, field: str, problem: str, *, hint: str = "", place: Place = NOWHERE
     ) -> None:
         where = f", line {place.line}, column {place.column}" if place.line else ""
-        super().__init__(subject, field, f"{problem}{where}{'; ' if hint else ''}{hint}")
+        super().__init__(subject, field, with_hint(f"{problem}{where}", hint))
         self.plain = problem
         self.hint = hint
         self.place = place

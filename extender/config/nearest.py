@@ -1,4 +1,4 @@
-"""``nearest``: the known name that somebody may have meant."""
+"""Finds the known name that somebody may have meant."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -18,3 +18,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return ""
     found = get_close_matches(name.casefold(), by_folded, n=1, cutoff=ALIKE_MIN)
     return by_folded[found[0]] if found else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``did you mean NAME?`` with the nearest known name; "" if none is alike."""
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else ""
+
+
+def with_hint(message: str, hint: str) -> str:
+    """Return a message with a hint, which may be empty."""
+    return f"{message}; {hint}" if hint else message

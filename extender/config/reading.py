@@ -11,7 +11,7 @@ from typing import Final
 
 from extender.config.document import Document, InvalidField, open_document
 from extender.config.model import Config
-from extender.config.nearest import nearest
+from extender.config.nearest import did_you_mean, nearest
 from extender.config.rules import broken_rules
 from extender.config.settings import BY_PATH, SECTIONS, SETTINGS, Entry, ValueKind, with_values
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
@@ -165,9 +165,9 @@ class _SettingsReader:
     def _choice(self, entry: Entry, raw: object) -> object:
         if isinstance(raw, str) and raw in entry.choices:
             return entry.type(raw)
-        near = nearest(raw, entry.choices) if isinstance(raw, str) else ""
+        hint = did_you_mean(raw, entry.choices) if isinstance(raw, str) else ""
         known = ", ".join(one or '""' for one in entry.choices)
-        self.wrong(entry.path, f"must be one of {known}", f"did you mean {near}?" if near else "")
+        self.wrong(entry.path, f"must be one of {known}", hint)
         return None
 
     def _flag(self, entry: Entry, raw: object) -> object:
@@ -234,8 +234,8 @@ def _hint_for(section: str, name: str, known: list[str]) -> str:
     elsewhere = {path.rpartition(".")[2]: path for path in [*BY_PATH, *SECTIONS]}
     if name in elsewhere:
         return f"did you mean {elsewhere[name]}?"
-    if near := nearest(name, known):
-        return f"did you mean {near}?"
+    if hint := did_you_mean(name, known):
+        return hint
     if near := nearest(name, elsewhere):
         return f"did you mean {elsewhere[near]}?"
     return f"known fields{f' of {section}' if section else ''}: {', '.join(known)}"

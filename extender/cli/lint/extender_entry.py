@@ -7,7 +7,7 @@ from extender.cli.lint.subject import Subject
 from extender.config.kube_scheduler import DEFAULT_HTTP_TIMEOUT_S
 from extender.config.kube_scheduler_file import duration_s
 from extender.config.model import LOOPBACK, Config, ServerConfig
-from extender.config.nearest import nearest
+from extender.config.nearest import did_you_mean, with_hint
 from extender.model.names import SLOTS_RESOURCE
 from extender.model.reading import Json, mapping, mappings, text
 
@@ -61,10 +61,7 @@ class _Entry:
             field = f"{verb}Verb"
             given = text(self.raw, field)
             if given and given != verb:
-                near = nearest(given, VERBS)
-                self.found(
-                    "VS114", field, f"{given!r:.80}{f'; did you mean {near}?' if near else ''}"
-                )
+                self.found("VS114", field, with_hint(f"{given!r:.80}", did_you_mean(given, VERBS)))
         for verb in ("filter", "bind"):
             if not text(self.raw, f"{verb}Verb"):
                 self.found("VS119", f"{verb}Verb", "is not set")

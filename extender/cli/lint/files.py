@@ -15,7 +15,7 @@ from extender.cli.lint.webhook_file import MUTATING, VALIDATING, check_webhook_f
 from extender.config.document import Document, InvalidField, parse_all, read_file
 from extender.config.kube_scheduler_file import KIND as SCHEDULER_KIND
 from extender.config.model import LOOPBACK, Config
-from extender.config.nearest import nearest
+from extender.config.nearest import did_you_mean, with_hint
 from extender.config.profiles import load_profiles
 from extender.config.reading import read_config
 from extender.model.errors import InvalidObject, VReplicaError
@@ -76,13 +76,13 @@ def _subjects(path: str, report: Report) -> Iterator[Subject]:
     if not known:
         kinds = sorted({subject.text("kind") for subject in found} - {""})
         message = f"holds {', '.join(kinds)[:200]}" if kinds else "holds no object with a kind"
-        near = nearest(kinds[0], KINDS) if kinds else ""
+        hint = did_you_mean(kinds[0], KINDS) if kinds else ""
         report.findings.append(
             Finding(
                 CODES["VS001"],
                 path,
                 "kind",
-                f"{message}{f'; did you mean {near}?' if near else ''}",
+                with_hint(message, hint),
             )
         )
     yield from known
@@ -106,7 +106,7 @@ def _check_own(subject: Subject, report: Report) -> Config | None:
     path = document.subject
     config, problems = read_config(document)
     for problem in problems:
-        message = f"{problem.plain}{'; ' if problem.hint else ''}{problem.hint}"
+        message = with_hint(problem.plain, problem.hint)
         subject.findings.append(
             Finding(CODES["VS002"], path, problem.field, message, problem.place)
         )

@@ -23,7 +23,7 @@ from extender.config.kube_scheduler_file import (
     read_policy,
 )
 from extender.config.model import Config
-from extender.config.nearest import nearest
+from extender.config.nearest import did_you_mean, with_hint
 from extender.model.names import DEFAULT_SCHEDULER_NAME, SLOTS_RESOURCE
 from extender.model.reading import Json, mapping, text
 
@@ -64,9 +64,8 @@ def _refused(subject: Subject, error: FieldError) -> None:
     code = next((code for pattern, code in _CODES if pattern.search(error.field)), "VS100")
     known = TLS_FIELDS if ".tlsConfig." in error.field else EXTENDER_FIELDS
     unknown = error.detail.startswith("unknown field")
-    near = nearest(error.field.rpartition(".")[2], known) if unknown else ""
-    hint = f"; did you mean {near}?" if near else ""
-    subject.found(code, error.field, f"{error.detail or error.type}{hint}")
+    hint = did_you_mean(error.field.rpartition(".")[2], known) if unknown else ""
+    subject.found(code, error.field, with_hint(error.detail or error.type, hint))
 
 
 def _ours(subject: Subject) -> int | None:

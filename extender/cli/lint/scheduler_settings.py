@@ -7,12 +7,11 @@ plugin. Arguments of plugins are not checked. A plugin that is not kube-schedule
 to a custom build, so it is a warning.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from extender.cli.lint.subject import Subject
 from extender.config.kube_scheduler_file import duration_s
-from extender.config.nearest import nearest
+from extender.config.nearest import did_you_mean, with_hint
 from extender.config.rules import RETRY_JITTER
 from extender.model.reading import Json, mapping, mappings, text
 
@@ -122,12 +121,9 @@ def check_settings(subject: Subject) -> None:
 
 def _unknown(subject: Subject, raw: Json, known: frozenset[str], path: str) -> None:
     for name in sorted(raw.keys() - known):
-        subject.found("VS100", f"{path}{name}", f"unknown field{_hint(name, known)}")
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    near = nearest(name, known)
-    return f"; did you mean {near}?" if near else ""
+        subject.found(
+            "VS100", f"{path}{name}", with_hint("unknown field", did_you_mean(name, known))
+        )
 
 
 def _check_election(subject: Subject) -> None:
@@ -176,7 +172,9 @@ def _check_plugins(subject: Subject, plugins: Json, path: str) -> None:
     for point in sorted(plugins.keys() & EXTENSION_POINTS):
         for name in _names(plugins, point, "enabled"):
             if name not in IN_TREE:
-                said = f"{name!r:.80}: none of kube-scheduler's own{_hint(name, IN_TREE)}"
+                said = with_hint(
+                    f"{name!r:.80}: none of kube-scheduler's own", did_you_mean(name, IN_TREE)
+                )
                 subject.found("VS123", f"{path}.{point}.enabled", said)
     for point, default in NEEDED.items():
         if not _has_one(plugins, point, default):
