@@ -18,7 +18,6 @@ The log names this problem, and each round counts as failed.
 """
 
 import base64
-import binascii
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
@@ -38,7 +37,7 @@ from extender.kube.api import (
 )
 from extender.model.names import SCHEDULER_NAME
 from webhook.certs import Certificates
-from webhook.x509 import certificates_in, fingerprint, is_linked
+from webhook.x509 import certificates_in, fingerprint, is_linked, pem_in_base64
 
 _log: Final = logging.getLogger(__name__)
 CONFIGURATION_NAME: Final = SCHEDULER_NAME
@@ -86,7 +85,7 @@ def injector_of(configuration: Mapping[str, Any]) -> str:
 def ca_bundles(configuration: Mapping[str, Any]) -> list[bytes]:
     """Return the caBundle of every webhook, PEM; b"" if it is absent or not base64."""
     return [
-        _decoded((webhook.get("clientConfig") or {}).get("caBundle"))
+        pem_in_base64((webhook.get("clientConfig") or {}).get("caBundle"))
         for webhook in configuration.get("webhooks") or ()
     ]
 
@@ -217,10 +216,3 @@ def _path_of(client_config: Mapping[str, Any]) -> str:
     if isinstance(service, Mapping):
         return str(service.get("path") or "")
     return urlsplit(str(client_config.get("url") or "")).path
-
-
-def _decoded(value: object) -> bytes:
-    try:
-        return base64.b64decode(str(value or ""), validate=True)
-    except (binascii.Error, ValueError):
-        return b""

@@ -57,6 +57,7 @@ from webhook.x509 import (
     Pair,
     certificates_in,
     fingerprint,
+    first_certificate_in,
     is_valid,
     issuer_of,
     new_authority,
@@ -118,13 +119,14 @@ class Bundle:
 
     def expiry(self) -> dict[str, float]:
         """When the readable parts in use end, in epoch seconds: ``serving`` and ``authority``."""
-        certificates = {"serving": certificates_in(self.cert_pem)[:1]}
-        current = signer(certificates_in(self.ca_pem), self.ca_key_pem)
-        certificates["authority"] = [current] if current else []
+        in_use = {
+            "serving": first_certificate_in(self.cert_pem),
+            "authority": signer(certificates_in(self.ca_pem), self.ca_key_pem),
+        }
         return {
             name: each.not_valid_after_utc.timestamp()
-            for name, found in certificates.items()
-            for each in found
+            for name, each in in_use.items()
+            if each is not None
         }
 
 
@@ -324,7 +326,7 @@ class _Rotation:
 
     def _served(self) -> tuple[x509.Certificate | None, x509.Certificate | None]:
         """Return the stored serving certificate, and which of our authorities signed it."""
-        served = next(iter(certificates_in(self._bundle.cert_pem)), None)
+        served = first_certificate_in(self._bundle.cert_pem)
         return served, None if served is None else issuer_of(served, self._trusted)
 
     def _still_trusted(self) -> list[x509.Certificate]:
@@ -332,7 +334,7 @@ class _Rotation:
         certificate's, and those of certificates that may still be served.
         """
         _, issuer = self._served()
-        replaced = next(iter(certificates_in(self._bundle.replaced_pem)), None)
+        replaced = first_certificate_in(self._bundle.replaced_pem)
         all_ended = replaced is not None and self._has_ended(replaced)
         return [
             each

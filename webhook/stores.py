@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from extender.kube.api import SECRETS, AlreadyExists, Api, Conflict, NotFound, Obj
 from webhook.rotation import FILE_NAMES, Bundle
-from webhook.x509 import PEM_BYTES_MAX
+from webhook.x509 import PEM_BYTES_MAX, pem_in_base64
 
 _log: Final = logging.getLogger(__name__)
 
@@ -185,10 +185,6 @@ class SecretStore:
 
 
 def _decoded(data: object) -> Mapping[str, bytes]:
-    """Return those of our keys that are base64. A person may have put anything there."""
-    decoded: dict[str, bytes] = {}
-    for name in FILE_NAMES:
-        with contextlib.suppress(ValueError, TypeError, AttributeError):
-            value = data[name] if isinstance(data, dict) and name in data else ""
-            decoded[name] = base64.b64decode(value, validate=True)[:PEM_BYTES_MAX]
-    return decoded
+    """Return our keys of a Secret's data. A person may have put anything there."""
+    values = data if isinstance(data, dict) else {}
+    return {name: pem_in_base64(values.get(name))[:PEM_BYTES_MAX] for name in FILE_NAMES}

@@ -4,6 +4,7 @@ What is read comes from a Secret or a directory, where anybody may have put anyt
 does not raise: a certificate that cannot be read counts as absent, and what is read is limited.
 """
 
+import base64
 import ipaddress
 import re
 from collections.abc import Collection, Sequence
@@ -65,6 +66,11 @@ def certificates_in(pem: bytes) -> list[x509.Certificate]:
     return list(found.values())
 
 
+def first_certificate_in(pem: bytes) -> x509.Certificate | None:
+    """Return the first readable certificate; None if there is none."""
+    return next(iter(certificates_in(pem)), None)
+
+
 def _certificate(pem: bytes) -> x509.Certificate | None:
     try:
         certificate = x509.load_pem_x509_certificate(pem)
@@ -84,6 +90,14 @@ def key_in(pem: bytes) -> ec.EllipticCurvePrivateKey | None:
     except _UNREADABLE:
         return None
     return key if isinstance(key, ec.EllipticCurvePrivateKey) else None
+
+
+def pem_in_base64(value: object) -> bytes:
+    """Return what a field of a Kubernetes object holds in base64; b"" if it holds anything else."""
+    try:
+        return base64.b64decode(value, validate=True) if isinstance(value, str) else b""
+    except ValueError:
+        return b""
 
 
 def fingerprint(certificate: x509.Certificate) -> bytes:
@@ -146,7 +160,7 @@ def serving_problem(
     """Return why a client that trusts these authorities would refuse the certificate for one of
     ``hosts``; "" if it would not.
     """
-    certificate = next(iter(certificates_in(pair.cert_pem)), None)
+    certificate = first_certificate_in(pair.cert_pem)
     if certificate is None:
         return "there is no serving certificate that can be read"
     key = key_in(pair.key_pem)
