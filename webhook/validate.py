@@ -53,6 +53,7 @@ from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)
 DEFAULT_WRITERS: Final = frozenset({"system:serviceaccount:vreplica-system:vreplica-scheduler"})
 GUARDED_ANNOTATIONS: Final = (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION)
+_WEBHOOK_WRITES_IT: Final = "remove it from the pod (template): the webhook writes it"
 
 
 class View(Protocol):
@@ -182,18 +183,17 @@ def _created_slots_problem(annotations: Json, pool: AdapterPool | None) -> str:
     )
     return (
         f"annotation {names.SLOTS_ANNOTATION} is {safe_repr(value, 80)}, expected {wanted}; "
-        "remove it from the pod (template): the webhook writes it"
+        f"{_WEBHOOK_WRITES_IT}"
     )
 
 
 def _created_ledger_problem(
     annotations: Json, pod: Json, pool: AdapterPool | None, view: View
 ) -> str:
-    fix = "remove it from the pod (template): the webhook writes it"
     try:
         ledger = decode_ledger(text(annotations, names.PLACEMENTS_ANNOTATION))
     except LedgerUnreadable as error:
-        return f"annotation {names.PLACEMENTS_ANNOTATION} is {error}; {fix}"
+        return f"annotation {names.PLACEMENTS_ANNOTATION} is {error}; {_WEBHOOK_WRITES_IT}"
     if not ledger:
         return ""
     taken = ledger_slots(ledger)
@@ -207,12 +207,12 @@ def _created_ledger_problem(
         return (
             f"annotation {names.PLACEMENTS_ANNOTATION} takes {counted(taken, 'slot')}, AdapterPool "
             f"{pool.key} has "
-            f"{pool.slots_per_pod} a pod; {fix}"
+            f"{pool.slots_per_pod} a pod; {_WEBHOOK_WRITES_IT}"
         )
     if pool is None and view.synced:
         return (
             f"annotation {names.PLACEMENTS_ANNOTATION} has vreplicas, but the pod's AdapterPool "
-            f"does not exist; {fix}"
+            f"does not exist; {_WEBHOOK_WRITES_IT}"
         )
     return ""
 

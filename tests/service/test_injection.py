@@ -317,7 +317,7 @@ async def test_every_label_of_a_services_metrics_has_its_closed_set_or_names_wha
     async with world.serving() as service:
         for family in service.metrics.families:
             for label in family.labels:
-                assert bool(label.values) != bool(label.names), f"{family.name}: {label.name}"
+                assert bool(label.values) != bool(label.description), f"{family.name}: {label.name}"
                 assert label.values or label.name in NAMED, f"{family.name}: {label.name}"
         declared = {family.name for family in service.metrics.families}
         for collector in service.metrics.registry._collector_to_names:
