@@ -135,8 +135,7 @@ COMMITTER = (
         "a doubt ends by itself",
         "extender/service/placing/status_doubts.py",
         "        return doubt is not None\n",
-        "        return doubt is not None and self._clock() < doubt.list_tells_at + "
-        "self._lasts_s\n",
+        "        return doubt is not None and self._clock() < doubt.list_tells_at + UNDER_WAY_S\n",
         "I2: that no newer version comes proves nothing while the watch is silent",
         (
             f"{_ORDER}test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_long_that_takes",

@@ -49,7 +49,9 @@ from extender.telemetry.tracing import span
 
 WRITES_IN_FLIGHT_MAX: Final = 32
 RESERVATION_TTL_S: Final = 30.0
-"""I5: as long as kube-scheduler keeps an assumed pod."""
+"""How long a reservation that nothing confirms lasts (I5), as in kube-scheduler. A request may still
+arrive for ``ledger_confirmations.UNDER_WAY_S``.
+"""
 
 
 class PoolLeadership(Protocol):
@@ -94,7 +96,7 @@ class Committer:
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.refusals = WriteRefusals(metrics)
         self._unreported_moves = UnreportedMoves()
-        self.status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
+        self.status_doubts = StatusDoubts(caches, clock)
         self._ledger_writer = LedgerWriter(
             api,
             caches,

@@ -8,7 +8,7 @@ or write is better.
 A reply is not enough while a write under way may remove what it shows: one of this replica with
 unknown outcome, or one of the former leader. Every write compares the ledger with the text that it
 was made from. So it fails while the text differs; but the text may become the same again. It can no
-longer arrive after the longest life of a request.
+longer arrive ``UNDER_WAY_S`` after its sender has given it up.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,9 @@ from typing import Final, TypeVar
 FRESH_S: Final = 5.0
 """Since the request was sent. ``ordinal_history.HOLD_S`` relies on it."""
 UNDER_WAY_S: Final = 15.0
-"""Longest life of a request, even after its sender has given up."""
+"""How long after its sender has given it up a request may still arrive, at the longest. Every doubt
+about a write of unknown outcome relies on it (docs/reliability.md: I2 and the network).
+"""
 PODS_MAX: Final = 20_000
 
 LATE_MAX: Final = 16

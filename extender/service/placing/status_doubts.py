@@ -8,20 +8,17 @@ what the write may have published (I2).
 A newer version of the vpod ends the doubt: the write was for the older one, so it has arrived
 already or never will. The absence of a newer version proves nothing, because the watch may be
 silent for minutes (seed 161002421). So the vpods are listed again: after a Conflict any list shows
-the outcome, otherwise a list that begins after the longest life of a request.
+the outcome, otherwise a list that begins when the write can no longer arrive (``UNDER_WAY_S``).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from extender.model.objects import VPod
+from extender.service.placing.ledger_confirmations import UNDER_WAY_S
 from extender.service.watching.caches import Caches
-
-PATIENCE_S: Final = 2.0
-"""How long the watch has to bring the newer version after a Conflict."""
-LIST_PERIOD_S: Final = 10.0
-"""Shortest time between two lists of one kind."""
+from extender.service.watching.pods_behind import LIST_PERIOD_S, PATIENCE_S
 
 ListAgain = Callable[[str], Awaitable[bool]]
 """Source of vpods ("" for VPods) -> whether a list that began after the call is in the caches."""
@@ -43,14 +40,11 @@ async def _unlisted(_source: str) -> bool:
 
 
 class StatusDoubts:
-    """Doubts by vpod key. ``clock``: the event loop's time, seconds. ``lasts_s``: the longest life
-    of a request.
-    """
+    """Doubts by vpod key. ``clock``: the event loop's time, seconds."""
 
-    def __init__(self, caches: Caches, clock: Callable[[], float], *, lasts_s: float) -> None:
+    def __init__(self, caches: Caches, clock: Callable[[], float]) -> None:
         self.list_again: ListAgain = _unlisted
         """Lists a kind again; set by ``Service``."""
-        self._lasts_s = lasts_s
         self._caches = caches
         self._clock = clock
         self._doubts: dict[str, _Doubt] = {}
@@ -71,7 +65,7 @@ class StatusDoubts:
             self._caches.state.release(owner, pool, vpod.key)
             return
         now = self._clock()
-        tells_at = now if conflict else now + self._lasts_s
+        tells_at = now if conflict else now + UNDER_WAY_S
         known = self._doubts.get(vpod.key)
         look_at = now + PATIENCE_S if conflict else tells_at
         if known is not None and known.version == vpod.resource_version:

@@ -21,7 +21,6 @@ from extender.engine.scaling.size import ScalePlan
 from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.objects import VPod
-from extender.service.placing.committer import RESERVATION_TTL_S
 from extender.service.placing.ledger_confirmations import UNDER_WAY_S
 from extender.service.pools.scale_cache import Scale
 from extender.service.watching.caches import Caches
@@ -149,7 +148,7 @@ class DrainingOrdinals:
             return
         start = state.stateful_set.ordinals_start
         removed = (1 << (start + scale.replicas)) - (1 << (start + replicas))
-        until = self._clock() + RESERVATION_TTL_S
+        until = self._clock() + UNDER_WAY_S
         self._doubt.begin(removed, uid=scale.uid, version=scale.resource_version, until=until)
 
     def _take_over(self) -> None:

@@ -14,9 +14,9 @@ from extender.model.objects import AdapterPod
 from extender.service.watching.caches import Caches
 
 PATIENCE_S: Final = 2.0
-"""How long the watch has to show what a read has shown."""
+"""How long a watch has to show what a read has shown, or what a Conflict has told of."""
 LIST_PERIOD_S: Final = 10.0
-"""Shortest time between two lists of pods."""
+"""Shortest time between two lists of one kind that a silent watch makes necessary."""
 
 
 class _Seen(NamedTuple):

@@ -152,12 +152,12 @@ async def held(doubts: StatusDoubts) -> bool:
 
 async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_after_its_time():
     clock = Clock()
-    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
+    doubts = StatusDoubts(knowing("a", "b"), clock)
     lists = Lists(doubts)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
-    clock.at = 29.0
+    clock.at = UNDER_WAY_S - 1.0
     assert (await held(doubts), lists.asked) == (True, [])
-    clock.at = 30.0
+    clock.at = UNDER_WAY_S
     assert await held(doubts)
     clock.at = 600.0
     assert (await held(doubts), len(lists.asked)) == (True, 1)
@@ -170,7 +170,7 @@ async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_lo
     its ledger.
     """
     clock = Clock()
-    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
+    doubts = StatusDoubts(knowing("a", "b"), clock)
     lists = Lists(doubts)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
     clock.at = 1.9
@@ -188,7 +188,7 @@ async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_lo
 
 async def test_conflict_after_conflict_does_not_put_the_list_off():
     clock = Clock()
-    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
+    doubts = StatusDoubts(knowing("a", "b"), clock)
     lists = Lists(doubts)
     for clock.at in (0.0, 1.0, 2.0):
         doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
@@ -197,14 +197,14 @@ async def test_conflict_after_conflict_does_not_put_the_list_off():
 
 async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it():
     clock = Clock()
-    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
+    doubts = StatusDoubts(knowing("a", "b"), clock)
     lists = Lists(doubts)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
     doubts.note(OWNER, POOL, a_vpod("b", 3), conflict=True)
     clock.at = 5.0
     assert doubts.hold("tenant/b")
     await asyncio.sleep(0)
-    clock.at = 31.0
+    clock.at = UNDER_WAY_S + 1.0
     await lists.answered()
     assert (await held(doubts), doubts.hold("tenant/b")) == (True, False)
 
@@ -218,7 +218,7 @@ def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt
     caches.vpods.update(a_vpod("a", 1, uid="uid", resource_version="5"))
     vpod = caches.vpods.latest("tenant/a")
     assert vpod is not None
-    doubts = StatusDoubts(caches, lambda: 0.0, lasts_s=30.0)
+    doubts = StatusDoubts(caches, lambda: 0.0)
     pool = caches.state.pool(POOL)
     pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
     caches.vpods.update(a_vpod("a", 2, uid="uid", resource_version="6"))
@@ -230,7 +230,7 @@ def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt
 def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
     caches = Caches()
     caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="5"))
-    doubts = StatusDoubts(caches, lambda: 0.0, lasts_s=30.0)
+    doubts = StatusDoubts(caches, lambda: 0.0)
     pool = caches.state.pool(POOL)
     pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=30.0)
     vpod = caches.vpods.latest("tenant/a")
