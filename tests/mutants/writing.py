@@ -179,7 +179,7 @@ COMMITTER = (
     Mutant(
         "what a vanished vpod had is taken from its successor",
         _COMMITTER,
-        "if decision.of != _version(self._of_pool(key, pool_key)):",
+        "if decision.of != _version(self._of_pool(key, decision.pool)):",
         "if decision.of is None:",
         "a vpod that came back under its old name wants what it finds",
         (f"{_ORDER}test_a_vpod_that_comes_back_while_its_release_is_written_keeps_its_ledgers",),

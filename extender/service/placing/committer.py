@@ -49,8 +49,8 @@ from extender.telemetry.tracing import span
 
 WRITES_IN_FLIGHT_MAX: Final = 32
 RESERVATION_TTL_S: Final = 30.0
-"""How long a reservation that nothing confirms lasts (I5), as in kube-scheduler. A request may still
-arrive for ``ledger_confirmations.UNDER_WAY_S``.
+"""How long a reservation lasts that nothing confirms (I5), as in kube-scheduler. How long a request
+may still arrive is ``ledger_confirmations.UNDER_WAY_S``.
 """
 
 
@@ -161,7 +161,7 @@ class Committer:
         await _all((self._status(batch, key) for key in batch.decisions), len(batch.decisions))
 
     async def _write_downs(self, pool: str, batch: Batch) -> None:
-        await self._ledgers(pool, batch, self._downs(pool, batch))
+        await self._ledgers(pool, batch, self._downs(batch))
 
     async def _ledgers(
         self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]
@@ -209,11 +209,10 @@ class Committer:
                     ups.setdefault(name, {})[key] = known
         return ups
 
-    def _downs(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
+    def _downs(self, batch: Batch) -> dict[str, dict[str, Share]]:
         """Pod name -> vpod key -> share, for ledgers that hold more than is published now."""
         downs: dict[str, dict[str, Share]] = {}
-        pool = self._caches.state.pool(pool_key)
-        for key, decision in batch.decisions.items():
+        for key in batch.decisions:
             # ``hold`` is called for failed vpods too, because it starts the list that ends a doubt.
             doubtful = self.status_doubts.hold(key)
             if key in batch.failed or key in batch.stale:
@@ -223,37 +222,48 @@ class Committer:
                 # (I2).
                 batch.failed[key] = "what is published is in doubt"
                 continue
-            # A vpod recreated under its old name may want what the ledgers hold.
-            if decision.of != _version(self._of_pool(key, pool_key)):
-                continue
-            target, elsewhere = decision.target, self._published_elsewhere(key, pool_key)
-            for name, claim in pool.claims_of(key).items():
-                if claim.reserved is None or claim.owner != batch.owner:
-                    # A bind has added it since the decision.
-                    continue
-                # Never below what is published, even if the status write failed or poolRef changed.
-                published = max(claim.published, elsewhere.get(name, 0))
-                count = target.get(name, 0)
-                # If only the status keeps vreplicas here, the share keeps its weight: a vpod that
-                # has left the pool has no weight in this decision.
-                weight = decision.weight if count >= published else claim.ledger.weight
-                # This step adds nothing: a caller of /v1/schedule may publish more than its pod
-                # came back with, and must first hear of that.
-                share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)
-                if published > max(target.get(name, 0), claim.published):
-                    batch.failed[key] = "its new pool has not published yet where it goes"
-                state = pool.pods[name].pod
-                if (
-                    claim.ledger.vreplicas
-                    and claim.ledger != share
-                    and state is not None
-                    and not state.assumed
-                ):
-                    if not self._may_lower(batch, key):
-                        batch.failed[key] = "a status of the leader before may still be under way"
-                        break
-                    downs.setdefault(name, {})[key] = share
+            for name, share in self._lowered(batch, key).items():
+                downs.setdefault(name, {})[key] = share
         return downs
+
+    def _lowered(self, batch: Batch, key: str) -> dict[str, Share]:
+        """Pod name -> share, for ledgers that hold more of a vpod than it publishes now. Records in
+        ``batch`` why the vpod has to be decided again.
+        """
+        decision = batch.decisions[key]
+        # A vpod recreated under its old name may want what the ledgers hold.
+        if decision.of != _version(self._of_pool(key, decision.pool)):
+            return {}
+        pool = self._caches.state.pool(decision.pool)
+        target, elsewhere = decision.target, self._published_elsewhere(key, decision.pool)
+        lowered: dict[str, Share] = {}
+        for name, claim in pool.claims_of(key).items():
+            if claim.reserved is None or claim.owner != batch.owner:
+                # A bind has added it since the decision.
+                continue
+            # Never below what is published, even if the status write failed or poolRef changed.
+            published = max(claim.published, elsewhere.get(name, 0))
+            count = target.get(name, 0)
+            if published > max(count, claim.published):
+                batch.failed[key] = "its new pool has not published yet where it goes"
+            # If only the status keeps vreplicas here, the share keeps its weight: a vpod that has
+            # left the pool has no weight in this decision.
+            weight = decision.weight if count >= published else claim.ledger.weight
+            # This step adds nothing: a caller may publish more than its pod came back with, and
+            # must first hear of that.
+            share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)
+            pod = pool.pods[name].pod
+            if (
+                claim.ledger.vreplicas
+                and claim.ledger != share
+                and pod is not None
+                and not pod.assumed
+            ):
+                lowered[name] = share
+        if lowered and not self._may_lower(batch, key):
+            batch.failed[key] = "a status of the leader before may still be under way"
+            return {}
+        return lowered
 
     def _may_lower(self, batch: Batch, key: str) -> bool:
         """Whether no status of a former leader can still arrive and publish vreplicas unknown here
