@@ -29,11 +29,11 @@ from extender.service.binding.ordinal_history_reader import OrdinalHistoryReader
 from extender.service.binding.pod_binder import PodBinder
 from extender.service.binding.reactivator import Reactivator
 from extender.service.binding.verbs import ExtenderVerbs
-from extender.service.garbage import spare_what_stays
-from extender.service.http.answers import Answers, Asked
+from extender.service.garbage import freeze_when_loaded
+from extender.service.http.answers import Answers, DescribedParts
 from extender.service.http.describe import StateQuery, describe_state, state_steps
-from extender.service.http.gauges import Gauged, add_gauges
-from extender.service.http.kept import add_kept_gauge
+from extender.service.http.gauges import MeasuredParts, add_gauges
+from extender.service.http.map_sizes import add_map_sizes_gauge
 from extender.service.http.process_metrics import LoopLag, watch_client
 from extender.service.http.schedule import ScheduleVerb
 from extender.service.http.server import ExtenderServer, Health
@@ -96,7 +96,6 @@ class Service:
         self.informers = Informers(api, self.caches, rng=rng, ordinal_history=ordinal_history)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.leadership = self._leadership(api, config, now, rng)
-        self.leadership.first_version = lambda: self.informers.first_version
         self._fenced = fenced_by_pool(api, self.leadership.leads)
         self._vpod_events = VPodEvents(self.recorder, self.metrics)
         # Caches call their handlers in the order in which the parts are constructed here.
@@ -115,14 +114,6 @@ class Service:
         self._wire_verbs(config, ordinal_history_reader)
         self.reloading: Reloading | None = None
         self.health = Health(self._not_ready)
-        self.server = ExtenderServer(
-            config.server,
-            self.verbs,
-            health=self.health,
-            metrics=self.metrics,
-            describe_state=self._state_steps,
-            schedule=self.schedule_verb().schedule,
-        )
         self.availability = AvailabilityTracker(
             self.caches,
             feed=lambda pool, vpod: self.placer.queues.of(pool).add(vpod),
@@ -130,11 +121,19 @@ class Service:
             clock=clock,
         )
         self.answers = Answers(
-            Asked(self.caches, self.placer, self.leadership, self.health, self.metrics),
+            DescribedParts(self.caches, self.placer, self.leadership, self.health, self.metrics),
             config,
             now=now,
         )
-        self.server.questions += self.answers.routes
+        self.server = ExtenderServer(
+            config.server,
+            self.verbs,
+            health=self.health,
+            metrics=self.metrics,
+            describe_state=self._state_steps,
+            schedule=self.schedule_verb().schedule,
+            questions=self.answers.routes,
+        )
         self._add_gauges(ordinal_history)
 
     # -- wiring: what each part receives, and which others it calls --------------------------------
@@ -142,7 +141,15 @@ class Service:
     def _leadership(
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
     ) -> Leadership:
-        return Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
+        return Leadership(
+            api,
+            self.caches,
+            config,
+            identity=self.identity,
+            first_version=lambda: self.informers.first_version,
+            now=now,
+            rng=rng,
+        )
 
     def _wire_placing(self) -> None:
         """The parts that place vpods, write ledgers and statuses, and scale pools."""
@@ -152,13 +159,11 @@ class Service:
             clock=self._clock,
             now=self._now,
             leadership=self.leadership,
+            lists=self.informers,
+            write_foreign_status=self.informers.sources.write_status,
+            vpod_events=self._vpod_events,
             metrics=self.metrics,
         )
-        committer.write_foreign_status = self.informers.sources.write_status
-        committer.status_doubts.list_again = self.informers.list_again
-        committer.pods_behind.list_pods = self.informers.list_pods
-        committer.refusals.tell = self._vpod_events.write_refused
-        committer.on_status_written = self._vpod_events.status_written
         self.autoscaler = Autoscaler(
             self._api,
             self.caches,
@@ -198,14 +203,14 @@ class Service:
 
     def _wire_pools(self, ordinal_history_reader: OrdinalHistoryReader) -> None:
         """The parts that repair pods and pools and report on them."""
-        foreign = UnexpectedWrites(
+        unexpected_writes = UnexpectedWrites(
             self.caches, self.committer.own_writes, recorder=self.recorder, metrics=self.metrics
         )
         self.reconciler = Reconciler(
             self._fenced,
             self.caches,
             self.placer.queues,
-            foreign=foreign,
+            unexpected_writes=unexpected_writes,
             metrics=self.metrics,
             clock=self._clock,
             on_expiry=[ordinal_history_reader.forget_gone, self.committer.forget_gone],
@@ -217,11 +222,11 @@ class Service:
             self._api,
             self.caches,
             fenced=self._fenced,
+            recorder=self.recorder,
             now=self._now,
             more_conditions=self.informers.sources.conditions,
             foreign=lambda: self.autoscaler.foreign,
         )
-        self.pool_status.recorder = self.recorder
 
     def _wire_verbs(self, config: Config, ordinal_history_reader: OrdinalHistoryReader) -> None:
         """The parts that answer kube-scheduler, on every replica."""
@@ -249,7 +254,7 @@ class Service:
     def _add_gauges(self, ordinal_history: OrdinalHistory) -> None:
         add_gauges(
             self.metrics,
-            Gauged(
+            MeasuredParts(
                 caches=self.caches,
                 queues=self.placer.queues,
                 history=self.placer.history,
@@ -259,7 +264,7 @@ class Service:
                 binder=self.binder,
             ),
         )
-        add_kept_gauge(
+        add_map_sizes_gauge(
             self.metrics,
             self.caches.state,
             queues=self.placer.queues,
@@ -411,7 +416,7 @@ async def serve(
         async with asyncio.TaskGroup() as beside:
             tasks = [
                 beside.create_task(
-                    spare_what_stays(wait_synced(service.informers)), name="first lists"
+                    freeze_when_loaded(wait_synced(service.informers)), name="first lists"
                 ),
                 beside.create_task(LoopLag(service.metrics).run(), name="event loop lag"),
             ]

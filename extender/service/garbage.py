@@ -15,7 +15,7 @@ LOADING: Final = (100_000, 1_000, 1_000)
 """
 
 
-async def spare_what_stays(loaded: Awaitable[object]) -> None:
+async def freeze_when_loaded(loaded: Awaitable[object]) -> None:
     """Collect seldom until ``loaded``. Then restore the thresholds, and exclude everything that
     exists by then from all later collections (gc.freeze).
     """

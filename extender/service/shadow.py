@@ -164,7 +164,7 @@ class Shadow:
                 self._take()
                 judged += 1
             if judged < BATCH_ITEMS_MAX:
-                self._tell_waiting()
+                self._report_waiting()
             await asyncio.sleep(0 if judged == BATCH_ITEMS_MAX else SETTLE_S / 2)
 
     def describe(self) -> dict[str, object]:
@@ -227,7 +227,7 @@ class Shadow:
         before, theirs = _published(old), _published(new)
         over = _overcommits(self.state.pool(new.pool), before, theirs)
         outcome = compare(before, decision.target, theirs, overcommits=over)
-        self._tell(outcome, old, new, decision.target, decision.explanation)
+        self._report(outcome, old, new, decision.target, decision.explanation)
 
     # -- answers that do not come ------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class Shadow:
         if vpod is not None:
             self._waiting.pop(vpod.key, None)
 
-    def _tell_waiting(self) -> None:
+    def _report_waiting(self) -> None:
         overdue = self._clock() - WAITING_AFTER_S
         while self._waiting:
             key, (pool_key, since) = next(iter(self._waiting.items()))
@@ -263,11 +263,11 @@ class Shadow:
                 continue
             decision = place(pool, vpod, allowed=self.state.selects(pool_key, vpod))
             if decision.target != _published(vpod):
-                self._tell(Outcome.WAITING, vpod, vpod, decision.target, decision.explanation)
+                self._report(Outcome.WAITING, vpod, vpod, decision.target, decision.explanation)
 
     # -- reporting ---------------------------------------------------------------------------------
 
-    def _tell(
+    def _report(
         self,
         outcome: Outcome,
         old: VPod,

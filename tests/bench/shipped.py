@@ -24,6 +24,7 @@ from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 from tests.bench import objects
 from tests.bench.clusters import Cluster
+from tests.support.service import NoLists, no_foreign_kind
 
 OWNER: Final = ("placer", 1)
 """As of a first batch."""
@@ -66,17 +67,24 @@ class Shipped:
         # The service's clock is its loop's; both read the system's monotonic one.
         clock = time.monotonic
         self.caches = caches
-        self.committer = UnwrittenCommitter(
-            _NO_API, caches, clock=clock, now=time.time, leadership=_Leader(), metrics=metrics
-        )
         recorder = EventRecorder(_NO_API, reporting_instance="bench", now=time.time)
+        vpod_events = VPodEvents(recorder, metrics)
+        self.committer = UnwrittenCommitter(
+            _NO_API,
+            caches,
+            clock=clock,
+            now=time.time,
+            leadership=_Leader(),
+            lists=NoLists(),
+            write_foreign_status=no_foreign_kind,
+            vpod_events=vpod_events,
+            metrics=metrics,
+        )
         self.placer = Placer(
             caches,
             self.committer,
             _NoAutoscaler(),
-            reporting=Reporting(
-                VPodEvents(recorder, metrics), DecisionHistory("bench", time.time), metrics
-            ),
+            reporting=Reporting(vpod_events, DecisionHistory("bench", time.time), metrics),
             clock=clock,
         )
 

@@ -12,7 +12,7 @@ from typing import Final
 from extender.config.model import Config
 from extender.engine.placing.plan import place
 from extender.service.http import decision_log
-from extender.service.http.answers import Answers, Asked
+from extender.service.http.answers import Answers, DescribedParts
 from extender.service.http.recording_buffer import ENTRIES_MAX
 from extender.service.http.server import Health
 from extender.service.placing.decision_history import DecisionHistory
@@ -46,7 +46,7 @@ class AnswersScene:
         placer = SimpleNamespace(history=DecisionHistory("fuzz", lambda: 0.0), on_decided=None)
         world = target.world
         self.answers = Answers(
-            Asked(target.caches, placer, Leader(), Health(list), world.metrics),  # type: ignore[arg-type]
+            DescribedParts(target.caches, placer, Leader(), Health(list), world.metrics),  # type: ignore[arg-type]
             Config(),
             now=time.time,
         )

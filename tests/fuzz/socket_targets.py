@@ -141,6 +141,7 @@ class ExtenderSocketTarget(VerbTarget):
         """See Target."""
         await super().open()
 
+        self.scene = AnswersScene(self)
         self.server = ExtenderServer(
             ServerConfig(port=0, deadline_s=2.0),
             self.verbs,
@@ -148,9 +149,8 @@ class ExtenderSocketTarget(VerbTarget):
             metrics=self.world.metrics,
             describe_state=lambda query: state_steps(self.caches.state, nothing_decided, query),
             schedule=schedule_verb(self).schedule,
+            questions=self.scene.answers.routes,
         )
-        self.scene = AnswersScene(self)
-        self.server.questions += self.scene.answers.routes
         self.digest = self.caches.state.digest()
         await self.server.start()
         self.sockets = _Sockets(int(self.server.url.rpartition(":")[2]))

@@ -364,7 +364,7 @@ LEADING = (
     Mutant(
         "every bucket waits for pods by itself",
         "extender/service/watching/informers.py",
-        "            if self._caught_up.done >= wanted:\n                return\n",
+        "            if self._rounds.done >= wanted:\n                return\n",
         "",
         "a replica that takes many would read all pods as often",
         (f"{_BUCKETS}test_however_many_buckets_are_taken_at_once_pods_are_read_a_few_times",),

@@ -520,8 +520,7 @@ SCALE_DOWN = (
     Mutant(
         "scaled first, evicted later",
         _SCALER,
-        "count = max(again.plan.wanted, count_without_empty(again.state, "
-        "self._around.caches.state))",
+        "count = max(again.plan.wanted, count_without_empty(again.state, state))",
         "count = again.plan.wanted",
         "Knative's defect: placements on pods that are gone",
         (f"{_SCALES}test_max_pods_below_what_is_needed_removes_nothing_that_holds_something",),
@@ -549,7 +548,7 @@ SCALE_DOWN = (
     Mutant(
         "an unanswered scale-down is forgotten",
         _SCALER,
-        "            self.closed.may_still_shrink(scale, replicas)\n",
+        "            self.draining.may_still_shrink(scale, replicas)\n",
         "",
         "late write: it removes what was placed there meanwhile",
         (
@@ -567,7 +566,7 @@ SCALE_DOWN = (
     Mutant(
         "what is closed in doubt is removed",
         _SCALER,
-        "if not self.closed.only_in_doubt:",
+        "if not self.draining.only_in_doubt:",
         "if view is not None:",
         "each failover would shrink pools before their period",
         (f"{_DOUBTS}what_is_closed_for_the_leader_before_is_not_removed_for_it",),

@@ -19,7 +19,7 @@ COMMITTER = (
     Mutant(
         "a caller is answered what a write under way may take",
         _COMMITTER,
-        "        for name in self._unproved(decision, confirmed):\n            del "
+        "        for name in self._unconfirmed(decision, confirmed):\n            del "
         "confirmed[name]\n        return publishable(",
         "        return publishable(",
         "I2: a lowering that was given up compares with what the ledger has become again",
@@ -161,7 +161,7 @@ COMMITTER = (
     Mutant(
         "a new leader lowers ledgers at once",
         _COMMITTER,
-        "            self.leadership.no_predecessor_writes(pool)\n            or key",
+        "            self.leadership.no_predecessor_writes(batch.pool)\n            or key",
         "            True\n            or key",
         "I2: a status of the leader before may still be under way",
         (
@@ -179,7 +179,7 @@ COMMITTER = (
     Mutant(
         "what a vanished vpod had is taken from its successor",
         _COMMITTER,
-        "if decision.of != _version(self._of_pool(key, decision.pool)):",
+        "if decision.of != _version(self._of_pool(key, batch.pool)):",
         "if decision.of is None:",
         "a vpod that came back under its old name wants what it finds",
         (f"{_ORDER}test_a_vpod_that_comes_back_while_its_release_is_written_keeps_its_ledgers",),
@@ -340,7 +340,7 @@ LOOPS = (
     Mutant(
         "what a caller was answered is forgotten",
         "extender/service/placing/placer.py",
-        "self.callers.note_answer(vpod, covered)",
+        "self.external_vpods.note_answer(vpod, covered)",
         "pass",
         "I2: a drain takes it from the ledger before the caller asks again",
         ("tests/simulation/test_callers.py::test_it_stays_on_a_pod_that_is_drained",),
@@ -517,7 +517,7 @@ LOOPS = (
         "a decision that came too late tells an earlier one's moves",
         "extender/service/placing/committer.py",
         "            batch.stale.add(key)\n            return\n",
-        "            batch.stale.add(key)\n            self._tell(batch, decision)\n            "
+        "            batch.stale.add(key)\n            self._report(batch, decision)\n            "
         "return\n",
         "the reason is lost: the status that is written then has none (I4)",
         (

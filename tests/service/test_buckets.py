@@ -130,7 +130,7 @@ async def test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_i
             await asyncio.sleep(30)
             await ask(second, 0, published, deleted=True)
             await asyncio.sleep(5)
-            assert not second.placer.callers, "all pods are bound, and none holds any of it"
+            assert not second.placer.external_vpods, "all pods are bound, and none holds any of it"
             uid = (await world.pod_object(ordinal))["metadata"]["uid"]
             await world.remove_pod(ordinal)
             async with world.adapters(first):
@@ -162,7 +162,7 @@ async def test_who_leads_again_with_nobody_in_between_remembers_what_callers_hav
 
         await until(lost_it, timeout_s=60)
         await leads(service)
-        assert [vpod.placements for vpod in service.placer.callers] == [published]
+        assert [vpod.placements for vpod in service.placer.external_vpods] == [published]
 
 
 @pytest.mark.parametrize("buckets", [1, 8, 64])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.service.garbage import LOADING, spare_what_stays
+from extender.service.garbage import LOADING, freeze_when_loaded
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def as_before() -> Iterator[tuple[int, int, int]]:
 async def test_it_collects_seldom_until_all_is_loaded_and_never_what_is_there_by_then(as_before):
     frozen = gc.get_freeze_count()
     loaded = asyncio.Event()
-    sparing = asyncio.create_task(spare_what_stays(loaded.wait()))
+    sparing = asyncio.create_task(freeze_when_loaded(loaded.wait()))
     await asyncio.sleep(0)
     assert gc.get_threshold() == LOADING
     loaded.set()
@@ -30,7 +30,7 @@ async def test_it_collects_seldom_until_all_is_loaded_and_never_what_is_there_by
 
 
 async def test_a_service_that_ends_before_leaves_the_collector_as_it_was(as_before):
-    sparing = asyncio.create_task(spare_what_stays(asyncio.Event().wait()))
+    sparing = asyncio.create_task(freeze_when_loaded(asyncio.Event().wait()))
     await asyncio.sleep(0)
     sparing.cancel()
     await asyncio.wait({sparing})

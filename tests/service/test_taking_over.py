@@ -72,4 +72,4 @@ async def test_a_new_leader_answers_no_caller_before_it_knows_what_was_written_b
             return bool(orjson.loads(answer)["placements"])
 
         await until(answered)
-        assert len(service.placer.callers) == 1
+        assert len(service.placer.external_vpods) == 1

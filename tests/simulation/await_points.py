@@ -201,7 +201,7 @@ UNREACHED: Final = {
         "leadership.py",
         "await asyncio.sleep(wait_s)",
     ): "another number of buckets, which is rolled out in the simulation",
-    ("status_doubts.py", "await self.list_again(source)"): BEHIND,
+    ("status_doubts.py", "await self._list_again(source)"): BEHIND,
     ("informers.py", "await self.sources.list_again(source)"): BEHIND,
     ("sources.py", "await running.watch.relist("): BEHIND,
     ("app.py", "await KubeApi.connect("): PROCESS_START,
@@ -224,7 +224,7 @@ UNREACHED: Final = {
     ("informers.py", "await self.list_published()"): BEHIND,
     (
         "informers.py",
-        "self._caught_up.turn",
+        "self._rounds.turn",
     ): "many buckets that are taken at once, and a slow list",
     ("informers.py", "await self.list_vpods()"): BEHIND,
     ("informers.py", "await self.sources.catch_up()"): BEHIND,

@@ -17,7 +17,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Final
 
-from extender.service.http.kept import KEPT_VALUES
+from extender.service.http.map_sizes import MAP_VALUES
 from tests.e2e.processes import Process
 from tests.e2e.replica import Replica
 
@@ -25,7 +25,7 @@ MIB: Final = 1024 * 1024
 JUDGED_MIN_S: Final = 300.0
 SAMPLES_MIN: Final = 5
 TEN_MINUTES_S: Final = 600.0
-KEPT: Final = frozenset(f"kept_{name}" for name in KEPT_VALUES)
+KEPT: Final = frozenset(f"kept_{name}" for name in MAP_VALUES)
 """Of how many objects something is kept. What a load of this size has at once may come and go;
 queues are the leader's.
 """
@@ -89,7 +89,7 @@ async def of_replica(replica: Replica) -> tuple[bool, dict[str, float]]:
     values = {"tasks": metric(text, "vreplica_scheduler_asyncio_tasks")}
     for kind in ("pods", "vpods"):
         values[f"cached_{kind}"] = metric(text, f'vreplica_scheduler_cache_size{{type="{kind}"}}')
-    for kind in KEPT_VALUES:
+    for kind in MAP_VALUES:
         values[f"kept_{kind}"] = metric(text, f'vreplica_scheduler_kept_entries{{map="{kind}"}}')
     values["reservations"] = float(
         sum(sum(vpod["reserved"].values()) for pool in state["pools"] for vpod in pool["vpodList"])

@@ -44,16 +44,17 @@ from extender.lab.apiserver.cluster import Cluster
 from extender.model import decode, names
 from extender.model.ledger import Share, decode_ledger, encode_ledger
 from extender.model.names import LEASE_NAME
-from extender.model.objects import AdapterPod
+from extender.model.objects import AdapterPod, VPod
 from extender.service.app import Service
 from extender.service.binding.binder import SchedulerVReplicaBinder
 from extender.service.binding.pod_binder import PodBinder
-from extender.service.placing.committer import Committer
+from extender.service.placing.committer import Committer, Lists
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.placing.placer import Reporting
 from extender.service.placing.vpod_events import VPodEvents
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import CacheSink
+from extender.service.watching.sources import StatusWrite
 from extender.telemetry.metrics import Metrics
 from tests.support.builders import NS
 
@@ -186,6 +187,20 @@ def _definitions() -> bytes:
 def wall() -> float:
     """Epoch seconds that go with the loop's time."""
     return EPOCH_S + asyncio.get_running_loop().time()
+
+
+class NoLists:
+    """Nobody lists again: watches are never silent."""
+
+    async def list_again(self, _source: str) -> bool:
+        return True
+
+    def list_pods(self) -> None:
+        pass
+
+
+def no_foreign_kind(vpod: VPod, *_: object) -> StatusWrite | None:
+    raise LookupError(f"vpod {vpod.key} is of a kind that nobody writes the status of")
 
 
 class Led:
@@ -445,7 +460,7 @@ class World:
     def pod_binder(self) -> PodBinder:
         return PodBinder(self.api, self.caches, self.binder(), knows_past=always)
 
-    def committer(self) -> Committer:
+    def committer(self, lists: Lists | None = None) -> Committer:
         clock = asyncio.get_running_loop().time
         return Committer(
             self.api,
@@ -453,6 +468,9 @@ class World:
             clock=clock,
             now=wall,
             leadership=self.leadership(),
+            lists=lists or NoLists(),
+            write_foreign_status=no_foreign_kind,
+            vpod_events=VPodEvents(self.recorder(), self.metrics),
             metrics=self.metrics,
         )
 

@@ -26,7 +26,7 @@ from extender.config.model import LeaderElectionConfig
 from extender.kube.api import LEASES, ApiError
 from extender.model.reading import text
 from extender.model.timestamps import timestamp
-from extender.service.http.overview import Happenings, overview_of
+from extender.service.http.overview import ChangeCounts, overview_of
 from extender.service.watching.observer import watched
 
 ONCE_ROWS: Final = 60
@@ -64,12 +64,12 @@ async def _looks(options: argparse.Namespace) -> AsyncIterator[Look]:
             watched(cluster.api, progress=progress) as caches,
         ):
             progress.end()
-            happenings = Happenings(caches)
+            counts = ChangeCounts(caches)
 
             async def look() -> Row:
                 leader = await _leader(cluster)
                 found = await overview_of(caches.state)
-                counters = happenings.to_json()
+                counters = counts.to_json()
                 return {
                     "at": timestamp(time.time()),
                     "leader": leader,

@@ -20,7 +20,7 @@ from extender.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DescribedParts:
     """The parts of a replica that the answers describe."""
 
     caches: Caches
@@ -35,18 +35,18 @@ class Answers:
     seconds.
     """
 
-    def __init__(self, asked: Asked, config: Config, *, now: Callable[[], float]) -> None:
-        caches, leadership, health = asked.caches, asked.leadership, asked.health
+    def __init__(self, parts: DescribedParts, config: Config, *, now: Callable[[], float]) -> None:
+        caches, leadership, health = parts.caches, parts.leadership, parts.health
         identity, shadow = leadership.identity, config.mode is Mode.SHADOW
         questions = Questions(
             caches,
-            history=asked.placer.history,
+            history=parts.placer.history,
             refusal=health.refusal,
             who=lambda pool: {"answeredBy": identity, "leader": leadership.leader(pool)},
         )
         self.watchers = Watchers(
             caches,
-            asked.placer,
+            parts.placer,
             whoami=Whoami(identity, lambda: leadership.leader(""), leadership.leading, shadow),
             now=now,
             refusal=health.refusal,
@@ -57,7 +57,7 @@ class Answers:
             config,
             problems=health.problems,
             now=now,
-            metrics=asked.metrics,
+            metrics=parts.metrics,
         )
         self.routes = (questions.add_routes, *self.watchers.routes, self.page.add_routes)
 

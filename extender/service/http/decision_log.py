@@ -70,7 +70,7 @@ class DecisionLog:
         """
         self.decisions += 1
         if self.ring.journal:
-            self.ring.notes.decided(cause, decision, asked)
+            self.ring.writer.decided(cause, decision, asked)
 
     def close(self) -> None:
         """End the recording at once."""

@@ -43,7 +43,7 @@ VPODS_LISTED_MAX: Final = 5_000
 NODES_LISTED_MAX: Final = 5_000
 KEY_CHARS_MAX: Final = 1024
 """``namespace/name@kind.group``."""
-STEP_OBJECTS: Final = 20
+SLICE_OBJECTS: Final = 20
 """Pods, vpods or nodes examined in one step, in about a millisecond."""
 SENTENCES_LISTED_MAX: Final = 100
 """Of one explanation."""
@@ -146,13 +146,13 @@ class _Page:
         self._pods_left -= len(listed_pods)
         self._vpods_left -= len(listed_vpods)
         pod_list = []
-        for start in range(0, len(listed_pods), STEP_OBJECTS):
-            pod_list += [_pod(pool, pod) for pod in listed_pods[start : start + STEP_OBJECTS]]
+        for start in range(0, len(listed_pods), SLICE_OBJECTS):
+            pod_list += [_pod(pool, pod) for pod in listed_pods[start : start + SLICE_OBJECTS]]
             yield
         vpod_list = []
-        for start in range(0, len(listed_vpods), STEP_OBJECTS):
+        for start in range(0, len(listed_vpods), SLICE_OBJECTS):
             # Skip vpods that have gone since the first step.
-            keys = [key for key in listed_vpods[start : start + STEP_OBJECTS] if key in pool.vpods]
+            keys = [key for key in listed_vpods[start : start + SLICE_OBJECTS] if key in pool.vpods]
             vpod_list += [self._vpod(pool, key) for key in keys]
             yield
         return {

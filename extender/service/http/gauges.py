@@ -31,7 +31,7 @@ _RESOURCE: Final = Label(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gauged:
+class MeasuredParts:
     """The parts that are measured."""
 
     caches: Caches
@@ -43,7 +43,7 @@ class Gauged:
     binder: SchedulerVReplicaBinder
 
 
-def add_gauges(metrics: Metrics, parts: Gauged) -> None:
+def add_gauges(metrics: Metrics, parts: MeasuredParts) -> None:
     """Declare all gauges."""
     _add_queues(metrics, parts)
     _add_caches(metrics, parts)
@@ -74,7 +74,7 @@ def add_gauges(metrics: Metrics, parts: Gauged) -> None:
 # -- queues ----------------------------------------------------------------------------------------
 
 
-def _add_queues(metrics: Metrics, parts: Gauged) -> None:
+def _add_queues(metrics: Metrics, parts: MeasuredParts) -> None:
     queues, leads = parts.queues, parts.leadership.leads
     metrics.gauge(
         "pending_vpods",
@@ -139,7 +139,7 @@ def _unschedulable(
 # -- caches ----------------------------------------------------------------------------------------
 
 
-def _add_caches(metrics: Metrics, parts: Gauged) -> None:
+def _add_caches(metrics: Metrics, parts: MeasuredParts) -> None:
     caches = parts.caches
     metrics.gauge(
         "cache_size",

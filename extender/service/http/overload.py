@@ -77,7 +77,7 @@ class Gate:
         self.in_flight: Counter[str] = Counter()
         """Requests with complete bodies, by verb."""
         self.bodies = BodyBudget(self.limits.bodies_bytes_max, self.limits.arrivals)
-        self.turned_away: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         """Requests refused with 503 for their number or total size, by verb."""
         self._admitted = 0
         """Requests in flight, or with a body arriving."""
@@ -122,7 +122,7 @@ class Gate:
 
     def refusal(self, verb: str, message: str) -> Overloaded:
         """Count a refused request, and return the error to raise."""
-        self.turned_away[verb] += 1
+        self.refused[verb] += 1
         return Overloaded(f"{message}; try again")
 
 

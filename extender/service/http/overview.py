@@ -25,7 +25,7 @@ from extender.whatif.overview import Overview
 FRESH_S: Final = 1.0
 
 
-class Happenings:
+class ChangeCounts:
     """Counts binds, publications and moves that the caches show."""
 
     def __init__(self, caches: Caches) -> None:

@@ -48,7 +48,7 @@ class RecordingBuffer:
         self._seq = 0
         self._begun = 0
         self._more = asyncio.Event()
-        self.notes = EntryWriter(self._keep)
+        self.writer = EntryWriter(self._keep)
         self.journal = ""
         """Name of the present recording; "" if there is none."""
 
@@ -57,7 +57,7 @@ class RecordingBuffer:
         if not self.journal:
             self._begun += 1
             self.journal = f"{self._header().identity}-{self._begun}"
-            self._state.observed_by(self.notes)
+            self._state.observed_by(self.writer)
 
     def end(self) -> None:
         """End the recording and forget it."""

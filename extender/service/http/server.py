@@ -19,7 +19,7 @@ flight and closes the sockets.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import Final
 
 import orjson
@@ -92,7 +92,7 @@ class Health:
 class ExtenderServer:
     """Serves on ``config.host:port`` (port 0: any free one) from ``start`` to ``stop``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         config: ServerConfig,
         verbs: ExtenderVerbs,
@@ -101,7 +101,11 @@ class ExtenderServer:
         metrics: Metrics,
         describe_state: Callable[[StateQuery], Generator[None, None, dict[str, object]]],
         schedule: Verb | None = None,
+        questions: Iterable[Callable[[web.Application], None]] = (),
     ) -> None:
+        """``questions``: each adds read-only routes for people when the server starts, on the same
+        listener with the same access rules.
+        """
         self._config = config
         self._schedule = schedule
         self._verbs = verbs
@@ -121,10 +125,7 @@ class ExtenderServer:
         """The serving certificate, after a start with TLS."""
         self._clients = ClientExpiry()
         self._reloading: asyncio.Task[None] | None = None
-        self.questions: list[Callable[[web.Application], None]] = []
-        """Each adds read-only routes for people when the server starts, on the same listener with
-        the same access rules.
-        """
+        self._questions = tuple(questions)
         self.gate = Gate()
         self.requests: dict[str, int] = {FILTER: 0, PRIORITIZE: 0, BIND: 0, PREEMPT: 0}
         """Requests received, by verb."""
@@ -216,7 +217,7 @@ class ExtenderServer:
                 app.router.add_post(f"/v1/{name}", self._handler(name, verb))
         self._add_health(app)
         app.router.add_get("/state.json", self._render_state)
-        for add_routes in self.questions:
+        for add_routes in self._questions:
             add_routes(app)
         return app
 
@@ -366,7 +367,7 @@ class ExtenderServer:
             "requests_turned_away",
             "Requests answered 503 for being too many or too large together, by verb",
             Label("verb", VERB_VALUES),
-            lambda: self.gate.turned_away,
+            lambda: self.gate.refused,
         )
         metrics.counter(
             "connections_cut",

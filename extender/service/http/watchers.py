@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from extender.service.http.decision_log import DecisionLog, new_header
-from extender.service.http.overview import Happenings, OverviewAnswer
+from extender.service.http.overview import ChangeCounts, OverviewAnswer
 from extender.service.placing.placer import Placer
 from extender.service.watching.caches import Caches
 
@@ -36,7 +36,7 @@ class Watchers:
         refusal: Callable[[], str],
     ) -> None:
         self._whoami = whoami
-        self._happenings = Happenings(caches)
+        self._counts = ChangeCounts(caches)
         self.decision_log = DecisionLog(
             caches.state,
             now=now,
@@ -59,5 +59,5 @@ class Watchers:
             "leader": self._whoami.leader(),
             "leading": self._whoami.leading(),
             "shadow": self._whoami.shadow,
-            "counters": {"decisions": self.decision_log.decisions, **self._happenings.to_json()},
+            "counters": {"decisions": self.decision_log.decisions, **self._counts.to_json()},
         }

@@ -14,9 +14,9 @@ class Committed:
 
     failed: dict[str, str] = field(default_factory=dict)
     """vpod key -> why its decision was not wholly written: it is decided again."""
-    told: dict[str, Decision] = field(default_factory=dict)
+    reported: dict[str, Decision] = field(default_factory=dict)
     """vpod key -> its decision, which its status now shows, with moves of earlier decisions that
-    were not reported yet (I4).
+    were not reported yet (I4): what there is to report.
     """
 
 
@@ -29,6 +29,8 @@ class Batch(Committed):
     """Owner of the reservations that these decisions made; later reservations have another
     owner.
     """
+    pool: str
+    """The pool of all decisions, by its key."""
     decisions: dict[str, Decision]
     published: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """What the vpods published when they were decided."""

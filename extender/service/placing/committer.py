@@ -40,6 +40,7 @@ from extender.service.placing.ledger_patch import publishable
 from extender.service.placing.ledger_writer import LedgerWriter
 from extender.service.placing.status_doubts import StatusDoubts
 from extender.service.placing.unreported_moves import UnreportedMoves
+from extender.service.placing.vpod_events import VPodEvents
 from extender.service.placing.vpod_status import StatusWriter, vpod_status
 from extender.service.placing.write_refusals import WriteRefusals, as_refused
 from extender.service.watching.caches import Caches
@@ -69,12 +70,26 @@ class PoolLeadership(Protocol):
         """Whether no write of another leader of the pool can still be under way."""
 
 
+class Lists(Protocol):
+    """The part of ``Informers`` that a writer asks when its watches are silent."""
+
+    async def list_again(self, source: str) -> bool:
+        """List a source's vpods again ("": VPods). Return whether a list that began after the call
+        is in the cache.
+        """
+        ...
+
+    def list_pods(self) -> None:
+        """Request a list of pods, without waiting."""
+        ...
+
+
 class Committer:
     """Writes decisions. The placer has it write one batch per pool at a time; pools are
     independent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         api: Api,
         caches: Caches,
@@ -82,32 +97,34 @@ class Committer:
         clock: Callable[[], float],
         now: Callable[[], float],
         leadership: PoolLeadership,
+        lists: Lists,
+        write_foreign_status: StatusWriter,
+        vpod_events: VPodEvents,
         metrics: Metrics,
     ) -> None:
+        """``write_foreign_status``: makes the write of a status of a vpod that is not a VPod."""
         self._api = api
         self._caches = caches
         self._clock = clock
         self._now = now
         self.leadership = leadership
-        self.write_foreign_status: StatusWriter = _no_foreign_kind
-        """Writes the status of a vpod that is not a VPod."""
-        self.on_status_written: Callable[[VPod, VPod], None] = _tell_nobody
-        """Called with the vpod before and after a write of its status."""
+        self._write_foreign_status = write_foreign_status
+        self._vpod_events = vpod_events
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
-        self.refusals = WriteRefusals(metrics)
+        self._refusals = WriteRefusals(metrics, vpod_events.write_refused)
         self._unreported_moves = UnreportedMoves()
-        self.status_doubts = StatusDoubts(caches, clock)
+        self.status_doubts = StatusDoubts(caches, clock, lists.list_again)
         self._ledger_writer = LedgerWriter(
             api,
             caches,
             clock=clock,
             slots=self._slots,
-            refusals=self.refusals,
+            refusals=self._refusals,
+            list_pods=lists.list_pods,
             metrics=metrics,
         )
         self.ledger_confirmations = self._ledger_writer.ledger_confirmations
         self.own_writes = self._ledger_writer.own_writes
-        self.pods_behind = self._ledger_writer.pods_behind
 
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on no other decision gets its slots."""
@@ -122,13 +139,13 @@ class Committer:
         cover beyond doubt.
         """
         confirmed = self._confirmed(decision)
-        for name in self._unproved(decision, confirmed):
+        for name in self._unconfirmed(decision, confirmed):
             del confirmed[name]
         return publishable(decision.target, confirmed, vpod.placements)
 
     async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> Committed:
         """Write decisions that ``owner`` has reserved."""
-        batch = Batch(owner=owner, decisions={decision.vpod: decision for decision in decisions})
+        batch = Batch(owner=owner, pool=pool, decisions={item.vpod: item for item in decisions})
         for key in batch.decisions:
             batch.published[key] = self._published(key, pool)
         try:
@@ -138,12 +155,12 @@ class Committer:
                     # now.
                     batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
                     break
-                await step(pool, batch)
+                await step(batch)
         finally:
             for key, decision in batch.decisions.items():
                 if key not in batch.unknown:
                     self._caches.state.release(owner, pool, key)
-                elif key not in batch.told:
+                elif key not in batch.reported:
                     self._unreported_moves.remember(decision, batch.published[key])
         return batch
 
@@ -154,19 +171,17 @@ class Committer:
             lambda key: any(key in p.vpods or p.claims_of(key) for p in pools.values())
         )
 
-    async def _write_ups(self, pool: str, batch: Batch) -> None:
-        await self._ledgers(pool, batch, self._ups(pool, batch))
+    async def _write_ups(self, batch: Batch) -> None:
+        await self._ledgers(batch, self._ups(batch))
 
-    async def _write_statuses(self, _pool: str, batch: Batch) -> None:
+    async def _write_statuses(self, batch: Batch) -> None:
         await _all((self._status(batch, key) for key in batch.decisions), len(batch.decisions))
 
-    async def _write_downs(self, pool: str, batch: Batch) -> None:
-        await self._ledgers(pool, batch, self._downs(batch))
+    async def _write_downs(self, batch: Batch) -> None:
+        await self._ledgers(batch, self._downs(batch))
 
-    async def _ledgers(
-        self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]
-    ) -> None:
-        namespace = pool.partition("/")[0]
+    async def _ledgers(self, batch: Batch, changes: Mapping[str, Mapping[str, Share]]) -> None:
+        namespace = batch.pool.partition("/")[0]
         writes = (
             self._ledger_writer.write(object_key(namespace, name), batch, change)
             for name, change in changes.items()
@@ -175,12 +190,12 @@ class Committer:
 
     # -- what to write -----------------------------------------------------------------------------
 
-    def _ups(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
+    def _ups(self, batch: Batch) -> dict[str, dict[str, Share]]:
         """Pod name -> vpod key -> share, for bound pods whose ledger does not cover the decision
         yet.
         """
         ups: dict[str, dict[str, Share]] = {}
-        pool = self._caches.state.pool(pool_key)
+        pool = self._caches.state.pool(batch.pool)
         for key, decision in batch.decisions.items():
             claims = pool.claims_of(key)
             for name, count in decision.target.items():
@@ -203,7 +218,7 @@ class Committer:
                 elif (
                     claim is not None
                     and _is_new(claim, count)
-                    and self._is_unproved(pool_key, state.pod)
+                    and self._is_unconfirmed(pool.key, state.pod)
                 ):
                     # Write the same share again: the patch's comparison confirms the ledger.
                     ups.setdefault(name, {})[key] = known
@@ -232,10 +247,10 @@ class Committer:
         """
         decision = batch.decisions[key]
         # A vpod recreated under its old name may want what the ledgers hold.
-        if decision.of != _version(self._of_pool(key, decision.pool)):
+        if decision.of != _version(self._of_pool(key, batch.pool)):
             return {}
-        pool = self._caches.state.pool(decision.pool)
-        target, elsewhere = decision.target, self._published_elsewhere(key, decision.pool)
+        pool = self._caches.state.pool(batch.pool)
+        target, elsewhere = decision.target, self._published_elsewhere(key, batch.pool)
         lowered: dict[str, Share] = {}
         for name, claim in pool.claims_of(key).items():
             if claim.reserved is None or claim.owner != batch.owner:
@@ -272,14 +287,13 @@ class Committer:
         Such a write names a version of the vpod from its sender's time, so it fails once this batch
         has written the status.
         """
-        pool = batch.decisions[key].pool
         return (
-            self.leadership.no_predecessor_writes(pool)
+            self.leadership.no_predecessor_writes(batch.pool)
             or key in batch.written
             or self._caches.vpods.latest(key) is None
         )
 
-    def _is_unproved(self, pool: str, pod: AdapterPod | None) -> bool:
+    def _is_unconfirmed(self, pool: str, pod: AdapterPod | None) -> bool:
         """Whether no recent reply has confirmed the ledger. Then no status may publish more because
         of this ledger (I2).
         """
@@ -309,13 +323,13 @@ class Committer:
         if vpod is None:
             # A vpod that changed its pool still has to report in its new pool why it left.
             gone = self._caches.vpods.latest(key) is None
-            batch.told[key] = self._unreported_moves.told(decision) if gone else decision
+            batch.reported[key] = self._unreported_moves.reported(decision) if gone else decision
             return
         try:
             async with self._slots:
                 write = self._status_write(batch, decision, vpod)
                 if write is None:
-                    self._tell(batch, decision)
+                    self._report(batch, decision)
                     return
                 with span("write_status", vpod=key):
                     reply = await self._api.patch(
@@ -329,12 +343,12 @@ class Committer:
             written = write.decode(reply)
             self._caches.vpods.written(written)
             batch.written.add(key)
-            self.on_status_written(vpod, written)
-            self._tell(batch, decision)
+            self._vpod_events.status_written(vpod, written)
+            self._report(batch, decision)
         except ApiError as error:
             batch.failed[key] = str(error)
             if isinstance(error, Forbidden):
-                self.refusals.status(vpod, error)
+                self._refusals.status(vpod, error)
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
             if isinstance(error, (OutcomeUnknown, Conflict)):
@@ -346,26 +360,26 @@ class Committer:
         confirmations and the write.
         """
         confirmed = self._confirmed(decision)
-        for name in self._unproved(decision, confirmed):
+        for name in self._unconfirmed(decision, confirmed):
             # The batch waited for other pods' ledgers, and this pod may have gone meanwhile (I2).
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
             del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
-        told = as_refused(
-            self._unreported_moves.telling(decision, vpod.placements),
+        reported = as_refused(
+            self._unreported_moves.added_to(decision, vpod.placements),
             batch.refused.get(decision.vpod),
         )
         pool = self._caches.state.pool(decision.pool)
         availability = availability_of(pool, target, decision.explanation.wanted)
-        write = self.write_foreign_status if vpod.source else vpod_status
-        return write(vpod, told, target, availability, self._now())
+        write = self._write_foreign_status if vpod.source else vpod_status
+        return write(vpod, reported, target, availability, self._now())
 
-    def _tell(self, batch: Batch, decision: Decision) -> None:
+    def _report(self, batch: Batch, decision: Decision) -> None:
         """Pass the decision on for reporting, unless a write for it failed: then its moves wait to
         be reported in full.
         """
         if decision.vpod not in batch.failed:
-            batch.told[decision.vpod] = self._unreported_moves.told(decision)
+            batch.reported[decision.vpod] = self._unreported_moves.reported(decision)
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
         """The newest version of a vpod. None if it is gone or has left the pool."""
@@ -391,7 +405,7 @@ class Committer:
             if (pod := pool.pods[name].pod) is not None and not pod.assumed
         }
 
-    def _unproved(self, decision: Decision, names: Iterable[str]) -> list[str]:
+    def _unconfirmed(self, decision: Decision, names: Iterable[str]) -> list[str]:
         """The pods where something new would be published and no recent reply confirms the
         ledger.
         """
@@ -401,16 +415,8 @@ class Committer:
             name
             for name in names
             if _is_new(claims[name], target.get(name, 0))
-            and self._is_unproved(pool.key, pool.pods[name].pod)
+            and self._is_unconfirmed(pool.key, pool.pods[name].pod)
         ]
-
-
-def _no_foreign_kind(vpod: VPod, *_: object) -> StatusWrite | None:
-    raise LookupError(f"vpod {vpod.key} is of a kind that nobody writes the status of")
-
-
-def _tell_nobody(_old: VPod, _new: VPod) -> None:
-    pass
 
 
 async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> None:

@@ -25,7 +25,7 @@ from extender.whatif.explanation import PastDecision
 VPODS_MAX: Final = 10_000
 DECISIONS_MAX: Final = 8
 """Per vpod."""
-STEPS_TOLD_MAX: Final = 20
+STEPS_LISTED_MAX: Final = 20
 
 NEW: Final = "it had no place yet"
 TOOK_OVER: Final = "this replica began to lead"
@@ -113,9 +113,9 @@ class DecisionHistory:
 
     def history(self, key: str) -> list[PastDecision]:
         """The remembered decisions of a vpod, newest first."""
-        return [self._told(entry) for entry in reversed(self._entries.get(key, ()))]
+        return [self._past_decision(entry) for entry in reversed(self._entries.get(key, ()))]
 
-    def _told(self, entry: _Entry) -> PastDecision:
+    def _past_decision(self, entry: _Entry) -> PastDecision:
         text = "; ".join(_sentences(entry.explanation))
         if entry.times > 1:
             text += f" (said {entry.times} times, last at {timestamp(entry.last_at)})"
@@ -127,12 +127,12 @@ class DecisionHistory:
 def _sentences(explanation: Explanation) -> Iterator[str]:
     """The outcome, then the steps."""
     yield explanation.outcome()
-    for item in islice(explanation.steps, STEPS_TOLD_MAX):
+    for item in islice(explanation.steps, STEPS_LISTED_MAX):
         yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (
             f" ({item.why})" if item.why else ""
         )
-    if len(explanation.steps) > STEPS_TOLD_MAX:
-        yield f"and {len(explanation.steps) - STEPS_TOLD_MAX} steps more"
+    if len(explanation.steps) > STEPS_LISTED_MAX:
+        yield f"and {len(explanation.steps) - STEPS_LISTED_MAX} steps more"
 
 
 def _same(entry: _Entry, explanation: Explanation, generation: int, error: str) -> bool:

@@ -43,7 +43,7 @@ from extender.telemetry.tracing import span
 class LedgerWriter:
     """Writes the ledgers of one committer, at most as many at once as ``slots`` allows."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         api: Api,
         caches: Caches,
@@ -51,6 +51,7 @@ class LedgerWriter:
         clock: Callable[[], float],
         slots: asyncio.Semaphore,
         refusals: WriteRefusals,
+        list_pods: Callable[[], None],
         metrics: Metrics,
     ) -> None:
         self._api = api
@@ -59,7 +60,7 @@ class LedgerWriter:
         self._slots = slots
         self.ledger_confirmations = LedgerConfirmations(clock)
         self.own_writes = OwnWrites()
-        self.pods_behind = PodsBehind(caches, clock)
+        self._pods_behind = PodsBehind(caches, clock, list_pods)
         self._refusals = refusals
         self._metrics = metrics
         caches.pods.add_event_handler(self._pod_changed)
@@ -69,7 +70,7 @@ class LedgerWriter:
         if old is not None and (new is None or new.uid != old.uid):
             self.own_writes.forget(old.uid)
             self.ledger_confirmations.forget(old.uid)
-        self.pods_behind.told(old, new)
+        self._pods_behind.pod_changed(old, new)
 
     async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
         """Patch one pod's ledger. ``change``: vpod key -> its new share. Failures are recorded in
@@ -136,9 +137,9 @@ class LedgerWriter:
             try:
                 sent_at = self._clock()
                 known = self._answered(await self._api.get(PODS, pod.namespace, pod.name), sent_at)
-                self.pods_behind.read(pod.key, known)
+                self._pods_behind.read(pod.key, known)
             except NotFound:
-                self.pods_behind.read(pod.key, None)
+                self._pods_behind.read(pod.key, None)
             except ApiError:
                 if isinstance(error, OutcomeUnknown):
                     batch.unknown.update(change)

@@ -41,7 +41,7 @@ from extender.whatif.recording.entries import Cause
 log: Final = logging.getLogger(__name__)
 
 BATCH_VPODS_MAX: Final = 256
-CALLERS_VPODS_MAX: Final = 100_000
+EXTERNAL_VPODS_MAX: Final = 100_000
 """vpods of callers. Beyond this, a new one is refused until others are released."""
 PLACER: Final = "placer"
 """The placer's reservations have owners (this, a number)."""
@@ -69,7 +69,7 @@ class OnDecided(Protocol):
         ...
 
 
-def _tell_nobody(_cause: Cause, _decision: Decision, _asked: Sequence[Move] = (), /) -> None:
+def _ignore_decision(_cause: Cause, _decision: Decision, _asked: Sequence[Move] = (), /) -> None:
     pass
 
 
@@ -101,11 +101,11 @@ class Placer:
         self.history = reporting.history
         self._metrics = reporting.metrics
         self._clock = clock
-        self.on_decided: OnDecided = _tell_nobody
+        self.on_decided: OnDecided = _ignore_decision
         self._batches = 0
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One per pool, while a task decides there or waits to."""
-        self.callers = ExternalVPods(caches, forgotten=self._forget_vpod)
+        self.external_vpods = ExternalVPods(caches, forgotten=self._forget_vpod)
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
         caches.vpods.add_event_handler(self._vpod_changed)
@@ -175,7 +175,7 @@ class Placer:
     async def _place(self, pool: str, keys: list[str]) -> None:
         started = self._clock()
         unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
-        kept = dict.fromkeys(key for key in keys if self.callers.speak_by_ledgers(pool, key))
+        kept = dict.fromkeys(key for key in keys if self.external_vpods.speak_by_ledgers(pool, key))
         decisions, committed = await self._carry_out(
             pool, (self._decide(pool, key) for key in keys if key not in kept)
         )
@@ -183,7 +183,7 @@ class Placer:
             self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
         for key in kept:
             self.queues.of(pool).done(key)
-        self.callers.forget_given_back()
+        self.external_vpods.forget_given_back()
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]
@@ -230,7 +230,7 @@ class Placer:
                 (
                     self._relocate(state, vpod, group)
                     for key, group in by_vpod.items()
-                    if (vpod := state.vpods.get(key)) is not None and key not in self.callers
+                    if (vpod := state.vpods.get(key)) is not None and key not in self.external_vpods
                 ),
             )
             done: list[Move] = []
@@ -246,13 +246,13 @@ class Placer:
                     # The placer continues from what was written: it takes back what is on the new
                     # pod and not published.
                     self.queues.of(pool).add(key)
-                if (told := committed.told.get(key)) is not None:
+                if (reported := committed.reported.get(key)) is not None:
                     done += decision.moves
                     if key in state.vpods:
                         self.history.note(
                             key, decision.explanation, why=EVICTOR, generation=decision.of[1]
                         )
-                    self._vpod_events.moved(state, told)
+                    self._vpod_events.moved(state, reported)
         return done
 
     async def schedule(self, vpod: VPod) -> Decision:
@@ -281,7 +281,7 @@ class Placer:
                 self._autoscaler.trigger(vpod.pool)
             self.history.note(vpod.key, decision.explanation, why=ASKED)
             self._vpod_events.moved(pool, decision)
-            self.callers.note_answer(vpod, covered)
+            self.external_vpods.note_answer(vpod, covered)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
             return decision._replace(target=covered, left=left)
 
@@ -298,17 +298,17 @@ class Placer:
             or self._committer.leadership.leads_since(vpod.pool) != since
         ):
             raise NotCommitted(f"vpod {vpod.key} was not decided: this replica no longer leads")
-        if vpod.key not in self.callers and len(self.callers) >= CALLERS_VPODS_MAX:
+        if vpod.key not in self.external_vpods and len(self.external_vpods) >= EXTERNAL_VPODS_MAX:
             raise NotCommitted(
-                f"vpod {vpod.key} is refused: {CALLERS_VPODS_MAX} vpods of callers are known"
+                f"vpod {vpod.key} is refused: {EXTERNAL_VPODS_MAX} vpods of callers are known"
             )
-        known = self.callers.ask(vpod)
+        known = self.external_vpods.ask(vpod)
         if known is not None and known.pool != vpod.pool:
             self.queues.of(known.pool).add(vpod.key)
         if not vpod.vreplicas and not vpod.placements:
             # The vpod publishes nothing, so what other pools hold for it stems from a request to a
             # former leader.
-            for pool in self.callers.others_holding(vpod):
+            for pool in self.external_vpods.others_holding(vpod):
                 self.queues.of(pool).add(vpod.key)
 
     def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
@@ -324,7 +324,7 @@ class Placer:
 
         Ledgers and statuses show which of those writes arrived.
         """
-        self.callers.forget(bucket)
+        self.external_vpods.forget(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for owner, key in pool.owners():
                 if isinstance(owner, tuple) and owner[0] == PLACER:
@@ -371,11 +371,11 @@ class Placer:
         elif self._waits_for_bind(pool, decision):
             queue.park(key)
         else:
-            waited = queue.done(key, agrees=key in committed.told and _agrees(pool, decision))
+            waited = queue.done(key, agrees=key in committed.reported and _agrees(pool, decision))
             if waited is not None and decision.target and (newly or has_grown(decision)):
                 self._metrics.placed(self._clock() - waited.since, waited.attempts)
-        if (told := committed.told.get(key)) is not None:
-            self._vpod_events.decided(pool, told, newly=newly)
+        if (reported := committed.reported.get(key)) is not None:
+            self._vpod_events.decided(pool, reported, newly=newly)
 
     def _note(self, pool: PoolState, decision: Decision, error: str | None) -> None:
         """Remember the decision and its cause, for ``explain``."""

@@ -35,16 +35,11 @@ class _Doubt(NamedTuple):
     """Earliest time at which a list is worth its cost."""
 
 
-async def _unlisted(_source: str) -> bool:
-    return True
-
-
 class StatusDoubts:
     """Doubts by vpod key. ``clock``: the event loop's time, seconds."""
 
-    def __init__(self, caches: Caches, clock: Callable[[], float]) -> None:
-        self.list_again: ListAgain = _unlisted
-        """Lists a kind again; set by ``Service``."""
+    def __init__(self, caches: Caches, clock: Callable[[], float], list_again: ListAgain) -> None:
+        self._list_again = list_again
         self._caches = caches
         self._clock = clock
         self._doubts: dict[str, _Doubt] = {}
@@ -98,7 +93,7 @@ class StatusDoubts:
         }
         self._listed_at[source] = began
         try:
-            listed = await self.list_again(source)
+            listed = await self._list_again(source)
         finally:
             del self._lists[source]
         if not listed:

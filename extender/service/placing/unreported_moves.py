@@ -17,7 +17,7 @@ STEPS_MAX: Final = 100
 """Per vpod; the oldest are dropped first."""
 
 
-class _Untold(NamedTuple):
+class _Unreported(NamedTuple):
     steps: tuple[Reasoning, ...]
     published: Mapping[str, int]
     """Pod name -> vreplicas, when the first of the steps was decided."""
@@ -27,7 +27,7 @@ class UnreportedMoves:
     """Steps by vpod key."""
 
     def __init__(self) -> None:
-        self._unreported_moves: dict[str, _Untold] = {}
+        self._moves: dict[str, _Unreported] = {}
 
     def remember(self, decision: Decision, published: Mapping[str, int]) -> None:
         """Keep the moves of a decision whose status may or may not have been written.
@@ -39,34 +39,28 @@ class UnreportedMoves:
                 for s in decision.explanation.steps
                 if s.reason is not None or s.step is Step.ADDED
             )
-            known = self._unreported_moves.get(decision.vpod) or _Untold((), dict(published))
-            self._unreported_moves[decision.vpod] = known._replace(
-                steps=(*known.steps, *moving)[-STEPS_MAX:]
-            )
+            known = self._moves.get(decision.vpod) or _Unreported((), dict(published))
+            self._moves[decision.vpod] = known._replace(steps=(*known.steps, *moving)[-STEPS_MAX:])
 
     def keep(self, there: Callable[[str], bool]) -> None:
         """Forget vpods for which ``there`` is false: nobody needs the reasons."""
-        self._unreported_moves = {
-            key: unreported_moves
-            for key, unreported_moves in self._unreported_moves.items()
-            if there(key)
-        }
+        self._moves = {key: moves for key, moves in self._moves.items() if there(key)}
 
-    def telling(self, decision: Decision, published: Mapping[str, int] | None = None) -> Decision:
+    def added_to(self, decision: Decision, published: Mapping[str, int] | None = None) -> Decision:
         """The decision, with the unreported reasons of earlier decisions added.
 
         ``published``: what the status to be overwritten publishes. Moves that it already shows are
         left out. None: leave out none of them.
         """
-        unreported_moves = self._unreported_moves.get(decision.vpod)
-        if unreported_moves is None:
+        moves = self._moves.get(decision.vpod)
+        if moves is None:
             return decision
-        target, before = decision.target, unreported_moves.published
+        target, before = decision.target, moves.published
         left = {name for name, count in before.items() if target.get(name, 0) < count}
         # Also additions to a pod that an earlier decision made and a later one took back.
         steps = [
             s
-            for s in _not_told(unreported_moves, before if published is None else published)
+            for s in _not_shown(moves, before if published is None else published)
             if s.reason is None or s.pod_name in left or s.pod_name not in before
         ]
         if not any(step.reason is not None for step in steps):
@@ -74,26 +68,26 @@ class UnreportedMoves:
         explanation = decision.explanation._replace(steps=(*steps, *decision.explanation.steps))
         return decision._replace(explanation=explanation)
 
-    def told(self, decision: Decision) -> Decision:
-        """As ``telling``, then forget the vpod's moves: a status shows them. For events, it
+    def reported(self, decision: Decision) -> Decision:
+        """As ``added_to``, then forget the vpod's moves: a status shows them. For events, it
         includes the moves of the write whose reply was lost.
         """
-        telling = self.telling(decision)
-        self._unreported_moves.pop(decision.vpod, None)
-        return telling
+        reported = self.added_to(decision)
+        self._moves.pop(decision.vpod, None)
+        return reported
 
 
-def _not_told(unreported_moves: _Untold, published: Mapping[str, int]) -> Iterator[Reasoning]:
+def _not_shown(moves: _Unreported, published: Mapping[str, int]) -> Iterator[Reasoning]:
     """The steps that ``published`` does not show yet, as vreplicas that left or came. Older steps
     count as shown first.
     """
-    before = unreported_moves.published
+    before = moves.published
     left = {name: count - published.get(name, 0) for name, count in before.items()}
     came = {name: count - before.get(name, 0) for name, count in published.items()}
-    for step in unreported_moves.steps:
+    for step in moves.steps:
         known = came if step.reason is None else left
-        told = min(step.vreplicas, max(0, known.get(step.pod_name, 0)))
-        if told:
-            known[step.pod_name] -= told
-        if step.vreplicas > told:
-            yield step._replace(vreplicas=step.vreplicas - told)
+        shown = min(step.vreplicas, max(0, known.get(step.pod_name, 0)))
+        if shown:
+            known[step.pod_name] -= shown
+        if step.vreplicas > shown:
+            yield step._replace(vreplicas=step.vreplicas - shown)

@@ -72,8 +72,8 @@ class VPodEvents:
         self._event(vpod, EventReason.WOULD_MOVE, note)
 
     def write_refused(self, regarding: ObjectReference, note: str) -> None:
-        """Report on an object that the API server forbids a write; the ``Tell`` of
-        ``WriteRefusals``.
+        """Report on an object that the API server forbids a write; the
+        ``Report`` of ``WriteRefusals``.
         """
         self._recorder.event(
             regarding,

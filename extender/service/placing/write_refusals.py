@@ -23,21 +23,19 @@ from extender.telemetry.metrics import Metrics
 
 log: Final = logging.getLogger(__name__)
 
-VPODS_TOLD_MAX: Final = 32
+VPODS_REPORTED_MAX: Final = 32
 """vpods of one refused ledger that get an event. The event on the pod, and the log, cover all."""
 
-Tell = Callable[[ObjectReference, str], None]
+Report = Callable[[ObjectReference, str], None]
 """(the object, a sentence): ``VPodEvents.write_refused``."""
 
 
 class WriteRefusals:
-    """For one committer. ``tell`` records an event; by default only the log and the metric
-    report.
-    """
+    """For one committer. ``report`` records an event."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, report: Report) -> None:
         self._metrics = metrics
-        self.tell: Tell = lambda _regarding, _note: None
+        self._report = report
 
     def ledger(self, pod: AdapterPod, vpods: Iterable[VPod | None], error: Forbidden) -> str:
         """Report that the ledger of a pod may not be written for these vpods. Return why, as a
@@ -45,10 +43,10 @@ class WriteRefusals:
         """
         why = f"the ledger of pod {pod.key} may not be written: {error.message}"
         self._note(why)
-        self.tell(ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid), why)
-        told = [vpod for vpod in vpods if vpod is not None and not vpod.source]
-        for vpod in told[:VPODS_TOLD_MAX]:
-            self.tell(_reference(vpod), why)
+        self._report(ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid), why)
+        own = [vpod for vpod in vpods if vpod is not None and not vpod.source]
+        for vpod in own[:VPODS_REPORTED_MAX]:
+            self._report(_reference(vpod), why)
         return why
 
     def status(self, vpod: VPod, error: Forbidden) -> str:
@@ -58,7 +56,7 @@ class WriteRefusals:
         )
         self._note(why)
         if not vpod.source:
-            self.tell(_reference(vpod), why)
+            self._report(_reference(vpod), why)
         return why
 
     def _note(self, why: str) -> None:

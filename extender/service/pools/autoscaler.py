@@ -29,7 +29,7 @@ from extender.kube.fenced import PoolApi
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.objects import AdapterPool, StatefulSet
-from extender.service.pools.pool_scaler import PoolScaler, Surroundings, now
+from extender.service.pools.pool_scaler import PoolScaler, ScalerContext, now
 from extender.service.pools.scale_cache import ScaleCache
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
@@ -65,7 +65,7 @@ class Autoscaler:
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
         self._scales = ScaleCache(api, clock=now)
-        self._around = Surroundings(
+        self._context = ScalerContext(
             caches,
             self._scales,
             fenced,
@@ -145,7 +145,7 @@ class Autoscaler:
     def _version_changed(self, stateful_set: StatefulSet) -> None:
         """A newer version of a StatefulSet may show that no scale-down is still under way."""
         for key, known in self._pools.items():
-            pool = self._caches.pools.get(key) if known.closed.doubts else None
+            pool = self._caches.pools.get(key) if known.draining.doubts else None
             if pool is not None and pool.stateful_set_key == stateful_set.key:
                 self.trigger(key)
 
@@ -170,7 +170,7 @@ class Autoscaler:
     def _keep(self, pool: AdapterPool) -> None:
         """Begin to scale the pool."""
         self._pools[pool.key] = PoolScaler(
-            pool.key, self._around, period_s=pool.scale_down_period_s
+            pool.key, self._context, period_s=pool.scale_down_period_s
         )
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
@@ -188,7 +188,7 @@ class Autoscaler:
         finally:
             self._led.remove(bucket)
             for key in [key for key in self._pools if bucket.has(key)]:
-                self._pools.pop(key).closed.open_all()
+                self._pools.pop(key).draining.open_all()
                 self._running.discard(key)
 
     async def _sleep(self, bucket: Bucket) -> None:

@@ -145,7 +145,7 @@ class Evictor:
             if pool.move_dry_run:
                 self._would_move(known, state, moves)
             else:
-                known.forget_told()
+                known.end_dry_run()
                 done += await self._make(known, state, moves)
             await asyncio.sleep(0)
             state = self._caches.state.pools.get(key)
@@ -205,7 +205,7 @@ class Evictor:
 
     def _would_move(self, known: PoolMoves, state: PoolState, moves: list[Move]) -> None:
         """Dry run: report moves that have not been reported yet."""
-        new = known.unreported_moves(moves, state.vpods)
+        new = known.not_reported_yet(moves, state.vpods)
         self._count_planned(new)
         notes: dict[str, list[str]] = {}
         for move in new:

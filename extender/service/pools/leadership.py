@@ -50,20 +50,21 @@ class Leadership:
     seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         api: Api,
         caches: Caches,
         config: Config,
         *,
         identity: str,
+        first_version: Callable[[], str],
         now: Callable[[], float],
         rng: random.Random,
     ) -> None:
+        """``first_version``: returns the resourceVersion of this replica's first list."""
         election = config.leader_election
         self.identity = identity
-        self.first_version: Callable[[], str] = lambda: ""
-        """Returns the resourceVersion of this replica's first list."""
+        self._first_version = first_version
         self.another_has_led: Callable[[Bucket], None] = lambda _bucket: None
         """Called if another replica has, or may have, led a bucket since this one did: as soon as
         that is seen, and before this replica leads the bucket again.
@@ -113,7 +114,7 @@ class Leadership:
             rng=rng,
             candidacy=Candidacy(
                 untouched=lambda: not self._is_touched(bucket),
-                began=self._began,
+                began=self._first_version,
                 may=self._others_count_alike if bucket.index else lambda: True,
                 gives=partial(self._gives, bucket.index),
                 others=partial(self._another_has_led, bucket),
@@ -238,9 +239,6 @@ class Leadership:
         if (wait_s := elector.acts_since - asyncio.get_running_loop().time()) > 0.0:
             await asyncio.sleep(wait_s)
         await lead(bucket)
-
-    def _began(self) -> str:
-        return self.first_version()
 
     def began(self, bucket: Bucket) -> None:
         """Begin to act for the bucket: the caches have what was written before."""

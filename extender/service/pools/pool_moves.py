@@ -12,11 +12,11 @@ from extender.model.moves import Move
 from extender.model.objects import VPod
 from extender.service.placing.vpod_status import MOVED
 
-POLICY_VPODS_A_PLAN: Final = 50
+SLICE_VPODS: Final = 50
 """vpods examined without a pause: some tens of milliseconds for a profile with many plugins."""
 POLICY_PLANS_MAX: Final = 20
 """Plans in one look. The next look continues where it ended."""
-TOLD_MAX: Final = 10_000
+REPORTED_MAX: Final = 10_000
 
 
 class PoolMoves:
@@ -31,7 +31,7 @@ class PoolMoves:
         self._moved_at: dict[str, float] = {}
         self._refused: tuple[set[str], set[str]] = (set(), set())
         """vpods that the mover refused to move: in this look, and in the last one."""
-        self._told: set[Move] = set()
+        self._reported: set[Move] = set()
         self._next_vpod = 0
 
     def begin_period(self, at: float) -> None:
@@ -68,23 +68,23 @@ class PoolMoves:
             self._moved_at[key] = now
             self.left_behind.leave(*before[key])
 
-    def unreported_moves(self, moves: Sequence[Move], vpods: Container[str]) -> list[Move]:
+    def not_reported_yet(self, moves: Sequence[Move], vpods: Container[str]) -> list[Move]:
         """The moves that a dry run has not reported yet. They count as reported from now on. A dry
         run moves nothing, so it plans the same moves again and again.
 
         ``vpods``: those that exist.
         """
-        self._told = {move for move in self._told if move.vpod in vpods}
-        new = [move for move in moves if move not in self._told]
-        if len(self._told) + len(new) > TOLD_MAX:
-            self._told.clear()
-        self._told.update(new)
+        self._reported = {move for move in self._reported if move.vpod in vpods}
+        new = [move for move in moves if move not in self._reported]
+        if len(self._reported) + len(new) > REPORTED_MAX:
+            self._reported.clear()
+        self._reported.update(new)
         self.spent += sum(move.vreplicas for move in new)
         return new
 
-    def forget_told(self) -> None:
+    def end_dry_run(self) -> None:
         """The dry run is over: the next one reports everything again."""
-        self._told.clear()
+        self._reported.clear()
 
     def cooling(self, state: PoolState, cooldown_s: int, now: float) -> Callable[[str], bool]:
         """Return a function that says whether a vpod was moved less than ``cooldown_s`` ago. The
@@ -108,13 +108,13 @@ class PoolMoves:
         plan with none.
         """
         count = len(state.vpods) if state.profile.has_plugins else 0
-        for _ in range(max(1, min(POLICY_PLANS_MAX, -(-count // POLICY_VPODS_A_PLAN)))):
+        for _ in range(max(1, min(POLICY_PLANS_MAX, -(-count // SLICE_VPODS)))):
             yield self._next_vpods(state) if count else []
 
     def _next_vpods(self, state: PoolState) -> list[str]:
         if self._next_vpod >= len(state.vpods):
             self._next_vpod = 0
-        keys = list(islice(state.vpods, self._next_vpod, self._next_vpod + POLICY_VPODS_A_PLAN))
+        keys = list(islice(state.vpods, self._next_vpod, self._next_vpod + SLICE_VPODS))
         self._next_vpod += len(keys)
         return keys
 

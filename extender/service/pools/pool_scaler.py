@@ -43,7 +43,7 @@ RETRY_MAX_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ScalerContext:
     """What the scalers of all pools share.
 
     ``closed_changed``: called after ordinals of a pool were opened or closed.
@@ -84,9 +84,9 @@ class PoolScaler:
     seconds.
     """
 
-    def __init__(self, key: str, around: Surroundings, *, period_s: float) -> None:
+    def __init__(self, key: str, context: ScalerContext, *, period_s: float) -> None:
         self.key = key
-        self._around = around
+        self._context = context
         self._look_at = now()
         self._down_at = self._look_at + period_s * self._jitter()
         self._failures = 0
@@ -104,12 +104,12 @@ class PoolScaler:
         self.writes = ReplicaWrites()
         self.limited_at = 0
         """Pods that are needed if maxPods allows fewer; otherwise 0."""
-        self.closed = DrainingOrdinals(
+        self.draining = DrainingOrdinals(
             key,
-            around.caches,
+            context.caches,
             clock=now,
-            changed=around.closed_changed,
-            no_predecessor_writes=around.no_predecessor_writes,
+            changed=context.closed_changed,
+            no_predecessor_writes=context.no_predecessor_writes,
         )
 
     @property
@@ -151,11 +151,11 @@ class PoolScaler:
         self._failures = 0
 
     def _jitter(self) -> float:
-        return self._around.rng.uniform(0.9, 1.1)
+        return self._context.rng.uniform(0.9, 1.1)
 
     def _view(self) -> _View | None:
-        state = self._around.caches.state.pools.get(self.key)
-        allows = partial(self._around.caches.state.selects, self.key)
+        state = self._context.caches.state.pools.get(self.key)
+        allows = partial(self._context.caches.state.selects, self.key)
         plan = plan_scale(state, allows) if state is not None else None
         if (
             state is None
@@ -178,21 +178,21 @@ class PoolScaler:
             period_s = view.pool.scale_down_period_s * self.writes.patience
             self._down_at = now() + period_s * self._jitter()
         self._mark_limited(view.plan)
-        again_at = self.closed.reopen(
+        again_at = self.draining.reopen(
             view.state, view.plan, view.allows, view.pool.scale_down_period_s
         )
         self._look_at = min(self._look_at, again_at)
-        if self._backs_off() or (self._stands(view) and not due):
+        if self._backs_off() or (self._keeps_foreign_number(view) and not due):
             return
         if view.plan.wanted > view.stateful_set.replicas:
             await self._scale_up(view)
             return
         if due:
-            self.closed.close(view.state, view.plan, view.allows)
-        if not self.closed.only_in_doubt:
+            self.draining.close(view.state, view.plan, view.allows)
+        if not self.draining.only_in_doubt:
             await self._scale_down(view)
 
-    def _stands(self, view: _View) -> bool:
+    def _keeps_foreign_number(self, view: _View) -> bool:
         """Whether somebody else's number stays for now."""
         if self.writes.foreign is None:
             return False
@@ -214,7 +214,7 @@ class PoolScaler:
     # -- writing -----------------------------------------------------------------------------------
 
     async def _scale_up(self, view: _View) -> None:
-        scale = await self._around.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
+        scale = await self._context.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
         wanted = view.plan.wanted
         if wanted <= scale.replicas:
             return  # the cached StatefulSet lags behind an earlier scale-up
@@ -224,11 +224,11 @@ class PoolScaler:
             # Fewer pods had room for all, but not where the profile needs it. Another attempt would
             # move vreplicas for nothing.
             self._regrown = min(self._regrown + 1, REOPENED_MAX)
-            self.closed.keep_open(view.pool.scale_down_period_s * 2**self._regrown)
+            self.draining.keep_open(view.pool.scale_down_period_s * 2**self._regrown)
             self._shrunk_for, self._regrown_for = None, needs
         elif self._regrown_for != needs:
             self._regrown = 0
-        self._told(
+        self._scaled(
             EventReason.SCALED_UP,
             scale.replicas,
             wanted,
@@ -236,36 +236,37 @@ class PoolScaler:
         )
 
     async def _scale_down(self, view: _View) -> None:
-        if count_without_empty(view.state, self._around.caches.state) >= view.stateful_set.replicas:
+        state = self._context.caches.state
+        if count_without_empty(view.state, state) >= view.stateful_set.replicas:
             return
-        scale = await self._around.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
+        scale = await self._context.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
         again = self._view()
         if again is None:
             return
         if scale.resource_version != again.stateful_set.resource_version:
             # The watch lags behind, so the cached ordinals (their number and start) may be wrong.
-            self._around.scales.forget(scale.key)
+            self._context.scales.forget(scale.key)
             self._look_at = now() + RETRY_S
             return
         # Look again: vreplicas may have been placed or requested while the scale was read. From
         # here to the write nothing is placed on the removed ordinals, because they are closed.
-        count = max(again.plan.wanted, count_without_empty(again.state, self._around.caches.state))
+        count = max(again.plan.wanted, count_without_empty(again.state, state))
         count = lasting_count(again.state, count, again.allows)
         if count >= scale.replicas:
             return
         await self._write(scale, count)
-        self.closed.removed()
+        self.draining.removed()
         self._shrunk_for = (again.plan.expected_slots, again.pool.generation)
-        self._told(EventReason.SCALED_DOWN, scale.replicas, count, "the others held nothing")
+        self._scaled(EventReason.SCALED_DOWN, scale.replicas, count, "the others held nothing")
 
     async def _write(self, scale: Scale, replicas: int) -> None:
         self.writes.asked(scale.replicas, replicas)
         try:
-            await self._around.scales.update_scale(
-                scale, replicas, via=self._around.fenced(self.key)
+            await self._context.scales.update_scale(
+                scale, replicas, via=self._context.fenced(self.key)
             )
         except OutcomeUnknown:
-            self.closed.may_still_shrink(scale, replicas)
+            self.draining.may_still_shrink(scale, replicas)
             raise
         except ApiError:
             self.writes.refused(replicas)
@@ -281,7 +282,7 @@ class PoolScaler:
             self._event(EventReason.SCALING_LIMITED, note)
         self.limited_at = limited_at
 
-    def _told(self, reason: EventReason, old: int, new: int, why: str) -> None:
+    def _scaled(self, reason: EventReason, old: int, new: int, why: str) -> None:
         log.info(
             "pool %s scaled from %d to %d pods: %s",
             self.key,
@@ -290,15 +291,15 @@ class PoolScaler:
             why,
             extra={"pool": self.key, "reason": reason},
         )
-        self._around.metrics.scalings.labels("up" if new > old else "down").inc()
+        self._context.metrics.scalings.labels("up" if new > old else "down").inc()
         self._event(reason, f"scaled from {old} to {counted(new, 'pod')}: {why}")
 
     def _event(self, reason: EventReason, note: str) -> None:
-        pool = self._around.caches.pools.get(self.key)
+        pool = self._context.caches.pools.get(self.key)
         namespace, _, name = self.key.partition("/")
         uid = pool.uid if pool is not None else ""
         regarding = ObjectReference(API_VERSION, "AdapterPool", namespace, name, uid)
-        self._around.recorder.event(regarding, reason=reason, note=note)
+        self._context.recorder.event(regarding, reason=reason, note=note)
 
 
 def now() -> float:

@@ -187,7 +187,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Stored:
     """What the API server is known to store: the status ``plain``, in these versions of the
     object.
     """
@@ -200,25 +200,28 @@ class _Told:
 class PoolStatusWriter:
     """Writes statuses that have changed, until cancelled."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         api: Api,
         caches: Caches,
         *,
         fenced: PoolApi,
+        recorder: EventRecorder,
         now: Callable[[], float],
-        more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]] = lambda _pool: (),
-        foreign: Callable[[], Mapping[str, int]] = dict,
+        more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]],
+        foreign: Callable[[], Mapping[str, int]],
     ) -> None:
-        self.recorder: EventRecorder | None = None
-        """Reports that vreplicas are no longer served, or served again. None: no report."""
+        """``more_conditions``: of a pool, besides ``pool_conditions``. ``foreign``: pool key ->
+        replicas that somebody else has asked for.
+        """
+        self._recorder = recorder
         self._foreign = foreign
         self._api = api
         self._fenced = fenced
         self._caches = caches
         self._now = now
         self._more_conditions = more_conditions
-        self._told: dict[str, _Told] = {}
+        self._stored: dict[str, _Stored] = {}
         """By pool key."""
         self._seen: dict[str, _Seen] = {}
         """By pool key."""
@@ -238,7 +241,7 @@ class PoolStatusWriter:
             self._forget_but(bucket, frozenset())
 
     def _forget_but(self, bucket: Bucket, pools: Collection[str]) -> None:
-        for known in (self._told, self._seen):
+        for known in (self._stored, self._seen):
             for gone in [key for key in known if bucket.has(key) and key not in pools]:
                 del known[gone]
 
@@ -253,23 +256,23 @@ class PoolStatusWriter:
             **seen.numbers,
             "conditions": [list(condition) for condition in conditions],
         }
-        told = self._told.get(pool.key)
+        known = self._stored.get(pool.key)
         if (
-            told is not None
-            and (told.uid, told.plain) == (pool.uid, plain)
-            and pool.resource_version in told.versions
+            known is not None
+            and (known.uid, known.plain) == (pool.uid, plain)
+            and pool.resource_version in known.versions
         ):
             return
         try:
             version = await self._publish(pool, plain)
         except NotFound:
-            self._told.pop(pool.key, None)
+            self._stored.pop(pool.key, None)
         except ApiError as error:
             log.info(
                 "status of pool %s was not written: %s", pool.key, error, extra={"pool": pool.key}
             )
         else:
-            self._told[pool.key] = _Told(
+            self._stored[pool.key] = _Stored(
                 pool.uid, frozenset({version, pool.resource_version}), plain
             )
 
@@ -319,18 +322,18 @@ class PoolStatusWriter:
             patch_type=PatchType.MERGE,
             subresource="status",
         )
-        self._tell(pool, mapping(stored, "status"), status)
+        self._report(pool, mapping(stored, "status"), status)
         return text(mapping(written, "metadata"), "resourceVersion")
 
-    def _tell(self, pool: AdapterPool, before: Json, after: Json) -> None:
+    def _report(self, pool: AdapterPool, before: Json, after: Json) -> None:
         """Report whenever vreplicas are lost, and when all are served again. The stored status
         shows what was reported.
         """
         new = _available_of(after)
         change = told_change(_served(before), _served(after))
-        if self.recorder is None or change is None:
+        if change is None:
             return
-        self.recorder.event(
+        self._recorder.event(
             ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
             reason=change,
             note=text(new, "message"),

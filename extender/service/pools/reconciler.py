@@ -59,7 +59,7 @@ class Reconciler:
         caches: Caches,
         queues: VPodQueues,
         *,
-        foreign: UnexpectedWrites,
+        unexpected_writes: UnexpectedWrites,
         metrics: Metrics,
         clock: Callable[[], float],
         on_expiry: Sequence[Callable[[], None]] = (),
@@ -74,7 +74,7 @@ class Reconciler:
         self._clock = clock
         self._running: dict[Bucket, asyncio.Event] = {}
         """Buckets whose pools are reconciled -> what wakes their loop."""
-        self._unexpected_writes = foreign
+        self._unexpected_writes = unexpected_writes
         self._on_expiry = on_expiry
         self._broken: dict[str, AdapterPod] = {}
         """UID -> a pod in need of repair, as last seen. The placer may repair it first, while
@@ -167,17 +167,17 @@ class Reconciler:
         await self._requeue_differences(bucket)
         for pod in self._caches.pods.list():
             if bucket.has(pod.pool) and self._has_new_no_bools(pod):
-                self._tell_no_bools(pod)
+                self._report_no_bools(pod)
         for pod in list(self._caches.pods.list()):
             if bucket.has(pod.pool) and self._needs_repair(pod):
                 self._broken[pod.uid] = pod
                 await self._repair_pod(pod)
-        self._tell_repaired(bucket)
+        self._report_repaired(bucket)
 
     def _has_new_no_bools(self, pod: AdapterPod) -> bool:
         return pod.no_bools != self._no_bools.get(pod.uid, ())
 
-    def _tell_no_bools(self, pod: AdapterPod) -> None:
+    def _report_no_bools(self, pod: AdapterPod) -> None:
         """Report, once per value and leader, that the pod is not drained: its annotator believes
         that it is.
         """
@@ -203,7 +203,8 @@ class Reconciler:
                     self._queues.of(pool.key).add(key)
             for key in list(pool.unplaced):
                 self._queues.of(pool.key).add(key)
-            for key in [key for key, vpod in pool.vpods.items() if _says_otherwise(pool, vpod)]:
+            wrong = [key for key, vpod in pool.vpods.items() if _conditions_disagree(pool, vpod)]
+            for key in wrong:
                 self._queues.of(pool.key).add(key)
 
     async def _repair_pod(self, pod: AdapterPod) -> None:
@@ -237,18 +238,18 @@ class Reconciler:
                 extra={"pod": pod.key, "pool": pod.pool},
             )
 
-    def _tell_repaired(self, bucket: Bucket) -> None:
+    def _report_repaired(self, bucket: Bucket) -> None:
         for uid, pod in [item for item in self._broken.items() if bucket.has(item[1].pool)]:
             known = self._caches.pods.get(pod.key)
             if known is None or known.uid != uid:
                 del self._broken[uid]
             elif not self._needs_repair(known):
                 del self._broken[uid]
-                self._tell(pod, len(known.ledger))
+                self._report_repair(pod, len(known.ledger))
 
-    def _tell(self, pod: AdapterPod, vpods: int) -> None:
+    def _report_repair(self, pod: AdapterPod, vpods: int) -> None:
         kind, why = self._what_was_wrong(pod)
-        self._unexpected_writes.tell(
+        self._unexpected_writes.report_repair(
             pod, kind, f"annotations written again with {vpods} vpods' placements; {why}"
         )
 
@@ -310,7 +311,7 @@ class Reconciler:
         )
 
 
-def _says_otherwise(pool: PoolState, vpod: VPod) -> bool:
+def _conditions_disagree(pool: PoolState, vpod: VPod) -> bool:
     """Whether a vpod's conditions disagree with its placements and pods: another writer has changed
     one of them.
     """

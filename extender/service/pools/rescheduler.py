@@ -133,11 +133,11 @@ class Rescheduler:
         if abandoned != state.abandoned:
             lost, back = abandoned - state.abandoned, state.abandoned - abandoned
             state.set_abandoned(abandoned)
-            self._tell(state, lost, back)
+            self._report(state, lost, back)
             self._activate(state.key)
         return due
 
-    def _tell(self, state: PoolState, lost: frozenset[str], back: frozenset[str]) -> None:
+    def _report(self, state: PoolState, lost: frozenset[str], back: frozenset[str]) -> None:
         if back:
             log.info(
                 "pool %s takes back %s",

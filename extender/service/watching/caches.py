@@ -49,13 +49,13 @@ class ReadCache(Generic[T]):
         """An object came or changed."""
         old = self._objects.get(obj.key)
         self._objects[obj.key] = obj
-        self._tell(old, obj)
+        self._notify(old, obj)
 
     def delete(self, obj: T) -> None:
         """An object went."""
         old = self._objects.pop(obj.key, None)
         if old is not None:
-            self._tell(old, None)
+            self._notify(old, None)
 
     def replace(self, objects: list[T], resource_version: str) -> None:
         """Replace all objects after a list."""
@@ -76,7 +76,7 @@ class ReadCache(Generic[T]):
         """All objects."""
         return list(self._objects.values())
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         for handler in self._handlers:
             handler(old, new)
 

@@ -106,7 +106,7 @@ class ForeignKind:
         stays as known.
         """
         metadata = mapping(obj, "metadata")
-        self._give(
+        self._assign(
             self._key(obj),
             text(metadata, "namespace"),
             labels_of(mapping(metadata, "labels")),
@@ -122,7 +122,7 @@ class ForeignKind:
 
     # -- assigning objects to pools ----------------------------------------------------------------
 
-    def give_again(self, namespaces: Collection[str] | None) -> Iterator[None]:
+    def assign_again(self, namespaces: Collection[str] | None) -> Iterator[None]:
         """Assign each object again, after pools (None) or the labels of these namespaces have
         changed.
 
@@ -133,13 +133,13 @@ class ForeignKind:
             known = self._objects.get(key)
             if known is not None and (namespaces is None or known.namespace in namespaces):
                 try:
-                    self._give(key, known.namespace, known.labels, known.read)
+                    self._assign(key, known.namespace, known.labels, known.read)
                 except InvalidObject as error:
                     log.warning("object cannot be read by its pool: %s", error)
             if count % SLICE_OBJECTS == 0:
                 yield
 
-    def _give(self, key: str, namespace: str, labels: Mapping[str, str], read: _Readings) -> None:
+    def _assign(self, key: str, namespace: str, labels: Mapping[str, str], read: _Readings) -> None:
         have = self._caches.vpods.latest(key)
         before = self._objects.get(key)
         has = before.pool if before is not None else ""

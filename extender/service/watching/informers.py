@@ -171,7 +171,7 @@ class _CacheListing(Generic[T]):
         return self._take(self._decoded, self._unread, resource_version)
 
 
-class CaughtUp:
+class CatchUpRounds:
     """Counts the rounds of ``catch_up``; ``turn`` allows one at a time."""
 
     def __init__(self) -> None:
@@ -235,7 +235,7 @@ class Informers:
             reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools)),
         ]
         self._caches = caches
-        self._caught_up = CaughtUp()
+        self._rounds = CatchUpRounds()
         self.sources = ForeignSources(api, caches, rng=rng)
 
     @property
@@ -277,14 +277,14 @@ class Informers:
 
         Calls that come during one round share the next: with many buckets, each makes a call.
         """
-        wanted = self._caught_up.begun + 1
-        async with self._caught_up.turn:
-            if self._caught_up.done >= wanted:
+        wanted = self._rounds.begun + 1
+        async with self._rounds.turn:
+            if self._rounds.done >= wanted:
                 return
-            self._caught_up.begun += 1
+            self._rounds.begun += 1
             await self._reach_pods()
             await self.list_published()
-            self._caught_up.done = self._caught_up.begun
+            self._rounds.done = self._rounds.begun
 
     async def list_vpods(self) -> None:
         """Wait until a list of vpods that begins after the call is in the cache."""

@@ -25,18 +25,21 @@ class _Seen(NamedTuple):
 
 
 class PodsBehind:
-    """For one replica. ``clock``: the event loop's time, seconds."""
+    """For one replica. ``clock``: the event loop's time, seconds. ``list_pods``: requests a list of
+    pods.
+    """
 
-    def __init__(self, caches: Caches, clock: Callable[[], float]) -> None:
-        self.list_pods: Callable[[], None] = lambda: None
-        """Requests a list of pods; set by ``Service``."""
+    def __init__(
+        self, caches: Caches, clock: Callable[[], float], list_pods: Callable[[], None]
+    ) -> None:
+        self._list_pods = list_pods
         self._caches = caches
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
         """By pod key: what a read has shown and the watch has not. Requesting a list empties it."""
         self._listed_at = float("-inf")
 
-    def told(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """The watch has shown a change of a pod: forget the read that it has caught up with."""
         changed = new or old
         seen = self._seen.get(changed.key) if changed is not None else None
@@ -61,4 +64,4 @@ class PodsBehind:
         if now - before.at >= PATIENCE_S and now - self._listed_at >= LIST_PERIOD_S:
             self._listed_at = now
             self._seen.clear()
-            self.list_pods()
+            self._list_pods()

@@ -92,7 +92,7 @@ class ForeignSources:
         self._changed = asyncio.Event()
         self._selectors_changed = False
         self._namespaces_changed: set[str] = set()
-        self._giving = False
+        self._assigning = False
         self.settled = asyncio.Event()
         """Set once each kind that was declared at the start has been listed, or cannot be."""
         self.on_complete: Callable[[str], None] = lambda _pool: None
@@ -119,7 +119,7 @@ class ForeignSources:
         self._declared = declared
         self._claimed.clear()
         self._selectors_changed = True
-        self._tell_pools()
+        self._set_watched_sources()
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         changed = new or old
@@ -160,16 +160,16 @@ class ForeignSources:
                 await self._follow(tasks)
                 for running in list(self._running.values()):
                     await running.watch.settled.wait()
-                self._tell_pools()
+                self._set_watched_sources()
                 self.settled.set()
                 while True:
                     await self._wait()
                     if self._changed.is_set():
                         await self._follow(tasks)
-                    self._tell_pools()
+                    self._set_watched_sources()
         finally:
             self._running.clear()
-            self._tell_pools()
+            self._set_watched_sources()
 
     async def _wait(self) -> None:
         try:
@@ -181,13 +181,13 @@ class ForeignSources:
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         """Stop and start watches, and assign objects to their pools again."""
         self._changed.clear()
-        self._giving = True
+        self._assigning = True
         for source, running in list(self._running.items()):
             accepted = self._accepted(source)
             if accepted and _place(accepted[0][1]) == _place(running.first[1]):
                 continue
             await self._stop(source)
-            self._tell_pools()
+            self._set_watched_sources()
             if accepted:
                 # Another version: known objects stay until it is listed.
                 self._start(source, tasks, running.kind)
@@ -199,9 +199,9 @@ class ForeignSources:
         namespaces, self._namespaces_changed = self._namespaces_changed, set()
         if everything or namespaces:
             for running in list(self._running.values()):
-                for _ in running.kind.give_again(None if everything else namespaces):
+                for _ in running.kind.assign_again(None if everything else namespaces):
                     await asyncio.sleep(0)
-        self._giving = False
+        self._assigning = False
 
     def _start(
         self, source: str, tasks: asyncio.TaskGroup, kind: ForeignKind | None = None
@@ -235,16 +235,16 @@ class ForeignSources:
         async with asyncio.TaskGroup() as tasks:
             for watch in watches:
                 tasks.create_task(watch.relist(CATCH_UP_TIMEOUT_S))
-        self._tell_pools()
+        self._set_watched_sources()
 
     async def list_again(self, source: str) -> bool:
         """List one source again. Return whether that succeeded in time."""
         running = self._running.get(source)
         listed = running is not None and await running.watch.relist(CATCH_UP_TIMEOUT_S)
-        self._tell_pools()
+        self._set_watched_sources()
         return listed
 
-    def _tell_pools(self) -> None:
+    def _set_watched_sources(self) -> None:
         """Set in each pool's state which of its sources are complete."""
         complete = {source for source, running in self._running.items() if running.watch.complete}
         for pool in self._caches.pools.list():
@@ -252,7 +252,7 @@ class ForeignSources:
             watched = frozenset(
                 s.key for s in pool.sources if s.key in complete and self._accepts(pool, s)
             )
-            if self._giving or self._changed.is_set():
+            if self._assigning or self._changed.is_set():
                 # The pool may not have received all its objects yet.
                 watched &= state.watched_sources
             if watched != state.watched_sources:
@@ -298,7 +298,7 @@ class ForeignSources:
         return StatusWrite(running.watch.resource, patch, lambda reply: kind.written(reply, vpod))
 
     @property
-    def pools_told(self) -> int:
+    def pools_with_conditions(self) -> int:
         """The number of pools with conditions about sources."""
         return len(self._with_sources)
 

@@ -41,10 +41,10 @@ REMEDY: Final = (
     "ValidatingAdmissionPolicy vreplica-ledger "
     "is installed and bound"
 )
-ENTRIES_TOLD_MAX: Final = 5
+ENTRIES_NAMED_MAX: Final = 5
 SLICE_PODS: Final = 250
 """Pods examined without a pause, in some 10 ms: the extender's verbs must answer in between."""
-KEY_CHARS_TOLD_MAX: Final = 120
+KEY_CHARS_MAX: Final = 120
 
 
 class UnexpectedWrites:
@@ -82,7 +82,7 @@ class UnexpectedWrites:
                 else _listed(_changes(old.ledger, new.ledger))
                 or "the same entries, written otherwise"
             )
-            self.tell(
+            self.report_repair(
                 new,
                 EventReason.FOREIGN_WRITE,
                 f"another writer than the scheduler service changed the ledger: {what}; {REMEDY}",
@@ -100,15 +100,15 @@ class UnexpectedWrites:
                 pod = state.pod
                 if pod is None or not state.bound or pod.assumed or not pool.is_member(state):
                     continue
-                if told := _listed(differences(pool, state, pod)):
-                    note = f"the ledger differs from what the vpods say: {told}; {REMEDY}"
-                    self.tell(pod, EventReason.LEDGER_DIFFERS, note)
+                if found := _listed(differences(pool, state, pod)):
+                    note = f"the ledger differs from what the vpods say: {found}; {REMEDY}"
+                    self.report_repair(pod, EventReason.LEDGER_DIFFERS, note)
 
     def end(self, bucket: Bucket = WHOLE) -> None:
         """End for a bucket that is no longer led."""
         self._led.remove(bucket)
 
-    def tell(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
+    def report_repair(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
         """Count a repair of a pod's annotations, and report it as ``warn`` does."""
         self._metrics.repairs.labels(kind).inc()
         self.warn(pod, kind, note)
@@ -165,12 +165,12 @@ def _changes(old: Mapping[str, Share], new: Mapping[str, Share]) -> Iterator[str
 
 
 def _listed(entries: Iterator[str]) -> str:
-    told = list(islice(entries, ENTRIES_TOLD_MAX))
+    found = list(islice(entries, ENTRIES_NAMED_MAX))
     more = sum(1 for _ in entries)
-    return ", ".join(told) + (f" and {more} more" if more else "")
+    return ", ".join(found) + (f" and {more} more" if more else "")
 
 
 def _short(key: str) -> str:
     """A key as it is shown in a sentence. The text may be forged."""
-    shown = key if len(key) <= KEY_CHARS_TOLD_MAX else key[:KEY_CHARS_TOLD_MAX] + "..."
+    shown = key if len(key) <= KEY_CHARS_MAX else key[:KEY_CHARS_MAX] + "..."
     return ascii(shown)[1:-1]

@@ -58,7 +58,7 @@ async def test_bodies_that_arrive_together_share_a_budget_and_give_it_back():
         with gate.admit(FILTER) as third:
             assert await third.read(Body(b"y" * 40), 40) == b"y" * 40
     assert gate.bodies.bytes_used == 0
-    assert gate.turned_away == {FILTER: 1}
+    assert gate.refused == {FILTER: 1}
 
 
 async def test_a_length_that_is_only_announced_takes_nothing_from_others():
@@ -104,7 +104,7 @@ async def test_while_all_binds_wait_the_rest_is_refused_at_once_and_everything_e
         assert set(statuses) == {503}
         assert _percentile(took_s, 99) < 1.0, "nothing waits: the binds before it will not end"
         log.info("%d refusals: p50 %.1f ms, p99 %.1f ms", len(took_s), *_ms(took_s))
-        assert gate.turned_away[BIND] == REFUSALS
+        assert gate.refused[BIND] == REFUSALS
         for path in ("/livez", "/readyz", "/metrics", "/state.json"):
             assert (await it.get(path))[0] == 200
         _, text = await it.get("/metrics")

@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 
-from extender.service.http.overview import Happenings
+from extender.service.http.overview import ChangeCounts
 from extender.service.watching.caches import Caches
 from tests.support.builders import a_pod, a_vpod
 from tests.support.service import World, until
@@ -47,15 +47,15 @@ async def test_many_that_look_at_once_cost_as_much_as_one():
 
 def test_a_first_list_is_nothing_that_happens():
     caches = Caches()
-    happenings = Happenings(caches)
+    counts = ChangeCounts(caches)
     caches.pods.add(a_pod(0, resource_version="1"))
     caches.vpods.add(a_vpod("a", 2, {0: 2}, uid="u", resource_version="2"))
-    assert happenings.to_json() == {"binds": 0, "published": 0, "moved": 0}
+    assert counts.to_json() == {"binds": 0, "published": 0, "moved": 0}
 
 
 def test_binds_publications_and_moves_are_counted_once():
     caches = Caches()
-    happenings = Happenings(caches)
+    counts = ChangeCounts(caches)
     caches.pods.add(a_pod(0, node="", resource_version="1"))
     caches.pods.update(a_pod(0, node="node-0", resource_version="2"))
     caches.pods.update(a_pod(0, node="node-0", ready=True, resource_version="3"))
@@ -63,4 +63,4 @@ def test_binds_publications_and_moves_are_counted_once():
     caches.vpods.update(a_vpod("a", 2, {0: 2}, uid="u", resource_version="5"))
     caches.vpods.update(a_vpod("a", 2, {0: 1, 1: 1}, uid="u", resource_version="6"))
     caches.vpods.update(a_vpod("a", 1, {0: 1}, uid="u", resource_version="7"))
-    assert happenings.to_json() == {"binds": 1, "published": 3, "moved": 1}
+    assert counts.to_json() == {"binds": 1, "published": 3, "moved": 1}

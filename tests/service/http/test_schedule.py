@@ -430,7 +430,7 @@ async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_
             await until(free, timeout_s=15)
 
         async def forgotten() -> bool:
-            return not caller.service.placer.callers
+            return not caller.service.placer.external_vpods
 
         await until(forgotten, timeout_s=5)
 
@@ -462,7 +462,7 @@ async def test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_
         }
 
         async def free() -> bool:
-            return await world.ledger(0) == {} and not list(caller.service.placer.callers)
+            return await world.ledger(0) == {} and not list(caller.service.placer.external_vpods)
 
         await until(free, timeout_s=20)
 
@@ -500,7 +500,7 @@ async def test_what_was_given_back_in_another_pool_is_taken_from_a_pod_that_come
                     return (
                         bound
                         and await world.ledger(0) == {}
-                        and not list(caller.service.placer.callers)
+                        and not list(caller.service.placer.external_vpods)
                     )
                 return False
 

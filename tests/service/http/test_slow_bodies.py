@@ -64,7 +64,7 @@ async def test_slow_bodies_keep_no_verb_out(count: int):
         assert await gate.drained(30)
         assert (gate.bodies.arriving, gate.bodies.bytes_used) == (0, 0)
         assert not +gate.in_flight
-    assert not gate.turned_away
+    assert not gate.refused
 
 
 @pytest.mark.looptime
@@ -95,7 +95,7 @@ async def test_a_request_is_in_flight_from_the_end_of_its_body_to_its_answer():
             arrives.set()
             with pytest.raises(Overloaded):
                 await reading
-    assert (gate.in_flight[BIND], gate.bodies.bytes_used, gate.turned_away) == (0, 0, {BIND: 2})
+    assert (gate.in_flight[BIND], gate.bodies.bytes_used, gate.refused) == (0, 0, {BIND: 2})
     assert await gate.drained(0)
 
 

@@ -129,11 +129,10 @@ def knowing(*names: str) -> Caches:
 class Lists:
     """Lists of vpods that are asked for, and are there when they are ``answered``."""
 
-    def __init__(self, doubts: StatusDoubts) -> None:
+    def __init__(self) -> None:
         self.asked: list[tuple[str, asyncio.Future[bool]]] = []
-        doubts.list_again = self._list
 
-    async def _list(self, source: str) -> bool:
+    async def again(self, source: str) -> bool:
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.asked.append((source, answer))
         return await answer
@@ -152,8 +151,8 @@ async def held(doubts: StatusDoubts) -> bool:
 
 async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_after_its_time():
     clock = Clock()
-    doubts = StatusDoubts(knowing("a", "b"), clock)
-    lists = Lists(doubts)
+    lists = Lists()
+    doubts = StatusDoubts(knowing("a", "b"), clock, lists.again)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
     clock.at = UNDER_WAY_S - 1.0
     assert (await held(doubts), lists.asked) == (True, [])
@@ -170,8 +169,8 @@ async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_lo
     its ledger.
     """
     clock = Clock()
-    doubts = StatusDoubts(knowing("a", "b"), clock)
-    lists = Lists(doubts)
+    lists = Lists()
+    doubts = StatusDoubts(knowing("a", "b"), clock, lists.again)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
     clock.at = 1.9
     assert (await held(doubts), lists.asked) == (True, [])
@@ -188,8 +187,8 @@ async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_lo
 
 async def test_conflict_after_conflict_does_not_put_the_list_off():
     clock = Clock()
-    doubts = StatusDoubts(knowing("a", "b"), clock)
-    lists = Lists(doubts)
+    lists = Lists()
+    doubts = StatusDoubts(knowing("a", "b"), clock, lists.again)
     for clock.at in (0.0, 1.0, 2.0):
         doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
     assert (await held(doubts), len(lists.asked)) == (True, 1)
@@ -197,8 +196,8 @@ async def test_conflict_after_conflict_does_not_put_the_list_off():
 
 async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it():
     clock = Clock()
-    doubts = StatusDoubts(knowing("a", "b"), clock)
-    lists = Lists(doubts)
+    lists = Lists()
+    doubts = StatusDoubts(knowing("a", "b"), clock, lists.again)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
     doubts.note(OWNER, POOL, a_vpod("b", 3), conflict=True)
     clock.at = 5.0
@@ -218,7 +217,7 @@ def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt
     caches.vpods.update(a_vpod("a", 1, uid="uid", resource_version="5"))
     vpod = caches.vpods.latest("tenant/a")
     assert vpod is not None
-    doubts = StatusDoubts(caches, lambda: 0.0)
+    doubts = StatusDoubts(caches, lambda: 0.0, Lists().again)
     pool = caches.state.pool(POOL)
     pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
     caches.vpods.update(a_vpod("a", 2, uid="uid", resource_version="6"))
@@ -230,7 +229,7 @@ def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt
 def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
     caches = Caches()
     caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="5"))
-    doubts = StatusDoubts(caches, lambda: 0.0)
+    doubts = StatusDoubts(caches, lambda: 0.0, Lists().again)
     pool = caches.state.pool(POOL)
     pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=30.0)
     vpod = caches.vpods.latest("tenant/a")
@@ -374,14 +373,14 @@ async def test_a_move_in_doubt_is_not_told_by_a_stale_decision_nor_where_it_was_
     world.api.fail("patch", "vpods/status", before=lost())
     move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 3, MoveReason.COMPACTION)
     in_doubt = await write(relocate(pool, pool.vpods["tenant/a"], [move]))
-    assert (list(in_doubt.failed), in_doubt.told) == (["tenant/a"], {})
+    assert (list(in_doubt.failed), in_doubt.reported) == (["tenant/a"], {})
     again = place(pool, pool.vpods["tenant/a"])
     await world.set_vreplicas("a", 4)
     await world.sync()
     stale = await write(again)
-    assert (stale.failed, stale.told) == ({}, {})
+    assert (stale.failed, stale.reported) == ({}, {})
     written = await write(place(pool, pool.vpods["tenant/a"]))
-    assert (await world.published(), written.told["tenant/a"].moves) == ({0: 3, 1: 1}, ())
+    assert (await world.published(), written.reported["tenant/a"].moves) == ({0: 3, 1: 1}, ())
 
 
 def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
@@ -394,11 +393,11 @@ def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
     unreported_moves.remember(moving, {"dispatcher-0": 3})
     next_one = a_decision("a", {1: 3})
     assert (
-        unreported_moves.telling(next_one).moves
-        == unreported_moves.told(next_one).moves
+        unreported_moves.added_to(next_one).moves
+        == unreported_moves.reported(next_one).moves
         == moving.moves
     )
-    assert unreported_moves.told(next_one).moves == ()
+    assert unreported_moves.reported(next_one).moves == ()
 
 
 @pytest.mark.parametrize(
@@ -428,7 +427,7 @@ def test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again(publishe
     )
     moving = a_decision("a", {0: 3, 1: 2})._replace(explanation=Explanation(5, steps, 0, None))
     unreported_moves.remember(moving, {"dispatcher-0": 5})
-    moves = unreported_moves.telling(a_decision("a", {0: 1}), published).moves
+    moves = unreported_moves.added_to(a_decision("a", {0: 1}), published).moves
     assert [(move.vreplicas, move.from_pod, move.to_pod) for move in moves] == told
 
 

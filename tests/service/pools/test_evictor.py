@@ -380,7 +380,7 @@ class TestPolicy:
             return []
 
         monkeypatch.setattr("extender.service.pools.evictor.plan_moves", look)
-        monkeypatch.setattr("extender.service.pools.pool_moves.POLICY_VPODS_A_PLAN", 2)
+        monkeypatch.setattr("extender.service.pools.pool_moves.SLICE_VPODS", 2)
         monkeypatch.setattr("extender.service.pools.pool_moves.POLICY_PLANS_MAX", 2)
         return bench, looked
 

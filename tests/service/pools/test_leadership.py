@@ -46,7 +46,13 @@ class Process:
         self.api._store = api._store  # type: ignore[method-assign]
         rng = random.Random(name)
         self.leadership = Leadership(
-            self.api, Caches(), Config(leader_election=election), identity=name, now=wall, rng=rng
+            self.api,
+            Caches(),
+            Config(leader_election=election),
+            identity=name,
+            first_version=str,
+            now=wall,
+            rng=rng,
         )
         self.running: list[Bucket] = []
         self.ended: list[Bucket] = []

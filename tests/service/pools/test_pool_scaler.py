@@ -8,7 +8,7 @@ import pytest
 from extender.engine.pods.bits import bits
 from extender.kube.api import STATEFULSETS, Conflict, OutcomeUnknown, PatchType
 from extender.service.placing.ledger_confirmations import UNDER_WAY_S
-from extender.service.pools.pool_scaler import PoolScaler, Surroundings
+from extender.service.pools.pool_scaler import PoolScaler, ScalerContext
 from extender.service.pools.scale_cache import ScaleCache
 from tests.support.builders import NS, POOL
 from tests.support.service import World, lost
@@ -23,7 +23,7 @@ def told(pool: str, *, opened: bool) -> None:
 
 def a_scaler(world: World, *, alone: bool = True, period_s: float = 0.0) -> PoolScaler:
     """One whose period ends at once."""
-    around = Surroundings(
+    context = ScalerContext(
         world.caches,
         ScaleCache(world.api, clock=asyncio.get_running_loop().time),
         lambda _: world.api,
@@ -33,7 +33,7 @@ def a_scaler(world: World, *, alone: bool = True, period_s: float = 0.0) -> Pool
         told,
         lambda _pool: alone,
     )
-    return PoolScaler(POOL, around, period_s=period_s)
+    return PoolScaler(POOL, context, period_s=period_s)
 
 
 async def test_pods_that_the_watch_has_not_shown_yet_are_not_removed():

@@ -21,14 +21,14 @@ def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
     clock = asyncio.get_running_loop().time
     queues = VPodQueues(clock)
     queues.begin(WHOLE)
-    foreign = UnexpectedWrites(
+    unexpected_writes = UnexpectedWrites(
         world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics
     )
     reconciler = Reconciler(
         lambda _: world.api,
         world.caches,
         queues,
-        foreign=foreign,
+        unexpected_writes=unexpected_writes,
         metrics=world.metrics,
         clock=clock,
     )

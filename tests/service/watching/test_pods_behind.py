@@ -8,7 +8,7 @@ from extender.kube.api import PODS
 from extender.service.watching.pods_behind import LIST_PERIOD_S, PATIENCE_S, PodsBehind
 from tests.service.placing.test_committer import OWNER, a_decision, a_world, made_now
 from tests.support.builders import NS, POOL, a_pod
-from tests.support.service import World
+from tests.support.service import NoLists, World
 
 
 class Clock:
@@ -18,12 +18,18 @@ class Clock:
         return self.at
 
 
+class CountedLists(NoLists):
+    of_pods = 0
+
+    def list_pods(self) -> None:
+        self.of_pods += 1
+
+
 async def a_silent_watch(clock: Clock) -> tuple[PodsBehind, World, list[float]]:
     world = await a_world(0)
     await world.sync()
     listed: list[float] = []
-    behind = PodsBehind(world.caches, clock)
-    behind.list_pods = lambda: listed.append(clock.at)
+    behind = PodsBehind(world.caches, clock, lambda: listed.append(clock.at))
     return behind, world, listed
 
 
@@ -65,13 +71,12 @@ async def test_a_committer_whose_writes_are_refused_since_a_pod_came_back_has_th
     await world.sync()
     await world.remove_pod(0)
     await world.pods(0)
-    committer = world.committer()
-    listed: list[str] = []
-    committer.pods_behind.list_pods = lambda: listed.append("pods")
+    lists = CountedLists()
+    committer = world.committer(lists)
     for _ in range(3):
         decision = made_now(world, a_decision("a", {0: 3}))
         committer.reserve(OWNER, decision)
         assert (await committer.commit(OWNER, POOL, [decision])).failed
         await asyncio.sleep(PATIENCE_S / 2)
-    assert listed == ["pods"]
+    assert lists.of_pods == 1
     assert world.api.count("get", PODS.plural) == 3

@@ -123,7 +123,13 @@ class AppointedService(Service):
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
     ) -> Leadership:
         return AppointedLeadership(
-            api, self.caches, config, identity=self.identity, now=now, rng=rng
+            api,
+            self.caches,
+            config,
+            identity=self.identity,
+            first_version=lambda: self.informers.first_version,
+            now=now,
+            rng=rng,
         )
 
 

@@ -24,7 +24,7 @@ def state_problems(replica: Replica) -> list[str]:
         rebuilt.pod_changed(None, pod)
     for vpod in caches.vpods.list():
         rebuilt.vpod_changed(None, vpod)
-    for vpod in replica.service.placer.callers:
+    for vpod in replica.service.placer.external_vpods:
         rebuilt.vpod_changed(None, vpod)
     for key, known in caches.state.pools.items():
         # The leader's loops decide these two. They follow from no object.

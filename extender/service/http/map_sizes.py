@@ -17,7 +17,7 @@ from extender.service.watching.sources import ForeignSources
 from extender.telemetry.exposition import Label
 from extender.telemetry.metrics import Metrics
 
-KEPT_VALUES: Final = (
+MAP_VALUES: Final = (
     "queues",
     "pool_states",
     "named_stateful_sets",
@@ -29,7 +29,7 @@ KEPT_VALUES: Final = (
 )
 
 
-def add_kept_gauge(  # noqa: PLR0913 (each is a different collaborator)
+def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
     metrics: Metrics,
     state: State,
     *,
@@ -46,13 +46,13 @@ def add_kept_gauge(  # noqa: PLR0913 (each is a different collaborator)
         "named_stateful_sets": lambda: state.named_stateful_sets,
         "changed_nodes": lambda: state.node_index.to_look_at,
         "raised_pools": lambda: len(activation),
-        "pools_with_sources": lambda: sources.pools_told,
+        "pools_with_sources": lambda: sources.pools_with_conditions,
         "ledger_writes": lambda: len(own_writes),
         "known_ordinals": lambda: len(ordinal_history),
     }
     metrics.gauge(
         "kept_entries",
         "Entries of maps that end with their objects, by map",
-        Label("map", KEPT_VALUES),
+        Label("map", MAP_VALUES),
         lambda: {name: float(size()) for name, size in sizes.items()},
     )
