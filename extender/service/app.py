@@ -116,7 +116,7 @@ class Service:
         self.health = Health(self._not_ready)
         self.availability = AvailabilityTracker(
             self.caches,
-            feed=lambda pool, vpod: self.placer.queues.of(pool).add(vpod),
+            feed=self.placer.queues.add,
             leads=self.leadership.leads,
             clock=clock,
         )
@@ -183,7 +183,7 @@ class Service:
             clock=self._clock,
         )
         self.leadership.another_has_led = self.placer.forget
-        self.autoscaler.on_opened = lambda pool: self.placer.queues.of(pool).activate()
+        self.autoscaler.on_opened = self.placer.queues.activate
         self.informers.sources.on_complete = self.placer.activation.add_all
 
     def _wire_moving(self) -> None:

@@ -46,12 +46,12 @@ class Activation:
             self._queues.of(old.pool).forget(old.key)
             left = self._caches.state.pools.get(old.pool)
             if left is not None and left.claims_of(old.key):
-                self._queues.of(old.pool).add(old.key)
-            self._queues.of(old.pool).activate()
+                self._queues.add(old.pool, old.key)
+            self._queues.activate(old.pool)
         if new is None or not self._queues.serves(new.pool):
             return
         if old is None or not _only_status(old, new):
-            self._queues.of(new.pool).add(new.key)
+            self._queues.add(new.pool, new.key)
         elif old.placements != new.placements:
             self._queues.of(new.pool).diverged(new.key)
 
@@ -90,7 +90,7 @@ class Activation:
             del self._schedulable[pool.key]
         for key, vpod in pool.vpods.items():
             if 0 < vpod.vreplicas < minimum:
-                self._queues.of(pool.key).add(key)
+                self._queues.add(pool.key, key)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, went, changed whether it takes work, or may run other pods than before.
@@ -107,7 +107,7 @@ class Activation:
             if not self._queues.serves(pool.key):
                 continue
             if pool.key in here or pool.profile.filters:
-                self._queues.of(pool.key).activate()
+                self._queues.activate(pool.key)
             if pool.key in here:
                 self._raise_targets(pool)
 
@@ -137,19 +137,15 @@ class Activation:
         """If ordinals came or went, decide all vpods. If only the nodes that its pods may use
         changed, give waiting vpods another chance.
         """
-        same_ordinals = (
-            old is not None
-            and new is not None
-            and (old.ordinals, old.template_pool) == (new.ordinals, new.template_pool)
-        )
-        if same_ordinals and old is not None and new is not None and old.fit == new.fit:
+        same_pods = has_same_pods(old, new)
+        if same_pods and old is not None and new is not None and old.fit == new.fit:
             return
         changed = new or old
         for pool in self._caches.pools.list():
             if changed is None or pool.stateful_set_key != changed.key:
                 continue
-            if same_ordinals:
-                self._queues.of(pool.key).activate()
+            if same_pods:
+                self._queues.activate(pool.key)
             else:
                 self.add_all(pool.key)
 
@@ -181,20 +177,29 @@ class Activation:
                 continue
             for vpod in pool.vpods.values():
                 if vpod.namespace == changed.name:
-                    self._queues.of(key).add(vpod.key)
+                    self._queues.add(key, vpod.key)
 
     def add_all(self, pool: str) -> None:
         """Decide again every vpod of a pool, and every key in its ledgers."""
         state = self._caches.state.pools.get(pool)
         if state is not None and self._queues.serves(pool):
             for key in sorted({*state.vpods, *state.placements}):
-                self._queues.of(pool).add(key)
+                self._queues.add(pool, key)
 
     def forget(self, bucket: Bucket) -> None:
         """Forget pools of a bucket that this replica no longer leads."""
         self._schedulable = {
             pool: count for pool, count in self._schedulable.items() if not bucket.has(pool)
         }
+
+
+def has_same_pods(old: StatefulSet | None, new: StatefulSet | None) -> bool:
+    """Whether a StatefulSet has the same ordinals as before, for the same pool."""
+    return (
+        old is not None
+        and new is not None
+        and (old.ordinals, old.template_pool) == (new.ordinals, new.template_pool)
+    )
 
 
 def _only_status(old: VPod, new: VPod) -> bool:

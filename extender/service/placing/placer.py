@@ -245,7 +245,7 @@ class Placer:
                     )
                     # The placer continues from what was written: it takes back what is on the new
                     # pod and not published.
-                    self.queues.of(pool).add(key)
+                    self.queues.add(pool, key)
                 if (reported := committed.reported.get(key)) is not None:
                     done += decision.moves
                     if key in state.vpods:
@@ -304,12 +304,12 @@ class Placer:
             )
         known = self.external_vpods.ask(vpod)
         if known is not None and known.pool != vpod.pool:
-            self.queues.of(known.pool).add(vpod.key)
+            self.queues.add(known.pool, vpod.key)
         if not vpod.vreplicas and not vpod.placements:
             # The vpod publishes nothing, so what other pools hold for it stems from a request to a
             # former leader.
             for pool in self.external_vpods.others_holding(vpod):
-                self.queues.of(pool).add(vpod.key)
+                self.queues.add(pool, vpod.key)
 
     def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         if old is not None and new is None:

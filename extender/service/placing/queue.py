@@ -247,7 +247,8 @@ class VPodQueues:
     ``changed``.
 
     Only the leader of a bucket has queues for its pools (``begin``, ``end``). A leader begins with
-    all vpods, so it needs no earlier events; in a follower the queues would grow without limit.
+    all vpods, so it needs no earlier events; in a follower the queues would grow without limit. So
+    ``add`` and ``activate`` do nothing for a pool that is not led here.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -279,16 +280,32 @@ class VPodQueues:
             del self._queues[pool]
 
     def serves(self, pool: str) -> bool:
-        """Whether this replica leads the pool. Without that, keys put into its queue are lost."""
+        """Whether this replica leads the pool, and so has a queue for it."""
         return any(bucket.has(pool) for bucket in self._led)
 
     def of(self, pool: str) -> VPodQueue:
-        """The queue of a pool. For a pool that is not led here, an empty queue that is not kept."""
+        """The queue of a pool. For a pool that is not led here, an empty queue that nobody reads
+        and that is not kept: the batch of a former leader may end after ``end``.
+        """
+        return self._led_queue(pool) or VPodQueue(self._clock)
+
+    def add(self, pool: str, key: str) -> None:
+        """Decide this vpod of the pool now."""
+        if (queue := self._led_queue(pool)) is not None:
+            queue.add(key)
+
+    def activate(self, pool: str) -> None:
+        """A change may give room in the pool: decide all its parked vpods again."""
+        if (queue := self._led_queue(pool)) is not None:
+            queue.activate()
+
+    def _led_queue(self, pool: str) -> VPodQueue | None:
+        """The queue of a pool, perhaps a new one. None if the pool is not led here."""
         queue = self._queues.get(pool)
         if queue is None and self.serves(pool):
             queue = self._queues[pool] = VPodQueue(self._clock, incoming=self.incoming)
             self.changed.set()
-        return queue if queue is not None else VPodQueue(self._clock)
+        return queue
 
     def look_again(self, pools: Container[str]) -> None:
         """Wake the tasks of pools that are not among ``pools``: nothing refers to those, so no

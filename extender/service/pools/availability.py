@@ -62,7 +62,7 @@ class AvailabilityTracker:
         caches.vpods.add_event_handler(self._vpod_changed)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if old is not None and new is not None and _presence(old) == _presence(new):
+        if old is not None and new is not None and _of_service(old) == _of_service(new):
             return
         for pod in (old, new):
             if pod is not None:
@@ -167,6 +167,6 @@ class AvailabilityTracker:
                 fed += 1
 
 
-def _presence(pod: AdapterPod) -> tuple[object, ...]:
+def _of_service(pod: AdapterPod) -> tuple[object, ...]:
     """The fields of a pod that decide whether it serves."""
     return pod.uid, pod.pool, pod.ready, pod.node, pod.deleting, pod.finished, pod.assumed

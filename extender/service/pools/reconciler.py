@@ -33,6 +33,7 @@ from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod, AdapterPool, StatefulSet, VPod
 from extender.node.bind_ledger import ledger_of
 from extender.node.verbs import slots_of
+from extender.service.placing.activation import has_same_pods
 from extender.service.placing.ledger_patch import ledger_patch, written_text
 from extender.service.placing.queue import VPodQueues
 from extender.service.placing.vpod_status import SCHEDULED
@@ -108,11 +109,7 @@ class Reconciler:
             self._wake_all()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        if (
-            old is None
-            or new is None
-            or (old.ordinals, old.template_pool) != (new.ordinals, new.template_pool)
-        ):
+        if not has_same_pods(old, new):
             self._wake_all()
 
     def _wake_all(self) -> None:
@@ -159,7 +156,7 @@ class Reconciler:
         """Drop reservations that no write has confirmed in time, and decide their vpods again."""
         for pool, key in self._caches.state.expire(self._clock()):
             self._metrics.repairs.labels("ReservationExpired").inc()
-            self._queues.of(pool).add(key)
+            self._queues.add(pool, key)
 
     async def reconcile(self, bucket: Bucket = WHOLE) -> None:
         """Make one pass over the bucket's pools."""
@@ -200,12 +197,12 @@ class Reconciler:
                     if pool.pods[name].bound
                 )
                 if apart or key not in pool.vpods:
-                    self._queues.of(pool.key).add(key)
+                    self._queues.add(pool.key, key)
             for key in list(pool.unplaced):
-                self._queues.of(pool.key).add(key)
+                self._queues.add(pool.key, key)
             wrong = [key for key, vpod in pool.vpods.items() if _conditions_disagree(pool, vpod)]
             for key in wrong:
-                self._queues.of(pool.key).add(key)
+                self._queues.add(pool.key, key)
 
     async def _repair_pod(self, pod: AdapterPod) -> None:
         pool = self._caches.state.pools.get(pod.pool)

@@ -22,6 +22,7 @@ from extender.model.bucket import WHOLE, Bucket
 from extender.model.event_reasons import EventReason
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet
+from extender.service.placing.activation import has_same_pods
 from extender.service.watching.caches import Caches
 
 log: Final = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class Rescheduler:
     # -- events of the caches ----------------------------------------------------------------------
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if old is None or new is None or _presence(old) != _presence(new):
+        if old is None or new is None or _of_absence(old) != _of_absence(new):
             self._wake.set()
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
@@ -74,11 +75,7 @@ class Rescheduler:
             self._wake.set()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        if (
-            old is None
-            or new is None
-            or (old.ordinals, old.template_pool) != (new.ordinals, new.template_pool)
-        ):
+        if not has_same_pods(old, new):
             self._wake.set()
 
     # -- the loops ---------------------------------------------------------------------------------
@@ -172,5 +169,6 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _presence(pod: AdapterPod) -> tuple[object, ...]:
+def _of_absence(pod: AdapterPod) -> tuple[object, ...]:
+    """The fields of a pod that decide whether it is absent, and since when."""
     return pod.uid, pod.pool, pod.ready, pod.ready_since, pod.node, pod.finished
