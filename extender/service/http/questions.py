@@ -23,7 +23,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from typing import Final, TypedDict
+from typing import Final
 
 import orjson
 from aiohttp import web
@@ -169,8 +169,7 @@ class Questions:
         try:
             return web.Response(body=await answer, content_type="application/json")
         except Refused as error:
-            refused = _as_json(error.status, str(error))
-            return LastAnswer(request, **refused) if error.unread else web.Response(**refused)
+            return _error(error.status, str(error), last_of=request if error.unread else None)
         except UnknownObject as error:
             return _error(404, str(error))
         except InvalidObject as error:
@@ -307,21 +306,12 @@ def _computed(work: Work, expired: Expired) -> bytes:
     return orjson.dumps(work(expired))
 
 
-def _error(status: int, message: str) -> web.Response:
-    return web.Response(**_as_json(status, message))
-
-
-class _AsJson(TypedDict):
-    status: int
-    text: str
-    content_type: str
-    headers: dict[str, str]
-
-
-def _as_json(status: int, message: str) -> _AsJson:
-    return {
-        "status": status,
-        "text": orjson.dumps({"error": message}).decode(),
-        "content_type": "application/json",
-        "headers": {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {},
-    }
+def _error(status: int, message: str, last_of: web.Request | None = None) -> web.Response:
+    """``last_of``: a request with whose answer its connection ends."""
+    text = orjson.dumps({"error": message}).decode()
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+    if last_of is not None:
+        return LastAnswer(
+            last_of, status=status, text=text, content_type="application/json", headers=headers
+        )
+    return web.Response(status=status, text=text, content_type="application/json", headers=headers)

@@ -62,6 +62,10 @@ log: Final = logging.getLogger(__name__)
 DRAIN_TIMEOUT_S: Final = 10.0
 """Longer than any deadline that kube-scheduler's default httpTimeout allows."""
 
+VERB_PATHS: Final = frozenset(
+    f"/v1/{name}" for name in (FILTER, PRIORITIZE, PREEMPT, BIND, SCHEDULE)
+)
+"""Few verbs are in flight, and their answers are short."""
 LINKS: Final = frozenset({"/ui", "/ui/"})
 """Links on other sites may lead to the page."""
 
@@ -311,11 +315,9 @@ class ExtenderServer:
 
     @web.middleware
     async def _send_in_bounds(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Send long answers within the limits for slow readers. Verbs are exempt: few are in
-        flight.
-        """
+        """Send answers within the limits for slow readers. Verbs are exempt (``VERB_PATHS``)."""
         answer = await handler(request)
-        if request.method == "POST" and request.path != "/v1/plan":
+        if request.path in VERB_PATHS:
             return answer
         sending = self._sending_metrics if request.path == "/metrics" else self.sending
         return await sending.send(request, answer)

@@ -32,6 +32,7 @@ from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import Node, VPod
 from extender.model.reasons import ConflictReason
+from extender.service.placing.vpod_status import SCHEDULED
 from extender.service.pools.pool_status import pool_numbers, readiness
 
 Record = Mapping[str, Any]
@@ -93,7 +94,7 @@ def vpod_record(vpod: VPod) -> Record:
 def _why_it_waits(vpod: VPod, published: int) -> str:
     for condition in vpod.conditions:
         if (
-            condition.type == "Scheduled"
+            condition.type == SCHEDULED
             and condition.status == "False"
             and (published < vpod.vreplicas or condition.reason == ConflictReason.POOL_NOT_FOUND)
         ):

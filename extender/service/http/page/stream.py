@@ -67,7 +67,7 @@ class Listener:
         self._abort = abort
         self.cut = False
 
-    def tell(self, event: bytes) -> None:
+    def queue(self, event: bytes) -> None:
         """Queue an event."""
         if self.cut:
             return
@@ -100,7 +100,7 @@ class Feed:
         """Send the listener everything, now or after the first look, and then every change."""
         self.listeners[listener] = None
         if self._looked:
-            listener.tell(self._everything())
+            listener.queue(self._everything())
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="page feed")
 
@@ -116,10 +116,10 @@ class Feed:
         while True:
             began = clock()
             news = await self._facts.look()
-            self._tell(news)
+            self._send(news)
             await asyncio.sleep(max(PERIOD_S, (clock() - began) / SHARE_OF_TIME))
 
-    def _tell(self, news: News) -> None:
+    def _send(self, news: News) -> None:
         if news:
             self._snapshot = None
         if not self._looked:
@@ -130,7 +130,7 @@ class Feed:
         else:
             return
         for listener in self.listeners:
-            listener.tell(event)
+            listener.queue(event)
 
     def _everything(self) -> bytes:
         if self._snapshot is None:
