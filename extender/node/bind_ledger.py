@@ -10,9 +10,13 @@
 A profile with plugins looks at zones and nodes, which pending pods do not have. For it the plan is
 only an estimate, by which prioritize chooses the node (``plans_at_bind``). Its pods are bound with
 their standing placements alone. The placer adds the rest once the watch shows them bound.
+
+The annotation has a limit in bytes. If standing and planned vreplicas together exceed it, all
+planned ones wait.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from extender.engine.placing.grow import round_robin
@@ -20,7 +24,8 @@ from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.profile import Profile
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.engine.state.pool_state import PoolState
-from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, ledger_slots
+from extender.model.errors import LedgerTooLarge
+from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, encode_ledger, ledger_slots
 from extender.model.objects import AdapterPod, VPod
 
 
@@ -31,7 +36,9 @@ class BindLedger:
     """
 
     ledger: Ledger
-    planned: dict[str, int]
+    planned: Mapping[str, int]
+    text: str
+    """``ledger`` as the placements annotation has it."""
 
 
 def bind_ledger_of(
@@ -44,13 +51,15 @@ def bind_ledger_of(
     placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
 ) -> BindLedger:
     """Return the ledger of ``pod`` for a bind, within ``slots``. ``with_planned`` adds pending
-    vreplicas.
+    vreplicas, if the ledger has bytes for them. Raises LedgerTooLarge if the standing ones alone do
+    not fit.
 
     ``allows`` says whether the pool selects a vpod's namespace, so that the vpod may get slots.
     ``placements_from_former_pool`` is what vpods of other pools still publish on this pod: they
     have left this pool, and their status does not say so yet.
     """
-    ledger = ledger_of_ordinal(pool, pod.name, slots, placements_from_former_pool)
+    standing = ledger_of_ordinal(pool, pod.name, slots, placements_from_former_pool)
+    ledger = dict(standing)
     planned: dict[str, int] = {}
     if with_planned and pod.ordinal is not None:
         free = slots - sum(share.slots for share in ledger.values())
@@ -63,7 +72,10 @@ def bind_ledger_of(
                 ledger[key] = Share(
                     count + (there.vreplicas if there is not None else 0), share.weight
                 )
-    return BindLedger(ledger, planned)
+    if planned:
+        with suppress(LedgerTooLarge):
+            return BindLedger(ledger, planned, encode_ledger(ledger))
+    return BindLedger(standing, {}, encode_ledger(standing))
 
 
 def plans_at_bind(profile: Profile) -> bool:

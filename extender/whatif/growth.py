@@ -17,6 +17,7 @@ from typing import Final
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
+from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import Ledger
 from extender.model.objects import AdapterPod, Node, StatefulSet
 from extender.node.bind_ledger import bind_ledger_of, ledger_of_ordinal
@@ -108,7 +109,10 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
     found: list[tuple[AdapterPod, AdapterPod]] = []
     for pod in waiting:
         trial.check_time()
-        carried = chooser.carried(pod)
+        try:
+            carried = chooser.carried(pod)
+        except LedgerTooLarge:
+            continue  # filter refuses it on every node
         node = chooser.choose(pod, carried)
         if node is not None:
             # The pod takes its part of the waiting vreplicas before a node is chosen for the next
@@ -212,14 +216,15 @@ class _Chooser:
 
     def carried(self, pod: AdapterPod) -> Ledger:
         """What the ledger of the pod would be: what stands on its ordinal, and its part of what
-        waits.
+        waits. Raises LedgerTooLarge.
         """
+        state = self._state
         return bind_ledger_of(
             self._pool,
             pod,
-            slots=slots_of(self._state, pod),
+            slots=slots_of(state, pod),
             with_planned=True,
-            allows=partial(self._state.selects, pod.pool),
+            allows=partial(state.selects, pod.pool),
         ).ledger
 
     def _move_on(self, node: str) -> None:

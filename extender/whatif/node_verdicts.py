@@ -10,6 +10,8 @@ from functools import partial
 
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
+from extender.model.errors import LedgerTooLarge
+from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import BindLedger, bind_ledger_of
@@ -28,14 +30,19 @@ class NodeVerdicts:
         self._state = state
         self._pool = pool
         self._pod = pod
-        self.bind_ledger: BindLedger = bind_ledger_of(
-            pool,
-            pod,
-            slots=slots_of(state, pod),
-            with_planned=not pod.node,
-            allows=partial(state.selects, pool.key),
-            placements_from_former_pool=state.placements_from_former_pool(pool.key, pod.name),
-        )
+
+        try:
+            self.bind_ledger = bind_ledger_of(
+                pool,
+                pod,
+                slots=slots_of(state, pod),
+                with_planned=not pod.node,
+                allows=partial(state.selects, pool.key),
+                placements_from_former_pool=state.placements_from_former_pool(pool.key, pod.name),
+            )
+        except LedgerTooLarge:
+            self.bind_ledger = BindLedger(EMPTY_LEDGER, {}, "{}")
+            self.problem = self.problem or ConflictReason.LEDGER_TOO_LARGE
         names = sorted(state.nodes)
         verdicts = filter_nodes(state, pod, names, state.nodes.get)
         self._refused: dict[str, tuple[str, str]] = {}

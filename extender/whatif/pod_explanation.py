@@ -14,7 +14,7 @@ from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.counted import counted, counted_are
-from extender.model.names import SCHEDULER_NAME
+from extender.model.names import LEDGER_BYTES_MAX, SCHEDULER_NAME
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
 from extender.model.safe_repr import safe_repr
@@ -42,6 +42,8 @@ PROBLEMS: Final[Mapping[ConflictReason, str]] = {
     "AdapterPool has",
     ConflictReason.SLOTS_MISMATCH: "its annotation vreplica.dev/slots and what it requests of that "
     "resource differ: delete it, and the webhook stamps the next one anew",
+    ConflictReason.LEDGER_TOO_LARGE: "the placements on its ordinal do not fit into a ledger, "
+    f"which has {LEDGER_BYTES_MAX // 1024} KiB",
 }
 
 

@@ -156,8 +156,8 @@ BINDING = (
     Mutant(
         "the pod's own annotation is bound",
         _BINDER,
-        "PLACEMENTS_ANNOTATION: encode_ledger(assumed.bind_ledger.ledger),",
-        "PLACEMENTS_ANNOTATION: encode_ledger(pod.ledger),",
+        "PLACEMENTS_ANNOTATION: assumed.bind_ledger.text,",
+        'PLACEMENTS_ANNOTATION: pod.ledger_text or "{}",',
         "what a pod brings along is anybody's text",
         (f"{_FORGED}test_the_ledger_that_a_pod_brings_along_is_not_the_one_it_is_bound_with",),
     ),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.scaling.size import anyone
-from extender.model.ledger import Share, ledger_slots
+from extender.model.ledger import Share, encode_ledger, ledger_slots
 from extender.model.objects import AdapterPod, LabelSelector
 from extender.node.bind_ledger import bind_ledger_of, ledger_of_ordinal, plans_at_bind
 from tests.support import worlds
@@ -167,6 +167,21 @@ class TestPlanned:
     def test_an_ordinal_that_is_gone_gets_nothing(self):
         scene = Scene(slots=5, replicas=1).pod(3, node="").vpod("a", 3)
         assert carried(scene, 3) == ({}, {})
+
+    def test_pending_vreplicas_wait_if_the_ledger_has_no_bytes_for_them(self):
+        scene = Scene(slots=10_000, replicas=1).pod(0, node="").vpod("waits" + "x" * 220, 1)
+        from_former_pool = {f"tenant/{index:04}{'x' * 227}": Share(1) for index in range(539)}
+        bind_ledger = bind_ledger_of(
+            scene.pool,
+            _pod(scene),
+            slots=10_000,
+            with_planned=True,
+            allows=anyone,
+            placements_from_former_pool=from_former_pool,
+        )
+        assert bind_ledger.planned == {}
+        assert bind_ledger.ledger == from_former_pool
+        assert bind_ledger.text == encode_ledger(bind_ledger.ledger)
 
     def test_a_weighted_vreplica_goes_only_where_all_of_it_fits(self):
         scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3, weight=2)

@@ -26,7 +26,7 @@ def cache(clock) -> PlacementDecisionCache:
     return PlacementDecisionCache(clock, ttl_s=60.0)
 
 
-CARRY = BindLedger({"tenant/a": Share(2)}, {"tenant/a": 1})
+CARRY = BindLedger({"tenant/a": Share(2)}, {"tenant/a": 1}, '{"tenant/a":2}')
 
 
 def decide(cache: PlacementDecisionCache, uid: str = "u", *nodes: str) -> None:

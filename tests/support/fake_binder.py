@@ -24,7 +24,7 @@ class FakeBinderConfig:
     """
 
     refused: Mapping[str, ConflictReason] = field(default_factory=dict)
-    bind_ledger: BindLedger = field(default_factory=lambda: BindLedger(EMPTY_LEDGER, {}))
+    bind_ledger: BindLedger = field(default_factory=lambda: BindLedger(EMPTY_LEDGER, {}, "{}"))
     slots: int = 20
     assume_error: BindRefused | None = None
     bind_errors: list[ApiError] = field(default_factory=list)

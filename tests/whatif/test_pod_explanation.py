@@ -129,6 +129,18 @@ def test_a_pod_beyond_the_replicas_takes_nothing_for_its_ordinal_is_gone():
     assert answer["outcome"].endswith("takes no new vreplicas: ordinal is gone")
 
 
+def test_a_pending_pod_whose_placements_no_ledger_holds_says_so():
+    scene = Scene(replicas=1, slots=10_000).pod(0, node="")
+    for index in range(560):
+        scene.vpod(f"{index:04}" + "x" * 230, 1, {0: 1})
+    answer = explained(scene)
+    assert answer["outcome"] == (
+        "Pending (LedgerTooLarge): the placements on its ordinal do not fit into a ledger, which "
+        "has 128 KiB"
+    )
+    assert answer["fixes"] == []
+
+
 def test_a_pod_that_does_not_exist_and_is_waited_for():
     scene = Scene(replicas=1).vpod("a", 3, {0: 3})
     assert explained(scene)["outcome"] == (

@@ -33,7 +33,6 @@ from extender.kube.api import (
 )
 from extender.model.decode import pod_from
 from extender.model.errors import AssumeError, LedgerTooLarge, VReplicaError
-from extender.model.ledger import encode_ledger
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import ConflictReason
@@ -244,7 +243,7 @@ class SchedulerVReplicaBinder:
             uid=pod.uid,
             resource_version=pod.resource_version,
             annotations={
-                PLACEMENTS_ANNOTATION: encode_ledger(assumed.bind_ledger.ledger),
+                PLACEMENTS_ANNOTATION: assumed.bind_ledger.text,
                 SLOTS_ANNOTATION: str(assumed.slots),
             },
         )
@@ -282,28 +281,16 @@ class SchedulerVReplicaBinder:
         self._cache.delete(pod_uid)
 
     def _bind_ledger(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
-        """The pod's ledger; with planned vreplicas (see ``bind_ledger_of``) only if it has bytes
-        for them. Raises LedgerTooLarge if the vreplicas that stand on the ordinal do not fit.
-        """
+        """The pod's ledger by the present state. Raises LedgerTooLarge."""
         state = self._caches.state
-        pool, slots = state.pool(pod.pool), slots_of(state, pod)
-        composed = partial(
-            bind_ledger_of,
-            pool,
+        return bind_ledger_of(
+            state.pool(pod.pool),
             pod,
-            slots=slots,
+            slots=slots_of(state, pod),
+            with_planned=with_planned,
             allows=partial(state.selects, pod.pool),
             placements_from_former_pool=state.placements_from_former_pool(pod.pool, pod.name),
         )
-        bind_ledger = composed(with_planned=with_planned)
-        try:
-            encode_ledger(bind_ledger.ledger)
-        except LedgerTooLarge:
-            if not bind_ledger.planned:
-                raise
-            bind_ledger = composed(with_planned=False)
-            encode_ledger(bind_ledger.ledger)
-        return bind_ledger
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
         """kube-scheduler's own filter has checked for a cordon. But bind may be called late, or not

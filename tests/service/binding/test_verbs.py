@@ -352,7 +352,7 @@ async def test_verbs_work_over_any_binder():
     fake = FakeVReplicaBinder(
         FakeBinderConfig(
             refused={"node-1": ConflictReason.ZONE_SKEW_EXCEEDED},
-            bind_ledger=BindLedger({}, {}),
+            bind_ledger=BindLedger({}, {}, "{}"),
             assume_error=BindRefused(ConflictReason.SLOTS_MISMATCH),
         )
     )
