@@ -8,7 +8,7 @@ kube-scheduler never tells an extender that it has given a pod up.
 
 from collections.abc import Callable, Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from extender.node.bind_ledger import BindLedger
 
@@ -22,20 +22,13 @@ not schedule after 5 minutes at the latest.
 """
 
 
-class PlacementDecision(NamedTuple):
-    """A result of ``find``: the pod would be bound to ``node`` with ``bind_ledger``."""
+@dataclass(slots=True)
+class PlacementDecision:
+    """A result of ``find``: the pod would be bound with ``bind_ledger``, to one of ``nodes``."""
 
-    pod_uid: str
-    node: str
     bind_ledger: BindLedger
     ledger_text: str | None
     """The pod's placements annotation at that time. A bind refuses if it has changed since."""
-
-
-@dataclass(slots=True)
-class _Entry:
-    bind_ledger: BindLedger
-    ledger_text: str | None
     nodes: AbstractSet[str]
     """The nodes that passed. Those in ``cleared`` no longer count."""
     expires_at: float
@@ -57,7 +50,7 @@ class PlacementDecisionCache:
         self._remembered_s = remembered_s
         self._times: dict[str, tuple[int, float]] = {}
         """Pod UID -> (number of decisions, when to forget it). Oldest first."""
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, PlacementDecision] = {}
         self._nodes = 0
         """Node names in all entries."""
 
@@ -77,7 +70,9 @@ class PlacementDecisionCache:
         now = self._clock()
         self._drop(pod_uid)
         self._make_room(len(nodes))
-        self._entries[pod_uid] = _Entry(bind_ledger, ledger_text, nodes, now + self._ttl_s)
+        self._entries[pod_uid] = PlacementDecision(
+            bind_ledger, ledger_text, nodes, now + self._ttl_s
+        )
         self._nodes += len(nodes)
         times = self.times(pod_uid) + 1
         self._times.pop(pod_uid, None)
@@ -90,7 +85,7 @@ class PlacementDecisionCache:
         entry = self._entry(pod_uid)
         if entry is None or node not in entry.nodes or node in entry.cleared:
             return None
-        return PlacementDecision(pod_uid, node, entry.bind_ledger, entry.ledger_text)
+        return entry
 
     def times(self, pod_uid: str) -> int:
         """How many decisions the pod had, each within ``REMEMBERED_S`` of the one before."""
@@ -102,23 +97,7 @@ class PlacementDecisionCache:
         entry = self._entry(pod_uid)
         return entry.bind_ledger if entry is not None and entry.nodes else None
 
-    def decisions(self, pod_uid: str) -> dict[str, PlacementDecision]:
-        """All decisions for a pod, by node."""
-        entry = self._entry(pod_uid)
-        if entry is None:
-            return {}
-        return {
-            node: PlacementDecision(pod_uid, node, entry.bind_ledger, entry.ledger_text)
-            for node in entry.nodes
-            if node not in entry.cleared
-        }
-
-    def planned(self, pod_uid: str) -> dict[str, int]:
-        """Pending vreplicas that the pod would take on any node: vpod key -> count."""
-        bind_ledger = self.bind_ledger(pod_uid)
-        return dict(bind_ledger.planned) if bind_ledger is not None else {}
-
-    def _entry(self, pod_uid: str) -> _Entry | None:
+    def _entry(self, pod_uid: str) -> PlacementDecision | None:
         entry = self._entries.get(pod_uid)
         return entry if entry is not None and entry.expires_at > self._clock() else None
 

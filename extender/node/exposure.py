@@ -20,7 +20,7 @@ Scores keep the order, not the distances. Up to eleven classes of equal nodes ar
 other plugins' scores, and chooses among the best.
 """
 
-from collections.abc import Callable, Collection, Set as AbstractSet
+from collections.abc import Collection, Set as AbstractSet
 from typing import NamedTuple
 
 from extender.engine.pods.bound_pods import NOWHERE
@@ -29,10 +29,9 @@ from extender.engine.state.state import State
 from extender.model.ledger import Ledger
 from extender.model.objects import AdapterPod, Node
 from extender.node.candidates import Candidates
+from extender.node.verbs import NodeLookup
 from extender.node.wire import SCORE_MAX
 from extender.node.zone_rule import elsewhere
-
-NodeLookup = Callable[[str], Node | None]
 
 
 class _Cost(NamedTuple):

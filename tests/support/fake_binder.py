@@ -12,9 +12,8 @@ from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import BindLedger
 from extender.node.candidates import Candidates
-from extender.node.decisions import PlacementDecision
-from extender.node.verbs import NodeVerdicts
-from extender.service.binding.binder import AssumedPod, BindRefused, NodeLookup
+from extender.node.verbs import NodeLookup, NodeVerdicts
+from extender.service.binding.binder import AssumedPod, BindRefused
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +42,8 @@ class FakeVReplicaBinder:
         """By pod UID: what is assumed and neither bound nor reverted."""
         self.bound: dict[str, str] = {}
         """Pod UID -> node."""
-        self._decisions: dict[str, dict[str, PlacementDecision]] = {}
+        self._passed: set[str] = set()
+        """UIDs of pods for which ``find`` has passed a node."""
 
     def find(
         self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None
@@ -56,19 +56,14 @@ class FakeVReplicaBinder:
         for node in nodes:
             if (reason := self.config.refused.get(node)) is not None:
                 verdicts.refuse(node, reason)
-        self._decisions[pod.uid] = {
-            node: PlacementDecision(pod.uid, node, self.config.bind_ledger, pod.ledger_text)
-            for node in verdicts.passed
-        }
+        self._passed.discard(pod.uid)
+        if verdicts.passed:
+            self._passed.add(pod.uid)
         return verdicts
 
     def bind_ledger(self, pod_uid: str) -> BindLedger | None:
         """See VReplicaBinder."""
-        return self.config.bind_ledger if self._decisions.get(pod_uid) else None
-
-    def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
-        """See VReplicaBinder."""
-        return self._decisions.get(pod_uid, {})
+        return self.config.bind_ledger if pod_uid in self._passed else None
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """See VReplicaBinder."""
@@ -95,4 +90,4 @@ class FakeVReplicaBinder:
     def delete(self, pod_uid: str) -> None:
         """See VReplicaBinder."""
         self.calls.append(("delete", pod_uid, ""))
-        self._decisions.pop(pod_uid, None)
+        self._passed.discard(pod_uid)

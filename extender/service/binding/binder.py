@@ -34,20 +34,24 @@ from extender.kube.api import (
 from extender.model.decode import pod_from
 from extender.model.errors import AssumeError, LedgerTooLarge, VReplicaError
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
-from extender.model.objects import AdapterPod, Node
+from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import BindLedger, bind_ledger_of, plans_at_bind
 from extender.node.candidates import Candidates
-from extender.node.decisions import PlacementDecision, PlacementDecisionCache
+from extender.node.decisions import PlacementDecisionCache
 from extender.node.exposure import prioritize_known_nodes
 from extender.node.narrowing import best_of, room_for
-from extender.node.verbs import NodeVerdicts, filter_known_nodes, filter_nodes, slots_of
+from extender.node.verbs import (
+    NodeLookup,
+    NodeVerdicts,
+    filter_known_nodes,
+    filter_nodes,
+    slots_of,
+)
 from extender.service.placing.committer import RESERVATION_TTL_S
 from extender.service.watching.caches import Caches
 
 log: Final = logging.getLogger(__name__)
-
-NodeLookup = Callable[[str], Node | None]
 
 
 class BindRefused(VReplicaError):
@@ -99,10 +103,6 @@ class VReplicaBinder(Protocol):
         """What the pod would carry by the last ``find``. None if no node passed or the decision has
         expired.
         """
-        ...
-
-    def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
-        """The decisions of the last ``find``, by node."""
         ...
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
@@ -192,10 +192,6 @@ class SchedulerVReplicaBinder:
     def bind_ledger(self, pod_uid: str) -> BindLedger | None:
         """See VReplicaBinder."""
         return self._cache.bind_ledger(pod_uid)
-
-    def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
-        """See VReplicaBinder."""
-        return self._cache.decisions(pod_uid)
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """See VReplicaBinder."""
