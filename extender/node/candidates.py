@@ -82,6 +82,11 @@ class Candidates(Collection[str]):
         ordered = tuple(names)
         return cls(ordered, frozenset(ordered))
 
+    @classmethod
+    def none(cls) -> "Candidates":
+        """No candidates."""
+        return cls((), frozenset())
+
     @property
     def names(self) -> tuple[str, ...]:
         """In the order of the request. They are parsed at the first use."""

@@ -25,7 +25,7 @@ def room_for(narrow_to: int, asked_before: int) -> int:
 
 def best_of(
     candidates: Candidates, groups: Sequence[Alike], most: int, nodes: Mapping[str, Node]
-) -> list[str]:
+) -> Candidates:
     """Return up to ``most`` candidates with the highest scores, in the order of the request.
 
     Looks at no more candidates than necessary. Each is named in one group, or is in a group that
@@ -49,4 +49,4 @@ def best_of(
         chosen += sorted((*named[:room], *islice(rest, room)), key=position.__getitem__)[:room]
         if len(chosen) >= most:
             break
-    return sorted(chosen, key=position.__getitem__)
+    return Candidates.of(sorted(chosen, key=position.__getitem__))

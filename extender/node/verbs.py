@@ -6,7 +6,7 @@ refuses every node with the same reason, so that kube-scheduler's FailedScheduli
 short line.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -28,7 +28,7 @@ NodeLookup = Callable[[str], Node | None]
 class NodeVerdicts:
     """Filter's answer: the nodes that pass, in the request's order, and why the others do not."""
 
-    passed: Collection[str] = ()
+    passed: Candidates = field(default_factory=Candidates.none)
     failed: dict[str, ConflictReason] = field(default_factory=dict)
     unresolvable: dict[str, ConflictReason] = field(default_factory=dict)
 
@@ -147,10 +147,10 @@ def filter_nodes(
             verdicts.refuse(name, reason or ConflictReason.NODE_UNKNOWN)
     rule = zone_rule(state, pod)
     if rule is None:
-        verdicts.passed = list(zones)
+        verdicts.passed = Candidates.of(zones)
         return verdicts
     allowed = rule.allowed(zones.values())
-    verdicts.passed = [name for name, zone in zones.items() if zone in allowed]
+    verdicts.passed = Candidates.of(name for name, zone in zones.items() if zone in allowed)
     for name, zone in zones.items():
         if zone not in allowed:
             verdicts.refuse(name, ConflictReason.ZONE_SKEW_EXCEEDED)
@@ -158,8 +158,8 @@ def filter_nodes(
 
 
 def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) -> NodeVerdicts:
-    """Like ``filter_nodes``, on the nodes of ``state`` and by sets (``NodeIndex``). ``passed`` is a
-    ``Candidates``: the given one if all pass.
+    """Like ``filter_nodes``, on the nodes of ``state`` and by sets (``NodeIndex``). If all nodes
+    pass, ``passed`` is ``candidates`` itself.
     """
     asked = candidates.asked
     problem = pod_problem(state, pod)

@@ -185,7 +185,7 @@ def decode_preemption_args(body: bytes) -> PreemptionArgs:
 
 def encode_filter_result(
     args: FilterArgs,
-    passed: Collection[str],
+    passed: Candidates,
     failed: Mapping[str, str],
     unresolvable: Mapping[str, str],
     error: str = "",
@@ -198,8 +198,9 @@ def encode_filter_result(
     request is nested too deeply to be sent back.
     """
     if passed is not args.candidates or failed or unresolvable:
-        _check_asked(args.candidates.asked, passed, failed, unresolvable)
-        through = passed.asked if isinstance(passed, Candidates) else passed
+        # A set is compared faster than a sequence: it stores its names' hashes.
+        through = passed.asked
+        _check_asked(args.candidates.asked, through, failed, unresolvable)
         if not failed.keys().isdisjoint(through) or not unresolvable.keys().isdisjoint(through):
             raise ValueError("a node is passed and refused at once")
     elif args.nodes is None and args.candidates.text and not error:
@@ -207,11 +208,9 @@ def encode_filter_result(
         return _ALL_PASS % args.candidates.text
     names: object
     if args.nodes is None:
-        text = passed.text if isinstance(passed, Candidates) else b""
-        nodes, names = None, orjson.Fragment(text) if text else tuple(passed)
+        nodes, names = None, orjson.Fragment(passed.text) if passed.text else passed.names
     else:
-        wanted = frozenset(passed)
-        nodes = {"metadata": {}, "items": [node for node in args.nodes if _name_of(node) in wanted]}
+        nodes = {"metadata": {}, "items": [node for node in args.nodes if _name_of(node) in passed]}
         names = None
     result = {
         "Nodes": nodes,
@@ -264,8 +263,7 @@ def encode_preemption_result(args: PreemptionArgs, chosen: Mapping[str, Victims]
 
 def _check_asked(asked: frozenset[str], *answers: Collection[str]) -> None:
     for answer in answers:
-        # A set is compared faster: it stores its names' hashes.
-        if not asked.issuperset(answer.asked if isinstance(answer, Candidates) else answer):
+        if not asked.issuperset(answer):
             strangers = sorted(set(answer) - asked)
             raise ValueError(f"answer names nodes that were not asked about: {strangers[:3]}")
 

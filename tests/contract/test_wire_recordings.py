@@ -63,7 +63,7 @@ def test_extender_args_with_lower_case_keys_read_the_same(name: str) -> None:
 def test_all_nodes_pass_and_come_back_in_the_form_they_came(name: str) -> None:
     request, _ = recording(name)
     args = wire.decode_extender_args(orjson.dumps(request))
-    result = orjson.loads(wire.encode_filter_result(args, args.names, {}, {}))
+    result = orjson.loads(wire.encode_filter_result(args, args.candidates, {}, {}))
     assert result["Error"] == ""
     assert result["NodeNames"] == request["NodeNames"]
     if request["Nodes"] is not None:

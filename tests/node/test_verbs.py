@@ -26,7 +26,7 @@ THE_POD = a_pod(9, node="", uid="the-pod", slots=20, slots_request=20)
 def verdict(scene: Scene, pod: AdapterPod = THE_POD, node: str = "node-0") -> ConflictReason | None:
     verdicts = filter_nodes(scene.state, pod, [node], scene.state.nodes.get)
     reason = {**verdicts.failed, **verdicts.unresolvable}.get(node)
-    assert (reason is None) == (verdicts.passed == [node])
+    assert (reason is None) == (list(verdicts.passed) == [node])
     assert (reason in UNRESOLVABLE) == (node in verdicts.unresolvable)
     return reason
 
@@ -180,7 +180,7 @@ class TestFilter:
         verdicts = filter_nodes(
             scene.state, pod, ["node-0", "node-1", "node-2"], scene.state.nodes.get
         )
-        assert verdicts.passed == ["node-0"]
+        assert list(verdicts.passed) == ["node-0"]
         assert verdicts.failed == {"node-1": ConflictReason.NODE_SLOTS_EXCEEDED}
         assert verdicts.unresolvable == {"node-2": ConflictReason.ZONE_SKEW_EXCEEDED}
 
@@ -189,7 +189,7 @@ class TestFilter:
         verdicts = filter_nodes(
             scene.state, THE_POD, ["node-2", "node-1", "node-0"], scene.state.nodes.get
         )
-        assert (verdicts.passed, list(verdicts.failed)) == (["node-1", "node-0"], ["node-2"])
+        assert (list(verdicts.passed), list(verdicts.failed)) == (["node-1", "node-0"], ["node-2"])
 
     def test_what_eviction_can_cure_is_failed_and_the_rest_unresolvable(self):
         assert ConflictReason.NODE_SLOTS_EXCEEDED not in UNRESOLVABLE

@@ -12,8 +12,10 @@ from hypothesis import example, given, strategies as st
 
 from extender.model.errors import WireError
 from extender.node import wire
+from extender.node.candidates import Candidates
 
 POD: dict[str, Any] = {"metadata": {"name": "a-0", "namespace": "ns", "uid": "u-1"}, "spec": {}}
+NONE = Candidates.none()
 DECODERS = (wire.decode_extender_args, wire.decode_binding_args, wire.decode_preemption_args)
 
 
@@ -196,13 +198,13 @@ def test_too_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_candidates_in_is_an_empty_list_of_names_out(raw: bytes) -> None:
     args = wire.decode_extender_args(raw)
     assert args.names == ()
-    assert orjson.loads(wire.encode_filter_result(args, [], {}, {}))["NodeNames"] == []
+    assert orjson.loads(wire.encode_filter_result(args, NONE, {}, {}))["NodeNames"] == []
 
 
 def test_null_items_are_no_nodes() -> None:
     args = wire.decode_extender_args(body(Pod=POD, Nodes={"items": None}))
     assert args.nodes == ()
-    assert orjson.loads(wire.encode_filter_result(args, [], {}, {}))["Nodes"]["items"] == []
+    assert orjson.loads(wire.encode_filter_result(args, NONE, {}, {}))["Nodes"]["items"] == []
 
 
 def test_unknown_keys_are_ignored() -> None:
@@ -223,7 +225,7 @@ def test_text_that_only_looks_like_a_doubled_key_is_accepted() -> None:
 )
 def test_filter_result_in_the_form_of_the_request(args: wire.FilterArgs) -> None:
     result = orjson.loads(
-        wire.encode_filter_result(args, ["b"], {"a": "Full"}, {"c": "PoolNotFound"})
+        wire.encode_filter_result(args, Candidates.of("b"), {"a": "Full"}, {"c": "PoolNotFound"})
     )
     assert result["FailedNodes"] == {"a": "Full"}
     assert result["FailedAndUnresolvableNodes"] == {"c": "PoolNotFound"}
@@ -236,7 +238,7 @@ def test_filter_result_in_the_form_of_the_request(args: wire.FilterArgs) -> None
 
 def test_an_error_goes_into_the_result() -> None:
     assert (
-        orjson.loads(wire.encode_filter_result(named("a"), [], {}, {}, "not synced"))["Error"]
+        orjson.loads(wire.encode_filter_result(named("a"), NONE, {}, {}, "not synced"))["Error"]
         == "not synced"
     )
     assert orjson.loads(wire.encode_binding_result("PodChanged")) == {"Error": "PodChanged"}
@@ -257,7 +259,7 @@ def test_a_node_not_asked_about_never_leaves(
     args: wire.FilterArgs, passed: list[str], failed: dict[str, str], unresolvable: dict[str, str]
 ) -> None:
     with pytest.raises(ValueError, match=r"not asked about|at once"):
-        wire.encode_filter_result(args, passed, failed, unresolvable)
+        wire.encode_filter_result(args, Candidates.of(passed), failed, unresolvable)
 
 
 def test_scores_are_for_asked_nodes_and_in_range() -> None:
@@ -296,7 +298,7 @@ def test_a_node_nested_too_deep_to_send_back_is_the_callers_mistake() -> None:
     )
     args = wire.decode_extender_args(raw)
     with pytest.raises(WireError, match="cannot be sent back"):
-        wire.encode_filter_result(args, ["a"], {}, {})
+        wire.encode_filter_result(args, Candidates.of("a"), {}, {})
 
 
 # -- properties ------------------------------------------------------------------------------------
@@ -317,7 +319,7 @@ def test_filter_round_trip_in_any_letter_case(names: list[str], full: bool, seed
         body(**{in_any_case(key, seed): value for key, value in fields.items()})
     )
     assert (args.pod, args.names) == (POD, tuple(names))
-    result = orjson.loads(wire.encode_filter_result(args, names, {}, {}))
+    result = orjson.loads(wire.encode_filter_result(args, Candidates.of(names), {}, {}))
     assert (result["Nodes"]["items"] if full else result["NodeNames"]) == (
         nodes["items"] if nodes else names
     )

@@ -52,7 +52,9 @@ class FakeVReplicaBinder:
         del lookup
         nodes = candidates.names
         self.calls.append(("find", pod.uid, ""))
-        verdicts = NodeVerdicts([node for node in nodes if node not in self.config.refused])
+        verdicts = NodeVerdicts(
+            Candidates.of(node for node in nodes if node not in self.config.refused)
+        )
         for node in nodes:
             if (reason := self.config.refused.get(node)) is not None:
                 verdicts.refuse(node, reason)
@@ -86,8 +88,3 @@ class FakeVReplicaBinder:
         """See VReplicaBinder."""
         self.calls.append(("revert", assumed.pod.uid, assumed.node))
         self.assumed.pop(assumed.pod.uid, None)
-
-    def delete(self, pod_uid: str) -> None:
-        """See VReplicaBinder."""
-        self.calls.append(("delete", pod_uid, ""))
-        self._passed.discard(pod_uid)

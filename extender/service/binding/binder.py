@@ -16,7 +16,7 @@ ledger since.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
@@ -122,10 +122,6 @@ class VReplicaBinder(Protocol):
         """Undo ``assume``. If the pod has changed or gone meanwhile, there is less to undo."""
         ...
 
-    def delete(self, pod_uid: str) -> None:
-        """Forget a pod's decisions."""
-        ...
-
 
 class SchedulerVReplicaBinder:
     """The real binder. ``leads``: whether a pod that binds may receive pending vreplicas of its
@@ -168,21 +164,16 @@ class SchedulerVReplicaBinder:
             )
         if lookup is None and self.narrow_to:
             verdicts.passed = self._narrowed(pod, bind_ledger, verdicts.passed)
-        passed = verdicts.passed
-        names = passed.asked if isinstance(passed, Candidates) else frozenset(passed)
-        self._cache.update(pod.uid, bind_ledger, pod.ledger_text, names)
+        self._cache.update(pod.uid, bind_ledger, pod.ledger_text, verdicts.passed.asked)
         return verdicts
 
-    def _narrowed(
-        self, pod: AdapterPod, bind_ledger: BindLedger, passed: Collection[str]
-    ) -> Collection[str]:
+    def _narrowed(self, pod: AdapterPod, bind_ledger: BindLedger, passed: Candidates) -> Candidates:
         """The best of the nodes that passed, if there are more than wanted."""
         most = room_for(self.narrow_to, self._cache.times(pod.uid))
         if len(passed) <= most:
             return passed
-        left = passed if isinstance(passed, Candidates) else Candidates.of(passed)
-        groups = prioritize_known_nodes(self._caches.state, pod, bind_ledger.ledger, left)
-        return best_of(left, groups, most, self._caches.state.nodes)
+        groups = prioritize_known_nodes(self._caches.state, pod, bind_ledger.ledger, passed)
+        return best_of(passed, groups, most, self._caches.state.nodes)
 
     @property
     def decisions_kept(self) -> int:
@@ -271,10 +262,6 @@ class SchedulerVReplicaBinder:
         if known is not None and known.assumed and known.uid == assumed.pod.uid:
             self._caches.pods.restore(assumed.pod.key)
         self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.planned)
-
-    def delete(self, pod_uid: str) -> None:
-        """See VReplicaBinder."""
-        self._cache.delete(pod_uid)
 
     def _bind_ledger(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
         """The pod's ledger by the present state. Raises LedgerTooLarge."""

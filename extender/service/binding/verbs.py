@@ -16,7 +16,7 @@ from extender.model.event_reasons import EventReason
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod
 from extender.model.reading import mapping
-from extender.node.candidates import CandidateLists, Candidates
+from extender.node.candidates import CandidateLists
 from extender.node.exposure import Alike, prioritize_known_nodes, prioritize_nodes
 from extender.node.host_texts import HostTexts
 from extender.node.verbs import NodeLookup, NodeVerdicts, filter_known_nodes, preempt_nodes
@@ -88,7 +88,7 @@ class ExtenderVerbs:
             self._reactivator.forget(pod.uid)
         else:
             self._reactivator.note(pod, args.names)
-        if isinstance(verdicts.passed, Candidates) and verdicts.passed is not args.candidates:
+        if verdicts.passed is not args.candidates:
             self._lists.answered(verdicts.passed)
         reply = encode_filter_result(args, verdicts.passed, verdicts.failed, verdicts.unresolvable)
         return reply, SUCCESS if verdicts.passed else UNSCHEDULABLE

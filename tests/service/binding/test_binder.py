@@ -440,7 +440,7 @@ async def test_a_pod_is_not_bound_where_the_hard_zone_rule_no_longer_holds():
     uids = [await a_pending_pod(world, ordinal) for ordinal in (0, 1)]
     world.caches.state.pool(POOL).set_profile(HA)
     binder = world.binder()
-    assert [find(world, binder, ordinal).passed for ordinal in (0, 1)] == [NODES, NODES]
+    assert [list(find(world, binder, ordinal).passed) for ordinal in (0, 1)] == [NODES, NODES]
     pods = PodBinder(world.api, world.caches, binder, knows_past=always)
     await pods.bind(NS, "dispatcher-0", uids[0], "node-1")
     before = world.digest()
@@ -448,7 +448,7 @@ async def test_a_pod_is_not_bound_where_the_hard_zone_rule_no_longer_holds():
         await pods.bind(NS, "dispatcher-1", uids[1], "node-1")
     assert raised.value.reason is ConflictReason.ZONE_SKEW_EXCEEDED
     assert world.digest() == before
-    assert find(world, binder, 1).passed == ["node-0", "node-2"]
+    assert list(find(world, binder, 1).passed) == ["node-0", "node-2"]
     await pods.bind(NS, "dispatcher-1", uids[1], "node-2")
 
 
