@@ -41,7 +41,7 @@ import logging
 import random
 import re
 import unicodedata
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -60,6 +60,7 @@ from extender.kube.api import (
 )
 from extender.kube.lanes import Lane, Lanes
 from extender.kube.timers import TIMER_RESOLUTION_S
+from extender.model.bounded import put_bounded
 from extender.model.event_reasons import EVENTS as EVENT_KINDS, HAPPENED, EventReason
 from extender.model.names import COMPONENT
 from extender.model.timestamps import micro_time
@@ -180,7 +181,7 @@ class EventRecorder:
             _loop_time,
         )
         self._writing = 0
-        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._entries: dict[_Key, _Entry] = {}
         self._last_stamp = 0
 
     def event(
@@ -220,9 +221,7 @@ class EventRecorder:
         if not self._enqueue(entry):
             self.dropped += 1
             return
-        self._entries[key] = entry
-        if len(self._entries) > CACHE_ITEMS_MAX:
-            self._entries.popitem(last=False)
+        put_bounded(self._entries, key, entry, CACHE_ITEMS_MAX)
 
     async def run(self) -> None:
         """Write what is recorded until cancelled. What is still queued then is lost (see

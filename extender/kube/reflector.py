@@ -23,7 +23,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
@@ -45,6 +45,7 @@ from extender.kube.history import check_history
 from extender.kube.ratelimit import Backoff
 from extender.kube.sink import Listing, ListingSink, Sink, UnreadableList, WholeList
 from extender.kube.troubles import Troubles
+from extender.model.bounded import put_bounded
 from extender.model.decode import SLICE_OBJECTS
 from extender.model.errors import InvalidObject
 from extender.model.objects import object_key
@@ -150,7 +151,8 @@ class Reflector:
         self._wanted: list[asyncio.Future[None]] = []
         """Waiters for the next list that begins."""
         self._watchdog: asyncio.Timeout | None = None
-        self._reported: OrderedDict[str, str] = OrderedDict()
+        self._reported: dict[str, str] = {}
+        """Subject of InvalidObject -> the version that was reported last."""
 
     @property
     def silence_s(self) -> float:
@@ -373,10 +375,7 @@ class Reflector:
         if self._reported.get(subject) == version:
             return
         self.invalid_objects += 1
-        self._reported[subject] = version
-        self._reported.move_to_end(subject)
-        if len(self._reported) > REPORTED_MAX:
-            self._reported.popitem(last=False)
+        put_bounded(self._reported, subject, version, REPORTED_MAX)
         _log.warning("version %s cannot be read and is left out: %s", version, error)
 
     def _note(self, error: ApiError) -> None:

@@ -18,6 +18,8 @@ from typing import Final
 
 import orjson
 
+from extender.model.bounded import put_bounded
+
 NODES_MAX: Final = 20_000
 """Nodes in one request."""
 LISTS_MAX: Final = 4
@@ -215,13 +217,9 @@ class CandidateLists:
         return self._keep(Candidates(ordered, asked, known=True, text=text, mark=mark))  # type: ignore[arg-type]  # mypy does not see that there is no None
 
     def _keep(self, candidates: Candidates) -> Candidates:
-        if len(self._lists) >= LISTS_MAX:
-            del self._lists[next(iter(self._lists))]
-        self._lists[candidates.text] = candidates
+        put_bounded(self._lists, candidates.text, candidates, LISTS_MAX)
         if candidates.mark is not None and candidates.mark not in self._firsts:
-            if len(self._firsts) >= LISTS_MAX:
-                del self._firsts[next(iter(self._firsts))]
-            self._firsts[candidates.mark] = candidates
+            put_bounded(self._firsts, candidates.mark, candidates, LISTS_MAX)
         return candidates
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.model.bounded import put_bounded
 from extender.node.bind_ledger import BindLedger
 
 DECISIONS_MAX: Final = 10_000
@@ -74,11 +75,8 @@ class PlacementDecisionCache:
             bind_ledger, ledger_text, nodes, now + self._ttl_s
         )
         self._nodes += len(nodes)
-        times = self.times(pod_uid) + 1
-        self._times.pop(pod_uid, None)
-        if len(self._times) >= DECISIONS_MAX:
-            del self._times[next(iter(self._times))]
-        self._times[pod_uid] = times, now + self._remembered_s
+        times = self.times(pod_uid) + 1, now + self._remembered_s
+        put_bounded(self._times, pod_uid, times, DECISIONS_MAX)
 
     def get(self, pod_uid: str, node: str) -> PlacementDecision | None:
         """The decision for a pod on a node; None if there is none or it has expired."""

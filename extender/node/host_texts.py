@@ -19,6 +19,7 @@ from typing import Final
 import orjson
 
 from extender.engine.pods.node_index import NodeIndex
+from extender.model.bounded import put_bounded
 from extender.node.candidates import Candidates
 from extender.node.exposure import Alike
 
@@ -88,9 +89,7 @@ class HostTexts:
         if not candidates.text:
             return None
         if candidates.text not in self._lists:
-            if len(self._lists) >= LISTS_MAX:
-                del self._lists[next(iter(self._lists))]
-            self._lists[candidates.text] = None
+            put_bounded(self._lists, candidates.text, None, LISTS_MAX)
             return None
         listed = self._lists[candidates.text]
         if listed is None:
@@ -112,10 +111,10 @@ class HostTexts:
         for zone, names in listed.names.items():
             key = zone, scores.get(zone)
             if key not in listed.entries:
-                if len(listed.entries) >= TABLES_MAX:
-                    del listed.entries[next(iter(listed.entries))]
                 table = {} if key[1] is None else self._table(zone, key[1])
-                listed.entries[key] = [table.get(name, "") for name in names]
+                put_bounded(
+                    listed.entries, key, [table.get(name, "") for name in names], TABLES_MAX
+                )
             entries += listed.entries[key]
         return entries
 
@@ -123,20 +122,18 @@ class HostTexts:
         """The entries of those zones' nodes by the zones' scores alone."""
         base = self._bases.get(by_zone)
         if base is None:
-            if len(self._bases) >= BASES_MAX:
-                del self._bases[next(iter(self._bases))]
-            base = self._bases[by_zone] = {}
+            base = {}
             for zone, score in by_zone:
                 base |= self._table(zone, score)
+            put_bounded(self._bases, by_zone, base, BASES_MAX)
         return base
 
     def _table(self, zone: str, score: int) -> dict[str, str]:
         table = self._tables.get((zone, score))
         if table is None:
-            if len(self._tables) >= TABLES_MAX:
-                del self._tables[next(iter(self._tables))]
             names = self._index.in_zone.get(zone, ())
-            table = self._tables[zone, score] = {name: _entry(name, score) for name in names}
+            table = {name: _entry(name, score) for name in names}
+            put_bounded(self._tables, (zone, score), table, TABLES_MAX)
         return table
 
 

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
 from extender.kube.timers import TIMER_RESOLUTION_S
+from extender.model.bounded import put_bounded
 from extender.model.names import RETRY_ANNOTATION
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod
 from extender.node.candidates import Candidates
@@ -79,13 +80,9 @@ class Reactivator:
 
     def note(self, pod: AdapterPod, nodes: Sequence[str]) -> None:
         """Remember that filter has refused the pod on all of these nodes."""
-        self._refused.pop(pod.uid, None)
         known = self._caches.pods.get(pod.key)
-        self._refused[pod.uid] = _Refusal(
-            pod.key, tuple(nodes), known.uid if known is not None else ""
-        )
-        while len(self._refused) > REFUSED_PODS_MAX:
-            del self._refused[next(iter(self._refused))]
+        refusal = _Refusal(pod.key, tuple(nodes), known.uid if known is not None else "")
+        put_bounded(self._refused, pod.uid, refusal, REFUSED_PODS_MAX)
 
     def forget(self, pod_uid: str) -> None:
         """Forget the pod: filter let it pass, or it no longer waits."""
@@ -173,11 +170,10 @@ class Reactivator:
         """Delay the next patch, in case this one does not help."""
         self._refused.pop(uid, None)
         self._taken_over.pop(uid, None)
-        count, _ = self._patched.pop(uid, (0, 0.0))
+        count, _ = self._patched.get(uid, (0, 0.0))
         wait = min(BACKOFF_INITIAL_S * 2 ** min(count, 10), BACKOFF_MAX_S)
-        self._patched[uid] = (count + 1, asyncio.get_running_loop().time() + wait)
-        while len(self._patched) > REFUSED_PODS_MAX:
-            del self._patched[next(iter(self._patched))]
+        not_before = asyncio.get_running_loop().time() + wait
+        put_bounded(self._patched, uid, (count + 1, not_before), REFUSED_PODS_MAX)
 
     async def _look_at(self, uid: str, refusal: _Refusal) -> None:
         state = self._caches.state
