@@ -30,7 +30,6 @@ class NodeVerdicts:
         self._state = state
         self._pool = pool
         self._pod = pod
-
         try:
             self.bind_ledger = bind_ledger_of(
                 pool,
