@@ -30,9 +30,7 @@ class LedgerRoom:
         self._full = pool.shares.full(pool.by_ordinal)
         self._spent = dict(pool.shares.spent)
         self._own: dict[str, int] = {}
-        """vpod key -> bit set of the pods with an entry of it, for vpods that were
-        given something.
-        """
+        """vpod key -> bit set of the pods with an entry of it, for vpods that were asked about."""
         self._bytes: dict[int, int] = {}
         """Ordinal -> bytes of its ledger, for ledgers that were given something."""
         self._by_tenant: dict[int, dict[str, int]] = {}
@@ -72,7 +70,9 @@ class LedgerRoom:
 
     def _own_of(self, key: str) -> int:
         own = self._own.get(key)
-        return self._pool.entries_of(key) if own is None else own
+        if own is None:
+            own = self._own[key] = self._pool.entries_of(key)
+        return own
 
     def _enter(self, ordinal: int, tenant: str, size: int) -> None:
         pod = self._pods.get(ordinal)
