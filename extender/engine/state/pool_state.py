@@ -9,8 +9,9 @@ is the lowest set bit, so finding the place of a vreplica takes a few machine op
 many pods there are.
 
 ``_refresh`` derives the bits after a change of a pod, a node or the pool, and ``_follow_room``
-after a change of claims alone. ``revision`` grows with every change: what somebody has derived from
-the pool is valid while ``revision`` stays the same.
+after a change of claims alone. Only ``_claim`` and ``_add_claim`` change the sums of a pod's
+claims. ``revision`` grows with every change: what somebody has derived from the pool is valid while
+``revision`` stays the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -445,9 +446,7 @@ class PoolState:
                 self._claim(vpod_key, name, reserving(share, owner, expires_at))
                 continue
             # Most claims that are decided are new. Of the pod, only its room depends on them.
-            claim = self._add_claim(vpod_key, state, Claim(share, owner, expires_at))
-            state.held += claim.held_slots
-            state.placed += claim.held_slots
+            self._add_claim(vpod_key, state, Claim(share, owner, expires_at))
             if state.open and not state.has_room:
                 self._follow_room(state)
         self._refresh_vpod(vpod_key)
@@ -545,8 +544,6 @@ class PoolState:
             if key not in claims and share.vreplicas:
                 # A first list brings many new claims. Only the pod's sums depend on such a claim.
                 self._add_claim(key, state, recorded(share))
-                state.held += share.slots
-                state.placed += share.slots
                 if key in vpods:
                     self._refresh_vpod(key)
 
@@ -568,8 +565,11 @@ class PoolState:
         return moved
 
     def _add_claim(self, key: str, state: PodClaims, claim: Claim) -> Claim:
+        """Add a claim that has at most one side, so it holds just what it places."""
         state.claims[key] = claim
         state.revision += 1
+        state.held += claim.held_slots
+        state.placed += claim.held_slots
         state.ledger_bytes += len(key) + SHARE_BYTES_MAX
         if state.ledger_bytes > TENANT_ROOM_BYTES_MAX:
             self._follow_shares(state, key, len(key) + SHARE_BYTES_MAX)
