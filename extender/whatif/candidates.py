@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from extender.engine.placing.grow import free_beside
 from extender.engine.placing.pick import totals
 from extender.engine.placing.plan import Decision
-from extender.engine.placing.refused import free_beside, reason_of, why_not_each
+from extender.engine.placing.refused import reason_of, why_not_each
 from extender.engine.placing.select import spread_of
 from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.framework import MAX_SCORE
@@ -89,7 +90,7 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
 
     ``decision`` must be made on this state, and not be reserved in it.
     """
-    free = free_beside(pool, vpod, decision.target)
+    free = free_beside(pool, vpod.key, decision.target, vpod.weight)
     problem = _problem_of_all(decision)
     try:
         why_not = why_not_each(pool, vpod, decision.target, free)

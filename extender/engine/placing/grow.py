@@ -15,6 +15,25 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
 
 
+def free_beside(
+    pool: PoolState, vpod_key: str, kept: Mapping[str, int], weight: int
+) -> Callable[[int], int]:
+    """A function: an ordinal's free slots beside what a vpod keeps (pod name -> vreplicas).
+
+    What the vpod holds there counts as free, since its share is written as a whole. ``weight``:
+    slots of one vreplica.
+    """
+    by_ordinal = pool.by_ordinal
+
+    def free(ordinal: int) -> int:
+        pod = by_ordinal[ordinal]
+        claim = pod.claims.get(vpod_key)
+        held = claim.held_slots if claim is not None else 0
+        return pod.capacity - pod.held + held - kept.get(pod.name, 0) * weight
+
+    return free
+
+
 def grow(
     pool: PoolState,
     vpod: VPod,

@@ -19,11 +19,11 @@ steps are:
 off, this is Knative's algorithm; tests compare it case by case.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step, added
-from extender.engine.placing.grow import grow
+from extender.engine.placing.grow import free_beside, grow
 from extender.engine.placing.refused import reason_for, why_refused
 from extender.engine.placing.replace_all import replace_all, room_once_left, steps_between
 from extender.engine.placing.select import shrink
@@ -160,8 +160,6 @@ class _Plan:
             )
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
-            if sum(self.kept.values()) - wanted >= surplus:
-                break  # nothing was taken away: do not loop for ever
             # A target that was raised for the pods in use falls with their number. Lower it here at
             # once, and not by one step a decision.
             wanted = self._wanted()
@@ -407,9 +405,9 @@ class _Plan:
         room = self.pool.room_for(self.key)
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
             # Slots that the vpod has reserved, but does not start from, may be given to it again.
-            room = room_once_left(self.pool, self.vpod, self._free_of)
+            room = room_once_left(self.pool, self.vpod, self._free())
         fresh = not self.kept and not self.pool.claims_of(self.key)
-        free = self.pool.free_of if fresh else self._free_of
+        free = self.pool.free_of if fresh else self._free()
         given, left = grow(self.pool, self.vpod, self.kept, missing, free, room)
         self._add(given)
         return left
@@ -436,7 +434,7 @@ class _Plan:
         Else change nothing. Return how many are left.
         """
         grown, self.kept = self.kept, {}
-        placed, fresh = replace_all(self.pool, self.vpod, list(grown), wanted, self._free_of)
+        placed, fresh = replace_all(self.pool, self.vpod, list(grown), wanted, self._free())
         if fresh >= left or (fresh and self.leaving):
             self.kept = grown
             return left
@@ -447,7 +445,7 @@ class _Plan:
     def _replace_all(self, wanted: int) -> int:
         before, self.kept = self.kept, {}
         entries = [*before, *(name for name in self.vpod.placements if name in self.pool.pods)]
-        placed, left = replace_all(self.pool, self.vpod, entries, wanted, self._free_of)
+        placed, left = replace_all(self.pool, self.vpod, entries, wanted, self._free())
         if not left:
             self.kept = placed
             self.steps += steps_between(before, placed)
@@ -468,14 +466,9 @@ class _Plan:
             (claims[name].placed.weight for name in names if name in claims), default=self.weight
         )
 
-    def _free_of(self, ordinal: int) -> int:
-        """Free slots beside what this vpod keeps there at its present weight. What it holds counts
-        as free, since its share is written as a whole.
-        """
-        pod = self.pool.by_ordinal[ordinal]
-        claim = pod.claims.get(self.key)
-        held = claim.held_slots if claim is not None else 0
-        return pod.free + held - self.kept.get(pod.name, 0) * self.weight
+    def _free(self) -> Callable[[int], int]:
+        """Free slots by ordinal beside what is kept now, until ``kept`` is another mapping."""
+        return free_beside(self.pool, self.key, self.kept, self.weight)
 
     def _hold_back(self, left: int) -> None:
         for name in list(self.leaving):
@@ -513,7 +506,7 @@ class _Plan:
         }
         refused: tuple[tuple[str, int], ...] = ()
         if left and not self.failure:
-            refused = why_refused(self.pool, self.vpod, self.kept, self._free_of)
+            refused = why_refused(self.pool, self.vpod, self.kept, self._free())
             reason = reason_for(refused) if reason is ConflictReason.INSUFFICIENT_SLOTS else reason
         explanation = Explanation(
             wanted, tuple(self.steps), left, reason if left else None, refused, self.failure

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from extender.engine.placing.pick import refusal
-from extender.engine.placing.select import refusals, spread_of
+from extender.engine.placing.select import refusals
 from extender.engine.pods.claims import PodClaims, tenant_of
 from extender.engine.policy.spreading import ZONE_SKEW
 from extender.engine.state.pool_state import PoolState
@@ -59,57 +58,36 @@ def why_not_each(
     """Ordinal -> its pod's answer to one more vreplica, "" if it takes one, for all ordinals of the
     StatefulSet.
 
-    If no pod takes one, ``why_refused`` counts these answers. Raises PluginFailed.
+    ``kept``: pod name -> vreplicas. ``free``: an ordinal's free slots beside them. Raises
+    PluginFailed.
     """
-    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=pool.room_for(vpod.key))
-    filters = pool.profile.filters if pool.profile.has_plugins else ()
-    said: dict[int, str] = {}
-    for ordinal in pool.stateful_set.ordinals if pool.stateful_set is not None else ():
-        if ordinal not in pool.by_ordinal:
-            said[ordinal] = NOT_THERE
-        elif spread.room >> ordinal & 1 and spread.fits(ordinal):
-            said[ordinal] = refusal(spread.candidate(ordinal), spread, filters)
-        else:
-            said[ordinal] = _why_not(pool, pool.by_ordinal[ordinal], vpod, free(ordinal))
-    return said
+    by_policy = refusals(pool, vpod, kept, free, pool.profile) if pool.profile.has_plugins else {}
+    return {
+        ordinal: by_policy.get(ordinal)
+        or _why_not(pool, pool.by_ordinal[ordinal], vpod, free(ordinal))
+        if ordinal in pool.by_ordinal
+        else NOT_THERE
+        for ordinal in (pool.stateful_set.ordinals if pool.stateful_set is not None else ())
+    }
 
 
 def why_refused(
     pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int]
 ) -> tuple[tuple[str, int], ...]:
-    """(Text, number of pods that answer it), the most frequent first. Looks at every ordinal.
-    Raises PluginFailed.
+    """(Answer of ``why_not_each``, number of pods that give it), the most frequent first. Raises
+    PluginFailed.
 
-    ``kept``: pod name -> vreplicas. ``free``: an ordinal's free slots beside them.
+    It explains why not all vreplicas find a place: a pod that takes one counts as without slots.
     """
-    by_policy = refusals(pool, vpod, kept, free, pool.profile) if pool.profile.has_plugins else {}
-    refused = Counter(
-        by_policy.get(ordinal) or _why_not(pool, pool.by_ordinal[ordinal], vpod, free(ordinal))
-        if ordinal in pool.by_ordinal
-        else NOT_THERE
-        for ordinal in (pool.stateful_set.ordinals if pool.stateful_set is not None else ())
-    )
+    refused = Counter(why_not_each(pool, vpod, kept, free).values())
+    if some := refused.pop("", 0):
+        refused[NO_SLOTS] += some
     return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
 
 
-def free_beside(pool: PoolState, vpod: VPod, kept: Mapping[str, int]) -> Callable[[int], int]:
-    """A function: an ordinal's free slots beside ``kept``, as ``plan`` counts them."""
-
-    def free(ordinal: int) -> int:
-        pod = pool.by_ordinal[ordinal]
-        claim = pod.claims.get(vpod.key)
-        return (
-            pod.free
-            + (claim.held_slots if claim is not None else 0)
-            - kept.get(pod.name, 0) * vpod.weight
-        )
-
-    return free
-
-
 def _why_not(pool: PoolState, pod: PodClaims, vpod: VPod, free: int) -> str:
-    """The answer of a pod that no filter refuses. ``free``: its slots beside what the vpod keeps
-    there.
+    """The answer of a pod that no filter refuses; "" if it takes one. ``free``: its slots beside
+    what the vpod keeps there.
     """
     if why := pod.why_unschedulable():
         return why
@@ -124,4 +102,5 @@ def _why_not(pool: PoolState, pod: PodClaims, vpod: VPod, free: int) -> str:
     spent = (
         pod.ordinal is not None and pool.shares.spent.get(tenant_of(vpod.key), 0) >> pod.ordinal & 1
     )
-    return SHARE_SPENT if spent and vpod.key not in pod.claims else NO_SLOTS
+    of_slots = "" if pod.has_room else NO_SLOTS
+    return SHARE_SPENT if spent and vpod.key not in pod.claims else of_slots

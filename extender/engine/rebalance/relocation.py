@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from extender.engine.placing.explain import Explanation, Reasoning, Step
+from extender.engine.placing.grow import free_beside
 from extender.engine.placing.plan import Decision
-from extender.engine.placing.refused import free_beside, reason_for, why_refused
+from extender.engine.placing.refused import reason_for, why_refused
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.state.pool_state import PoolState
 from extender.model.moves import Move, MoveReason
@@ -77,7 +78,8 @@ def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> C
     if not pool.shares.crowded:
         return ConflictReason.INSUFFICIENT_SLOTS
     try:
-        return reason_for(why_refused(pool, vpod, target, free_beside(pool, vpod, target)))
+        free = free_beside(pool, vpod.key, target, vpod.weight)
+        return reason_for(why_refused(pool, vpod, target, free))
     except PluginFailed:
         return ConflictReason.INSUFFICIENT_SLOTS
 
