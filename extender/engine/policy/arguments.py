@@ -66,11 +66,17 @@ def arguments_from(raw: object, signature: Signature, subject: str, field: str) 
     }
 
 
-def _from_json(text: str, subject: str, field: str) -> Mapping[str, object]:
+def first_json_value(text: str, subject: str, field: str) -> object:
+    """The first JSON value of a text, as Go's decoder reads it. Raises InvalidObject."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text.lstrip(_GO_SPACE))
     except (ValueError, RecursionError):
         raise InvalidObject(subject, field, f"is not JSON: {safe_repr(text)}") from None
+    return value
+
+
+def _from_json(text: str, subject: str, field: str) -> Mapping[str, object]:
+    value = first_json_value(text, subject, field)
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -19,16 +19,14 @@ Three things that Knative ignores silently are errors here: a name that is no pl
 one), and arguments that a plugin cannot read (Knative then finds no pod for anything).
 """
 
-import json
 from collections.abc import Mapping
-from typing import Final
 
+from extender.engine.policy.arguments import first_json_value
 from extender.engine.policy.profile_document import profile_from
 from extender.engine.policy.registry import BUILT_IN_PLUGINS
 from extender.model.errors import InvalidObject
 from extender.model.safe_repr import safe_repr
 
-_GO_SPACE: Final = " \t\r\n"
 Document = dict[str, object]
 
 
@@ -113,10 +111,7 @@ def _subject(config_map: Mapping[str, object]) -> str:
 def _entries(raw: object, subject: str, field: str) -> list[object]:
     """The list in a data value: JSON text, or a list already if the file has never been applied."""
     if isinstance(raw, str):
-        try:
-            raw, _ = json.JSONDecoder().raw_decode(raw.lstrip(_GO_SPACE))
-        except (ValueError, RecursionError):
-            raise InvalidObject(subject, field, f"is not JSON: {safe_repr(raw)}") from None
+        raw = first_json_value(raw, subject, field)
     if raw is None:
         return []
     if not isinstance(raw, list):
