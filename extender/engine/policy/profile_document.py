@@ -137,7 +137,7 @@ class _Reader:
             raise InvalidObject(
                 self.subject, where, f"must be a list of at most {PLUGINS_MAX} plugins"
             )
-        seen: set[str] = set()
+        seen: set[object] = set()
         for index, item in enumerate(raw):
             field = f"{where}[{index}]"
             if not isinstance(item, Mapping):
@@ -147,9 +147,7 @@ class _Reader:
             weighted = where in ("scores", "deschedulers")
             self.only(item, field, ("name", "weight", "args") if weighted else ("name", "args"))
             name = item.get("name")
-            maker = role(self._factory(name, where, role, field))
-            if maker is None or not isinstance(name, str):
-                raise InvalidObject(self.subject, f"{field}.name", f"{name} is no {_ROLES[where]}")
+            maker = self._maker(name, where, role, field)
             if name in seen:
                 raise InvalidObject(self.subject, f"{field}.name", f"{name} is listed twice")
             seen.add(name)
@@ -158,11 +156,12 @@ class _Reader:
             )
             yield maker.make(arguments), self._weight(item.get("weight"), f"{field}.weight")
 
-    def _factory(
+    def _maker(
         self, name: object, where: str, role: Callable[[PluginFactory], Maker[P] | None], field: str
-    ) -> PluginFactory:
+    ) -> Maker[P]:
         factory = self.registry.get(name) if isinstance(name, str) else None
-        if factory is None or role(factory) is None:
+        maker = role(factory) if factory is not None else None
+        if maker is None:
             known = ", ".join(
                 sorted(one.name for one in self.registry.values() if role(one) is not None)
             )
@@ -170,7 +169,7 @@ class _Reader:
             raise InvalidObject(
                 self.subject, f"{field}.name", f"{safe_repr(name)} {problem} (known: {known})"
             )
-        return factory
+        return maker
 
     def _weight(self, raw: object, field: str) -> int:
         if raw is None:
