@@ -25,11 +25,7 @@ class AvailabilityNodePriority:
         """``MAX_SCORE`` minus the differences to all other nodes; 0 if the StatefulSet wants no
         pods.
         """
-        if spread.replicas <= 0:
-            return 0
-        return MAX_SCORE - _difference(
-            _node(candidate, spread), spread.nodes, spread.topology.zone_of
-        )
+        return MAX_SCORE - _difference(*_nodes(candidate, spread)) if spread.replicas > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +39,7 @@ class AvailabilityZonePriority:
         """``MAX_SCORE`` minus the differences to all other zones; 0 if the StatefulSet wants no
         pods.
         """
-        if spread.replicas <= 0:
-            return 0
-        return MAX_SCORE - _difference(
-            _zone(candidate, spread), spread.zones, spread.topology.nodes_in
-        )
+        return MAX_SCORE - _difference(*_zones(candidate, spread)) if spread.replicas > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +53,7 @@ class RemoveWithAvailabilityNodePriority:
         """``MAX_SCORE`` minus the differences to its other nodes; 0 if the StatefulSet wants no
         pods.
         """
-        if spread.replicas <= 0:
-            return 0
-        return MAX_SCORE - _remaining(
-            _node(candidate, spread), spread.nodes, spread.topology.zone_of
-        )
+        return MAX_SCORE - _remaining(*_nodes(candidate, spread)) if spread.replicas > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +67,23 @@ class RemoveWithAvailabilityZonePriority:
         """``MAX_SCORE`` minus the differences to its other zones; 0 if the StatefulSet wants no
         pods.
         """
-        if spread.replicas <= 0:
-            return 0
-        return MAX_SCORE - _remaining(
-            _zone(candidate, spread), spread.zones, spread.topology.nodes_in
-        )
+        return MAX_SCORE - _remaining(*_zones(candidate, spread)) if spread.replicas > 0 else 0
 
 
-def _node(candidate: Candidate, spread: Spread) -> str:
+_Places = tuple[str, Mapping[str, int], Mapping[str, object]]
+"""The candidate's node or zone, the vreplicas by node or zone, and the places that take work."""
+
+
+def _nodes(candidate: Candidate, spread: Spread) -> _Places:
     if candidate.node not in spread.topology.zone_of:
         raise PlaceUnknown("node does not exist")
-    return candidate.node
+    return candidate.node, spread.nodes, spread.topology.zone_of
 
 
-def _zone(candidate: Candidate, spread: Spread) -> str:
+def _zones(candidate: Candidate, spread: Spread) -> _Places:
     if candidate.node not in spread.topology.zone_of:
         raise PlaceUnknown("zone does not exist")
-    return candidate.zone
+    return candidate.zone, spread.zones, spread.topology.nodes_in
 
 
 def _difference(place: str, loads: Mapping[str, int], places: Mapping[str, object]) -> int:

@@ -52,9 +52,19 @@ _UNUSED_SKEW: Final[Signature] = {"MaxSkew": Argument(int, 0)}
 _NUM_PARTITIONS: Final[Signature] = {"NumPartitions": Argument(int)}
 
 
-def _spread(*, count_empty: bool | None) -> Signature:
-    skew = {"MaxSkew": Argument(int, 1, 1)}
-    return skew if count_empty is None else {**skew, "CountEmpty": Argument(bool, count_empty)}
+_SPREAD_SKEW: Final[Signature] = {"MaxSkew": Argument(int, 1, 1)}
+
+
+def _spread(plugin: type[ZoneSpread] | type[NodeSpread], *, count_empty: bool) -> PluginFactory:
+    return PluginFactory(
+        name=plugin.name,
+        filter=Maker(
+            lambda args: plugin(args["MaxSkew"], bool(args["CountEmpty"])),
+            {**_SPREAD_SKEW, "CountEmpty": Argument(bool, count_empty)},
+        ),
+        score=Maker(lambda _: plugin()),
+        deschedule=Maker(lambda _: plugin()),
+    )
 
 
 _ALL: Final = (
@@ -93,27 +103,11 @@ _ALL: Final = (
         name="RemoveWithHighestOrdinalPriority",
         deschedule=Maker(lambda _: RemoveWithHighestOrdinalPriority()),
     ),
-    PluginFactory(
-        name="ZoneSpread",
-        filter=Maker(
-            lambda args: ZoneSpread(args["MaxSkew"], bool(args["CountEmpty"])),
-            _spread(count_empty=True),
-        ),
-        score=Maker(lambda _: ZoneSpread()),
-        deschedule=Maker(lambda _: ZoneSpread()),
-    ),
-    PluginFactory(
-        name="NodeSpread",
-        filter=Maker(
-            lambda args: NodeSpread(args["MaxSkew"], bool(args["CountEmpty"])),
-            _spread(count_empty=False),
-        ),
-        score=Maker(lambda _: NodeSpread()),
-        deschedule=Maker(lambda _: NodeSpread()),
-    ),
+    _spread(ZoneSpread, count_empty=True),
+    _spread(NodeSpread, count_empty=False),
     PluginFactory(
         name="PodSpread",
-        filter=Maker(lambda args: PodSpread(args["MaxSkew"]), _spread(count_empty=None)),
+        filter=Maker(lambda args: PodSpread(args["MaxSkew"]), _SPREAD_SKEW),
         score=Maker(lambda _: PodSpread()),
         deschedule=Maker(lambda _: PodSpread()),
     ),
