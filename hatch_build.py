@@ -33,7 +33,7 @@ MODULES: Final = (
     "extender/model/moves.py",
     "extender/engine/placing/plan.py",
     "extender/engine/state/pool_state.py",
-    "extender/engine/state/state.py",
+    "extender/engine/state/cluster_state.py",
     "extender/engine/placing/evenly.py",
     "extender/engine/placing/pick.py",
     "extender/engine/placing/select.py",

@@ -24,8 +24,8 @@ from collections.abc import Collection, Set as AbstractSet
 from typing import NamedTuple
 
 from extender.engine.pods.bound_pods import NOWHERE
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.ledger import Ledger
 from extender.model.objects import AdapterPod, Node
 from extender.node.candidates import Candidates
@@ -48,7 +48,7 @@ class _Cost(NamedTuple):
 
 
 def prioritize_nodes(
-    state: State, pod: AdapterPod, ledger: Ledger, names: Collection[str], lookup: NodeLookup
+    state: ClusterState, pod: AdapterPod, ledger: Ledger, names: Collection[str], lookup: NodeLookup
 ) -> dict[str, int]:
     """Return each node's score, 0 to 10. ``ledger``: what the pod carries and will carry. An
     unknown node has 0.
@@ -75,7 +75,7 @@ class Alike(NamedTuple):
 
 
 def prioritize_known_nodes(
-    state: State, pod: AdapterPod, ledger: Ledger, candidates: Candidates
+    state: ClusterState, pod: AdapterPod, ledger: Ledger, candidates: Candidates
 ) -> list[Alike]:
     """Like ``prioritize_nodes``, by groups, for nodes that are all known. A group without names may
     have nodes that were not asked about.

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 
 from extender.engine.pods.claims import PodClaims
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.ledger import ledger_slots
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import UNRESOLVABLE, ConflictReason
@@ -45,7 +45,7 @@ class NodeVerdicts:
         return self.failed.get(node) or self.unresolvable.get(node)
 
 
-def slots_of(state: State, pod: AdapterPod) -> int:
+def slots_of(state: ClusterState, pod: AdapterPod) -> int:
     """The slots of an adapter pod: its own number, at most that of its pool; 0 without a pool."""
     pool = state.pools.get(pod.pool)
     if pool is None or pool.adapter_pool is None:
@@ -58,7 +58,7 @@ def slots_of(state: State, pod: AdapterPod) -> int:
     )
 
 
-def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
+def pod_problem(state: ClusterState, pod: AdapterPod) -> ConflictReason | None:
     """Why no node may have the pod; None if there is no such reason."""
     pool = state.pools.get(pod.pool)
     if pool is None or pool.adapter_pool is None:
@@ -73,7 +73,11 @@ def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
 
 
 def node_problem(
-    state: State, pod: AdapterPod, node: Node | None, *, without: frozenset[str] = frozenset()
+    state: ClusterState,
+    pod: AdapterPod,
+    node: Node | None,
+    *,
+    without: frozenset[str] = frozenset(),
 ) -> ConflictReason | None:
     """Why one node may not have the pod; None if it may. Counts the adapter pods that are bound or
     assumed there, except the UIDs in ``without``.
@@ -94,12 +98,12 @@ def node_problem(
     )
 
 
-def _declared(state: State, pod: AdapterPod) -> int:
+def _declared(state: ClusterState, pod: AdapterPod) -> int:
     # A request of 0 only marks the pod for kube-scheduler; then the annotation has the number.
     return pod.slots_request or slots_of(state, pod)
 
 
-def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
+def zone_rule(state: ClusterState, pod: AdapterPod) -> ZoneRule | None:
     """The hard zone rule for a pod; None if its pool's profile has none, or if no vreplicas return
     with the pod.
     """
@@ -128,7 +132,7 @@ def _is_published(pod: PodClaims, vpod_key: str) -> bool:
 
 
 def filter_nodes(
-    state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup
+    state: ClusterState, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup
 ) -> NodeVerdicts:
     """Return which of the nodes ``names`` the pod may go to. With a single name: whether the pod
     may be bound there.
@@ -157,7 +161,9 @@ def filter_nodes(
     return verdicts
 
 
-def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) -> NodeVerdicts:
+def filter_known_nodes(
+    state: ClusterState, pod: AdapterPod, candidates: Candidates
+) -> NodeVerdicts:
     """Like ``filter_nodes``, on the nodes of ``state`` and by sets (``NodeIndex``). If all nodes
     pass, ``passed`` is ``candidates`` itself.
     """
@@ -195,7 +201,7 @@ def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) ->
     return verdicts
 
 
-def _node_of(state: State, pod: AdapterPod) -> str:
+def _node_of(state: ClusterState, pod: AdapterPod) -> str:
     """The node where this very pod is assumed or bound, "" for none."""
     pool = state.pools.get(pod.pool)
     known = pool.pods.get(pod.name) if pool is not None else None
@@ -207,7 +213,7 @@ def _node_of(state: State, pod: AdapterPod) -> str:
 
 
 def preempt_nodes(
-    state: State, pod: AdapterPod, victims: Mapping[str, Victims]
+    state: ClusterState, pod: AdapterPod, victims: Mapping[str, Victims]
 ) -> dict[str, Victims]:
     """Return the nodes where evicting the victims would help and costs least, each with its victims
     as proposed.

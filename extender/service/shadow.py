@@ -22,7 +22,7 @@ bind, as it refuses every write.
 
 Three rules make the comparison fair:
 
-- Shadow mode has its own ``State``, with published placements only, without ledgers. A
+- Shadow mode has its own ``ClusterState``, with published placements only, without ledgers. A
   vreplica-scheduler writes ledgers before it publishes, so they would give its answers away.
 - Watches of different kinds are not in step: the event of a pod's binding may arrive after the
   placements on that pod. So shadow mode judges publications ``SETTLE_S`` late, in their order, and
@@ -44,8 +44,8 @@ from typing import Final
 
 from extender.engine.placing.explain import Explanation
 from extender.engine.placing.plan import place
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.kube.forwarding import WRITE_VERBS
 from extender.kube.read_only import ReadOnlyApi
 from extender.model.ledger import EMPTY_LEDGER
@@ -123,7 +123,7 @@ class Shadow:
         self._api = api
         self._clock = clock
         self._now = now
-        self.state = State(caches.state.profiles)
+        self.state = ClusterState(caches.state.profiles)
         self._queue: deque[tuple[float, VPod | None, VPod | None]] = deque()
         """(when due, old, new)."""
         self._waiting: dict[str, tuple[str, float]] = {}

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 from extender.engine.placing.plan import Decision
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.engine.state.state_observer import Recorded
 from extender.model.objects import VPod
 from extender.whatif.growth import autoscale, bind_missing, held_back
@@ -85,7 +85,7 @@ class Bench:
     waiting vpods of its pool. Once ``expired`` returns True, a trial raises OutOfTime.
     """
 
-    def __init__(self, state: State, pool: PoolState, key: str) -> None:
+    def __init__(self, state: ClusterState, pool: PoolState, key: str) -> None:
         self.state = state
         self.key = key
         self.tried = 0

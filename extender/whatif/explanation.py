@@ -15,8 +15,8 @@ from extender.engine.policy.framework import FilterPlugin
 from extender.engine.policy.profile import Profile, Ties
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.availability import availability_of
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.counted import counted
 from extender.model.errors import VReplicaError
 from extender.model.objects import VPod
@@ -54,7 +54,7 @@ class PastDecision(NamedTuple):
         return {"at": self.at, "by": self.by, "why": self.why, "text": self.text}
 
 
-def pool_of_vpod(state: State, key: str) -> PoolState:
+def pool_of_vpod(state: ClusterState, key: str) -> PoolState:
     """Find the pool of a vpod. Raises UnknownObject, with the most similar names."""
     for pool in state.pools.values():
         if key in pool.vpods:
@@ -114,7 +114,7 @@ def history_from_conditions(vpod: VPod) -> list[PastDecision]:
 
 
 def explain_vpod(
-    state: State,
+    state: ClusterState,
     key: str,
     *,
     history: Sequence[PastDecision] = (),
@@ -241,7 +241,7 @@ def _waiting(pool: PoolState, key: str) -> dict[str, int]:
     return {"vpods": len(others), "vreplicas": sum(missing), "slots": slots}
 
 
-def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
+def size_of(state: ClusterState, pool: PoolState) -> Mapping[str, object] | None:
     """The size that the autoscaler wants for the pool; None while the pool or its StatefulSet is
     not known.
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Final
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.whatif import lift, loosen
 from extender.whatif.bench import Bench
 from extender.whatif.fix import Fix
@@ -54,7 +54,7 @@ ROOM: Final[tuple[Strategy, ...]] = (
 
 
 def find_fixes(
-    state: State, pool: PoolState, key: str, *, expired: Callable[[], bool] = never
+    state: ClusterState, pool: PoolState, key: str, *, expired: Callable[[], bool] = never
 ) -> Fixes[Fix]:
     """Find what would place the vpod ``key`` of ``pool``, all of it if possible. ``state`` is the
     same afterwards.

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Final
 
 from extender.engine.scaling.size import plan_scale
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import Ledger
 from extender.model.objects import AdapterPod, Node, StatefulSet
@@ -76,7 +76,7 @@ def missing_pods(pool: PoolState, stateful_set: StatefulSet) -> Iterator[int]:
             yield ordinal
 
 
-def held_back(pool: PoolState, state: State) -> dict[int, str]:
+def held_back(pool: PoolState, state: ClusterState) -> dict[int, str]:
     """Find ordinals that kube-scheduler has refused although nodes would take them as far as is
     known here. The values are what kube-scheduler says.
 
@@ -163,7 +163,7 @@ class _Chooser:
     after each.
     """
 
-    def __init__(self, state: State, pool: PoolState) -> None:
+    def __init__(self, state: ClusterState, pool: PoolState) -> None:
         self._state = state
         self._pool = pool
         self._kinds: dict[tuple[str, int], list[str]] = {}

@@ -11,14 +11,14 @@ from typing import Final
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.availability import unserved_on
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.counted import counted
 
 NAMED: Final = 5
 
 
-def pools_asked(state: State) -> list[str]:
+def pools_asked(state: ClusterState) -> list[str]:
     """All AdapterPools, and pools that do not exist but that vpods ask for: their vreplicas wait
     too.
     """

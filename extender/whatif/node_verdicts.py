@@ -8,8 +8,8 @@ nodes that are not Ready.
 from collections import Counter
 from functools import partial
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod, Node
@@ -25,7 +25,7 @@ class NodeVerdicts:
     why none can, whatever their verdicts.
     """
 
-    def __init__(self, state: State, pool: PoolState, pod: AdapterPod) -> None:
+    def __init__(self, state: ClusterState, pool: PoolState, pod: AdapterPod) -> None:
         self.problem = pod_problem(state, pod)
         self._state = state
         self._pool = pool

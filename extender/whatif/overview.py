@@ -30,8 +30,8 @@ from typing import Final
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.availability import unserved_on
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.objects import Condition, VPod, placement_order
 from extender.model.reasons import ConflictReason
 
@@ -65,7 +65,7 @@ class _Waiting:
 class Overview:
     """Run through ``steps``, then call ``to_json``."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._pools: list[dict[str, object]] = []
         self._pods: list[tuple[tuple[int, float, tuple[int, str]], PoolState, PodClaims, str]] = []

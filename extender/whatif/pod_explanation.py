@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Final
 
 from extender.engine.pods.claims import PodClaims
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.counted import counted, counted_are
 from extender.model.names import LEDGER_BYTES_MAX, SCHEDULER_NAME
 from extender.model.objects import AdapterPod
@@ -47,7 +47,7 @@ PROBLEMS: Final[Mapping[ConflictReason, str]] = {
 }
 
 
-def find_pod(state: State, key: str) -> tuple[PoolState, PodClaims]:
+def find_pod(state: ClusterState, key: str) -> tuple[PoolState, PodClaims]:
     """Find an adapter pod, or an ordinal without a pod, by ``namespace/name``. Raises
     UnknownObject.
     """
@@ -70,7 +70,7 @@ def find_pod(state: State, key: str) -> tuple[PoolState, PodClaims]:
     )
 
 
-def _standing_for(state: State, stranger: AdapterPod) -> PodClaims:
+def _standing_for(state: ClusterState, stranger: AdapterPod) -> PodClaims:
     """The claims of a pod that counts nowhere."""
     known = PodClaims(stranger.name, stranger.ordinal)
     known.stand(stranger, state.nodes.get(stranger.node))
@@ -78,7 +78,7 @@ def _standing_for(state: State, stranger: AdapterPod) -> PodClaims:
 
 
 def explain_pod(
-    state: State,
+    state: ClusterState,
     key: str,
     *,
     history: Sequence[PastDecision] = (),
@@ -131,7 +131,9 @@ def explain_pod(
     }
 
 
-def _outcome(state: State, pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> str:
+def _outcome(
+    state: ClusterState, pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None
+) -> str:
     pod = known.pod
     if pod is None or nodes is None:
         held = f" {counted(known.placed, 'slot')} of vreplicas wait for it." if known.placed else ""

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Final
 
 from extender.engine.pods.claims import PodClaims
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.counted import counted
 from extender.model.objects import AdapterPod, Node, StatefulSet
 from extender.model.reasons import ConflictReason
@@ -43,7 +43,7 @@ class PodFix(NamedChange):
 
 
 def find_pod_fixes(
-    state: State,
+    state: ClusterState,
     pool: PoolState,
     known: PodClaims,
     verdicts: NodeVerdicts,
@@ -76,7 +76,7 @@ class _PodBench:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         pool: PoolState,
         pod: AdapterPod,
         verdicts: NodeVerdicts,

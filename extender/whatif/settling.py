@@ -17,8 +17,8 @@ from extender.engine.rebalance.moves import Advice, Limits, by_profile, plan_mov
 from extender.engine.rebalance.relocation import relocations
 from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
 from extender.engine.scaling.size import plan_scale
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.ledger import Share, share_of
 from extender.model.moves import Move
 from extender.model.objects import VPod, placement_order
@@ -62,7 +62,7 @@ class Course:
 
 
 def settle(
-    state: State, key: str, course: Course, *, expired: Callable[[], bool] = never
+    state: ClusterState, key: str, course: Course, *, expired: Callable[[], bool] = never
 ) -> Settled:
     """Change ``state``, the caller's own, until the pool ``key`` has settled. Vpods are decided in
     the order of their keys. Raises OutOfTime once ``expired``.
@@ -111,7 +111,7 @@ def _decide(trial: Trial, pool: PoolState, keys: Iterable[str], settled: Settled
     return freed
 
 
-def commit(state: State, pool: PoolState, decisions: Iterable[Decision]) -> None:
+def commit(state: ClusterState, pool: PoolState, decisions: Iterable[Decision]) -> None:
     """Write the decisions into ledgers and statuses."""
     shares: dict[str, dict[str, Share]] = {}
     for decision in decisions:
@@ -134,7 +134,7 @@ def _publishing(vpod: VPod, target: Mapping[str, int]) -> VPod:
 
 
 def _write_ledgers(
-    state: State, pool: PoolState, shares: Mapping[str, Mapping[str, Share]]
+    state: ClusterState, pool: PoolState, shares: Mapping[str, Mapping[str, Share]]
 ) -> None:
     for name, new in shares.items():
         known = pool.pods.get(name)
@@ -147,7 +147,7 @@ def _write_ledgers(
 
 
 def _compact(
-    state: State, pool: PoolState, *, shrink: bool, expired: Callable[[], bool]
+    state: ClusterState, pool: PoolState, *, shrink: bool, expired: Callable[[], bool]
 ) -> list[Move]:
     """Run one period of the evictor without a budget. With ``shrink``, it also empties the pods
     that the autoscaler closes, and removes them.
@@ -174,7 +174,7 @@ def _compact(
     return made
 
 
-def _remove_empty(state: State, pool: PoolState) -> None:
+def _remove_empty(state: ClusterState, pool: PoolState) -> None:
     stateful_set = pool.stateful_set
     count = count_without_empty(pool, state)
     if stateful_set is None or count >= stateful_set.replicas:

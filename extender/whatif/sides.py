@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from extender.engine.scaling.size import plan_scale
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.whatif.candidates import loss_by_zone
 from extender.whatif.settling import Course, Settled, settle
 
@@ -68,7 +68,7 @@ class Compared:
         return vreplicas, vpods
 
 
-def as_it_is(state: State, key: str) -> Side:
+def as_it_is(state: ClusterState, key: str) -> Side:
     """Today. A vpod with fewer vreplicas placed than it asks for waits, even if there is room for
     it.
     """
@@ -80,7 +80,9 @@ def as_it_is(state: State, key: str) -> Side:
     return _side(state, pool, placed=placed, left=left, settled=Settled())
 
 
-def settled_side(state: State, key: str, course: Course, expired: Callable[[], bool]) -> Side:
+def settled_side(
+    state: ClusterState, key: str, course: Course, expired: Callable[[], bool]
+) -> Side:
     """The pool once it has settled. Raises OutOfTime once ``expired``."""
     settled = settle(state, key, course, expired=expired)
     pool = state.pool(key)
@@ -91,7 +93,7 @@ def settled_side(state: State, key: str, course: Course, expired: Callable[[], b
 
 
 def _side(
-    state: State,
+    state: ClusterState,
     pool: PoolState,
     *,
     placed: Mapping[str, Mapping[str, int]],

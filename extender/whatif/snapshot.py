@@ -1,5 +1,5 @@
-"""``Snapshot``: what decisions about some pools look at, at one moment. A ``State`` can be made
-from it at any time, in any thread or process.
+"""``Snapshot``: what decisions about some pools look at, at one moment. A ``ClusterState`` can be
+made from it at any time, in any thread or process.
 
 Objects are frozen, so a snapshot only copies references. The event loop takes it between two
 requests. The state made from it decides as the original does. The caller may change it freely:
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from extender.engine.policy.profile import Profile
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.errors import VReplicaError
 from extender.model.ledger import Share
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
@@ -79,7 +79,7 @@ class Snapshot:
     full: tuple[PoolSnapshot, ...]
 
     @classmethod
-    def of(cls, state: State, pools: Collection[str], *, bounded: bool = True) -> "Snapshot":
+    def of(cls, state: ClusterState, pools: Collection[str], *, bounded: bool = True) -> "Snapshot":
         """Take a snapshot. ``pools``: keys of the pools to take in full. ``bounded``: a caller
         waits, so large pools are refused. Raises SnapshotTooLarge.
         """
@@ -98,9 +98,9 @@ class Snapshot:
             full=tuple(_taken(pool) for pool in found),
         )
 
-    def state(self) -> State:
+    def state(self) -> ClusterState:
         """Make a new state, equal to the original as far as these pools are concerned."""
-        state = State(self.profiles)
+        state = ClusterState(self.profiles)
         for node in self.nodes:
             state.node_changed(None, node)
         for namespace in self.namespaces:
@@ -127,7 +127,7 @@ def _refuse_too_large(pools: Collection[PoolState]) -> None:
             )
 
 
-def _neighbours(state: State, pools: Collection[str]) -> Iterator[AdapterPod]:
+def _neighbours(state: ClusterState, pools: Collection[str]) -> Iterator[AdapterPod]:
     """Pods of other pools on nodes that declare slots."""
     for name, pods in state.pods_on_node.items():
         node = state.nodes.get(name)
@@ -161,7 +161,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
     )
 
 
-def _restore(state: State, taken: PoolSnapshot) -> None:
+def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
     pool = state.pool(taken.key)
     pool.set_profile(taken.profile)
     pool.watched_sources = taken.watched_sources

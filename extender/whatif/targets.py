@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPod, placement_order
 from extender.whatif.named_change import listed
@@ -61,7 +61,7 @@ def fail(trial: Trial, pools: Sequence[PoolState], target: Target) -> Mapping[st
 
 
 def _reached(
-    state: State, pools: Sequence[PoolState], target: Target, field: str
+    state: ClusterState, pools: Sequence[PoolState], target: Target, field: str
 ) -> tuple[list[str], list[AdapterPod]]:
     """The nodes that are meant and the pods on them, or the pods themselves."""
     kind = target.kind or _kind_of(state, pools, target.name, field)
@@ -84,7 +84,7 @@ def _reached(
     return sorted(nodes), [pod for pod in _pods(pools) if pod.node in there]
 
 
-def _kind_of(state: State, pools: Sequence[PoolState], name: str, field: str) -> TargetKind:
+def _kind_of(state: ClusterState, pools: Sequence[PoolState], name: str, field: str) -> TargetKind:
     found = [TargetKind.POD] if any(pod.name == name for pod in _pods(pools)) else []
     found += [TargetKind.NODE] if name in state.nodes else []
     found += [TargetKind.ZONE] if any(node.zone == name for node in state.nodes.values()) else []

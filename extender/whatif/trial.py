@@ -12,8 +12,8 @@ from typing import Final, Self
 
 from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profile import Profile
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import VReplicaError
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
@@ -35,7 +35,7 @@ class Trial:
     use the state.
     """
 
-    def __init__(self, state: State, expired: Callable[[], bool] = never) -> None:
+    def __init__(self, state: ClusterState, expired: Callable[[], bool] = never) -> None:
         """Once ``expired`` returns True, the next decision raises OutOfTime."""
         self.state = state
         self._expired = expired
@@ -141,7 +141,7 @@ class Trial:
         self._undo.append(release)
 
 
-def object_changed(state: State, old: Recorded | None, new: Recorded | None) -> None:
+def object_changed(state: ClusterState, old: Recorded | None, new: Recorded | None) -> None:
     """Pass a change of an object of any kind to the state. ``old`` and ``new`` are of one kind."""
     match old, new:
         case (AdapterPool() | None, AdapterPool() | None):

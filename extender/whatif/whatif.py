@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPool, Namespace, VPod
 from extender.whatif.differences import notes_of, pool_row, summary_of, vpod_rows
@@ -107,7 +107,7 @@ def what_if(
 # -- the change ------------------------------------------------------------------------------------
 
 
-def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozenset[str]]:
+def apply(state: ClusterState, keys: Iterable[str], change: Change) -> dict[str, frozenset[str]]:
     """Make the change on ``state``, the caller's own. Return the names of the pods that fail, by
     pool. Raises InvalidObject.
     """

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import orjson
 
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.kube.api import Obj
 from extender.model import decode
 from extender.model.ledger import Share, encode_ledger
@@ -209,11 +209,11 @@ def caches_from_lists(lists: Mapping[str, bytes]) -> Caches:
     return caches
 
 
-def rebuilt_state(cluster: Cluster) -> State:
-    """A ``State`` of these objects, as one that keeps nothing between two decisions has to make it
-    each time.
+def rebuilt_state(cluster: Cluster) -> ClusterState:
+    """A ``ClusterState`` of these objects, as one that keeps nothing between two decisions has to
+    make it each time.
     """
-    state = State()
+    state = ClusterState()
     _tell(cluster.nodes, state.node_changed)
     _tell(cluster.namespaces, state.namespace_changed)
     _tell(cluster.stateful_sets, state.stateful_set_changed)

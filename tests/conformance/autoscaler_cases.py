@@ -29,8 +29,8 @@ from extender.engine.rebalance.moves import Limits, plan_moves
 from extender.engine.scaling.knative import pods_by_policy, scale_factor
 from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
 from extender.engine.scaling.size import plan_scale
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.errors import InvalidObject
 from extender.model.objects import ordinal_of
 from tests.conformance.policies import Policy, profile_of
@@ -138,7 +138,7 @@ class Pass:
         plan = plan_scale(state)
         assert plan is not None
         state.set_closed(ordinals_to_close(state, plan))
-        return max(wanted, count_without_empty(state, State()))
+        return max(wanted, count_without_empty(state, ClusterState()))
 
     def formula(self, profile: Profile, world: World | None = None) -> int:
         """What we want, whatever has to be emptied for it."""

@@ -3,8 +3,8 @@ and the scale.
 
 ``World`` is the part that the schedule cases share: a case's StatefulSet, pods, nodes, vpods and
 reservations, as the API objects that we would read, taken through our own decoders into a
-``State``. A placement is the vpod's status. A reservation of the newer version, which is the whole
-last answer, is a pod's ledger (only a bound pod has one); one of the older version, which is what
+``ClusterState``. A placement is the vpod's status. A reservation of the newer version, which is the
+whole last answer, is a pod's ledger (only a bound pod has one); one of the older version, which is what
 has been decided and not been committed yet, is what our placer reserves.
 
 What we derive is what the state collector says, all fields that upstream has, entries of 0
@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.collector import collect, collect_vpod, reserved_of
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.decode import node_from, pod_from, stateful_set_from, vpod_from
 from extender.model.ledger import Share, encode_ledger
 from extender.model.names import (
@@ -92,7 +92,7 @@ class World:
 
     def build(self) -> PoolState:
         """The state of the one pool, fed as it is in service."""
-        state = State()
+        state = ClusterState()
         pool = AdapterPool(
             namespace=self.namespace,
             name=self.stateful_set,

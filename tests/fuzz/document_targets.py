@@ -26,7 +26,7 @@ from extender.config.reading import config_from
 from extender.engine.placing.plan import place
 from extender.engine.policy.knative_configmap import knative_document
 from extender.engine.policy.profile_document import profile_from
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.lab.scheduler.quantities import NANO, nanos
 from extender.model.errors import InvalidObject, LedgerTooLarge, LedgerUnreadable
 from extender.model.ledger import decode_ledger, encode_ledger, ledger_slots
@@ -272,7 +272,7 @@ class ProfileTarget(JsonTarget):
 
 def use(profile: Any) -> None:
     """Decide by a profile."""
-    state = State({profile.name: profile})
+    state = ClusterState({profile.name: profile})
     for index in range(3):
         state.node_changed(None, a_node(f"node-{index}", f"z{index % 2}"))
     state.stateful_set_changed(None, a_stateful_set(3))

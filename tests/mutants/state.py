@@ -381,9 +381,9 @@ PLAN = (
     ),
     Mutant(
         "what a vpod keeps weighs nothing",
-        _PLAN,
-        "return pod.free + held - self.kept.get(pod.name, 0) * self.weight",
-        "return pod.free + held - self.kept.get(pod.name, 0)",
+        "extender/engine/placing/grow.py",
+        "return pod.capacity - pod.held + held - kept.get(pod.name, 0) * weight",
+        "return pod.capacity - pod.held + held - kept.get(pod.name, 0)",
         "I1: a vpod that grows heavier",
         (f"{_PLANS}test_growing_heavier_leaves_no_room_that_the_heavier_ones_need",),
     ),
@@ -432,7 +432,7 @@ PLAN = (
 SCALE_DOWN = (
     Mutant(
         "the later of two pools has the StatefulSet, too",
-        "extender/engine/state/state.py",
+        "extender/engine/state/cluster_state.py",
         "stateful_set if name == first else None",
         "stateful_set",
         "two pools undo each other's scaling, under what is placed",

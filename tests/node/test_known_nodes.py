@@ -11,7 +11,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from extender.engine.pods import node_index
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.ledger import Ledger, Share
 from extender.model.objects import AdapterPod, AdapterPool, Node
 from extender.node import candidates, host_texts
@@ -65,7 +65,7 @@ def of_pool(pod: AdapterPod, name: str) -> AdapterPod:
 
 
 def preempt_one_by_one(
-    state: State, pod: AdapterPod, victims: Mapping[str, Victims]
+    state: ClusterState, pod: AdapterPod, victims: Mapping[str, Victims]
 ) -> dict[str, Victims]:
     """``preempt_nodes`` by one look at each node after the other."""
     helped = {

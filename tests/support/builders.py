@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.ledger import Share, encode_ledger
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 
@@ -56,12 +56,12 @@ def a_vpod(
 
 
 class Scene:
-    """A State under construction: one pool on one ready node unless told otherwise."""
+    """A ClusterState under construction: one pool on one ready node unless told otherwise."""
 
     def __init__(
         self, *, replicas: int = 3, slots: int = 20, start: int = 0, **pool_fields
     ) -> None:
-        self.state = State()
+        self.state = ClusterState()
         self._objects: dict[tuple[str, str], object] = {}
         self.node(a_node())
         self.stateful_set(replicas, start)

@@ -4,7 +4,7 @@ when it is played.
 
 import orjson
 
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.whatif.recording.entries import Decided, Entry, Header, Synced
 from extender.whatif.recording.entry_writer import EntryWriter, MakeEntry, snapshot_of
 from extender.whatif.recording.lines import line_from, line_to_json
@@ -14,7 +14,7 @@ from extender.whatif.recording.player import NO_CHANGES, Changes, Player
 class Notebook:
     """Begins with a snapshot of ``state`` as it is, and goes on with its changes."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self.lines: list[bytes] = []
         self.notes = EntryWriter(self._keep)
         self._seq = 0

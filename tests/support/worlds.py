@@ -1,4 +1,4 @@
-"""``World``: API objects and outstanding reservations, fed to a State change by change; and the
+"""``World``: API objects and reservations, fed to a ``ClusterState`` change by change, and the
 state's meaning, naively.
 
 ``Naive`` recomputes everything that a PoolState keeps by differences from the objects alone, in the
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from extender.engine.placing.plan import Decision
 from extender.engine.pods.claims import ROOM_BYTES_MAX, SHARE_BYTES_MAX, TENANT_ROOM_BYTES_MAX
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.ledger import Share
 from extender.model.node_fit import NodeFit, Taint, Toleration
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of
@@ -34,7 +34,7 @@ class Reservation:
 class World:
     """What a test holds true. Every setter feeds the change to ``state`` too."""
 
-    state: State = field(default_factory=State)
+    state: ClusterState = field(default_factory=ClusterState)
     pools: dict[str, AdapterPool] = field(default_factory=dict)
     stateful_sets: dict[str, StatefulSet] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -317,7 +317,7 @@ class Naive:
         ]
 
     def digest(self) -> dict[str, object]:
-        """In the form of ``State.digest``."""
+        """In the form of ``ClusterState.digest``."""
         able = {ordinal_of(name): name for name in self.names if self.schedulable(name)}
         bits = sum(1 << ordinal for ordinal in able if ordinal is not None)
         room = sum(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from extender.config.model import Config, Mode
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.kube.serving.browsers import Sites, only_own_site
 from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
 from extender.model.ledger import Share
@@ -87,7 +87,7 @@ class Cluster:
         waiting: int = 3,
         seed: int = 7,
     ) -> None:
-        self.state = State()
+        self.state = ClusterState()
         self.pods: dict[str, AdapterPod] = {}
         self.vpods: dict[str, VPod] = {}
         self.nodes: dict[str, Node] = {}
@@ -204,7 +204,7 @@ class Answers:
         return web.json_response(self.plan)
 
 
-def a_page(state: State, leader: Leader | None = None, *, mode: Mode = Mode.ACTIVE) -> Page:
+def a_page(state: ClusterState, leader: Leader | None = None, *, mode: Mode = Mode.ACTIVE) -> Page:
     """The page over a state, as the service makes it."""
     return Page(
         state,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from tests.support.builders import NS, Scene, a_pool
 from tests.ui.browser import browsing, needs_browser
 from tests.ui.scene import Answers, Cluster, a_page, hold_pools_back, served
@@ -148,7 +148,7 @@ async def test_what_is_to_be_typed_to_drain_something_is_not_cut():
 
 
 async def test_without_a_pool_the_page_says_one_thing_and_offers_nothing_to_do_with_it():
-    async with served(a_page(State())) as url, browsing(url) as it:
+    async with served(a_page(ClusterState())) as url, browsing(url) as it:
         await it.until_text(".notice", "There is no AdapterPool yet.")
         await it.until_text("#side", "There is no AdapterPool in this cluster.")
         text = await it.text("body")

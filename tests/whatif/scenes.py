@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.scaling.size import plan_scale
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from extender.model.objects import AdapterPool, VPod
 from extender.whatif.fix import Fix
@@ -64,7 +64,7 @@ def scenes(draw) -> Scene:
     return scene
 
 
-def settle(state: State, key: str) -> Decision:
+def settle(state: ClusterState, key: str) -> Decision:
     """Decide a vpod and reserve it."""
     pool = next(pool for pool in state.pools.values() if key in pool.vpods)
     vpod = pool.vpods[key]
@@ -99,12 +99,12 @@ cluster comes to.
 """
 
 
-def settle_all(state: State, turns: list[str]) -> Decision:
+def settle_all(state: ClusterState, turns: list[str]) -> Decision:
     """Decide them in turn; what the last one gets."""
     return [settle(state, key) for key in turns][-1]
 
 
-def come_to_rest(state: State, turns: list[str]) -> Decision:
+def come_to_rest(state: ClusterState, turns: list[str]) -> Decision:
     """Pods that wait are bound, the autoscaler adds what it needs, and what waits is decided."""
     pool = state.pool(POOL)
     if held_back(pool, state):
@@ -131,7 +131,7 @@ def helps_itself(scene: Scene, turns: list[str]) -> bool:
     return not come_to_rest(state, turns).left
 
 
-def make(state: State, fix: Fix, value: object, turns: list[str]) -> bool:  # noqa: C901 - one case a field
+def make(state: ClusterState, fix: Fix, value: object, turns: list[str]) -> bool:  # noqa: C901 - one case a field
     """Do what the fix says."""
     trial, pool = Trial(state), state.pool(POOL)
     spec = pool.adapter_pool
@@ -185,7 +185,7 @@ def make(state: State, fix: Fix, value: object, turns: list[str]) -> bool:  # no
     return True
 
 
-def bind_missing_of(trial: Trial, state: State, keys: list[str]) -> int:
+def bind_missing_of(trial: Trial, state: ClusterState, keys: list[str]) -> int:
     ordinals = [int(key.rpartition("-")[2]) for key in keys]
     return len(bind(trial, state.pool(POOL), ordinals))
 
@@ -196,12 +196,12 @@ def _named(fix: Fix, kind: str) -> list[str]:
     return [one[1] for one in found]
 
 
-def _edit(state: State, **fields) -> None:
+def _edit(state: ClusterState, **fields) -> None:
     vpod: VPod = state.pool(POOL).vpods[KEY]
     state.vpod_changed(vpod, replace(vpod, **fields, generation=2))
 
 
-def _restart_with(state: State, spec: AdapterPool, slots: int) -> None:
+def _restart_with(state: ClusterState, spec: AdapterPool, slots: int) -> None:
     state.adapter_pool_changed(spec, replace(spec, slots_per_pod=slots))
     for known in list(state.pool(POOL).pods.values()):
         if known.pod is not None and known.pod.slots is not None:

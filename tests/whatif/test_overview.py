@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.objects import Condition
 from extender.whatif import overview as module
 from extender.whatif.overview import Overview
 from tests.support.builders import POOL, Scene
 
 
-def overview(state: State) -> Any:
+def overview(state: ClusterState) -> Any:
     made = Overview(state)
     for _ in made.steps():
         pass

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.plan import place
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import InvalidObject
 from extender.whatif.left_out import pools_asked
 from extender.whatif.request import FIELDS, change_from
@@ -36,7 +36,7 @@ def three_zones(**fields) -> Scene:
     return scene
 
 
-def done_and_waited_for(state: State) -> dict[str, dict[str, int]]:
+def done_and_waited_for(state: ClusterState) -> dict[str, dict[str, int]]:
     """Every vpod decided by name and written, again and again until nothing changes: where
     each is.
     """

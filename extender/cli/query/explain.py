@@ -22,7 +22,7 @@ from extender.cli.terminal.exit_status import NOT_FOUND, OK, UNPLACED
 from extender.cli.terminal.output import Format, print_result
 from extender.cli.terminal.progress import Report, working
 from extender.cli.terminal.replica import open_replica
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.objects import split_key
 from extender.whatif.explanation import (
     Answer,
@@ -92,7 +92,9 @@ async def _of_objects(where: Where, subject: Subject, report: Report) -> Answer:
     return answer
 
 
-def explain(state: State, kind: str, key: str, events: Sequence[PastDecision] = ()) -> Answer:
+def explain(
+    state: ClusterState, kind: str, key: str, events: Sequence[PastDecision] = ()
+) -> Answer:
     """Explain from objects that were read. ``events``: earlier decisions that events tell. A vpod's
     conditions tell of others.
     """

@@ -1,7 +1,7 @@
 """``vreplica plan``: shows what one round of placing would do to objects from files or a cluster.
 Writes nothing.
 
-The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and
+The decisions are those of the service: the same ``ClusterState``, ``place``, ``plan_scale`` and
 ``plan_moves``. Vpods are decided in order of namespace and name; each decision is reserved before
 the next is made. With a change (``--drain``, ``--set``, ``--add-vpods``, ``--diff``), the answer is
 the difference: see ``extender.cli.query.what_if``.
@@ -23,8 +23,8 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.moves import Limits, plan_moves
 from extender.engine.scaling.scale_down import ordinals_to_close
 from extender.engine.scaling.size import plan_scale
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.manifests import Manifests
-from extender.engine.state.state import State
 from extender.model.errors import InvalidObject
 from extender.model.moves import Move
 from extender.model.objects import VPod, object_key, split_key
@@ -114,7 +114,7 @@ def plan(
     }
 
 
-def _add_settled(rows: Sequence[Row], state: State, keys: Sequence[str]) -> None:
+def _add_settled(rows: Sequence[Row], state: ClusterState, keys: Sequence[str]) -> None:
     """``state``: as it was read; this function changes it."""
     settled: dict[str, Row] = {}
     for key in keys:
@@ -142,7 +142,7 @@ def _vpod_row(vpod: VPod, decision: Decision) -> Row:
     }
 
 
-def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
+def _pool_row(state: ClusterState, key: str, *, autoscale: bool, compact: bool) -> Row:
     allows = partial(state.selects, key)
     namespace, name = split_key(key)
     pool = state.pool(key)

@@ -5,7 +5,7 @@ perhaps after ``vpod/`` or ``pod/``.
 from dataclasses import dataclass
 from typing import Final
 
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import InvalidObject
 from extender.whatif.explanation import UnknownObject, pool_of_vpod
 from extender.whatif.named_change import listed
@@ -49,7 +49,7 @@ def subject_from(text: str, namespace: str) -> Subject:
     return Subject(kind, given or namespace, parts[-1])
 
 
-def resolve(state: State, subject: Subject) -> tuple[str, str]:
+def resolve(state: ClusterState, subject: Subject) -> tuple[str, str]:
     """Find the kind and the key of the object. Raises UnknownObject, also for a bare name with
     several meanings.
     """
@@ -91,7 +91,7 @@ def _named(key: str, name: str) -> bool:
     return name in {own, own.partition("@")[0]}
 
 
-def _by_key(state: State, kind: str, key: str) -> tuple[str, str]:
+def _by_key(state: ClusterState, kind: str, key: str) -> tuple[str, str]:
     if kind == "pod":
         find_pod(state, key)
         return "pod", key

@@ -23,7 +23,7 @@ Declared = Callable[[AdapterPod], int]
 
 
 class NodeIndex:
-    """Sets of node names. Only ``State``, which owns the two mappings, changes them."""
+    """Sets of node names. Only ``ClusterState``, which owns the two mappings, changes them."""
 
     def __init__(
         self, nodes: Mapping[str, Node], pods_on_node: Mapping[str, Mapping[str, AdapterPod]]

@@ -47,7 +47,7 @@ class Zones:
 
 class Topology(Zones):
     """All nodes, and by ``hosting`` those of each template. All pools share one object, and only
-    ``State`` changes it.
+    ``ClusterState`` changes it.
     """
 
     def __init__(self) -> None:

@@ -27,8 +27,8 @@ from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.engine.scaling.packing import Packing, ZonePacking, zone_rule
 from extender.engine.scaling.size import ScalePlan, anyone, missing_vreplicas, plan_scale
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.objects import AdapterPool, StatefulSet, VPod
 
 
@@ -55,7 +55,7 @@ def still_closed(state: PoolState, plan: ScalePlan) -> int:
     return state.closed & (_below(high) ^ _below(low))
 
 
-def count_without_empty(state: PoolState, pools: State) -> int:
+def count_without_empty(state: PoolState, pools: ClusterState) -> int:
     """The lowest count of pods such that all removed ordinals are closed and hold nothing, for this
     pool and all others of ``pools``.
 

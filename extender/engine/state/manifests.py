@@ -1,5 +1,5 @@
-"""Builds a ``State`` from manifests, for ``vreplica plan``: the objects of a cluster, read from
-files. Pure.
+"""Builds a ``ClusterState`` from manifests, for ``vreplica plan``: the objects of a cluster, read
+from files. Pure.
 
 It fills in what files usually leave out. An object without a namespace is in ``default``. A pod
 without our label belongs to the pool whose StatefulSet its name comes from, and that StatefulSet
@@ -14,7 +14,7 @@ from typing import Final
 
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model import decode
 from extender.model.errors import InvalidObject
 from extender.model.names import API_VERSION, POOL_LABEL, UNKNOWN_ZONE
@@ -127,9 +127,9 @@ class Manifests:
             elif by_name is not None:
                 yield replace(pod, pool=by_name)
 
-    def state(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> State:
+    def state(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> ClusterState:
         """The state that a service would have. Raises InvalidObject if an object is there twice."""
-        state = State(profiles)
+        state = ClusterState(profiles)
         pods = list(self.adapter_pods())
         for kind, objects in (
             ("Node", self.nodes),
@@ -164,7 +164,7 @@ class Manifests:
             state.vpod_changed(None, vpod)
         return state
 
-    def _foreign_vpods(self, state: State) -> Iterator[VPod]:
+    def _foreign_vpods(self, state: ClusterState) -> Iterator[VPod]:
         """Objects of the kinds that pools declare, each in the first pool that selects it and its
         namespace.
         """

@@ -83,8 +83,8 @@ class PoolState:
         self.taken_by = ""
         self.pods: dict[str, PodClaims] = {}
         self.strangers: dict[str, AdapterPod] = {}
-        """By name, pods with the pool's label that are not its own (``State.pod_changed``). They
-        count nowhere.
+        """By name, pods with the pool's label that are not its own (``ClusterState.pod_changed``).
+        They count nowhere.
         """
         self.by_ordinal: dict[int, PodClaims] = {}
         self.vpods: dict[str, VPod] = {}

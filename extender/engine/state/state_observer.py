@@ -1,4 +1,4 @@
-"""``StateObserver``: learns of everything that changes a ``State``, in order.
+"""``StateObserver``: learns of everything that changes a ``ClusterState``, in order.
 
 A decision depends only on what has come into the state before it: objects, reservations, and which
 ordinals are closed or abandoned. So an empty state that takes in a list of these changes repeats

@@ -29,7 +29,7 @@ from aiohttp import web
 
 from extender import __version__
 from extender.engine.placing.plan import Decision
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.kube.serving.readers import ask_again
 from extender.model.moves import Move
 from extender.service.http.recording_buffer import Lost, RecordingBuffer, as_lines
@@ -51,7 +51,7 @@ class DecisionLog:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         *,
         now: Callable[[], float],
         header: Callable[[], Header],
@@ -142,7 +142,7 @@ def _seq_from(text: str) -> int:
     return int(text)
 
 
-def new_header(identity: str, leader: str, state: State, *, shadow: bool) -> Header:
+def new_header(identity: str, leader: str, state: ClusterState, *, shadow: bool) -> Header:
     """The header of a snapshot. In shadow mode its source is "cluster", because the decisions seen
     are another scheduler's.
     """

@@ -31,9 +31,9 @@ from typing import Final
 from extender.engine.placing.explain import Explanation
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.collector import collect, collect_vpod, why_unschedulable
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.objects import placement_order
 from extender.service.pools.pool_status import pool_numbers
 
@@ -79,7 +79,7 @@ ExplanationOf = Callable[[str], Explanation | None]
 
 
 def describe_state(
-    state: State, explanation_of: ExplanationOf, query: StateQuery | None = None
+    state: ClusterState, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> dict[str, object]:
     """Pools with their pods and vpods, and nodes. ``explanation_of``: by vpod key, of its last
     decision.
@@ -94,7 +94,7 @@ def describe_state(
 
 
 def state_steps(
-    state: State, explanation_of: ExplanationOf, query: StateQuery | None = None
+    state: ClusterState, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> Generator[None, None, dict[str, object]]:
     """The same, in steps between which the state may change: each object is described as it is at
     its step.

@@ -8,8 +8,8 @@ its object. The soak test checks this, and an alert may too.
 from collections.abc import Callable
 from typing import Final
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.ordinal_history import OrdinalHistory
-from extender.engine.state.state import State
 from extender.service.placing.activation import Activation
 from extender.service.placing.queue import VPodQueues
 from extender.service.watching.own_writes import OwnWrites
@@ -31,7 +31,7 @@ MAP_VALUES: Final = (
 
 def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
     metrics: Metrics,
-    state: State,
+    state: ClusterState,
     *,
     queues: VPodQueues,
     activation: Activation,

@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.kube.serving.readers import ask_again
 from extender.model.objects import AdapterPod, VPod
 from extender.model.timestamps import timestamp
@@ -52,7 +52,7 @@ class ChangeCounts:
         return {"binds": self.binds, "published": self.published, "moved": self.moved}
 
 
-async def overview_of(state: State) -> dict[str, object]:
+async def overview_of(state: ClusterState) -> dict[str, object]:
     """The overview, computed in steps between which other tasks run."""
     made = Overview(state)
     for _ in made.steps():
@@ -65,7 +65,7 @@ class OverviewAnswer:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         *,
         now: Callable[[], float],
         more: Callable[[], Mapping[str, object]],

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.service.pools.pool_status import pool_numbers
 from extender.telemetry.exposition import OTHER, Family, Kind, Label, Stability
 from extender.telemetry.metrics import Metrics
@@ -60,7 +60,7 @@ class PoolGauges:
     named.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._known: dict[str, PoolNumbers] = {}
         self._named: dict[str, None] = {}
@@ -133,7 +133,7 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
     )
 
 
-def add_pool_gauges(metrics: Metrics, state: State) -> None:
+def add_pool_gauges(metrics: Metrics, state: ClusterState) -> None:
     """Declare the gauges."""
     gauges = PoolGauges(state)
 

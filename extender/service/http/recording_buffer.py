@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import VReplicaError
 from extender.whatif.recording.entries import Entry, Header, Line, Synced
 from extender.whatif.recording.entry_writer import EntryWriter, MakeEntry, snapshot_of
@@ -39,7 +39,7 @@ class RecordingBuffer:
     """
 
     def __init__(
-        self, state: State, *, now: Callable[[], float], header: Callable[[], Header]
+        self, state: ClusterState, *, now: Callable[[], float], header: Callable[[], Header]
     ) -> None:
         self._state = state
         self._now = now

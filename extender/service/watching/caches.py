@@ -1,8 +1,8 @@
 """``Caches``: what the service knows of the cluster, and the state derived from it.
 
 Two assume caches (adapter pods, vpods) hold objects that the service also writes. Nodes,
-namespaces, StatefulSets and pools are only read. Each change goes first to ``State`` and then to
-the other handlers, in one synchronous step, so no task sees a cache and the state disagree.
+namespaces, StatefulSets and pools are only read. Each change goes first to ``ClusterState`` and
+then to the other handlers, in one synchronous step, so no task sees a cache and the state disagree.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from extender.engine.cache.caches import AdapterPodAssumeCache, VPodAssumeCache
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.decode import SLICE_OBJECTS
 from extender.model.objects import AdapterPool, Namespace, Node, StatefulSet
 
@@ -82,12 +82,12 @@ class ReadCache(Generic[T]):
 
 
 class Caches:
-    """All caches, and the ``State`` that they feed. ``profiles``: those that pools may name, by
-    name.
+    """All caches, and the ``ClusterState`` that they feed. ``profiles``: those that pools may name,
+    by name.
     """
 
     def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
-        self.state = State(profiles)
+        self.state = ClusterState(profiles)
         self.pods = AdapterPodAssumeCache()
         self.vpods = VPodAssumeCache()
         self.pods.add_event_handler(self.state.pod_changed)

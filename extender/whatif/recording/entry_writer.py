@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from extender.engine.placing.plan import Decision
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.state_observer import Recorded
 from extender.model.ledger import Share
 from extender.model.moves import Move
@@ -78,7 +78,7 @@ class EntryWriter:
         self._keep(lambda at, seq: Entry(at, seq, content))
 
 
-def snapshot_of(state: State) -> Iterator[EntryContent]:
+def snapshot_of(state: ClusterState) -> Iterator[EntryContent]:
     """Everything that a decision on this state looks at, as entries that build it in an empty
     state.
     """

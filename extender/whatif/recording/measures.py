@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 
 EXPOSURE_EVERY: Final = 10
 """The exposure is measured in each tenth sample: it costs more than all the rest."""
@@ -41,7 +41,7 @@ class Sample(NamedTuple):
     used_slots: int
 
 
-def sample(state: State, at: float) -> Sample:
+def sample(state: ClusterState, at: float) -> Sample:
     """Measure the state. The cost is proportional to the pods and the waiting vpods."""
     wanted = unplaced = pods = slots = used = 0
     for pool in state.pools.values():
@@ -58,7 +58,7 @@ def sample(state: State, at: float) -> Sample:
     return Sample(at, wanted, unplaced, pods, slots, used)
 
 
-def exposure(state: State) -> Exposure:
+def exposure(state: ClusterState) -> Exposure:
     """What the loss of its worst zone would take from each vpod."""
     vpods = alone = 0
     total = 0.0
@@ -95,7 +95,7 @@ class Tally:
     pod_seconds: float = 0.0
     unplaced_seconds: float = 0.0
 
-    def take(self, state: State, at: float, *, exposed: bool) -> None:
+    def take(self, state: ClusterState, at: float, *, exposed: bool) -> None:
         """Add a sample. The values of the one before are taken to hold until now."""
         now = sample(state, at)
         if self.samples:

@@ -21,7 +21,7 @@ from extender.engine.placing.plan import Decision, place, release_all
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.relocation import relocate
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import InvalidObject
 from extender.model.ledger import EMPTY_LEDGER
@@ -98,13 +98,13 @@ class Player:
         """Whether published placements count as decisions."""
         self._profiles = profiles
         self._changes = changes
-        self.state = State(profiles)
+        self.state = ClusterState(profiles)
         self.objects: dict[tuple[str, str], Recorded] = {}
         """(kind, key) -> the newest version, as played."""
 
     def forget(self) -> None:
         """Forget everything: the snapshot that begins has it all."""
-        self.state = State(self._profiles)
+        self.state = ClusterState(self._profiles)
         self.objects.clear()
 
     def play(self, content: EntryContent) -> Pair | None:

@@ -36,8 +36,8 @@ from extender.engine.scaling.scale_down import (
     waits_for_closed,
 )
 from extender.engine.scaling.size import POOL_PODS_MAX, ScalePlan, plan_scale
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.engine.state.state_observer import Recorded
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, object_key
@@ -62,7 +62,7 @@ class Rehearsal:
         self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES, changes: Changes = NO_CHANGES
     ) -> None:
         self._changes = changes
-        self.state = State(profiles)
+        self.state = ClusterState(profiles)
         self.moved = 0
         """Vreplicas that have left a pod while they were wanted."""
         self._objects: dict[tuple[str, str], Recorded] = {}

@@ -7,7 +7,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extender.engine.scaling.scale_down import holds_nothing
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.ledger import Share
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 from tests.support import worlds
@@ -224,7 +224,7 @@ def test_a_pod_that_changes_its_pool_leaves_the_old_one():
 
 
 def test_a_pool_of_which_nothing_is_left_is_forgotten():
-    state = State()
+    state = ClusterState()
     state.vpod_changed(None, a_vpod("a", 1, {0: 1}, pool="x/y"))
     assert "x/y" in state.pools
     state.vpod_changed(a_vpod("a", 1, {0: 1}, pool="x/y"), None)
@@ -232,7 +232,7 @@ def test_a_pool_of_which_nothing_is_left_is_forgotten():
 
 
 def test_a_pool_that_came_before_its_stateful_set_knows_its_pods_afterwards():
-    state = State()
+    state = ClusterState()
     state.node_changed(None, a_node())
     state.pod_changed(None, a_pod(0))
     state.adapter_pool_changed(None, a_pool())
@@ -282,7 +282,7 @@ EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 def test_of_pools_that_name_one_stateful_set_all_replicas_choose_the_same(
     template_pool, dispatcher, other, first, reverse, when
 ):
-    state, stateful_set = State(), a_stateful_set(3, template_pool=template_pool)
+    state, stateful_set = ClusterState(), a_stateful_set(3, template_pool=template_pool)
     pools = [a_pool(created_at=dispatcher), a_pool(name="other", created_at=other)]
     if when == "before":
         state.stateful_set_changed(None, stateful_set)
@@ -298,7 +298,7 @@ def test_of_pools_that_name_one_stateful_set_all_replicas_choose_the_same(
 
 
 def test_when_the_first_pool_goes_the_next_has_its_stateful_set():
-    state, first = State(), a_pool(created_at=EARLY)
+    state, first = ClusterState(), a_pool(created_at=EARLY)
     state.stateful_set_changed(None, a_stateful_set(3))
     for pool in (first, a_pool(name="other", created_at=LATE)):
         state.adapter_pool_changed(None, pool)
@@ -309,7 +309,7 @@ def test_when_the_first_pool_goes_the_next_has_its_stateful_set():
 
 
 def test_a_pool_that_names_another_stateful_set_leaves_the_one_it_had_to_the_next():
-    state, first = State(), a_pool(created_at=EARLY)
+    state, first = ClusterState(), a_pool(created_at=EARLY)
     for name in ("dispatcher", "elsewhere"):
         state.stateful_set_changed(None, a_stateful_set(3, name=name))
     for pool in (first, a_pool(name="other", created_at=LATE)):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.engine.pods.node_index import NodeIndex
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.model.objects import AdapterPool, StatefulSet
 from extender.node.verbs import pod_problem
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -98,7 +98,7 @@ def test_pods_of_a_stateful_set_that_is_made_anew_count_once_it_has_adopted_them
     "order", [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
 )
 def test_it_does_not_matter_what_is_known_first(order):
-    state = State()
+    state = ClusterState()
     state.node_changed(None, a_node())
     pods = [
         a_pod(0, {"tenant/a": 1}, **OWNED),

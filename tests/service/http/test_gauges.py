@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.kube.api import VPODS
 from extender.service.app import Service
 from extender.service.http.pool_gauges import MISSING, POOLS_NAMED_MAX, PoolGauges
@@ -116,7 +116,7 @@ def test_of_what_is_placed_a_pool_tells_how_much_is_served_and_how_much_is_not()
 
 
 def test_pools_beyond_the_limit_are_added_up_and_a_pool_keeps_its_name_while_it_exists():
-    state = State()
+    state = ClusterState()
     for number in range(POOLS_NAMED_MAX + 5):
         state.adapter_pool_changed(None, a_pool(name=f"p{number:04}"))
     gauges = PoolGauges(state)

@@ -2,7 +2,7 @@
 state equals a rebuilt one.
 """
 
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.lab.simulation.world.replica import Replica
 
 
@@ -11,7 +11,7 @@ def state_problems(replica: Replica) -> list[str]:
     rebuilt state.
     """
     caches = replica.service.caches
-    rebuilt = State(caches.state.profiles)
+    rebuilt = ClusterState(caches.state.profiles)
     for node in caches.nodes.list():
         rebuilt.node_changed(None, node)
     for namespace in caches.namespaces.list():

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Set as AbstractSet
 from functools import partial
 from typing import Final
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.model.objects import Node, placement_order
 from extender.service.http.page.history import History
 from extender.service.http.page.records import (
@@ -88,7 +88,13 @@ class Facts:
     """
 
     def __init__(
-        self, state: State, pool: str, *, history: History, service: Callable[[], Record], own: Own
+        self,
+        state: ClusterState,
+        pool: str,
+        *,
+        history: History,
+        service: Callable[[], Record],
+        own: Own,
     ) -> None:
         self.pool = pool
         self._state = state

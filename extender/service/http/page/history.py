@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.engine.state.state import State
 from extender.service.http.page.records import pending_slots, unserved_slots
 from extender.service.pools.pool_status import pool_numbers
 
@@ -48,7 +48,7 @@ class _Samples:
 class History:
     """Samples by pool. ``now``: epoch seconds."""
 
-    def __init__(self, state: State, now: Callable[[], float]) -> None:
+    def __init__(self, state: ClusterState, now: Callable[[], float]) -> None:
         self._state = state
         self._now = now
         self.times: deque[int] = deque(maxlen=SAMPLES_MAX)

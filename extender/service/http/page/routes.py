@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from extender.config.model import Config, Mode
-from extender.engine.state.state import State
+from extender.engine.state.cluster_state import ClusterState
 from extender.kube.serving.browsers import is_other_site
 from extender.service.http.page.assets import HEADERS, TYPES, Asset, load_assets
 from extender.service.http.page.facts import Facts
@@ -40,7 +40,7 @@ class Page:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         leadership: Leadership,
         config: Config,
         *,

@@ -1,5 +1,5 @@
-"""``State``: everything that decisions look at, over all pools. Each change updates it by the
-difference.
+"""``ClusterState``: everything that decisions look at, over all pools. Each change updates it by
+the difference.
 
 The change handlers of the assume caches feed it (``old``, ``new``: None for an object that does not
 exist), and so do reservations. A state rebuilt from the same objects equals the updated one. Tests
@@ -32,7 +32,7 @@ ALLOWED_MAX: Final = 100_000
 """Cached answers to whether a pool selects a namespace."""
 
 
-class State:
+class ClusterState:
     """All pools, nodes and namespaces. Not thread-safe; never awaits, so a decision sees one
     moment.
 
