@@ -4,8 +4,8 @@ and the scale.
 ``World`` is the part that the schedule cases share: a case's StatefulSet, pods, nodes, vpods and
 reservations, as the API objects that we would read, taken through our own decoders into a
 ``ClusterState``. A placement is the vpod's status. A reservation of the newer version, which is the
-whole last answer, is a pod's ledger (only a bound pod has one); one of the older version, which is what
-has been decided and not been committed yet, is what our placer reserves.
+whole last answer, is a pod's ledger (only a bound pod has one); one of the older version, which is
+what has been decided and not been committed yet, is what our placer reserves.
 
 What we derive is what the state collector says, all fields that upstream has, entries of 0
 vreplicas with them.
