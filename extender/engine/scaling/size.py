@@ -17,6 +17,7 @@ ties may all have fallen on the same zone.) What has no place then waits, with i
 A pool whose profile follows Knative's rules is sized by Knative's formulas (``scaling.knative``).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -207,14 +208,17 @@ def _zone_ceiling(
     state: PoolState, pool: AdapterPool, zones: int, needed: int, allows: Callable[[VPod], bool]
 ) -> int:
     """The number of pods at which a hard zone rule asks for no more: in each zone, one more than
-    its part of every vpod, rounded up, fills.
+    hold its part of every vpod, rounded up. Vreplicas of one weight share pods there, since heavy
+    ones do not fill a pod to its last slot.
     """
+    parts: Counter[int] = Counter()
+    for vpod in state.vpods.values():
+        if vpod.weight <= pool.slots_per_pod and allows(vpod):
+            parts[vpod.weight] += -(-_wanted(pool, vpod) // zones)
     share = sum(
-        -(-_wanted(pool, vpod) // zones) * vpod.weight
-        for vpod in state.vpods.values()
-        if vpod.weight <= pool.slots_per_pod and allows(vpod)
+        -(-count // (pool.slots_per_pod // weight)) for weight, count in parts.items() if count
     )
-    return zones * (max(-(-share // pool.slots_per_pod), -(-needed // zones)) + 1)
+    return zones * (max(share, -(-needed // zones)) + 1)
 
 
 def _start(state: PoolState) -> int:

@@ -1,7 +1,7 @@
 """How many pods a pool needs (DESIGN 5.4)."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from extender.engine.placing.plan import place
 from extender.engine.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
@@ -315,6 +315,7 @@ def test_what_stands_in_a_zone_that_is_down_counts_there():
     st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=6),
     st.lists(st.sampled_from([0, 1, 2]), min_size=40, max_size=40),
 )
+@example([(8, 2), (12, 2), (11, 2), (2, 2), (2, 2), (6, 2)], [0] * 40)  # 21 pods, 5 slots, 4 used
 def test_growing_under_a_hard_zone_rule_ends_and_places_all_where_pods_go_round(wishes, luck):
     scene = in_zones(0, 0, 0)
     for index, (vreplicas, weight) in enumerate(wishes):
