@@ -25,6 +25,10 @@ from extender.service.placing.ledger_confirmations import UNDER_WAY_S
 from extender.service.pools.scale_cache import Scale
 from extender.service.watching.caches import Caches
 
+SHOWN_S: Final = 2 * UNDER_WAY_S
+"""How long a scale-down without an answer is in doubt: until it can no longer arrive, and as long
+again for the watch to show one that has.
+"""
 LEFT_OVER_S: Final = 5.0
 """After this time, closed pods are opened even for a vpod that seems to have room on open pods: its
 profile refuses that room.
@@ -148,7 +152,7 @@ class DrainingOrdinals:
             return
         start = state.stateful_set.ordinals_start
         removed = (1 << (start + scale.replicas)) - (1 << (start + replicas))
-        until = self._clock() + UNDER_WAY_S
+        until = self._clock() + SHOWN_S
         self._doubt.begin(removed, uid=scale.uid, version=scale.resource_version, until=until)
 
     def _take_over(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from extender.engine.pods.bits import bits
 from extender.kube.api import STATEFULSETS, Conflict, OutcomeUnknown, PatchType
-from extender.service.placing.ledger_confirmations import UNDER_WAY_S
+from extender.service.pools.draining_ordinals import SHOWN_S
 from extender.service.pools.pool_scaler import PoolScaler, ScalerContext
 from extender.service.pools.scale_cache import ScaleCache
 from tests.support.builders import NS, POOL
@@ -112,11 +112,11 @@ async def test_what_an_unanswered_scale_down_may_still_remove_stays_closed_thoug
     scaler = a_scaler(world)
     await wanted_again_after_an_unanswered_scale_down(world, scaler)
     for _ in range(2):
-        await asyncio.sleep(UNDER_WAY_S / 3)
+        await asyncio.sleep(SHOWN_S / 3)
         await scaler.look()
         assert closed(world) == [1, 2]
     left_s = scaler.due_at - asyncio.get_running_loop().time()
-    assert left_s == pytest.approx(UNDER_WAY_S / 3, abs=0.1), "looks when it ends"
+    assert left_s == pytest.approx(SHOWN_S / 3, abs=0.1), "looks when it ends"
 
 
 async def test_a_newer_version_of_the_stateful_set_opens_them_for_the_late_write_is_refused_then():
@@ -136,7 +136,7 @@ async def test_they_are_opened_once_no_request_lives_that_long():
     world = await two_of_three_are_empty()
     scaler = a_scaler(world)
     await wanted_again_after_an_unanswered_scale_down(world, scaler)
-    await asyncio.sleep(UNDER_WAY_S)
+    await asyncio.sleep(SHOWN_S)
     await scaler.look()
     assert closed(world) == []
 
