@@ -41,7 +41,7 @@ import logging
 import random
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -181,7 +181,7 @@ class EventRecorder:
             _loop_time,
         )
         self._writing = 0
-        self._entries: dict[_Key, _Entry] = {}
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._last_stamp = 0
 
     def event(

@@ -23,7 +23,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
@@ -151,7 +151,7 @@ class Reflector:
         self._wanted: list[asyncio.Future[None]] = []
         """Waiters for the next list that begins."""
         self._watchdog: asyncio.Timeout | None = None
-        self._reported: dict[str, str] = {}
+        self._reported: OrderedDict[str, str] = OrderedDict()
         """Subject of InvalidObject -> the version that was reported last."""
 
     @property

@@ -12,6 +12,7 @@ The cut does not know whether the text is the request's ``NodeNames`` or lies in
 parser of the rest finds out: the placeholder ``MARK`` must stand in ``NodeNames``.
 """
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -153,9 +154,9 @@ class CandidateLists:
     of the nodes, changes.
     """
 
-    _lists: dict[bytes, Candidates] = field(default_factory=dict)
+    _lists: OrderedDict[bytes, Candidates] = field(default_factory=OrderedDict)
     """Oldest first."""
-    _firsts: dict[Mark, Candidates] = field(default_factory=dict)
+    _firsts: OrderedDict[Mark, Candidates] = field(default_factory=OrderedDict)
     """The first list of each mark. Oldest first."""
     _revision: int = -1
 

@@ -6,6 +6,7 @@ may get the same name. Each filter call replaces the pod's entry. Entries expire
 kube-scheduler never tells an extender that it has given a pod up.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -49,7 +50,7 @@ class PlacementDecisionCache:
         self._clock = clock
         self._ttl_s = ttl_s
         self._remembered_s = remembered_s
-        self._times: dict[str, tuple[int, float]] = {}
+        self._times: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """Pod UID -> (number of decisions, when to forget it). Oldest first."""
         self._entries: dict[str, PlacementDecision] = {}
         self._nodes = 0

@@ -12,6 +12,7 @@ The answer has an entry for each node of the request. All but a few nodes of a z
   by host.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -42,7 +43,7 @@ class _ByZone:
 
     names: Mapping[str, list[str]]
     position: Mapping[str, int]
-    entries: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
+    entries: OrderedDict[tuple[str, int | None], list[str]] = field(default_factory=OrderedDict)
     """(Zone, score) -> the entries of its names; empty strings for score None."""
 
 
@@ -52,10 +53,10 @@ class HostTexts:
     def __init__(self, index: NodeIndex) -> None:
         self._index = index
         self._revision = -1
-        self._tables: dict[tuple[str, int], dict[str, str]] = {}
-        self._bases: dict[_Scores, dict[str, str]] = {}
+        self._tables: OrderedDict[tuple[str, int], dict[str, str]] = OrderedDict()
+        self._bases: OrderedDict[_Scores, dict[str, str]] = OrderedDict()
         """Score by zone -> the entries of those zones' nodes."""
-        self._lists: dict[bytes, _ByZone | None] = {}
+        self._lists: OrderedDict[bytes, _ByZone | None] = OrderedDict()
         """Text of candidates -> their entries; None until these candidates come a second time."""
 
     def encode(self, candidates: Candidates, groups: Iterable[Alike]) -> bytes:

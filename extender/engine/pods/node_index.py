@@ -8,9 +8,11 @@ node is looked at again when somebody asks. ``verbs.node_problem`` gives the sam
 single node.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Set as AbstractSet
 from typing import Final
 
+from extender.model.bounded import put_bounded
 from extender.model.objects import AdapterPod, Node
 
 REQUESTS_MAX: Final = 32
@@ -38,7 +40,7 @@ class NodeIndex:
         """Zone ("" for none) -> names of its nodes; never empty."""
         self._left: dict[str, int] = {}
         """Node that declares slots -> slots left, below 0 if too many are taken."""
-        self._full: dict[int, set[str]] = {}
+        self._full: OrderedDict[int, set[str]] = OrderedDict()
         """Slots requested -> nodes that have fewer left."""
         self._changed: set[str] = set()
         """Nodes to look at again before the next answer."""
@@ -79,11 +81,8 @@ class NodeIndex:
         self._look_again(declared)
         full = self._full.get(request)
         if full is None:
-            if len(self._full) >= REQUESTS_MAX:
-                del self._full[next(iter(self._full))]
-            full = self._full[request] = {
-                name for name, left in self._left.items() if left < request
-            }
+            full = {name for name, left in self._left.items() if left < request}
+            put_bounded(self._full, request, full, REQUESTS_MAX)
         return full
 
     def _look_again(self, declared: Declared) -> None:

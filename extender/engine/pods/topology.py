@@ -6,8 +6,10 @@ follows every change of a node, and is shared by all pools whose templates requi
 node's heartbeat changes neither view.
 """
 
+from collections import OrderedDict
 from typing import Final
 
+from extender.model.bounded import put_bounded
 from extender.model.node_fit import NodeFit
 from extender.model.objects import Node
 
@@ -53,7 +55,7 @@ class Topology(Zones):
     def __init__(self) -> None:
         super().__init__()
         self._nodes: dict[str, Node] = {}
-        self._hosting: dict[NodeFit, Zones] = {}
+        self._hosting: OrderedDict[NodeFit, Zones] = OrderedDict()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went. ``old``: its last known form."""
@@ -79,9 +81,7 @@ class Topology(Zones):
             zones = Zones(fit)
             for node in self._nodes.values():
                 zones.exchange(None, node)
-            if len(self._hosting) >= HOSTINGS_MAX:
-                del self._hosting[next(iter(self._hosting))]
-            self._hosting[fit] = zones
+            put_bounded(self._hosting, fit, zones, HOSTINGS_MAX)
         return zones
 
     def forget(self, fit: NodeFit) -> None:

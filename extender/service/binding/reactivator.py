@@ -18,6 +18,7 @@ growing intervals, from 1 s doubling to 60 s.
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -62,10 +63,10 @@ class Reactivator:
         self._api = api
         self._caches = caches
         self._metrics = metrics
-        self._refused: dict[str, _Refusal] = {}
+        self._refused: OrderedDict[str, _Refusal] = OrderedDict()
         """By pod UID."""
         self._patches = 0
-        self._patched: dict[str, tuple[int, float]] = {}
+        self._patched: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """Pod UID -> (patches that did not help, earliest loop time of the next one)."""
         self._taken_over: dict[str, str] = {}
         """UID -> key of pods that a former leader may have refused."""

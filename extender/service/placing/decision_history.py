@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Final
 
 from extender.engine.placing.explain import Explanation, Step
+from extender.model.bounded import put_bounded
 from extender.model.objects import VPod
 from extender.model.timestamps import timestamp
 from extender.whatif.explanation import PastDecision
@@ -67,9 +68,8 @@ class DecisionHistory:
         now, known = self._now(), self._entries
         entries = known.get(key)
         if entries is None:
-            known[key] = [_Entry(now, why, generation, explanation, error, now)]
-            if len(known) > VPODS_MAX:
-                known.popitem(last=False)
+            first = _Entry(now, why, generation, explanation, error, now)
+            put_bounded(known, key, [first], VPODS_MAX)
             return
         known.move_to_end(key)
         last = entries[-1]

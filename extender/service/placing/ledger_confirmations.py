@@ -13,7 +13,9 @@ longer arrive ``UNDER_WAY_S`` after its sender has given it up.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
+
+from extender.model.bounded import put_bounded
 
 FRESH_S: Final = 5.0
 """Since the request was sent. ``ordinal_history.HOLD_S`` relies on it."""
@@ -27,8 +29,6 @@ LATE_MAX: Final = 16
 """Texts that a pod's late writes may find. With more of them, any text counts."""
 ANY: Final = "any text"
 """Stands for any ledger text. No ledger is this text, because it is not JSON."""
-
-T = TypeVar("T")
 
 
 class LedgerConfirmations:
@@ -47,19 +47,19 @@ class LedgerConfirmations:
 
     def note(self, uid: str, sent_at: float) -> None:
         """The API server has replied about this pod to a request sent at ``sent_at``."""
-        _put(self._at, uid, sent_at)
+        put_bounded(self._at, uid, sent_at, PODS_MAX)
 
     def changed(self, uid: str, sent_at: float) -> None:
         """As ``note``, for a request that changed the pod's ledger, or bound the pod with one."""
         self.note(uid, sent_at)
-        _put(self._changed, uid, sent_at)
+        put_bounded(self._changed, uid, sent_at, PODS_MAX)
 
     def late(self, uid: str, text: str | None) -> None:
         """A write that compares the ledger with ``text`` may still arrive."""
         now = self._clock()
         texts = {known: until for known, until in self._late.get(uid, {}).items() if now < until}
         texts[text if len(texts) < LATE_MAX and ANY not in texts else ANY] = now + UNDER_WAY_S
-        _put(self._late, uid, texts)
+        put_bounded(self._late, uid, texts, PODS_MAX)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
@@ -79,10 +79,3 @@ class LedgerConfirmations:
         if changed_since > float("-inf") and self._changed.get(uid, float("-inf")) < changed_since:
             return False
         return self._clock() - self._at.get(uid, float("-inf")) < FRESH_S
-
-
-def _put(there: OrderedDict[str, T], uid: str, value: T) -> None:
-    there[uid] = value
-    there.move_to_end(uid)
-    while len(there) > PODS_MAX:
-        there.popitem(last=False)

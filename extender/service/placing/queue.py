@@ -287,7 +287,8 @@ class VPodQueues:
         """The queue of a pool. For a pool that is not led here, an empty queue that nobody reads
         and that is not kept: the batch of a former leader may end after ``end``.
         """
-        return self._led_queue(pool) or VPodQueue(self._clock)
+        queue = self._led_queue(pool)
+        return queue if queue is not None else VPodQueue(self._clock)
 
     def add(self, pool: str, key: str) -> None:
         """Decide this vpod of the pool now."""

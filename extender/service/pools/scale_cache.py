@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.kube.api import STATEFULSETS, Api, Conflict, NotFound, Obj
+from extender.model.bounded import put_bounded
 from extender.model.decode import mapping, text
 from extender.model.objects import StatefulSet, object_key
 
@@ -112,10 +113,8 @@ class ScaleCache:
             self.forget(changed.key)
 
     def _store(self, scale: Scale) -> None:
-        self._entries.pop(scale.key, None)
-        self._entries[scale.key] = (self._clock() + self._period_s, scale)
-        while len(self._entries) > ENTRIES_MAX:
-            self._entries.popitem(last=False)
+        entry = self._clock() + self._period_s, scale
+        put_bounded(self._entries, scale.key, entry, ENTRIES_MAX)
 
 
 def _scale(namespace: str, name: str, obj: Obj) -> Scale:
