@@ -75,3 +75,11 @@ def moves_made(
             left[move.from_pod] -= count
             lost -= count
             yield replace(move, vreplicas=count)
+
+
+def by_vpod(moves: Iterable[Move]) -> dict[str, list[Move]]:
+    """The moves of each vpod, by its key."""
+    groups: dict[str, list[Move]] = {}
+    for move in moves:
+        groups.setdefault(move.vpod, []).append(move)
+    return groups

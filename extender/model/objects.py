@@ -225,6 +225,15 @@ class StatefulSet:
         return range(self.ordinals_start, self.ordinals_start + self.replicas)
 
 
+def has_same_pods(old: StatefulSet | None, new: StatefulSet | None) -> bool:
+    """Whether a StatefulSet has the same ordinals as before, for the same pool."""
+    return (
+        old is not None
+        and new is not None
+        and (old.ordinals, old.template_pool) == (new.ordinals, new.template_pool)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorRequirement:
     """One matchExpressions entry of a label selector."""

@@ -144,3 +144,7 @@ def _same(shown: str, real: str) -> bool:
         ):
             return False
     return len(wanted) == len(found)
+
+
+def with_article(noun: str) -> str:
+    return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"

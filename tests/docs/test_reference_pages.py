@@ -19,7 +19,7 @@ from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind
 from extender.config.view import plain
 from extender.kube.first_errors import USUAL
 from extender.python_version import python_problem
-from tests.docs.test_reliability_page import with_article
+from tests.docs.pages import with_article
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "configuration.md", DOCS / "doctor.md"]

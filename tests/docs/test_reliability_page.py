@@ -8,14 +8,11 @@ import sys
 from pathlib import Path
 
 from extender.lab.simulation.world.profile import ALL_KINDS
+from tests.docs.pages import with_article
 from tests.simulation import test_seeds
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 HEAD = "| fault | probability of | at most | |\n|---|---|---|---|\n"
-
-
-def with_article(noun: str) -> str:
-    return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
 
 
 def table() -> str:

@@ -15,7 +15,7 @@ from extender.engine.placing.plan import Decision
 from extender.engine.placing.refused import reason_for, why_refused
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.state.pool_state import PoolState
-from extender.model.moves import Move, MoveReason
+from extender.model.moves import Move, MoveReason, by_vpod
 from extender.model.objects import VPod, placement_order
 from extender.model.reasons import ConflictReason
 
@@ -29,10 +29,7 @@ def relocations(pool: PoolState, moves: Iterable[Move]) -> Iterator[Decision]:
     """Yield a decision for each vpod of which something can be moved. Before the next one is asked
     for, the caller reserves or publishes it.
     """
-    by_vpod: dict[str, list[Move]] = {}
-    for move in moves:
-        by_vpod.setdefault(move.vpod, []).append(move)
-    for key, group in by_vpod.items():
+    for key, group in by_vpod(moves).items():
         if (decision := relocate(pool, pool.vpods[key], group)) is not None:
             yield decision
 

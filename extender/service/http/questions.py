@@ -23,6 +23,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Final
 
 import orjson
@@ -310,8 +311,5 @@ def _error(status: int, message: str, last_of: web.Request | None = None) -> web
     """``last_of``: a request with whose answer its connection ends."""
     text = orjson.dumps({"error": message}).decode()
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
-    if last_of is not None:
-        return LastAnswer(
-            last_of, status=status, text=text, content_type="application/json", headers=headers
-        )
-    return web.Response(status=status, text=text, content_type="application/json", headers=headers)
+    answer = web.Response if last_of is None else partial(LastAnswer, last_of)
+    return answer(status=status, text=text, content_type="application/json", headers=headers)

@@ -10,7 +10,15 @@ from dataclasses import replace
 from extender.engine.pods.topology import same_for_placing
 from extender.engine.state.pool_state import PoolState
 from extender.model.bucket import Bucket
-from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.model.objects import (
+    AdapterPod,
+    AdapterPool,
+    Namespace,
+    Node,
+    StatefulSet,
+    VPod,
+    has_same_pods,
+)
 from extender.service.placing.queue import VPodQueues
 from extender.service.watching.caches import Caches
 
@@ -191,15 +199,6 @@ class Activation:
         self._schedulable = {
             pool: count for pool, count in self._schedulable.items() if not bucket.has(pool)
         }
-
-
-def has_same_pods(old: StatefulSet | None, new: StatefulSet | None) -> bool:
-    """Whether a StatefulSet has the same ordinals as before, for the same pool."""
-    return (
-        old is not None
-        and new is not None
-        and (old.ordinals, old.template_pool) == (new.ordinals, new.template_pool)
-    )
 
 
 def _only_status(old: VPod, new: VPod) -> bool:

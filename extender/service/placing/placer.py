@@ -22,7 +22,7 @@ from extender.engine.rebalance.relocation import relocate
 from extender.engine.state.pool_state import PoolState
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.errors import VReplicaError
-from extender.model.moves import Move
+from extender.model.moves import Move, by_vpod
 from extender.model.objects import VPod
 from extender.model.reasons import ConflictReason
 from extender.service.placing.activation import Activation
@@ -222,14 +222,11 @@ class Placer:
         """Carry out the evictor's moves that are still possible. Return those that were written."""
         state = self._caches.state.pool(pool)
         async with self._lock(pool):
-            by_vpod: dict[str, list[Move]] = {}
-            for move in moves:
-                by_vpod.setdefault(move.vpod, []).append(move)
             decisions, committed = await self._carry_out(
                 pool,
                 (
                     self._relocate(state, vpod, group)
-                    for key, group in by_vpod.items()
+                    for key, group in by_vpod(moves).items()
                     if (vpod := state.vpods.get(key)) is not None and key not in self.external_vpods
                 ),
             )

@@ -30,10 +30,9 @@ from extender.model.decode import pod_from
 from extender.model.errors import LedgerTooLarge
 from extender.model.event_reasons import EventReason
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
-from extender.model.objects import AdapterPod, AdapterPool, StatefulSet, VPod
+from extender.model.objects import AdapterPod, AdapterPool, StatefulSet, VPod, has_same_pods
 from extender.node.bind_ledger import ledger_of
 from extender.node.verbs import slots_of
-from extender.service.placing.activation import has_same_pods
 from extender.service.placing.ledger_patch import ledger_patch, written_text
 from extender.service.placing.queue import VPodQueues
 from extender.service.placing.vpod_status import SCHEDULED

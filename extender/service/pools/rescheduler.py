@@ -21,8 +21,7 @@ from extender.kube.events import EventRecorder, ObjectReference
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.event_reasons import EventReason
 from extender.model.names import API_VERSION
-from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet
-from extender.service.placing.activation import has_same_pods
+from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, has_same_pods
 from extender.service.watching.caches import Caches
 
 log: Final = logging.getLogger(__name__)
