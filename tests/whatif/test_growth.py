@@ -76,6 +76,15 @@ def test_nodes_that_declare_slots_are_filled_and_no_more():
     assert sorted(grown(scene, 5)) == ["n1", "node-0", "node-0"]
 
 
+def test_a_pod_whose_placements_no_ledger_holds_gets_no_node_and_the_others_do():
+    scene = Scene(replicas=2, slots=10_000).node(a_node("n0", "z0"))
+    for index in range(560):
+        scene.vpod(f"{index:04}" + "x" * 230, 1, {0: 1})
+    with Trial(scene.state) as trial:
+        found = bind_missing(trial, scene.pool)
+    assert [pod.name for pod in found] == ["dispatcher-1"]
+
+
 def test_an_ordinal_comes_back_to_its_node_with_what_it_held():
     scene = (
         Scene(replicas=2)
