@@ -15,10 +15,11 @@ claims. ``revision`` grows with every change: what somebody has derived from the
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from extender.engine.pods.bits import bits
-from extender.engine.pods.bound_pods import BoundPods
+from extender.engine.pods.bound_pods import BoundPods, Place
 from extender.engine.pods.claims import (
     NOTHING,
     SHARE_BYTES_MAX,
@@ -112,6 +113,8 @@ class PoolState:
         kinds is gone.
         """
         self.bound_pods = BoundPods()
+        self._expected: dict[str, Place] = {}
+        """Pod name -> where a bind that still waits would put it."""
         self.zones: dict[str, int] = {}
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
@@ -338,8 +341,24 @@ class PoolState:
         self._refresh(state)
         self._forget_if_empty(state)
 
-    def _note_place(self, state: PodClaims) -> None:
-        self.bound_pods.note(state.name, state.where if state.bound else None)
+    @contextmanager
+    def expecting(self, pod_name: str, node: Node) -> Iterator[None]:
+        """Count the pod on that node in ``bound_pods`` while its bind waits before it can assume
+        the pod. kube-scheduler asks about the next pod meanwhile, and would put all of them into
+        one zone.
+        """
+        self._expected[pod_name] = (node.name, node.zone)
+        self._note_place(pod_name)
+        try:
+            yield
+        finally:
+            self._expected.pop(pod_name, None)
+            self._note_place(pod_name)
+
+    def _note_place(self, pod_name: str) -> None:
+        state = self.pods.get(pod_name)
+        bound = state.where if state is not None and state.bound else None
+        self.bound_pods.note(pod_name, bound or self._expected.get(pod_name))
 
     def _note_to_come(self, state: PodClaims) -> None:
         if state.bound and not state.last_ledger:
@@ -380,7 +399,7 @@ class PoolState:
     def _stand(self, state: PodClaims, pod: AdapterPod | None, node: Node | None) -> None:
         down = state.down
         state.stand(pod, node)
-        self._note_place(state)
+        self._note_place(state.name)
         if state.down is not down:
             self._refresh_served(state)
 

@@ -20,6 +20,7 @@ other, and the API server decides between replicas.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -146,18 +147,22 @@ class PodBinder:
         that is behind (I5).
         """
         try:
-            await self._check_past(pod)
+            await self._check_past(pod, node)
             return self._binder.assume(pod, node)
         except BindRefused:
             if self._settled(await self._read(pod.namespace, pod.name), uid, node):
                 return None
             raise
 
-    async def _check_past(self, pod: AdapterPod) -> None:
-        pool = self._caches.state.pools.get(pod.pool)
+    async def _check_past(self, pod: AdapterPod, node: str) -> None:
+        state = self._caches.state
+        pool = state.pools.get(pod.pool)
         if pool is None or pool.adapter_pool is None:
             return  # assume refuses it for that; listing vpods would change nothing
-        if not await self._knows_past(pod):
+        known = state.nodes.get(node)
+        with pool.expecting(pod.name, known) if known is not None else nullcontext():
+            past_known = await self._knows_past(pod)
+        if not past_known:
             raise BindRefused(
                 ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here"
             )

@@ -60,3 +60,39 @@ async def test_a_pod_whose_past_is_not_known_is_not_bound():
         await binder.bind(NS, "dispatcher-0", uid, "node-0")
     assert refused.value.reason is ConflictReason.CATCHING_UP
     assert await world.node_of(0) == ""
+
+
+@pytest.mark.parametrize(("past_known", "there"), [(True, {"node-0": 1}), (False, {})])
+async def test_a_pod_whose_bind_still_waits_for_its_past_counts_where_it_goes(
+    past_known: bool, there: dict[str, int]
+):
+    world = await World.create()
+    uid = await world.pod(0)
+    await world.sync()
+    pool = world.caches.state.pool(POOL)
+    waits, go_on = asyncio.Event(), asyncio.Event()
+
+    async def read_past(_pod: AdapterPod) -> bool:
+        waits.set()
+        await go_on.wait()
+        return past_known
+
+    binder = PodBinder(world.api, world.caches, world.binder(), knows_past=read_past)
+    bind = asyncio.create_task(binder.bind(NS, "dispatcher-0", uid, "node-0"))
+    await waits.wait()
+    assert pool.bound_pods.on_node == {"node-0": 1}
+    go_on.set()
+    await asyncio.gather(bind, return_exceptions=True)
+    assert pool.bound_pods.on_node == there
+
+
+async def test_a_pod_whose_bind_waits_counts_where_it_goes_also_after_an_event_of_it():
+    world = await World.create()
+    await world.pod(0)
+    await world.sync()
+    pool, node = world.caches.state.pool(POOL), world.caches.state.nodes["node-0"]
+    with pool.expecting("dispatcher-0", node):
+        await world.annotate(0, noise="x")
+        await world.sync("pods")
+        assert pool.bound_pods.on_node == {"node-0": 1}
+    assert pool.bound_pods.on_node == {}
