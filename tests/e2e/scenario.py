@@ -53,11 +53,13 @@ SETTLE_TIMEOUT_S: Final = 45.0
 LOOK_INTERVAL_S: Final = 0.1
 """Between two looks at a time when much changes."""
 QUICK_ELECTION: Final[Mapping[str, float]] = {
-    "leaseDurationSeconds": 2,
-    "renewDeadlineSeconds": 1.5,
+    "leaseDurationSeconds": 4,
+    "renewDeadlineSeconds": 3,
     "retryPeriodSeconds": 0.5,
 }
-"""After a kill nobody leads until the lease has run out: 15 s as shipped."""
+"""After a kill nobody leads until the lease has run out: 15 s as shipped. With 2 s, leaders lost
+their Lease for no reason of ours: an API server beside three others takes that long now and then.
+"""
 DEFAULT_SCHEDULER: Final[Obj] = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
