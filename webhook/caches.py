@@ -10,7 +10,7 @@ affected.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from extender.kube.api import (
@@ -66,15 +66,15 @@ class ObjectStore(Generic[T]):
         """The object of that key."""
         return self._objects.get(key)
 
-    def replace(self, objects: list[Obj], resource_version: str) -> None:
-        """Take a whole list. Objects that are not in it are removed."""
-        listed = {key_of(obj) for obj in objects}
-        for key in [key for key in self._objects if key not in listed]:
-            del self._objects[key]
-        self._undecodable &= listed
-        for obj in objects:
-            self._take(obj)
-        _log.info("%s: %d objects at version %s", self._kind, len(self._objects), resource_version)
+    def listing(self) -> "_StoreListing[T]":
+        """See sink.Sink."""
+        return _StoreListing(self._decode, self._replace)
+
+    def _replace(self, decoded: dict[str, T], undecodable: set[str], version: str) -> None:
+        kept = {key: self._objects[key] for key in undecodable & self._objects.keys()}
+        self._objects = kept | decoded
+        self._undecodable = undecodable
+        _log.info("%s: %d objects at version %s", self._kind, len(self._objects), version)
         self.synced = True
 
     def apply(self, event: WatchEvent) -> None:
@@ -89,14 +89,48 @@ class ObjectStore(Generic[T]):
                 pass
 
     def _take(self, obj: Obj) -> None:
-        try:
-            decoded = self._decode(obj)
-        except InvalidObject as error:
+        if (decoded := _decoded(self._decode, obj)) is None:
             self._undecodable.add(key_of(obj))
-            _log.warning("keeping the last good form, if any, of an unreadable object: %s", error)
             return
         self._objects[decoded.key] = decoded
         self._undecodable.discard(decoded.key)
+
+
+class _StoreListing(Generic[T]):
+    """A list that is being read. ``replace`` gets the objects by key, the keys of undecodable ones
+    and the list's version.
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[Mapping[str, Any]], T],
+        replace: Callable[[dict[str, T], set[str], str], None],
+    ) -> None:
+        self._decode = decode
+        self._replace = replace
+        self._objects: dict[str, T] = {}
+        self._undecodable: set[str] = set()
+
+    def add(self, objects: list[Obj]) -> None:
+        """See sink.Listing."""
+        for obj in objects:
+            if (decoded := _decoded(self._decode, obj)) is None:
+                self._undecodable.add(key_of(obj))
+            else:
+                self._objects[decoded.key] = decoded
+
+    def end(self, resource_version: str) -> Iterator[None]:
+        """See sink.Listing."""
+        self._replace(self._objects, self._undecodable, resource_version)
+        return iter(())
+
+
+def _decoded(decode: Callable[[Mapping[str, Any]], T], obj: Obj) -> T | None:
+    try:
+        return decode(obj)
+    except InvalidObject as error:
+        _log.warning("keeping the last good form, if any, of an unreadable object: %s", error)
+        return None
 
 
 class WebhookCaches:

@@ -43,7 +43,7 @@ from extender.kube.api import (
 from extender.kube.first_errors import listing_trouble
 from extender.kube.history import check_history
 from extender.kube.ratelimit import Backoff
-from extender.kube.sink import Listing, ListingSink, Sink, UnreadableList, WholeList
+from extender.kube.sink import Sink
 from extender.kube.troubles import Troubles
 from extender.model.bounded import put_bounded
 from extender.model.decode import SLICE_OBJECTS
@@ -235,10 +235,9 @@ class Reflector:
 
     async def _read_into_sink(self) -> str:
         """The version of the list that the sink now has. Raises ApiError."""
-        listing, version = self._listing(), ""
+        listing, version = self._sink.listing(), ""
         async with contextlib.aclosing(self._pages()) as pages:
-            async for anew, page in pages:
-                listing = self._listing() if anew else listing
+            async for page in pages:
                 version = page.resource_version
                 check_history(f"a list of {self.resource.plural}", version, self.last_sync_version)
                 for start in range(0, len(page.items), SLICE_OBJECTS):
@@ -248,11 +247,6 @@ class Reflector:
             await asyncio.sleep(0)
         return version
 
-    def _listing(self) -> Listing:
-        if isinstance(self._sink, ListingSink):
-            return self._sink.listing()
-        return WholeList(self._sink, self._subject, self._report)
-
     async def read(self) -> tuple[list[Obj], str]:
         """Return the whole collection as it is now, and its version. The sink gets nothing of it.
         Raises ApiError.
@@ -260,44 +254,41 @@ class Reflector:
         objects: list[Obj] = []
         version = ""
         async with contextlib.aclosing(self._pages()) as pages:
-            async for anew, page in pages:
-                if anew:
-                    objects.clear()
+            async for page in pages:
                 objects += page.items
                 version = page.resource_version
         return objects, version
 
-    async def _pages(self) -> AsyncGenerator[tuple[bool, ListPage], None]:
+    async def _pages(self) -> AsyncGenerator[ListPage, None]:
         """Yield the pages of the collection as it is now. Each is requested while the one before is
-        processed. Raises ApiError.
+        processed.
 
-        The flag is True for a page that begins the list anew: the pages before it do not count.
+        Raises ApiError: Expired if the pages' snapshot was compacted meanwhile. client-go's pager
+        then reads the list in one piece. We do not, because ten thousand pods are more than a
+        response may have (``transport.RESPONSE_BYTES_MAX``). A new list with pages can succeed.
         """
-        page, count, anew = await self._page(self._settings.page_items, ""), 0, False
+        page, count = await self._page(""), 0
         while True:
             count += len(page.items)
             self._check_size(count)
             self.listed = count
             self.listed_of = None if page.remaining is None else count + page.remaining
             if not page.continue_token:
-                yield anew, page
+                yield page
                 return
-            following = asyncio.create_task(
-                self._page(self._settings.page_items, page.continue_token)
-            )
+            following = asyncio.create_task(self._page(page.continue_token))
             try:
-                yield anew, page
-                page, anew = await following, False
-            except Expired:
-                # The pages' snapshot was compacted while we read. Like client-go's pager, read it
-                # again in one piece.
-                page, anew, count = await self._page(0, ""), True, 0
+                yield page
+                page = await following
             finally:
                 following.cancel()
 
-    async def _page(self, limit: int, continue_token: str) -> ListPage:
+    async def _page(self, continue_token: str) -> ListPage:
         return await self._api.list_page(
-            self.resource, self._options, limit=limit, continue_token=continue_token
+            self.resource,
+            self._options,
+            limit=self._settings.page_items,
+            continue_token=continue_token,
         )
 
     def _check_size(self, count: int) -> None:
@@ -410,7 +401,7 @@ class _Short(ApiError):
     """A watch that ended at once and brought nothing."""
 
 
-_OWN: Final = (_Silent, _Short, UnreadableList, TooManyObjects)
+_OWN: Final = (_Silent, _Short, TooManyObjects)
 
 
 def _metadata(obj: Obj, name: str) -> str:

@@ -26,6 +26,7 @@ from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, Sta
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import CacheSink
 from tests.bench import objects
+from tests.kube.fakes import give_list
 
 T = TypeVar("T")
 
@@ -200,12 +201,12 @@ def caches_from_lists(lists: Mapping[str, bytes]) -> Caches:
         body = orjson.loads(lists[kind])
         return body["items"], body["metadata"]["resourceVersion"]
 
-    CacheSink(decode.node_from, caches.nodes).replace(*items("nodes"))
-    CacheSink(decode.namespace_from, caches.namespaces).replace(*items("namespaces"))
-    CacheSink(decode.stateful_set_from, caches.stateful_sets).replace(*items("stateful_sets"))
-    CacheSink(decode.pool_from, caches.pools).replace(*items("pools"))
-    CacheSink(decode.pod_from, caches.pods).replace(*items("pods"))
-    CacheSink(decode.vpod_from, caches.vpods).replace(*items("vpods"))
+    give_list(CacheSink(decode.node_from, caches.nodes), *items("nodes"))
+    give_list(CacheSink(decode.namespace_from, caches.namespaces), *items("namespaces"))
+    give_list(CacheSink(decode.stateful_set_from, caches.stateful_sets), *items("stateful_sets"))
+    give_list(CacheSink(decode.pool_from, caches.pools), *items("pools"))
+    give_list(CacheSink(decode.pod_from, caches.pods), *items("pods"))
+    give_list(CacheSink(decode.vpod_from, caches.vpods), *items("vpods"))
     return caches
 
 

@@ -43,6 +43,7 @@ from tests.e2e.processes import VENV_BIN, Probe, Process, free_port
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import POOL, SERVICE_ACCOUNT, SLOTS_PER_POD, SYSTEM_NAMESPACE, adapter_pool
 from tests.e2e.waiting import NotYet, eventually
+from tests.kube.fakes import WholeList
 
 LEASE_S: Final = 3600
 """Of nodes: none is missed as long as a bench lasts."""
@@ -250,7 +251,10 @@ class _Told:
     def __init__(self, see: Callable[[Obj], None]) -> None:
         self._see = see
 
-    def replace(self, objects: list[Obj], _version: str) -> None:
+    def listing(self) -> WholeList:
+        return WholeList(self._replace)
+
+    def _replace(self, objects: list[Obj], _version: str) -> None:
         for obj in objects:
             self._see(obj)
 

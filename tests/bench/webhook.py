@@ -34,6 +34,7 @@ from tests.bench.http_client import HOST, Connection, request
 from tests.bench.options import Options
 from tests.bench.result import Result
 from tests.bench.timing import median, percentile
+from tests.kube.fakes import give_list
 from webhook.caches import WebhookCaches
 from webhook.certs import CertificateManager
 from webhook.server import WebhookServer
@@ -140,9 +141,9 @@ def filled_caches(pods: int) -> WebhookCaches:
     """What the webhook knows of a cluster in which every vpod is placed."""
     raw, caches = raw_cluster(pods, placed=pods * 2), WebhookCaches()
     version = objects.next_version()
-    caches.pools.replace(raw.pools, version)
-    caches.vpods.replace(raw.vpods, version)
-    caches.namespaces.replace(raw.namespaces, version)
+    give_list(caches.pools, raw.pools, version)
+    give_list(caches.vpods, raw.vpods, version)
+    give_list(caches.namespaces, raw.namespaces, version)
     return caches
 
 

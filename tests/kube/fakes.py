@@ -4,7 +4,7 @@ recorder.
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
+from extender.kube.sink import Sink
 
 EPOCH = 1_700_000_000.0
 
@@ -111,7 +112,27 @@ class ListWatchApi:
         raise AssertionError(f"a reflector has no business with {name}")
 
 
-Interceptor = Callable[[str, Obj], ApiError | None]
+@dataclass
+class WholeList:
+    """The listing of a sink that takes a list in one go: ``take`` gets its objects and version."""
+
+    take: Callable[[list[Obj], str], None]
+    objects: list[Obj] = field(default_factory=list)
+
+    def add(self, objects: list[Obj]) -> None:
+        self.objects += objects
+
+    def end(self, resource_version: str) -> Iterator[None]:
+        self.take(self.objects, resource_version)
+        return iter(())
+
+
+def give_list(sink: Sink, objects: Sequence[Obj], resource_version: str) -> None:
+    """Give ``sink`` a whole list, as a reflector does."""
+    listing = sink.listing()
+    listing.add(list(objects))
+    for _ in listing.end(resource_version):
+        pass
 
 
 @dataclass

@@ -15,7 +15,7 @@ from extender.kube.lease import LeaseConfig
 from extender.kube.reflector import Reflector, ReflectorSettings
 from extender.lab.apiserver.cluster import Cluster
 from extender.model.event_reasons import EventReason
-from tests.kube.fakes import wall
+from tests.kube.fakes import WholeList, wall
 
 pytestmark = pytest.mark.looptime
 
@@ -25,6 +25,9 @@ class Names:
 
     def __init__(self) -> None:
         self.versions: dict[str, str] = {}
+
+    def listing(self) -> WholeList:
+        return WholeList(self.replace)
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
         self.versions = {

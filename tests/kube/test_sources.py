@@ -22,6 +22,7 @@ from extender.kube.api import (
 )
 from extender.kube.sources import KindWatch
 from extender.lab.apiserver.cluster import Cluster
+from tests.kube.fakes import WholeList
 from tests.simulation.cluster_scene import NS, WIDGETS, a_definition, a_virtual_cluster, a_widget
 from tests.support.service import FaultApi, until
 
@@ -35,6 +36,9 @@ class Names:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
+
+    def listing(self) -> WholeList:
+        return WholeList(self.replace)
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
         self.names = {obj["metadata"]["name"] for obj in objects}

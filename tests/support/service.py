@@ -56,6 +56,7 @@ from extender.service.watching.caches import Caches
 from extender.service.watching.informers import CacheSink
 from extender.service.watching.sources import StatusWrite
 from extender.telemetry.metrics import Metrics
+from tests.kube.fakes import give_list
 from tests.support.builders import NS
 
 EPOCH_S = 1_800_000_000.0
@@ -446,7 +447,7 @@ class World:
                 selector = names.POOL_LABEL if resource is PODS else ""
                 options = ListOptions(label_selector=selector)
                 page = await self.cluster.list_page(resource, options, limit=10_000)
-                sink.replace(page.items, page.resource_version)
+                give_list(sink, page.items, page.resource_version)
 
     def digest(self) -> dict[str, object]:
         return self.caches.state.digest()

@@ -21,6 +21,7 @@ from extender.kube.api import (
 )
 from extender.lab.apiserver.patch import json_patch
 from extender.model.decode import text
+from tests.kube.fakes import give_list
 from webhook.caches import WebhookCaches
 from webhook.review import AdmissionRequest
 
@@ -95,10 +96,10 @@ def caches(
 ) -> WebhookCaches:
     """Caches that hold these objects."""
     result = WebhookCaches()
-    result.pools.replace(list(pools), "1")
-    result.vpods.replace(list(vpods), "1")
+    give_list(result.pools, pools, "1")
+    give_list(result.vpods, vpods, "1")
     if synced:
-        result.namespaces.replace(list(namespaces), "1")
+        give_list(result.namespaces, namespaces, "1")
     return result
 
 

@@ -1,5 +1,6 @@
 from extender.kube.api import Obj, WatchEvent, WatchEventType
 from extender.model.objects import Namespace
+from tests.kube.fakes import give_list
 from tests.webhook.builders import NS, a_namespace, a_pool_object, a_vpod_object, caches
 from webhook.caches import WebhookCaches
 
@@ -12,7 +13,7 @@ def test_caches_are_synced_when_each_has_had_its_list():
     view = WebhookCaches()
     for sink in view.sinks.values():
         assert not view.synced
-        sink.replace([], "1")
+        give_list(sink, [], "1")
     assert view.synced
 
 
@@ -29,7 +30,7 @@ def test_events_keep_objects_current():
 
 def test_what_a_new_list_lacks_is_gone():
     view = caches(vpods=[a_vpod_object("a"), a_vpod_object("b")])
-    view.vpods.replace([a_vpod_object("b", weight=7)], "2")
+    give_list(view.vpods, [a_vpod_object("b", weight=7)], "2")
     assert {key: vpod.weight for key, vpod in view.vpods.objects.items()} == {"tenant-a/b": 7}
 
 
@@ -37,7 +38,7 @@ def test_an_unreadable_object_keeps_its_last_good_form_and_disturbs_no_other():
     view = caches(pools=[a_pool_object(slots=20)])
     view.pools.apply(event("MODIFIED", a_pool_object(slots=0)))
     assert view.pools.objects[f"{NS}/dispatcher"].slots_per_pod == 20
-    view.pools.replace([a_pool_object(slots=0), a_pool_object("other", slots=5)], "2")
+    give_list(view.pools, [a_pool_object(slots=0), a_pool_object("other", slots=5)], "2")
     assert view.pools.objects[f"{NS}/dispatcher"].slots_per_pod == 20
     assert view.pools.objects[f"{NS}/other"].slots_per_pod == 5
 
@@ -52,7 +53,7 @@ def test_an_object_counts_as_unreadable_once_until_it_is_readable_or_gone():
     assert pools.undecodable == 2
     pools.apply(event("DELETED", a_pool_object("b", slots=0)))
     assert pools.undecodable == 1
-    pools.replace([], "2")
+    give_list(pools, [], "2")
     assert pools.undecodable == 0
 
 

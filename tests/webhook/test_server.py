@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from extender.kube.serving.listener import ConnectionLimits
+from tests.kube.fakes import give_list
 from tests.support.service import until
 from tests.webhook.builders import (
     PLACEMENTS,
@@ -182,7 +183,7 @@ async def test_ready_when_every_cache_is_synced_and_until_shutdown():
         async with client.get("/readyz") as response:
             assert response.status == 503
             assert "[-] cache namespaces" in await response.text()
-        view.namespaces.replace([a_namespace("x")], "1")
+        give_list(view.namespaces, [a_namespace("x")], "1")
         async with client.get("/readyz") as response:
             assert response.status == 200
         server.draining = True

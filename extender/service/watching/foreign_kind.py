@@ -73,13 +73,8 @@ class ForeignKind:
     # -- the reflector's sink ----------------------------------------------------------------------
 
     def listing(self) -> "_KindListing":
-        """See sink.ListingSink."""
-        return _KindListing(self)
-
-    def replace(self, objects: list[Obj], resource_version: str) -> None:  # noqa: ARG002 - versions are compared object by object
         """See sink.Sink."""
-        for _ in self.replacing(objects):
-            pass
+        return _KindListing(self)
 
     def replacing(self, objects: list[Obj]) -> Iterator[None]:
         """Take a whole list in slices of ``SLICE_OBJECTS``, between which other tasks may run."""

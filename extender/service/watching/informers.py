@@ -99,15 +99,8 @@ class CacheSink(Generic[T]):
         """Whether a list is in the cache."""
 
     def listing(self) -> "_CacheListing[T]":
-        """See sink.ListingSink."""
-        return _CacheListing(self._decode, self._take)
-
-    def replace(self, objects: list[Obj], resource_version: str) -> None:
         """See sink.Sink."""
-        listing = self.listing()
-        listing.add(objects)
-        for _ in listing.end(resource_version):
-            pass
+        return _CacheListing(self._decode, self._take)
 
     def _take(self, decoded: list[T], unread: list[str], resource_version: str) -> Iterator[None]:
         decoded += [known for key in unread if (known := self._cache.get(key)) is not None]

@@ -17,6 +17,7 @@ from extender.model import decode
 from extender.model.objects import AdapterPod, VPod
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import CacheSink
+from tests.kube.fakes import give_list
 from tests.support import worlds
 from tests.support.builders import NS
 from tests.support.worlds import Naive, World
@@ -160,5 +161,5 @@ def test_a_list_that_is_not_read_to_its_end_changes_nothing():
     caches = Caches()
     sink = CacheSink(decode.pod_from, caches.pods)
     sink.listing().add([a_raw_pod(0)])
-    sink.replace([a_raw_pod(1)], "1")
+    give_list(sink, [a_raw_pod(1)], "1")
     assert [pod.name for pod in caches.pods.list()] == ["dispatcher-1"]

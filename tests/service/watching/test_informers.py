@@ -13,6 +13,7 @@ from extender.model import decode
 from extender.model.errors import InvalidObject
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import CacheSink, Informers
+from tests.kube.fakes import give_list
 from tests.support.builders import NS
 from tests.support.service import TENANT, World
 
@@ -115,15 +116,15 @@ def a_raw_vpod(name: str, version: int, vreplicas: object = 1) -> Obj:
 async def test_an_object_of_a_list_that_cannot_be_read_stays_as_it_was_known():
     caches = Caches()
     sink = CacheSink(decode.vpod_from, caches.vpods)
-    sink.replace([a_raw_vpod("a", 1, 4)], "1")
-    sink.replace([a_raw_vpod("a", 2, "many"), a_raw_vpod("b", 2), a_raw_vpod("c", 2, -1)], "2")
+    give_list(sink, [a_raw_vpod("a", 1, 4)], "1")
+    give_list(sink, [a_raw_vpod("a", 2, "many"), a_raw_vpod("b", 2), a_raw_vpod("c", 2, -1)], "2")
     assert {vpod.name: vpod.vreplicas for vpod in caches.vpods.list()} == {"a": 4, "b": 1}
 
 
 async def test_an_event_that_cannot_be_read_is_reported_and_changes_nothing():
     caches = Caches()
     sink = CacheSink(decode.vpod_from, caches.vpods)
-    sink.replace([a_raw_vpod("a", 1, 4)], "1")
+    give_list(sink, [a_raw_vpod("a", 1, 4)], "1")
     with pytest.raises(InvalidObject):
         sink.apply(WatchEvent(WatchEventType.MODIFIED, a_raw_vpod("a", 2, "many")))
     assert [vpod.vreplicas for vpod in caches.vpods.list()] == [4]
@@ -132,7 +133,7 @@ async def test_an_event_that_cannot_be_read_is_reported_and_changes_nothing():
 async def test_an_object_is_gone_when_deleted_even_if_its_last_form_cannot_be_read():
     caches = Caches()
     sink = CacheSink(decode.vpod_from, caches.vpods)
-    sink.replace([a_raw_vpod("a", 1, 4)], "1")
+    give_list(sink, [a_raw_vpod("a", 1, 4)], "1")
     sink.apply(WatchEvent(WatchEventType.DELETED, a_raw_vpod("a", 3, "many")))
     assert len(caches.vpods) == 0
     with pytest.raises(InvalidObject):
@@ -146,8 +147,8 @@ async def test_what_is_missing_from_a_new_list_is_gone_and_its_handlers_are_told
         lambda old, new: told.append((old.name if old else "", new.name if new else ""))
     )
     sink = CacheSink(decode.node_from, caches.nodes)
-    sink.replace([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}], "1")
-    sink.replace([{"metadata": {"name": "b"}}], "2")
+    give_list(sink, [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}], "1")
+    give_list(sink, [{"metadata": {"name": "b"}}], "2")
     assert told == [("", "a"), ("", "b"), ("a", ""), ("b", "b")]
 
 

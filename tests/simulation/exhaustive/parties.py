@@ -33,6 +33,7 @@ from extender.lab.faults import ACTOR
 from extender.model.bucket import Bucket
 from extender.service.app import Service
 from extender.service.pools.leadership import Leadership
+from tests.kube.fakes import give_list
 from tests.simulation.exhaustive.explorer import THREAD, Director, Step
 
 T = TypeVar("T")
@@ -263,7 +264,7 @@ class Party:
             page = await self._cluster.list_page(kind, limit=1000)
             if kind.plural in self._events:
                 self._events[kind.plural].clear()
-            self._sinks[kind.plural].replace(page.items, page.resource_version)
+            give_list(self._sinks[kind.plural], page.items, page.resource_version)
 
     async def close_the_past(self) -> None:
         """Know what all ordinals held: nothing that was sent before its first list is under way any
