@@ -99,13 +99,13 @@ class Upkeep:
         except ValueError:
             return
         now_s = self._now()
-        if not validity.is_left_alone(now_s):
+        if not validity.is_overdue(now_s):
             self._warned_at_s = float("-inf")
         elif now_s - self._warned_at_s >= WARNING_PERIOD_S:
             self._warned_at_s = now_s
             _log.warning(
                 "the serving certificate %s, and has not been renewed%s",
-                validity.told(now_s),
+                validity.describe_end(now_s),
                 f": {problem}" if problem else "",
             )
 

@@ -75,9 +75,9 @@ class Source(Protocol):
     after the first ``read``.
     """
 
-    async def read(self, *, afresh: bool) -> Access:
-        """Read the source as it is now. ``afresh``: the last credential was refused, so it is not
-        used again even if it has not expired.
+    async def read(self, *, force_refresh: bool) -> Access:
+        """Read the source as it is now. ``force_refresh``: the last credential was refused, so it
+        is not used again even if it has not expired.
         """
         ...
 
@@ -103,7 +103,7 @@ class _Kubeconfig:
         """
         self._last: Access | None = None
 
-    async def read(self, *, afresh: bool) -> Access:
+    async def read(self, *, force_refresh: bool) -> Access:
         """See Source."""
         texts = _look_at(self._path)
         configuration = _blank()
@@ -118,7 +118,7 @@ class _Kubeconfig:
             self.namespace = _namespace_of(loader.current_context)
             self._loader, self._texts = loader, texts
         else:
-            if afresh:
+            if force_refresh:
                 # The loader's only record of how long an exec plug-in's answer is valid.
                 vars(self._loader).pop("exec_plugin_expiry", None)
             await self._loader.load_and_set(configuration)
@@ -137,7 +137,7 @@ class _Pod:
         self.namespace = ""
         self._last: Access | None = None
 
-    async def read(self, *, afresh: bool) -> Access:  # noqa: ARG002 - a file is never older than itself
+    async def read(self, *, force_refresh: bool) -> Access:  # noqa: ARG002 - a file is never older than itself
         """See Source. Reads small files on the pod's memory file system."""
         configuration = _blank()
         _in_cluster(client_configuration=configuration, try_refresh_token=False)

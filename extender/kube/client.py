@@ -72,11 +72,11 @@ class KubeApi:
         budget = Budget(qps, burst)
         return cls(Transport(connection, budget, user_agent=user_agent, timeout_s=timeout_s))
 
-    def tell_answers(self, told: Callable[[str, str, float], None]) -> None:
-        """Call ``told`` for each answer from now on: method, lane, and the seconds from sending to
-        the answer's beginning.
+    def observe_latency(self, observe: Callable[[str, str, float], None]) -> None:
+        """Call ``observe`` for each answer from now on: method, lane, and the seconds from sending
+        to the answer's beginning.
         """
-        self._transport.on_answer = told
+        self._transport.observe_latency = observe
 
     @property
     def server(self) -> str:

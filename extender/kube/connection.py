@@ -22,6 +22,7 @@ import aiohttp
 from extender.kube.access import Access, Source, find_source
 from extender.kube.api import ConnectError
 from extender.model.errors import VReplicaError
+from extender.model.names import DEFAULT_NAMESPACE
 
 REFRESH_PERIOD_S: Final = 60.0
 """client-go's period for token files."""
@@ -31,10 +32,6 @@ CONNECTIONS_MAX: Final = 100
 LEASE_CONNECTIONS_MAX: Final = 2
 """Reserved for leases: one that waited behind a hundred slow answers would be lost."""
 READ_BUFFER_BYTES: Final = 2**20
-DEFAULT_NAMESPACE: Final = "default"
-"""Used if neither the kubeconfig's context nor the pod's service account names one, as in
-kubectl.
-"""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +49,7 @@ class Credentials:
         self._in_vain_at = float("-inf")
         """When a reading that a request waited for brought nothing new."""
         self._refreshing: asyncio.Task[None] | None = None
-        self._afresh = False
+        self._is_forced = False
         """Whether the refresh under way began after a refusal."""
 
     def access(self) -> Access:
@@ -60,19 +57,19 @@ class Credentials:
         old.
         """
         if not self._under_way() and self._now() - self._loaded_at >= REFRESH_PERIOD_S:
-            self._start(afresh=False)
+            self._start(force_refresh=False)
         return self._access
 
     async def renew(self, refused: Access) -> bool:
         """Read again now, because ``refused`` was refused. False if that failed or changed
         nothing.
         """
-        if self._under_way() and not self._afresh:
+        if self._under_way() and not self._is_forced:
             # A background refresh may keep what was refused.
             await self._finished()
         if self._access is refused and self._now() - self._in_vain_at >= RENEW_PAUSE_S:
             if not self._under_way():
-                self._start(afresh=True)
+                self._start(force_refresh=True)
             await self._finished()
             if self._access is refused:
                 self._in_vain_at = self._now()
@@ -87,20 +84,22 @@ class Credentials:
     def _under_way(self) -> bool:
         return self._refreshing is not None and not self._refreshing.done()
 
-    def _start(self, *, afresh: bool) -> None:
-        self._afresh = afresh
-        self._refreshing = asyncio.create_task(self._refresh(afresh=afresh), name="credentials")
+    def _start(self, *, force_refresh: bool) -> None:
+        self._is_forced = force_refresh
+        self._refreshing = asyncio.create_task(
+            self._refresh(force_refresh=force_refresh), name="credentials"
+        )
 
     async def _finished(self) -> None:
         """Wait for the refresh under way. A cancelled waiter does not cancel it for the others."""
         if self._refreshing is not None:
             await asyncio.wait({self._refreshing})
 
-    async def _refresh(self, *, afresh: bool) -> None:
+    async def _refresh(self, *, force_refresh: bool) -> None:
         self._loaded_at = self._now()
         try:
             async with asyncio.timeout(REFRESH_TIMEOUT_S):
-                access = await self._read(afresh=afresh)
+                access = await self._read(force_refresh=force_refresh)
         except Exception as error:  # noqa: BLE001 - plug-ins and identity providers, behind a library that lets all through
             _log.warning(
                 "credentials not refreshed, going on with the old ones: %s: %s",
@@ -147,7 +146,7 @@ async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connect
     """
     source = find_source(kubeconfig, context)
     try:
-        return Connection(source, await source.read(afresh=False))
+        return Connection(source, await source.read(force_refresh=False))
     except VReplicaError:
         raise
     except Exception as error:  # see Credentials._refresh

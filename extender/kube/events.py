@@ -4,8 +4,8 @@ that.
 ``event()`` only touches memory: it creates or finds an entry and puts it into a bounded queue. If
 the queue is full, an event is dropped and counted. ``run()`` writes entries, those of one namespace
 one after the other, and retries failures that may pass (as client-go: 12 tries, 10 s apart). Each
-namespace waits by itself (``lanes``). A namespace whose quota, admission webhook or aggregated API
-refuses events delays no other, and makes room for others in a full queue.
+namespace waits by itself (``namespace_queues``). A namespace whose quota, admission webhook or
+aggregated API refuses events delays no other, and makes room for others in a full queue.
 
 A namespace that does not answer holds a writer for ``QUICK_S``; then that write has failed. At most
 ``DOUBTFUL_WRITES_MAX`` writers serve such namespaces. After ``QUICK_TRIES`` failures a try may take
@@ -58,17 +58,16 @@ from extender.kube.api import (
     PatchType,
     TooManyRequests,
 )
-from extender.kube.lanes import Lane, Lanes
+from extender.kube.namespace_queues import NamespaceQueue, NamespaceQueues
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.bounded import put_bounded
 from extender.model.event_reasons import EVENTS as EVENT_KINDS, HAPPENED, EventReason
-from extender.model.names import COMPONENT
+from extender.model.names import COMPONENT, DEFAULT_NAMESPACE, NAME_CHARS_MAX
 from extender.model.timestamps import micro_time
 
 NOTE_BYTES_MAX: Final = 1024
 WORD_CHARS_MAX: Final = 128
 """The API's limit for reportingInstance."""
-NAME_CHARS_MAX: Final = 253
 SERIES_FINISH_S: Final = 360.0
 SERIES_REFRESH_S: Final = 1800.0
 TRIES_MAX: Final = 12
@@ -83,7 +82,6 @@ QUICK_S: Final = 2.0
 QUICK_TRIES: Final = 2
 """After so many failures in a row a try may be slow."""
 CACHE_ITEMS_MAX: Final = 4096
-DEFAULT_NAMESPACE: Final = "default"
 
 _NOT_DNS: Final = re.compile(r"[^a-z0-9.-]+")
 _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -174,7 +172,7 @@ class EventRecorder:
         self._reporting_instance = _word(reporting_instance)
         self._now = now
         self._rng = rng
-        self._lanes: Lanes[_Entry] = Lanes(
+        self._queues: NamespaceQueues[_Entry] = NamespaceQueues(
             queue_items_max,
             TRIES_MAX,
             DOUBTFUL_WRITES_MAX,
@@ -227,7 +225,7 @@ class EventRecorder:
         """Write what is recorded until cancelled. What is still queued then is lost (see
         ``drain``).
         """
-        loop, lanes = asyncio.get_running_loop(), self._lanes
+        loop, queues = asyncio.get_running_loop(), self._queues
         finish_at, refresh_at = loop.time() + SERIES_FINISH_S, loop.time() + SERIES_REFRESH_S
         async with asyncio.TaskGroup() as writes:
             while True:
@@ -237,16 +235,16 @@ class EventRecorder:
                 if loop.time() >= finish_at - TIMER_RESOLUTION_S:
                     finish_at += SERIES_FINISH_S
                     self._finish()
-                lanes.wake.clear()
-                while self._writing < WRITES_MAX and (lane := lanes.take()) is not None:
+                queues.wake.clear()
+                while self._writing < WRITES_MAX and (queue := queues.take()) is not None:
                     self._writing += 1
-                    writes.create_task(self._record(lane), name=f"event in {lane.name}")
-                # At the limit only the end of a write helps, so the time of a waiting lane does not
-                # wake us.
-                next_at = lanes.next_at if self._writing < WRITES_MAX else finish_at
+                    writes.create_task(self._record(queue), name=f"event in {queue.namespace}")
+                # At the limit only the end of a write helps, so the time of a waiting queue does
+                # not wake us.
+                next_at = queues.next_at if self._writing < WRITES_MAX else finish_at
                 try:
                     async with asyncio.timeout_at(min(finish_at, refresh_at, next_at)):
-                        await lanes.wake.wait()
+                        await queues.wake.wait()
                 except TimeoutError:
                     continue
 
@@ -256,7 +254,7 @@ class EventRecorder:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                await self._lanes.idle.wait()
+                await self._queues.idle.wait()
         except TimeoutError:
             return False
         return True
@@ -264,7 +262,7 @@ class EventRecorder:
     def _enqueue(self, entry: _Entry) -> bool:
         if entry.queued:
             return True
-        left = self._lanes.put(entry.namespace, entry)
+        left = self._queues.put(entry.namespace, entry)
         entry.queued = left is not entry
         if left is not None and entry.queued:
             self._made_room(left)
@@ -295,30 +293,30 @@ class EventRecorder:
             if entry.last_s < quiet_since and (entry.count == 1 or self._enqueue(entry)):
                 self._entries.pop(key, None)
 
-    async def _record(self, lane: Lane[_Entry]) -> None:
-        """Write a lane's entry as it is now. A failure that may pass makes the lane wait."""
-        entry = lane.item
+    async def _record(self, queue: NamespaceQueue[_Entry]) -> None:
+        """Write a queue's entry as it is now. A failure that may pass makes the queue wait."""
+        entry = queue.item
         # Cleared before the write: an event that comes during it queues the entry anew.
         entry.queued = False
         slow_at = _loop_time() + QUICK_S
         try:
-            await self._write_within(QUICK_S if lane.failures < QUICK_TRIES else None, entry)
+            await self._write_within(QUICK_S if queue.failures < QUICK_TRIES else None, entry)
         except ApiError as error:
             if _may_pass(error):
-                self._wait(lane, error)
+                self._wait(queue, error)
             else:
-                self._lanes.done(lane, failures=_failures(slow_at))
+                self._queues.done(queue, failures=_failures(slow_at))
                 self._give_up(entry, error)
         else:
             self.written += 1
-            self._lanes.done(lane, failures=_failures(slow_at))
+            self._queues.done(queue, failures=_failures(slow_at))
         finally:
             self._writing -= 1
 
-    def _wait(self, lane: Lane[_Entry], error: ApiError) -> None:
+    def _wait(self, queue: NamespaceQueue[_Entry], error: ApiError) -> None:
         # Still to be written: keep it from being queued twice meanwhile.
-        lane.item.queued = True
-        for entry in self._lanes.failed(lane, _loop_time() + self._wait_s(error)):
+        queue.item.queued = True
+        for entry in self._queues.failed(queue, _loop_time() + self._wait_s(error)):
             entry.queued = False
             self._give_up(entry, error)
 

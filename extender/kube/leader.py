@@ -60,7 +60,7 @@ from extender.kube.api import (
 from extender.kube.lease import (
     LeaseConfig,
     annotated,
-    buckets_said,
+    announced_buckets,
     held_spec,
     is_new,
     released_spec,
@@ -135,7 +135,7 @@ class LeaderElector:
         """Monotonic times at which we became leader, and from which nobody else leads by another
         number of buckets. Infinite while we do not lead.
         """
-        self._heir = ""
+        self._successor = ""
         """The replica for which the Lease is given up."""
         self._fenced_until_wall = 0.0
         self._unanswered = False
@@ -145,21 +145,6 @@ class LeaderElector:
     def leader_identity(self) -> str:
         """The leader as last seen; "" for nobody."""
         return self.seen.holder
-
-    @property
-    def buckets_said(self) -> int:
-        """See ``SeenLease``."""
-        return self.seen.buckets_said
-
-    @property
-    def read_at(self) -> tuple[float, float]:
-        """When the last try began that read the Lease, by the monotonic and by the wall clock."""
-        return self.seen.read_at
-
-    @property
-    def founded(self) -> bool:
-        """See ``SeenLease``."""
-        return self.seen.founded
 
     @property
     def lease_name(self) -> str:
@@ -172,7 +157,7 @@ class LeaderElector:
         """
         return (
             self.is_leader
-            and self._candidacy.may()
+            and self._candidacy.may_lead()
             and asyncio.get_running_loop().time() < self.fenced_until
             and self._now() < self._fenced_until_wall
         )
@@ -206,7 +191,7 @@ class LeaderElector:
                 leading.result()
                 return
             renewing.result()
-            if self._heir or not self._candidacy.may():
+            if self._successor or not self._candidacy.may_lead():
                 try:
                     await self._release()
                 except asyncio.CancelledError:
@@ -236,12 +221,12 @@ class LeaderElector:
             self.identity,
         )
         while (
-            not self._candidacy.may()
+            not self._candidacy.may_lead()
             or await self._try_within(self._lease.renew_deadline_s) is not _Try.HELD
         ):
             period_s = self._lease.retry_period_s
             await asyncio.sleep(period_s * (1.0 + ACQUIRE_JITTER_FACTOR * self._rng.random()))
-        self._heir = self.seen.asked_by = ""
+        self._successor = self.seen.asked_by = ""
         self.is_leader = True
         self.leading_since = self.acts_since = asyncio.get_running_loop().time()
         if self._is_unsettled():
@@ -261,7 +246,7 @@ class LeaderElector:
             deadline = self.fenced_until - slack_s
             await asyncio.sleep(min(self._lease.retry_period_s, deadline - loop.time()))
             left_s = deadline - loop.time()
-            if not self._candidacy.may():
+            if not self._candidacy.may_lead():
                 _log.warning("lease %s: not to be led any more", self.lease_name)
                 return
             if left_s < TIMER_RESOLUTION_S or await self._try_within(left_s) is _Try.OTHER:
@@ -269,8 +254,8 @@ class LeaderElector:
             if self._is_unsettled() and loop.time() >= self.acts_since:
                 self.buckets_before = self._candidacy.buckets  # and the next renewal says so
             asks, self.seen.asked_by = self.seen.asked_by, ""
-            if asks not in {"", self.identity} and self._candidacy.gives(asks):
-                self._heir = asks
+            if asks not in {"", self.identity} and self._candidacy.yields_to(asks):
+                self._successor = asks
                 _log.info("lease %s is given to %r, which leads less", self.lease_name, asks)
                 return
         _log.warning("leadership lost, the holder is %r", self.leader_identity)
@@ -324,7 +309,7 @@ class LeaderElector:
         stamp = micro_time(sent_at_wall)
         self.seen.writes(stamp)
         if not self.is_leader:
-            self.buckets_before = 1 if is_new(self.seen.record) else self.buckets_said
+            self.buckets_before = 1 if is_new(self.seen.record) else self.seen.announced_buckets
         spec = held_spec(current, self.identity, self._lease.duration_s, stamp)
         try:
             self.seen.observe(await self._put(current, spec))
@@ -365,8 +350,8 @@ class LeaderElector:
         """
         buckets = 0 if self._is_unsettled() else self._candidacy.buckets
         notes = {BUCKETS_ANNOTATION: str(buckets)} if buckets != 1 else {}
-        if self._heir and not spec["holderIdentity"]:
-            notes[PREFERRED_HOLDER_ANNOTATION] = self._heir
+        if self._successor and not spec["holderIdentity"]:
+            notes[PREFERRED_HOLDER_ANNOTATION] = self._successor
         return notes
 
     def _is_unsettled(self) -> bool:
@@ -384,8 +369,8 @@ class LeaderElector:
         if text(found, "spec", "holderIdentity") in {"", self.identity}:
             return
         notes = {PREFERRED_HOLDER_ANNOTATION: self.identity}
-        if (said := buckets_said(found)) != 1:
-            notes[BUCKETS_ANNOTATION] = str(said)
+        if (announced := announced_buckets(found)) != 1:
+            notes[BUCKETS_ANNOTATION] = str(announced)
         await self._api.update(LEASES, lease.namespace, lease.name, annotated(found, notes))
 
     async def _release(self) -> None:

@@ -93,10 +93,11 @@ def asked_by(lease: Obj) -> str:
     return text(lease, "metadata", "annotations", PREFERRED_HOLDER_ANNOTATION)
 
 
-def buckets_said(lease: Obj) -> int:
+def announced_buckets(lease: Obj) -> int:
     """Into how many buckets its holder divides the pools; 1 if it does not say."""
-    said = text(lease, "metadata", "annotations", BUCKETS_ANNOTATION)
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 1
+    announced = text(lease, "metadata", "annotations", BUCKETS_ANNOTATION)
+    is_number = announced.isascii() and announced.isdigit() and len(announced) < 4
+    return int(announced) if is_number else 1
 
 
 def annotated(lease: Obj, notes: Mapping[str, str]) -> Obj:

@@ -32,7 +32,14 @@ from typing import Final
 
 from extender.kube.api import Obj
 from extender.kube.history import check_history
-from extender.kube.lease import RELEASED_S, LeaseConfig, asked_by, buckets_said, is_new, is_newer
+from extender.kube.lease import (
+    RELEASED_S,
+    LeaseConfig,
+    announced_buckets,
+    asked_by,
+    is_new,
+    is_newer,
+)
 from extender.model.decode import mapping, text
 
 KEPT_S: Final = 6.0
@@ -49,15 +56,15 @@ _log = logging.getLogger(__name__)
 class Candidacy:
     """A candidate's conditions and callbacks, apart from the Lease itself."""
 
-    untouched: Callable[[], bool] = lambda: True
+    nothing_written: Callable[[], bool] = lambda: True
     """Whether nothing exists yet that a leader has written."""
-    began: Callable[[], str] = lambda: ""
+    first_version: Callable[[], str] = lambda: ""
     """Version of the first thing of any kind that we have read; "" if unknown."""
-    may: Callable[[], bool] = lambda: True
+    may_lead: Callable[[], bool] = lambda: True
     """Whether the candidate may lead at all. Asked again and again."""
-    gives: Callable[[str], bool] = lambda _identity: False
+    yields_to: Callable[[str], bool] = lambda _identity: False
     """Whether to give the Lease up for another replica that asks for it."""
-    others: Callable[[], None] = lambda: None
+    on_other_writer: Callable[[], None] = lambda: None
     """Called when somebody else has written the Lease, or may have written it before it was
     deleted.
     """
@@ -89,7 +96,7 @@ class SeenLease:
         """Monotonic time since which we have found no Lease."""
         self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
         """renewTime of our own last writes, also of those that may not have arrived."""
-        self.founded = False
+        self.never_held_by_others = False
         """Whether nobody but us has ever held the Lease, so that no other leader can have written
         anything.
         """
@@ -100,9 +107,9 @@ class SeenLease:
         return text(self.record, "spec", "holderIdentity")
 
     @property
-    def buckets_said(self) -> int:
+    def announced_buckets(self) -> int:
         """Into how many buckets the holder divides the pools, as last seen."""
-        return buckets_said(self.record)
+        return announced_buckets(self.record)
 
     def tries(self, wall_clock: float) -> None:
         """The Lease is about to be read or written."""
@@ -118,7 +125,7 @@ class SeenLease:
 
     def has_taken(self, before: Obj | None) -> None:
         """We hold the Lease now; ``before`` is what it replaced, None if there was none."""
-        self.founded = self.founded or (
+        self.never_held_by_others = self.never_held_by_others or (
             before is not None and is_new(before) and not self._seen_held
         )
 
@@ -138,8 +145,10 @@ class SeenLease:
             self.asked_by = asks
         self._seen_held = self._seen_held or not (self._is_ours() or self._is_free())
         if text(found, "spec", "renewTime") not in self._stamps:
-            self.founded = False  # somebody else has written it, even if only to release it
-            self._candidacy.others()
+            self.never_held_by_others = (
+                False  # somebody else has written it, even if only to release it
+            )
+            self._candidacy.on_other_writer()
 
     def may_make_one(self, still_leading: Callable[[], bool]) -> bool:
         """Whether nobody can be leading by a Lease that is gone: it was ours and our lease lasts,
@@ -161,7 +170,7 @@ class SeenLease:
             )
         may = now >= self._missing_since + max(self._lease.duration_s, self._lasts_s())
         if may:
-            self._candidacy.others()
+            self._candidacy.on_other_writer()
         return may
 
     def is_others(self, still_leading: Callable[[], bool]) -> bool:
@@ -182,8 +191,8 @@ class SeenLease:
         return (
             is_new(self.record)
             and not self._seen_held
-            and not is_newer(self.record, self._candidacy.began())
-            and self._candidacy.untouched()
+            and not is_newer(self.record, self._candidacy.first_version())
+            and self._candidacy.nothing_written()
         )
 
     def _is_kept(self) -> bool:

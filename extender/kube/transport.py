@@ -89,7 +89,9 @@ class Transport:
         self.requests: Counter[tuple[str, str]] = Counter()
         """(method, status code or "<error>") to count, as client-go's rest_client_requests_total.
         """
-        self.on_answer: Callable[[str, str, float], None] = lambda _method, _lane, _duration_s: None
+        self.observe_latency: Callable[[str, str, float], None] = (
+            lambda _method, _lane, _duration_s: None
+        )
         """Called for each answer: method, lane, and the seconds from sending to the answer's
         beginning.
         """
@@ -183,7 +185,7 @@ class Transport:
                     ) from error.__cause__
                 continue
             self.requests[request.method, str(response.status)] += 1
-            self.on_answer(request.method, str(request.lane), time.perf_counter() - started)
+            self.observe_latency(request.method, str(request.lane), time.perf_counter() - started)
             if response.status == 401 and not renewed and await credentials.renew(access):
                 renewed = True
                 response.release()

@@ -18,7 +18,7 @@ AGAIN_AFTER_MAX_S: Final = 600.0
 
 
 @dataclass(slots=True)
-class _Told:
+class _Logged:
     due_at: float
     pause_s: float
     """From ``due_at`` to the time after it."""
@@ -28,7 +28,7 @@ class Troubles:
     """Troubles of reflectors that share an API server. Times are the event loop's, in seconds."""
 
     def __init__(self) -> None:
-        self._told: dict[Hashable, _Told] = {}
+        self._logged: dict[Hashable, _Logged] = {}
 
     def line(self, resource: Resource, error: ApiError, now_s: float) -> str:
         """What to log now; "" if it was logged lately."""
@@ -38,14 +38,14 @@ class Troubles:
         return trouble.line if trouble.fix and self._is_due(trouble.fix, now_s) else trouble.problem
 
     def _is_due(self, key: Hashable, now_s: float) -> bool:
-        told = self._told.get(key)
-        if told is None or now_s > told.due_at + told.pause_s:
-            self._told[key] = _Told(now_s + AGAIN_AFTER_S, 2 * AGAIN_AFTER_S)
+        logged = self._logged.get(key)
+        if logged is None or now_s > logged.due_at + logged.pause_s:
+            self._logged[key] = _Logged(now_s + AGAIN_AFTER_S, 2 * AGAIN_AFTER_S)
             return True
-        if now_s < told.due_at:
+        if now_s < logged.due_at:
             return False
-        told.due_at, told.pause_s = (
-            now_s + told.pause_s,
-            min(2 * told.pause_s, AGAIN_AFTER_MAX_S),
+        logged.due_at, logged.pause_s = (
+            now_s + logged.pause_s,
+            min(2 * logged.pause_s, AGAIN_AFTER_MAX_S),
         )
         return True

@@ -20,6 +20,11 @@ UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 COMPONENT: Final = "vreplica-scheduler"
 """reportingController of our events, and the fieldManager of our writes."""
 
+NAME_CHARS_MAX: Final = 253
+"""Kubernetes' limit for the name of an object."""
+DEFAULT_NAMESPACE: Final = "default"
+"""The namespace that kubectl uses if nothing names another one."""
+
 POOL_LABEL: Final = "vreplica.dev/pool"
 """Label of an adapter pod: the name of its AdapterPool, in the pod's own namespace."""
 SLOTS_ANNOTATION: Final = "vreplica.dev/slots"

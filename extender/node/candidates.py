@@ -3,13 +3,14 @@ lists that it sent lately.
 
 The list of names is nearly all of a request. Mostly it has the same nodes as the request before, in
 another order, because kube-scheduler's workers collect them in parallel. So the list is cut out of
-the body and recognised by its ``Mark``, which does not depend on the order. For a known ``Mark`` no
-name is looked up and none is stored. (Thousands of random look-ups are cheap on an idle machine.
-They take milliseconds if another process has used the CPU caches in between.) Prioritize sends the
-list that filter answered, byte for byte. It is recognised by its text and not parsed.
+the body and recognised by its ``Fingerprint``, which does not depend on the order. For a known
+fingerprint no name is looked up and none is stored. (Thousands of random look-ups are cheap on an
+idle machine. They take milliseconds if another process has used the CPU caches in between.)
+Prioritize sends the list that filter answered, byte for byte. It is recognised by its text and not
+parsed.
 
 The cut does not know whether the text is the request's ``NodeNames`` or lies inside the pod. The
-parser of the rest finds out: the placeholder ``MARK`` must stand in ``NodeNames``.
+parser of the rest finds out: ``PLACEHOLDER`` must stand in ``NodeNames``.
 """
 
 from collections import OrderedDict
@@ -33,16 +34,16 @@ structure. To search 60 MB for the list and copy the rest takes a third of a sec
 """
 KEY: Final = b'"NodeNames":['
 """As Go's encoder writes it. Inside a JSON string its quotes would be escaped."""
-MARK: Final = "\x00seen before"
-MARK_JSON: Final = b'"\\u0000seen before"'
+PLACEHOLDER: Final = "\x00seen before"
+PLACEHOLDER_JSON: Final = b'"\\u0000seen before"'
 """The placeholder for a list that was cut out. No other request has it: it cannot be a node
 name.
 """
 
 
-Mark = tuple[int, int]
+Fingerprint = tuple[int, int]
 """(Number of names, sum of their hashes). Python's hashes have 64 bits and a secret key. Without
-the key nobody can make two lists with one mark; by chance that happens once in 10^19.
+the key nobody can make two lists with one fingerprint; by chance that happens once in 10^19.
 """
 
 
@@ -51,7 +52,7 @@ class Candidates(Collection[str]):
     request.
     """
 
-    __slots__ = ("_first", "_left", "_names", "_position", "asked", "known", "mark", "text")
+    __slots__ = ("_first", "_left", "_names", "_position", "asked", "fingerprint", "known", "text")
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Candidates(Collection[str]):
         *,
         known: bool = False,
         text: bytes = b"",
-        mark: Mark | None = None,
+        fingerprint: Fingerprint | None = None,
         first: "Candidates | None" = None,
     ) -> None:
         """``names`` None: they are parsed from ``text`` when needed. ``first``: the first list that
@@ -73,7 +74,7 @@ class Candidates(Collection[str]):
         """Whether all of them were known nodes when the request was read."""
         self.text = text
         """The list as JSON, as it was sent or is answered; may be empty."""
-        self.mark = mark
+        self.fingerprint = fingerprint
         self._first = first
         self._position: dict[str, int] = {}
         self._left: tuple[frozenset[str], frozenset[str]] | None = None
@@ -121,6 +122,12 @@ class Candidates(Collection[str]):
         """
         return self._first or self
 
+    def in_another_order(self, text: bytes) -> "Candidates":
+        """The same known nodes in the order of ``text``. This is the first list that had them."""
+        return Candidates(
+            None, self.asked, known=True, text=text, fingerprint=self.fingerprint, first=self
+        )
+
     def position(self) -> Mapping[str, int]:
         """Name -> its place in ``names``, from 0."""
         if not self._position:
@@ -133,11 +140,11 @@ class Candidates(Collection[str]):
         asked = self.in_any_order.left_without(refused)
         if not self.known:
             return Candidates(left, asked)
-        mark = None
-        if self.mark is not None:
-            count, total = self.mark
-            mark = count - len(refused), total - sum(map(hash, refused))
-        return Candidates(left, asked, known=True, text=orjson.dumps(left), mark=mark)
+        fingerprint = None
+        if self.fingerprint is not None:
+            count, total = self.fingerprint
+            fingerprint = count - len(refused), total - sum(map(hash, refused))
+        return Candidates(left, asked, known=True, text=orjson.dumps(left), fingerprint=fingerprint)
 
     def left_without(self, refused: AbstractSet[str]) -> frozenset[str]:
         """``asked`` without ``refused``. The last result is kept, since mostly the same nodes are
@@ -156,15 +163,15 @@ class CandidateLists:
 
     _lists: OrderedDict[bytes, Candidates] = field(default_factory=OrderedDict)
     """Oldest first."""
-    _firsts: OrderedDict[Mark, Candidates] = field(default_factory=OrderedDict)
-    """The first list of each mark. Oldest first."""
+    _firsts: OrderedDict[Fingerprint, Candidates] = field(default_factory=OrderedDict)
+    """The first list of each fingerprint. Oldest first."""
     _revision: int = -1
 
     def cut(
         self, body: bytes, known: Mapping[str, str], revision: int
     ) -> tuple[bytes, Candidates] | None:
-        """Return the body with its list replaced by ``MARK``, and the list. None if there is no
-        single list, it is too long, or its names are not distinct known nodes.
+        """Return the body with its list replaced by ``PLACEHOLDER``, and the list. None if there is
+        no single list, it is too long, or its names are not distinct known nodes.
 
         ``known`` maps the names of nodes, as of ``revision``, to the strings to use for them.
         """
@@ -180,47 +187,44 @@ class CandidateLists:
         begin, end = found
         text = body[begin:end]
         candidates = self._lists.get(text) or self._read(text, known)
-        return (
-            (body[:begin] + MARK_JSON + body[end:], candidates) if candidates is not None else None
-        )
+        if candidates is None:
+            return None
+        return body[:begin] + PLACEHOLDER_JSON + body[end:], candidates
 
     def answered(self, passed: Candidates) -> None:
         """Remember the nodes that filter just passed: prioritize will send the same text."""
         if (
             passed.known
             and passed.text
-            and passed.mark is not None
+            and passed.fingerprint is not None
             and len(passed.text) <= LIST_BYTES_MAX
         ):
-            first = self._firsts.get(passed.mark)
+            first = self._firsts.get(passed.fingerprint)
             if first is not None:
-                passed = Candidates(
-                    None, first.asked, known=True, text=passed.text, mark=passed.mark, first=first
-                )
+                passed = first.in_another_order(passed.text)
             self._keep(passed)
 
     def _read(self, text: bytes, known: Mapping[str, str]) -> Candidates | None:
         try:
             names = orjson.loads(text)
-            mark = len(names), sum(map(hash, names))
+            fingerprint = len(names), sum(map(hash, names))
         except (orjson.JSONDecodeError, TypeError):  # an entry that is no string may be unhashable
             return None
-        first = self._firsts.get(mark)
+        first = self._firsts.get(fingerprint)
         if first is not None:
-            return self._keep(
-                Candidates(None, first.asked, known=True, text=text, mark=mark, first=first)
-            )
+            return self._keep(first.in_another_order(text))
         # Use the strings of ``known``: equal strings that are one object compare by identity.
         ordered = tuple(map(known.get, names))
         asked = frozenset(ordered)
         if None in asked or len(asked) != len(ordered) or len(ordered) > NODES_MAX:
             return None
-        return self._keep(Candidates(ordered, asked, known=True, text=text, mark=mark))  # type: ignore[arg-type]  # mypy does not see that there is no None
+        found = Candidates(ordered, asked, known=True, text=text, fingerprint=fingerprint)  # type: ignore[arg-type]  # mypy does not see that there is no None
+        return self._keep(found)
 
     def _keep(self, candidates: Candidates) -> Candidates:
         put_bounded(self._lists, candidates.text, candidates, LISTS_MAX)
-        if candidates.mark is not None and candidates.mark not in self._firsts:
-            put_bounded(self._firsts, candidates.mark, candidates, LISTS_MAX)
+        if candidates.fingerprint is not None and candidates.fingerprint not in self._firsts:
+            put_bounded(self._firsts, candidates.fingerprint, candidates, LISTS_MAX)
         return candidates
 
 

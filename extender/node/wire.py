@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 import orjson
 
 from extender.model.errors import WireError
-from extender.node.candidates import MARK, NODES_MAX, Candidates
+from extender.model.names import NAME_CHARS_MAX
+from extender.node.candidates import NODES_MAX, PLACEHOLDER, Candidates
 from extender.node.wire_values import (
     api_name_at,
     document,
@@ -45,7 +46,6 @@ MiB.
 """
 VICTIMS_MAX: Final = 1_000
 """Pods to evict on one node, in a preempt request."""
-NAME_CHARS_MAX: Final = 253
 NAMESPACE_CHARS_MAX: Final = 63
 UID_CHARS_MAX: Final = 128
 SCORE_MAX: Final = 10
@@ -137,7 +137,7 @@ def decode_cut_args(body: bytes, candidates: Candidates) -> FilterArgs | None:
     None if the text that was cut out is not the list: the request must then be read whole.
     """
     fields = _document(body, "ExtenderArgs", _EXTENDER_ARGS)
-    if fields.get("NodeNames") != MARK or fields.get("Nodes") is not None:
+    if fields.get("NodeNames") != PLACEHOLDER or fields.get("Nodes") is not None:
         return None
     return FilterArgs(_pod(fields.get("Pod"), "Pod"), candidates)
 

@@ -20,7 +20,7 @@ from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.kube.api import Api
 from extender.kube.client import KubeApi
 from extender.kube.events import EventRecorder
-from extender.kube.fenced import fenced_by_pool
+from extender.kube.fence import fenced_by_pool
 from extender.kube.leader import new_identity
 from extender.kube.read_only import ReadOnlyApi
 from extender.model.bucket import Bucket
@@ -108,7 +108,7 @@ class Service:
             self.caches,
             ordinal_history,
             list_vpods=self.informers.list_published,
-            founded=self.leadership.founded,
+            never_led_by_others=self.leadership.never_led_by_others,
         )
         self._wire_pools(ordinal_history_reader)
         self._wire_verbs(config, ordinal_history_reader)

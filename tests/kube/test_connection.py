@@ -207,7 +207,7 @@ async def test_with_nothing_to_be_found_it_says_what_is_missing():
 async def test_closing_ends_a_refresh_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     found = await open_connection(kubeconfig=kubeconfig(tmp_path, "http://x:1"))
 
-    async def hang(*, afresh: bool) -> None:
+    async def hang(*, force_refresh: bool) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(found.credentials, "_read", hang)

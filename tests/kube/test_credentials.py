@@ -133,10 +133,10 @@ async def test_a_credential_that_nothing_cures_is_not_looked_for_again_and_again
         found = await open_connection(kubeconfig=path)
         load = found.credentials._read
 
-        async def counted(*, afresh: bool) -> Any:
+        async def counted(*, force_refresh: bool) -> Any:
             nonlocal loads
             loads += 1
-            return await load(afresh=afresh)
+            return await load(force_refresh=force_refresh)
 
         found.credentials._read = counted
         for _ in range(50):
@@ -158,7 +158,7 @@ async def test_whatever_a_renewal_dies_of_the_request_is_told_401(tmp_path: Path
         path = kubeconfig(tmp_path, server.url, user={"token": "t"})
         async with await KubeApi.connect(kubeconfig=path) as api:
 
-            async def fail(*, afresh: bool) -> Any:
+            async def fail(*, force_refresh: bool) -> Any:
                 raise error
 
             api._transport._connection.credentials._read = fail

@@ -493,12 +493,12 @@ async def test_what_a_recorder_keeps_of_namespaces_ends_with_their_last_event(ap
     for number in range(500):
         tell(recorder, of_namespace(f"tenant-{number}"))
     assert await recorder.drain(1)
-    assert not recorder._lanes
+    assert not recorder._queues
     api.down = True
     for number in range(500):
         tell(recorder, of_namespace(f"other-{number}"))
     assert await recorder.drain(300)
-    assert not recorder._lanes
+    assert not recorder._queues
 
 
 @pytest.mark.looptime

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from extender.kube.api import PODS, TooManyRequests
-from extender.kube.fence import check_fence, fenced_by
-from extender.kube.fenced import FencedApi, NotLeading
+from extender.kube.fence import FencedApi, NotLeading, check_fence, fenced_by
 from tests.kube.apiserver import ApiServer, answer, client_of, status
 
 OBJ = {"metadata": {"name": "a"}}

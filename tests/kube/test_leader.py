@@ -20,7 +20,9 @@ KEY = ("leases", "ns", "vreplica-scheduler")
 class Replica:
     """One process: an elector, and what its lead() did."""
 
-    def __init__(self, api: Any, identity: str, seed: int = 1, *, untouched: bool = True) -> None:
+    def __init__(
+        self, api: Any, identity: str, seed: int = 1, *, nothing_written: bool = True
+    ) -> None:
         rng = random.Random(seed)
         self.elector = LeaderElector(
             api,
@@ -28,7 +30,7 @@ class Replica:
             identity=identity,
             now=wall,
             rng=rng,
-            candidacy=Candidacy(untouched=lambda: untouched),
+            candidacy=Candidacy(nothing_written=lambda: nothing_written),
         )
         self.log: list[str] = []
         self.task = asyncio.create_task(self.elector.run(self.lead))
@@ -371,7 +373,7 @@ async def test_a_lease_deleted_while_its_holder_is_dead_is_taken_when_it_would_h
     assert not leads(two)
     await asyncio.sleep(10)
     assert leads(two)
-    assert not two.elector.founded
+    assert not two.elector.seen.never_held_by_others
 
 
 async def test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_meanwhile(
@@ -417,7 +419,7 @@ async def test_who_finds_no_lease_leads_when_any_would_have_run_out(api: StoreAp
     assert not leads(one)
     await asyncio.sleep(5)
     assert leads(one)
-    assert not one.elector.founded
+    assert not one.elector.seen.never_held_by_others
 
 
 async def test_a_lease_that_nobody_has_held_is_taken_at_once_and_its_first_holder_has_founded_it(
@@ -426,7 +428,7 @@ async def test_a_lease_that_nobody_has_held_is_taken_at_once_and_its_first_holde
     one = Replica(api, "one")
     await asyncio.sleep(0.1)
     assert leads(one)
-    assert one.elector.founded
+    assert one.elector.seen.never_held_by_others
     assert spec(api)["leaseTransitions"] == 0
 
 
@@ -445,7 +447,7 @@ async def test_an_installed_lease_that_is_younger_than_we_is_waited_for(
         identity="one",
         now=wall,
         rng=random.Random(1),
-        candidacy=Candidacy(began=lambda: "5"),
+        candidacy=Candidacy(first_version=lambda: "5"),
     )
     task = asyncio.create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
     await asyncio.sleep(14)
@@ -457,7 +459,7 @@ async def test_an_installed_lease_that_is_younger_than_we_is_waited_for(
 
 
 async def test_an_installed_lease_is_waited_for_where_a_leader_has_written_something(api: StoreApi):
-    one = Replica(api, "one", untouched=False)
+    one = Replica(api, "one", nothing_written=False)
     await asyncio.sleep(14)
     assert not leads(one)
     await asyncio.sleep(5)
@@ -479,7 +481,7 @@ async def test_a_lease_whose_holder_is_taken_out_of_it_stays_with_its_holder(
         else:
             api.objects[KEY] = {**installed()[KEY], "metadata": {**api.objects[KEY]["metadata"]}}
         if who == "newcomer":
-            other = Replica(api, "late", 4, untouched=False)
+            other = Replica(api, "late", 4, nothing_written=False)
         for _ in range(40):
             await asyncio.sleep(0.1)
             assert [one.elector.still_leading(), leads(other)] == [True, False]
@@ -499,7 +501,7 @@ async def test_a_lease_emptied_while_its_holder_is_dead_is_taken_when_it_would_h
     assert not leads(two)
     await asyncio.sleep(10)
     assert leads(two)
-    assert not two.elector.founded
+    assert not two.elector.seen.never_held_by_others
 
 
 async def test_a_lease_that_comes_back_before_it_ran_out_is_led_on(api: StoreApi):
@@ -513,11 +515,14 @@ async def test_a_lease_that_comes_back_before_it_ran_out_is_led_on(api: StoreApi
 
 async def test_who_made_the_lease_has_founded_it_and_who_took_it_over_has_not(api: StoreApi):
     one, two = await start_two(api)
-    assert [one.elector.founded, two.elector.founded] == [True, False]
+    assert [one.elector.seen.never_held_by_others, two.elector.seen.never_held_by_others] == [
+        True,
+        False,
+    ]
     one.kill()
     await asyncio.sleep(20)
     assert leads(two)
-    assert not two.elector.founded
+    assert not two.elector.seen.never_held_by_others
 
 
 async def test_a_lease_as_it_was_before_ends_the_candidate_for_nothing_else_that_it_knows_is_true(

@@ -253,7 +253,7 @@ BINDING = (
     Mutant(
         "every leader believes it is the first",
         _PREDECESSORS,
-        "if self._founded(pod.pool):",
+        "if self._never_led_by_others(pod.pool):",
         "if self._ordinal_history.since >= 0.0:",
         "another leader's status may be on its way",
         (f"{_WAITS}test_after_a_list_the_past_of_a_pod_that_waits_is_unknown",),

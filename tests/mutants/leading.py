@@ -147,7 +147,7 @@ LEADING = (
     Mutant(
         "an installed lease is free whatever is placed",
         _SEEN,
-        "            and self._candidacy.untouched()\n        )",
+        "            and self._candidacy.nothing_written()\n        )",
         "        )",
         "it may have been applied again while its holder leads",
         (f"{_TEST}test_an_installed_lease_is_waited_for_where_a_leader_has_written_something",),
@@ -155,7 +155,7 @@ LEADING = (
     Mutant(
         "an installed lease is free however young it is",
         _SEEN,
-        "            and not is_newer(self.record, self._candidacy.began())\n",
+        "            and not is_newer(self.record, self._candidacy.first_version())\n",
         "",
         "it may have been applied again while its first holder leads",
         (f"{_TEST}test_an_installed_lease_that_is_younger_than_we_is_waited_for",),
@@ -172,7 +172,7 @@ LEADING = (
     ),
     Mutant(
         "writes are not fenced",
-        "extender/kube/fenced.py",
+        "extender/kube/fence.py",
         "if not self._leading():",
         "if self._leading is None:",
         "a process that was frozen goes on between what it has read and what it writes",
@@ -231,7 +231,7 @@ LEADING = (
     Mutant(
         "later buckets are led however others count",
         _LEADERSHIP,
-        "return fresh and first.buckets_said == self._total",
+        "return is_recent and first.seen.announced_buckets == self._total",
         "return True",
         "while another number is rolled out a pool would have two leaders",
         (f"{_SHARED}test_while_another_number_of_buckets_is_rolled_out_no_pool_has_two_leaders",),
@@ -239,8 +239,8 @@ LEADING = (
     Mutant(
         "how others count is believed for ever",
         _LEADERSHIP,
-        "return fresh and first.buckets_said == self._total",
-        "return first.buckets_said == self._total",
+        "return is_recent and first.seen.announced_buckets == self._total",
+        "return first.seen.announced_buckets == self._total",
         "who cannot read the first bucket's Lease would lead beside one who counts otherwise",
         (
             f"{_SHARED}test_who_cannot_read_how_others_count_stops_before_one_who_counts_otherwise_begins",
@@ -388,7 +388,7 @@ LEADING = (
     Mutant(
         "whether it may lead is not asked when it acts",
         _LEADER,
-        "            and self._candidacy.may()\n            and asyncio",
+        "            and self._candidacy.may_lead()\n            and asyncio",
         "            and asyncio",
         "after a pause that its own Lease has outlasted another may lead",
         (

@@ -41,8 +41,8 @@ CACHES = (
     Mutant(
         "as many other nodes are taken for the same in another order",
         "extender/node/candidates.py",
-        "mark = len(names), sum(map(hash, names))",
-        "mark = len(names), 0",
+        "fingerprint = len(names), sum(map(hash, names))",
+        "fingerprint = len(names), 0",
         "filter passes a node that there is not, or that is full",
         (
             "tests/node/test_candidates.py"

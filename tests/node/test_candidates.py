@@ -134,7 +134,7 @@ def test_a_list_in_a_string_is_no_list():
 def test_a_mark_that_was_sent_is_no_name():
     lists = CandidateLists()
     with pytest.raises(WireError, match="expected a list"):
-        read(lists, request(candidates.MARK))
+        read(lists, request(candidates.PLACEHOLDER))
 
 
 def test_a_body_that_is_no_json_behind_its_list_is_refused_all_the_same():

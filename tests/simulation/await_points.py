@@ -186,7 +186,6 @@ UNREACHED: Final = {
     ("reconciler.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await self._requeue_differences(bucket)"): SLICES,
     ("reconciler.py", "await self._unexpected_writes.begin(bucket)"): SLICES,
-    ("reflector.py", 'await self._page(0, "")'): PAGES,
     (
         "reflector.py",
         "await stream.aclose()",
@@ -210,7 +209,7 @@ UNREACHED: Final = {
     ("app.py", "await service.run()"): PROCESS_START,
     ("app.py", "asyncio.TaskGroup()"): PROCESS_START,
     ("app.py", "await self.recorder.drain("): LAST_EVENTS,
-    ("events.py", "await self._lanes.idle.wait()"): LAST_EVENTS,
+    ("events.py", "await self._queues.idle.wait()"): LAST_EVENTS,
     (
         "sources.py",
         "await asyncio.sleep(0)",

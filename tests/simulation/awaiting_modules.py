@@ -42,7 +42,7 @@ CHECKED: Final = (
     "extender/kube/leader.py",
     "extender/kube/reflector.py",
     "extender/kube/events.py",
-    "extender/kube/fenced.py",
+    "extender/kube/fence.py",
     "extender/kube/sources.py",
     "extender/service/app.py",
 )

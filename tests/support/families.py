@@ -40,7 +40,7 @@ PROCESS = frozenset(
 def a_client() -> Any:
     """As much of the real client as is watched."""
     return SimpleNamespace(
-        budget=Budget(1000.0, 2000), requests=Counter(), tell_answers=lambda _told: None
+        budget=Budget(1000.0, 2000), requests=Counter(), observe_latency=lambda _observe: None
     )
 
 

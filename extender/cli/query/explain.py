@@ -23,6 +23,7 @@ from extender.cli.terminal.output import Format, print_result
 from extender.cli.terminal.progress import Report, working
 from extender.cli.terminal.replica import open_replica
 from extender.engine.state.cluster_state import ClusterState
+from extender.model.names import DEFAULT_NAMESPACE
 from extender.model.objects import split_key
 from extender.whatif.explanation import (
     Answer,
@@ -36,7 +37,6 @@ from extender.whatif.pod_explanation import explain_pod
 
 FIXES_S: Final = 20.0
 """The time for trying changes."""
-DEFAULT_NAMESPACE: Final = "default"
 
 
 async def run_explain(where: Where, name: str, *, output: Format, check: bool) -> int:

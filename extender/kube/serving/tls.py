@@ -88,11 +88,11 @@ class Validity:
     not_before: float
     not_after: float
 
-    def is_left_alone(self, now_s: float) -> bool:
+    def is_overdue(self, now_s: float) -> bool:
         """Whether so little is left that it should have been renewed."""
         return self.not_after - now_s < WARNED_FRACTION * (self.not_after - self.not_before)
 
-    def told(self, now_s: float) -> str:
+    def describe_end(self, now_s: float) -> str:
         """``ends in 3.0 days``, or ``ended 2.0 hours ago``."""
         left_s = self.not_after - now_s
         amount, unit = (
@@ -150,7 +150,7 @@ class ServingCertificate:
         self._now = now
         self._switch = SwitchedContext(client_certificates=bool(files.client_ca_file))
         self._seen: Stamps | None = None
-        self._told_at_s = float("-inf")
+        self._warned_at_s = float("-inf")
         self.problem = ""
         """Why the files' present content is not in use; "" if it is."""
         self.reloads = 0
@@ -187,14 +187,14 @@ class ServingCertificate:
         """Use new files, and warn of a certificate that nobody renews."""
         self.reload_if_changed()
         now_s = self._now()
-        if self._validity is None or not self._validity.is_left_alone(now_s):
-            self._told_at_s = float("-inf")
-        elif now_s - self._told_at_s >= WARNING_PERIOD_S:
-            self._told_at_s = now_s
+        if self._validity is None or not self._validity.is_overdue(now_s):
+            self._warned_at_s = float("-inf")
+        elif now_s - self._warned_at_s >= WARNING_PERIOD_S:
+            self._warned_at_s = now_s
             _log.warning(
                 "the certificate in %s %s, and nobody has replaced it",
                 self._files.cert_file,
-                self._validity.told(now_s),
+                self._validity.describe_end(now_s),
             )
 
     def reload_if_changed(self) -> bool:

@@ -23,8 +23,8 @@ retries the bind.
 
 
 class OrdinalHistoryReader:
-    """``list_vpods`` returns once a list that began after the call is in the caches. ``founded``:
-    whether no other replica has led the pool with that key.
+    """``list_vpods`` returns once a list that began after the call is in the caches.
+    ``never_led_by_others``: whether no other replica has led the pool with that key.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class OrdinalHistoryReader:
         ordinal_history: OrdinalHistory,
         *,
         list_vpods: Callable[[], Awaitable[None]],
-        founded: Callable[[str], bool],
+        never_led_by_others: Callable[[str], bool],
     ) -> None:
         self._caches = caches
         self._ordinal_history = ordinal_history
         self._list_vpods = list_vpods
-        self._founded = founded
+        self._never_led_by_others = never_led_by_others
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         """UIDs of pods that the watch has not shown -> binds that wait for them."""
         self._closing: asyncio.Task[None] | None = None
@@ -53,7 +53,7 @@ class OrdinalHistoryReader:
             return True
         if not ordinal_history.is_seen(pod):
             return False
-        if self._founded(pod.pool):
+        if self._never_led_by_others(pod.pool):
             # No other leader can have sent a status, and this replica knows the statuses that it
             # sent.
             return True

@@ -21,7 +21,7 @@ def watch_client(metrics: Metrics, api: KubeApi) -> None:
     client's own limit, by lane.
     """
     budget, lane = api.budget, Label("lane", LANE_VALUES)
-    api.tell_answers(metrics.requested)
+    api.observe_latency(metrics.requested)
     metrics.read(
         Family(
             name="rest_client_requests",

@@ -25,7 +25,7 @@ from typing import Final
 
 from extender.kube.api import Api, ApiError, Conflict, NotFound
 from extender.kube.events import EventRecorder
-from extender.kube.fenced import PoolApi
+from extender.kube.fence import PoolApi
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.objects import AdapterPool, StatefulSet

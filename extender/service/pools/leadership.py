@@ -113,11 +113,11 @@ class Leadership:
             now=now,
             rng=rng,
             candidacy=Candidacy(
-                untouched=lambda: not self._is_touched(bucket),
-                began=self._first_version,
-                may=self._others_count_alike if bucket.index else lambda: True,
-                gives=partial(self._gives, bucket.index),
-                others=partial(self._another_has_led, bucket),
+                nothing_written=lambda: not self._is_touched(bucket),
+                first_version=self._first_version,
+                may_lead=self._others_count_alike if bucket.index else lambda: True,
+                yields_to=partial(self._yields, bucket.index),
+                on_other_writer=partial(self._another_has_led, bucket),
                 buckets=1 if bucket.index else bucket.total,
             ),
         )
@@ -171,11 +171,11 @@ class Leadership:
         if not self.electors:
             return True
         elector = self.electors[self._index(pool)]
-        if self.founded(pool) and elector.transitions == 1:
+        if self.never_led_by_others(pool) and elector.transitions == 1:
             return True
         return asyncio.get_running_loop().time() >= elector.acts_since + UNDER_WAY_S
 
-    def founded(self, pool: str) -> bool:
+    def never_led_by_others(self, pool: str) -> bool:
         """Whether no other process has ever led the pool, so that none can have sent a write
         unknown here.
 
@@ -191,7 +191,11 @@ class Leadership:
         # Only the first bucket's Lease can tell: with another number of buckets, another Lease had
         # the pools of later buckets.
         index = self._index(pool)
-        return not index and self.electors[0].founded and not self._touched.get(0, True)
+        return (
+            not index
+            and self.electors[0].seen.never_held_by_others
+            and not self._touched.get(0, True)
+        )
 
     def lease_name(self, bucket: Bucket) -> str:
         """The name of a bucket's Lease."""
@@ -278,10 +282,11 @@ class Leadership:
         """
         first = self.electors[0]
         now = (asyncio.get_running_loop().time(), self._now())
-        fresh = all(
-            at < read + self._renew_deadline_s for at, read in zip(now, first.read_at, strict=True)
+        is_recent = all(
+            at < read + self._renew_deadline_s
+            for at, read in zip(now, first.seen.read_at, strict=True)
         )
-        return fresh and first.buckets_said == self._total
+        return is_recent and first.seen.announced_buckets == self._total
 
     # -- sharing -----------------------------------------------------------------------------------
 
@@ -294,7 +299,7 @@ class Leadership:
     def _weights(self) -> list[int]:
         return weights_of([pool.key for pool in self._caches.pools.list()], self._total)
 
-    def _gives(self, index: int, to: str) -> bool:
+    def _yields(self, index: int, to: str) -> bool:
         return self._total > 1 and may_give(self._holders(), self._weights(), index, to)
 
     async def _share(self) -> None:

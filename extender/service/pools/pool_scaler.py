@@ -19,7 +19,7 @@ from extender.engine.scaling.size import ScalePlan, plan_scale
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, ObjectReference
-from extender.kube.fenced import PoolApi
+from extender.kube.fence import PoolApi
 from extender.kube.timers import TIMER_RESOLUTION_S
 from extender.model.counted import counted, counted_are
 from extender.model.event_reasons import EventReason

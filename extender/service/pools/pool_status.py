@@ -20,7 +20,7 @@ from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
 from extender.kube.events import EventRecorder, ObjectReference
-from extender.kube.fenced import PoolApi
+from extender.kube.fence import PoolApi
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import counted, counted_are
 from extender.model.decode import Json, mapping, mappings, text

@@ -24,7 +24,7 @@ from typing import Final
 from extender.engine.state.availability import is_outdated
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import PODS, ApiError, PatchType
-from extender.kube.fenced import PoolApi
+from extender.kube.fence import PoolApi
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.decode import pod_from
 from extender.model.errors import LedgerTooLarge

@@ -239,4 +239,4 @@ def test_a_certificate_that_nobody_replaces_is_told_before_it_ends(
     ],
 )
 def test_the_time_that_is_left_is_told_in_words(left: datetime.timedelta, text: str):
-    assert Validity(0.0, 1e9).told(1e9 - left.total_seconds()) == text
+    assert Validity(0.0, 1e9).describe_end(1e9 - left.total_seconds()) == text

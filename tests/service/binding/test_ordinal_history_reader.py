@@ -29,12 +29,15 @@ NEXT = replace(POD, uid="next", resource_version="9")
 class Setting:
     """What ``OrdinalHistoryReader`` stands on. ``listed`` counts the lists of vpods."""
 
-    def __init__(self, *, founded: bool = False) -> None:
+    def __init__(self, *, never_led_by_others: bool = False) -> None:
         self.caches = Caches()
         self.ordinal_history = OrdinalHistory(asyncio.get_running_loop().time)
         self.listed = 0
         self.ordinal_history_reader = OrdinalHistoryReader(
-            self.caches, self.ordinal_history, list_vpods=self._list, founded=lambda _: founded
+            self.caches,
+            self.ordinal_history,
+            list_vpods=self._list,
+            never_led_by_others=lambda _: never_led_by_others,
         )
 
     async def _list(self) -> None:
@@ -138,6 +141,6 @@ async def test_a_pod_that_the_watch_does_not_tell_of_is_refused():
 
 
 async def test_who_founded_the_lease_knows_that_nobody_has_sent_anything():
-    setting = Setting(founded=True)
+    setting = Setting(never_led_by_others=True)
     setting.list_pods(POD)
     assert await setting.knows(POD)

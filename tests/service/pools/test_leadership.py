@@ -398,7 +398,7 @@ async def test_what_others_count_by_is_looked_at_when_it_acts_and_not_only_when_
     one = Process(installed(2), "one", 2)
     await asyncio.sleep(3)
     assert one.pools() == POOLS
-    monotonic, wall_clock = one.leadership.electors[0].read_at
+    monotonic, wall_clock = one.leadership.electors[0].seen.read_at
     # As after a pause that its own Lease has outlasted.
     one.leadership.electors[0].seen.read_at = (monotonic - late_s, wall_clock - suspended_s)
     assert {bucket_of(pool, 2) for pool in one.pools()} == {0}
@@ -438,8 +438,10 @@ async def test_under_random_outages_and_kills_no_pool_has_two_leaders_and_in_the
 async def test_of_a_later_bucket_nobody_can_say_that_it_was_never_led():
     one = Process(installed(2), "one", 2)
     await asyncio.sleep(3)
-    founded = {bucket_of(pool, 2) for pool in POOLS if one.leadership.founded(pool)}
-    assert founded == {0}
+    never_led_by_others = {
+        bucket_of(pool, 2) for pool in POOLS if one.leadership.never_led_by_others(pool)
+    }
+    assert never_led_by_others == {0}
     later = next(pool for pool in POOLS if bucket_of(pool, 2) == 1)
     assert not one.leadership.no_predecessor_writes(later)
     await asyncio.sleep(20)

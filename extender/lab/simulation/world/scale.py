@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from extender.model.bucket import Bucket
+from extender.model.names import NAME_CHARS_MAX
 
 LEASE: Final = "vreplica-scheduler"
 NS: Final = "adapters"
@@ -17,7 +18,6 @@ TENANTS: Final = ("tenant-a", "tenant-b")
 ZONES: Final = 3
 CROWD: Final = "crowd"
 """The names of vpods that come by the hundreds begin with this."""
-NAME_CHARS_MAX: Final = 253
 SLOTS_FACTOR: Final = 60
 """With long names, pods have this many times the slots: bytes must run out first."""
 
