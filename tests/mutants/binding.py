@@ -172,8 +172,8 @@ BINDING = (
     Mutant(
         "an ordinal's past is not asked for",
         _POD_BINDER,
-        "if not await self._knows_past(pod):",
-        "if not pod.name:",
+        "past_known = await self._knows_past(pod)",
+        "past_known = True",
         "a status on its way would be uncovered by the next pod (I2)",
         (f"{_RACES}test_a_pod_whose_past_is_not_known_is_not_bound",),
     ),
