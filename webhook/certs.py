@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from extender.kube.serving.tls import (
-    RELOAD_PERIOD_S,
-    CertificateFiles,
     ServingCertificate,
     SwitchedContext,
     server_context,
@@ -173,41 +171,22 @@ class CertificateManager(StoredCertificates):
         )
 
 
-class FileCertificates:
+class FileCertificates(ServingCertificate):
     """A certificate that somebody else renews by replacing its files. They also fill in the
     caBundle.
     """
 
-    def __init__(self, cert_file: str, key_file: str, *, now: Callable[[], float]) -> None:
-        self._certificate = ServingCertificate(CertificateFiles(cert_file, key_file), now=now)
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """See ``Certificates``."""
-        return self._certificate.context
-
-    @property
-    def served_pem(self) -> bytes:
-        """See ``Certificates``."""
-        return self._certificate.cert_pem
-
-    def expiry(self) -> Mapping[str, float]:
-        """The end of ``serving``."""
-        return self._certificate.expiry()
-
     async def ensure(self, published: Collection[bytes] = ()) -> Bundle | None:  # noqa: ARG002
         """See ``Certificates``."""
         if not self.served_pem:
-            await asyncio.to_thread(self._certificate.load)
-        elif self._certificate.problem:
-            raise CertificateError(self._certificate.problem)
+            await asyncio.to_thread(self.load)
+        elif self.problem:
+            raise CertificateError(self.problem)
         return None
 
-    async def run(self) -> None:
-        """Follow the files, for ever, after ``ensure`` has loaded them."""
-        while True:
-            await asyncio.to_thread(self._certificate.reload_if_changed)
-            await asyncio.sleep(RELOAD_PERIOD_S)
+    def look(self) -> None:
+        """Use new files. ``Upkeep`` warns of the end."""
+        self.reload_if_changed()
 
 
 def _context_of(bundle: Bundle) -> ssl.SSLContext:

@@ -32,6 +32,7 @@ from extender.kube.client import KubeApi
 from extender.kube.first_errors import describe_error
 from extender.kube.reflector import Reflector
 from extender.kube.serving.listener import host_port
+from extender.kube.serving.tls import CertificateFiles
 from extender.kube.troubles import Troubles
 from extender.model.errors import VReplicaError
 from extender.telemetry import trace_export, tracing
@@ -140,7 +141,7 @@ def certificates_for(
 ) -> StoredCertificates | FileCertificates:
     """Return the configured kind of certificate."""
     if settings.cert_files:
-        return FileCertificates(*settings.cert_files, now=time.time)
+        return FileCertificates(CertificateFiles(*settings.cert_files), now=time.time)
     store = (
         SecretStore(api, *settings.secret)
         if settings.secret

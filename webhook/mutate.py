@@ -28,11 +28,12 @@ never used, only replaced or removed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from extender.model import names
 from extender.model.decode import Json, mapping, quantity, sequence, text
 from extender.model.objects import AdapterPool, object_key
+from webhook.caches import WebhookCaches
 from webhook.review import ALLOWED, AdmissionRequest, PatchOp, Verdict
 
 NO_PLACEMENTS_TEXT: Final = "{}"
@@ -58,28 +59,9 @@ class Stamp:
 DEFAULT_STAMP: Final = Stamp()
 
 
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """Operations in order of application, none if the pod is already right, and warnings for the
-    client.
-    """
-
-    ops: tuple[PatchOp, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-NO_MUTATION: Final = Mutation()
-
-
-class View(Protocol):
-    """The cache, as far as stamping needs it. Before it is synced, it may lack a pool."""
-
-    def pool(self, key: str) -> AdapterPool | None:
-        """The pool of that key."""
-        ...
-
-
-def stamp(request: AdmissionRequest, view: View, options: Stamp = DEFAULT_STAMP) -> Verdict:
+def stamp(
+    request: AdmissionRequest, view: WebhookCaches, options: Stamp = DEFAULT_STAMP
+) -> Verdict:
     """Return the verdict of ``/mutate``: always allowed, with a patch for an adapter pod at
     creation.
     """
@@ -90,8 +72,7 @@ def stamp(request: AdmissionRequest, view: View, options: Stamp = DEFAULT_STAMP)
     if request.operation != "CREATE" or pool_name is None:
         return ALLOWED
     pool = view.pool(object_key(request.namespace or text(pod, "metadata", "namespace"), pool_name))
-    mutation = mutate(pod, pool, options)
-    return Verdict(patch=mutation.ops, warnings=mutation.warnings)
+    return mutate(pod, pool, options)
 
 
 def pool_name_of(pod: Json) -> str | None:
@@ -102,14 +83,14 @@ def pool_name_of(pod: Json) -> str | None:
     return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
 
 
-def mutate(pod: Json, pool: AdapterPool | None, options: Stamp = DEFAULT_STAMP) -> Mutation:
+def mutate(pod: Json, pool: AdapterPool | None, options: Stamp = DEFAULT_STAMP) -> Verdict:
     """Return how to change ``pod`` (v1 Pod as JSON). Pure; never raises.
 
     ``pool`` is the pool that its label names, None if no such pool is known.
     """
     pool_name = pool_name_of(pod)
     if pool_name is None:
-        return NO_MUTATION
+        return ALLOWED
     warnings: list[str] = []
     if pool is None:
         warnings.append(
@@ -123,8 +104,8 @@ def mutate(pod: Json, pool: AdapterPool | None, options: Stamp = DEFAULT_STAMP) 
         names.SLOTS_ANNOTATION: slots,
         names.PLACEMENTS_ANNOTATION: None if on_a_node else NO_PLACEMENTS_TEXT,
     }
-    return Mutation(
-        ops=(
+    return Verdict(
+        patch=(
             *_scheduler_ops(pod, options.scheduler_name),
             *_annotation_ops(pod, annotations),
             *_resource_ops(pod, _request(slots, options)),

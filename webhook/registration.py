@@ -98,12 +98,10 @@ class Registration:
         api: Api,
         *,
         url: str = "",
-        name: str = CONFIGURATION_NAME,
         monotonic: Callable[[], float],
     ) -> None:
         self._api = api
         self._url = url
-        self._name = name
         self._monotonic = monotonic
         self._seen_since: dict[bytes, float] = {}
 
@@ -149,7 +147,7 @@ class Registration:
     async def _read(self, resource: Resource) -> Obj:
         """Return {} if there is none."""
         try:
-            return await self._api.get(resource, "", self._name)
+            return await self._api.get(resource, "", CONFIGURATION_NAME)
         except NotFound:
             return {}
 
@@ -157,10 +155,11 @@ class Registration:
         ops = registration_ops(configuration, ca_pem, self._url)
         if not ops:
             return configuration
-        written = await self._api.patch(resource, "", self._name, ops, patch_type=PatchType.JSON)
-        _log.info(
-            "%s %s: caBundle%s written", resource.kind, self._name, " and url" if self._url else ""
+        written = await self._api.patch(
+            resource, "", CONFIGURATION_NAME, ops, patch_type=PatchType.JSON
         )
+        what = "caBundle and url" if self._url else "caBundle"
+        _log.info("%s %s: %s written", resource.kind, CONFIGURATION_NAME, what)
         return written
 
     def _note(self, configurations: Collection[Obj]) -> None:
@@ -181,13 +180,13 @@ class Registration:
     ) -> list[str]:
         missing = [resource.kind for resource, configuration in found.items() if not configuration]
         problems = (
-            [f"no {' and no '.join(missing)} {self._name} yet: apply the manifests"]
+            [f"no {' and no '.join(missing)} {CONFIGURATION_NAME} yet: apply the manifests"]
             if missing
             else []
         )
         for resource, configuration in found.items():
             if problem := _problem(configuration, certificates.served_pem, ours=ours):
-                problems.append(f"{resource.kind} {self._name}: {problem}")
+                problems.append(f"{resource.kind} {CONFIGURATION_NAME}: {problem}")
         return problems
 
 

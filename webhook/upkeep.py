@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from extender.kube.api import ApiError
-from extender.kube.serving.tls import WARNING_PERIOD_S, validity_of
+from extender.kube.serving.tls import ExpiryWarning, validity_of
 from webhook.certs import CertificateError, Certificates
 from webhook.registration import Registration
 
@@ -48,7 +48,7 @@ class Upkeep:
         self._rng = rng
         self._now = now
         self._logged_problem = ""
-        self._warned_at_s = float("-inf")
+        self._expiry_warning = ExpiryWarning()
         self.failures = 0
         """Rounds that found a problem, for the metric."""
 
@@ -98,16 +98,9 @@ class Upkeep:
             validity = validity_of(self._certificates.served_pem)
         except ValueError:
             return
-        now_s = self._now()
-        if not validity.is_overdue(now_s):
-            self._warned_at_s = float("-inf")
-        elif now_s - self._warned_at_s >= WARNING_PERIOD_S:
-            self._warned_at_s = now_s
-            _log.warning(
-                "the serving certificate %s, and has not been renewed%s",
-                validity.describe_end(now_s),
-                f": {problem}" if problem else "",
-            )
+        if end := self._expiry_warning.due(validity, self._now()):
+            why = f": {problem}" if problem else ""
+            _log.warning("the serving certificate %s, and has not been renewed%s", end, why)
 
 
 async def _set_within(event: asyncio.Event, timeout_s: float) -> bool:

@@ -26,9 +26,9 @@ causes a warning, never a refusal, and the placer checks again.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, TypeVar
 
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.model import names
@@ -45,8 +45,10 @@ from extender.model.decode import (
 )
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.ledger import decode_ledger, ledger_slots
-from extender.model.objects import AdapterPool, Namespace, VPod, object_key
+from extender.model.objects import AdapterPool, VPod, object_key
+from extender.model.reading import key_of
 from extender.model.safe_repr import safe_repr
+from webhook.caches import WebhookCaches
 from webhook.mutate import pool_name_of
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
@@ -55,36 +57,7 @@ DEFAULT_WRITERS: Final = frozenset({"system:serviceaccount:vreplica-system:vrepl
 GUARDED_ANNOTATIONS: Final = (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION)
 _WEBHOOK_WRITES_IT: Final = "remove it from the pod (template): the webhook writes it"
 
-
-class View(Protocol):
-    """The caches, read-only. Nothing awaits during a request, so it sees them at one moment."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether every cache has had its first list. Before that, an object that is missing here
-        may exist.
-        """
-        ...
-
-    def pool(self, key: str) -> AdapterPool | None:
-        """The pool of that key."""
-        ...
-
-    def pools_of(self, stateful_set_key: str) -> Sequence[AdapterPool]:
-        """The pools that name this StatefulSet, by key."""
-        ...
-
-    def namespace(self, name: str) -> Namespace | None:
-        """The namespace of that name."""
-        ...
-
-    def vpods_of(self, pool_key: str) -> int:
-        """How many VPods name this pool and are not being deleted."""
-        ...
-
-    def heavier_vpods(self, pool_key: str, slots: int) -> int:
-        """How many vpods of that pool have a vreplica that takes more than so many slots."""
-        ...
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +72,9 @@ class Rules:
 DEFAULT_RULES: Final = Rules()
 
 
-def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
+def validate(request: AdmissionRequest, view: WebhookCaches, rules: Rules) -> Verdict:
     """Return the verdict on one request. Never raises. Requests about anything else, and other
-    deletions, are allowed.
+    deletions, are allowed. Nothing awaits, so the caches are seen at one moment.
     """
     if request.operation == "DELETE" and (request.group, request.resource) == (
         names.GROUP,
@@ -124,7 +97,7 @@ def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
 # -- pods ------------------------------------------------------------------------------------------
 
 
-def _pod(request: AdmissionRequest, pod: Json, view: View, rules: Rules) -> Verdict:
+def _pod(request: AdmissionRequest, pod: Json, view: WebhookCaches, rules: Rules) -> Verdict:
     if request.username in rules.writers:
         return ALLOWED
     if request.operation == "CREATE" or request.old_object is None:
@@ -133,9 +106,8 @@ def _pod(request: AdmissionRequest, pod: Json, view: View, rules: Rules) -> Verd
         problem = _updated_pod_problem(request.old_object, pod)
     if not problem:
         return ALLOWED
-    return denied(
-        f"Pod {_name_of(request, pod)}: {problem} (user {request.username or 'unknown'!r:.200})"
-    )
+    user = f"user {request.username or 'unknown'!r:.200}"
+    return denied(f"Pod {key_of(_named(request, pod))}: {problem} ({user})")
 
 
 def _updated_pod_problem(old: Json, new: Json) -> str:
@@ -159,7 +131,7 @@ def _updated_pod_problem(old: Json, new: Json) -> str:
     return ""
 
 
-def _created_pod_problem(request: AdmissionRequest, pod: Json, view: View) -> str:
+def _created_pod_problem(request: AdmissionRequest, pod: Json, view: WebhookCaches) -> str:
     label = pool_name_of(pod)
     if label is None:
         return ""
@@ -188,7 +160,7 @@ def _created_slots_problem(annotations: Json, pool: AdapterPool | None) -> str:
 
 
 def _created_ledger_problem(
-    annotations: Json, pod: Json, pool: AdapterPool | None, view: View
+    annotations: Json, pod: Json, pool: AdapterPool | None, view: WebhookCaches
 ) -> str:
     try:
         ledger = decode_ledger(text(annotations, names.PLACEMENTS_ANNOTATION))
@@ -217,7 +189,7 @@ def _created_ledger_problem(
     return ""
 
 
-def _scale(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
+def _scale(request: AdmissionRequest, view: WebhookCaches, rules: Rules) -> Verdict:
     """The service's role can scale any StatefulSet. Restrict its account to those of pools; other
     users' writes are not checked.
     """
@@ -239,7 +211,9 @@ class _Findings:
     warnings: list[str] = field(default_factory=list)
 
 
-def _custom_resource(request: AdmissionRequest, obj: Json, view: View, rules: Rules) -> Verdict:
+def _custom_resource(
+    request: AdmissionRequest, obj: Json, view: WebhookCaches, rules: Rules
+) -> Verdict:
     if mapping(obj, "metadata").get("deletionTimestamp"):
         return ALLOWED  # a deleted object must be able to lose its finalizers
     obj = _named(request, obj)
@@ -248,18 +222,18 @@ def _custom_resource(request: AdmissionRequest, obj: Json, view: View, rules: Ru
     try:
         if request.resource == "vpods":
             subject = "VPod"
-            _vpod(vpod_from(obj), _decoded_vpod(old), view, findings)
+            _vpod(vpod_from(obj), _decoded(vpod_from, old), view, findings)
         else:
             subject = "AdapterPool"
             pool = pool_from(obj)
-            _pool(pool, _decoded_pool(old), view, rules, findings)
+            _pool(pool, _decoded(pool_from, old), view, rules, findings)
             _sources(pool, obj, old, findings)
     except InvalidObject as error:
         return denied(str(error), code=422)
     if findings.problems:
         problems = "; and ".join(findings.problems)
         return denied(
-            f"{subject} {_name_of(request, obj)}: {problems}",
+            f"{subject} {key_of(obj)}: {problems}",
             code=422,
             warnings=tuple(findings.warnings),
         )
@@ -267,7 +241,11 @@ def _custom_resource(request: AdmissionRequest, obj: Json, view: View, rules: Ru
 
 
 def _pool(
-    new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, findings: _Findings
+    new: AdapterPool,
+    old: AdapterPool | None,
+    view: WebhookCaches,
+    rules: Rules,
+    findings: _Findings,
 ) -> None:
     if old is None or old.stateful_set != new.stateful_set:
         others = [pool.key for pool in view.pools_of(new.stateful_set_key) if pool.key != new.key]
@@ -278,8 +256,9 @@ def _pool(
                 "has one pool: delete that pool, or name another StatefulSet"
             )
     if (old is None or old.profile != new.profile) and new.profile not in rules.profiles:
+        known = ", ".join(sorted(rules.profiles))
         findings.problems.append(
-            f"spec.profile {new.profile!r:.80} is not known; known are {_listed(rules.profiles)}"
+            f"spec.profile {new.profile!r:.80} is not known; known are {known}"
         )
     if heavy := view.heavier_vpods(new.key, new.slots_per_pod):
         findings.warnings.append(
@@ -290,7 +269,7 @@ def _pool(
         )
 
 
-def _deleted_pool(request: AdmissionRequest, view: View) -> Verdict:
+def _deleted_pool(request: AdmissionRequest, view: WebhookCaches) -> Verdict:
     """Refuse to delete a pool that VPods use, unless an annotation allows it.
 
     Nothing is refused if the pool's namespace is being deleted too: VPods of other namespaces would
@@ -326,7 +305,7 @@ def _sources(new: AdapterPool, obj: Json, old: Json | None, findings: _Findings)
     )
 
 
-def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:
+def _vpod(new: VPod, old: VPod | None, view: WebhookCaches, findings: _Findings) -> None:
     pool = view.pool(new.pool)
     if pool is None:
         findings.warnings.append(
@@ -353,12 +332,12 @@ def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:
         )
 
 
-def _selects(pool: AdapterPool, vpod: VPod, view: View) -> bool:
+def _selects(pool: AdapterPool, vpod: VPod, view: WebhookCaches) -> bool:
     namespace = view.namespace(vpod.namespace)
     return pool.namespace_selector.matches({} if namespace is None else namespace.labels)
 
 
-def _tenant(new: VPod, pool: AdapterPool, view: View, findings: _Findings) -> None:
+def _tenant(new: VPod, pool: AdapterPool, view: WebhookCaches, findings: _Findings) -> None:
     """Report a pool that does not select the vpod's namespace."""
     if view.namespace(new.namespace) is None:
         findings.warnings.append(
@@ -374,19 +353,12 @@ def _tenant(new: VPod, pool: AdapterPool, view: View, findings: _Findings) -> No
     )
 
 
-def _decoded_vpod(old: Json | None) -> VPod | None:
+def _decoded(decode: Callable[[Json], T], old: Json | None) -> T | None:
     """Return the old object; None if it cannot be read. An edit that repairs it is then checked as
     a new object.
     """
     try:
-        return None if old is None else vpod_from(old)
-    except InvalidObject:
-        return None
-
-
-def _decoded_pool(old: Json | None) -> AdapterPool | None:
-    try:
-        return None if old is None else pool_from(old)
+        return None if old is None else decode(old)
     except InvalidObject:
         return None
 
@@ -399,13 +371,3 @@ def _named(request: AdmissionRequest, obj: Json) -> Json:
     name = text(metadata, "name") or request.name or text(metadata, "generateName")
     namespace = text(metadata, "namespace") or request.namespace
     return {**obj, "metadata": {**metadata, "name": name, "namespace": namespace}}
-
-
-def _name_of(request: AdmissionRequest, obj: Json) -> str:
-    metadata = mapping(obj, "metadata")
-    name = text(metadata, "name") or request.name or text(metadata, "generateName")
-    return object_key(request.namespace or text(metadata, "namespace"), name)
-
-
-def _listed(known: frozenset[str]) -> str:
-    return ", ".join(sorted(known))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from extender.kube.api import SECRETS, Forbidden, OutcomeUnknown
+from extender.kube.serving.tls import CertificateFiles
 from tests.webhook.builders import ObjectsApi
 from webhook.certs import (
     RACES_MAX,
@@ -235,7 +236,7 @@ class TestFiles:
     async def test_a_certificate_of_somebody_elses_is_served_and_nothing_is_written(self, tmp_path):
         await manager(DirectoryStore(tmp_path)).ensure()
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        ours = FileCertificates(*self.files(tmp_path), now=lambda: NOW)
+        ours = FileCertificates(CertificateFiles(*self.files(tmp_path)), now=lambda: NOW)
         assert ours.served_pem == b""
         assert await ours.ensure() is None
         assert ours.served_pem == before["tls.crt"]
@@ -243,7 +244,7 @@ class TestFiles:
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
     async def test_files_that_are_not_there_yet_are_asked_for_again(self, tmp_path):
-        ours = FileCertificates(*self.files(tmp_path), now=lambda: NOW)
+        ours = FileCertificates(CertificateFiles(*self.files(tmp_path)), now=lambda: NOW)
         with pytest.raises(FileNotFoundError):
             await ours.ensure()
         await manager(DirectoryStore(tmp_path)).ensure()
@@ -257,7 +258,7 @@ class TestFiles:
 
     async def test_files_that_cannot_be_used_any_more_are_told(self, tmp_path):
         await manager(DirectoryStore(tmp_path)).ensure()
-        ours = FileCertificates(*self.files(tmp_path), now=lambda: NOW)
+        ours = FileCertificates(CertificateFiles(*self.files(tmp_path)), now=lambda: NOW)
         await ours.ensure()
         served = ours.served_pem
         (tmp_path / "tls.key").write_bytes(b"junk")

@@ -101,6 +101,23 @@ class Validity:
         return f"ends in {amount:.1f} {unit}" if left_s > 0 else f"ended {amount:.1f} {unit} ago"
 
 
+class ExpiryWarning:
+    """Says when to warn of a certificate that nobody renews: every ``WARNING_PERIOD_S``."""
+
+    def __init__(self) -> None:
+        self._warned_at_s = float("-inf")
+
+    def due(self, validity: Validity | None, now_s: float) -> str:
+        """What to say of the certificate's end now; "" for nothing."""
+        if validity is None or not validity.is_overdue(now_s):
+            self._warned_at_s = float("-inf")
+            return ""
+        if now_s - self._warned_at_s < WARNING_PERIOD_S:
+            return ""
+        self._warned_at_s = now_s
+        return validity.describe_end(now_s)
+
+
 def validity_of(pem: bytes) -> Validity:
     """The validity of the first certificate in ``pem``. Raises ValueError."""
     # Imported here, so that only servers with TLS pay for it: tens of milliseconds, and megabytes.
@@ -150,11 +167,12 @@ class ServingCertificate:
         self._now = now
         self._switch = SwitchedContext(client_certificates=bool(files.client_ca_file))
         self._seen: Stamps | None = None
-        self._warned_at_s = float("-inf")
+        self._expiry_warning = ExpiryWarning()
         self.problem = ""
         """Why the files' present content is not in use; "" if it is."""
         self.reloads = 0
-        self.cert_pem = b""
+        self.served_pem = b""
+        """The certificate in use, with its intermediates; b"" before ``load``."""
         self._validity: Validity | None = None
         self._client_ca_not_after = 0.0
 
@@ -186,15 +204,9 @@ class ServingCertificate:
     def look(self) -> None:
         """Use new files, and warn of a certificate that nobody renews."""
         self.reload_if_changed()
-        now_s = self._now()
-        if self._validity is None or not self._validity.is_overdue(now_s):
-            self._warned_at_s = float("-inf")
-        elif now_s - self._warned_at_s >= WARNING_PERIOD_S:
-            self._warned_at_s = now_s
+        if end := self._expiry_warning.due(self._validity, self._now()):
             _log.warning(
-                "the certificate in %s %s, and nobody has replaced it",
-                self._files.cert_file,
-                self._validity.describe_end(now_s),
+                "the certificate in %s %s, and nobody has replaced it", self._files.cert_file, end
             )
 
     def reload_if_changed(self) -> bool:
@@ -222,9 +234,9 @@ class ServingCertificate:
     def _use(self, context: ssl.SSLContext) -> None:
         self._switch.use(context)
         with Path(self._files.cert_file).open("rb") as file:
-            self.cert_pem = file.read(CERTIFICATE_BYTES_MAX)
+            self.served_pem = file.read(CERTIFICATE_BYTES_MAX)
         try:
-            self._validity = validity_of(self.cert_pem)
+            self._validity = validity_of(self.served_pem)
         except ValueError:  # replaced a moment ago; the next look finds it
             self._validity = None
         ends = [ssl.cert_time_to_seconds(str(ca["notAfter"])) for ca in context.get_ca_certs()]
