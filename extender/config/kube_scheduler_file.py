@@ -240,9 +240,7 @@ def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, li
     return config, [*reader.errors, *validate(config)]
 
 
-def read_policy(
-    document: Mapping[str, Any], *, scheduler_name: str = DEFAULT_SCHEDULER_NAME
-) -> tuple[SchedulerConfig, list[FieldError]]:
+def read_policy(document: Mapping[str, Any]) -> tuple[SchedulerConfig, list[FieldError]]:
     """Read a legacy v1 Policy. Predicates and priorities are ignored: the default plugins run."""
     reader = _FieldReader()
     if text(document, "kind") != "Policy":
@@ -250,7 +248,6 @@ def read_policy(
     if text(document, "apiVersion") != "v1":
         reader.wrong("apiVersion", "must be v1", document.get("apiVersion"))
     config = SchedulerConfig(
-        profiles=(ProfileConfig(scheduler_name),),
         extenders=_extenders(reader, document, legacy=True),
     )
     return config, [*reader.errors, *validate(config)]

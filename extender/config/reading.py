@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from extender.config.document import Document, InvalidField, open_document
+from extender.config.document import Document, InvalidField
 from extender.config.model import Config
 from extender.config.nearest import did_you_mean, nearest
 from extender.config.rules import broken_rules
@@ -34,22 +34,12 @@ READ_BY: Final[Mapping[str, str]] = MappingProxyType(
 """Kinds that people pass by mistake -> who reads them."""
 
 
-def load_config(path: str) -> Config:
-    """Read a file. Raises InvalidObject for the first error, or if the file cannot be opened."""
-    return config_of(open_document(path))
-
-
 def config_of(document: Document) -> Config:
     """Read a document. Raises InvalidField for the first error in the file's order."""
     config, problems = read_config(document)
     if config is None:
         raise problems[0]
     return config
-
-
-def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
-    """Read a plain value. Raises InvalidObject, naming ``subject``."""
-    return config_of(Document(subject, document))
 
 
 def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:

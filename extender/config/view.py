@@ -12,7 +12,7 @@ Row = dict[str, str]
 
 
 def document_of(config: Config) -> dict[str, Any]:
-    """Return the file that sets all of ``config``. ``config_from`` reads it back."""
+    """Return the file that sets all of ``config``. ``reading.config_of`` reads it back."""
     document: dict[str, Any] = {"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND}
     sections = {"": document}
     for path in SECTIONS:

@@ -14,7 +14,7 @@ wait, instead of being refused again. The lane opens with an empty bucket, at it
 waiting requests would otherwise come in one burst. Leases and other lanes go on.
 """
 
-from dataclasses import dataclass
+from collections import Counter
 from enum import StrEnum
 from typing import Final
 
@@ -41,15 +41,6 @@ class Lane(StrEnum):
     LEASES = "leases"
 
 
-@dataclass(slots=True)
-class LaneUse:
-    """What a lane has done since the start."""
-
-    requests: int = 0
-    pauses: int = 0
-    """How often an answer with Retry-After closed it."""
-
-
 class Budget:
     """The buckets. ``qps`` and ``burst`` apply to each lane that has one."""
 
@@ -57,7 +48,10 @@ class Budget:
         self._buckets = {
             lane: TokenBucket(qps, burst) for lane in (Lane.READS, Lane.WRITES, Lane.EVENTS)
         }
-        self.used = {lane: LaneUse() for lane in Lane}
+        self.requests: Counter[str] = Counter(dict.fromkeys(map(str, Lane), 0))
+        """Requests sent since the start, by lane."""
+        self.pauses: Counter[str] = Counter(dict.fromkeys(map(str, Lane), 0))
+        """How often an answer with Retry-After closed a lane, by lane."""
 
     async def admit(self, lane: Lane) -> None:
         """Wait for the lane's next turn. Raises TooManyRequests, and nothing is sent, if too many
@@ -65,7 +59,7 @@ class Budget:
         """
         if (bucket := self._buckets.get(lane)) is not None:
             await bucket.acquire()
-        self.used[lane].requests += 1
+        self.requests[lane] += 1
 
     def change(self, qps: float, burst: int) -> None:
         """Set another rate for each lane that has a bucket."""
@@ -78,7 +72,7 @@ class Budget:
         """
         bucket = self._buckets.get(lane)
         if bucket is not None and retry_after_s is not None and status in RETRY_STATUSES:
-            self.used[lane].pauses += 1
+            self.pauses[lane] += 1
             bucket.pause(retry_after_s)
 
     def waiting(self) -> dict[str, float]:
@@ -88,14 +82,6 @@ class Budget:
     def waited_s(self) -> dict[str, float]:
         """Seconds that requests have waited since the start, by lane."""
         return {str(lane): bucket.waited_s for lane, bucket in self._buckets.items()}
-
-    def requests(self) -> dict[str, float]:
-        """Requests sent since the start, by lane."""
-        return {str(lane): float(use.requests) for lane, use in self.used.items()}
-
-    def pauses(self) -> dict[str, float]:
-        """Times that the API server closed a lane, by lane."""
-        return {str(lane): float(use.pauses) for lane, use in self.used.items()}
 
 
 def lane_of(resource: Resource, *, writes: bool) -> Lane:

@@ -11,8 +11,8 @@ A namespace that does not answer holds a writer for ``QUICK_S``; then that write
 ``DOUBTFUL_WRITES_MAX`` writers serve such namespaces. After ``QUICK_TRIES`` failures a try may take
 all the time that the client allows, so that events get through even if each takes seconds.
 
-Aggregation follows client-go's events broadcaster. Events with equal reason, regarding, related and
-cause are one series while less than six minutes lie between them. (Type and action follow from the
+Aggregation follows client-go's events broadcaster. Events with equal reason, regarding and cause
+are one series while less than six minutes lie between them. (Type and action follow from the
 reason, ``model.event_reasons``.) A reason in ``HAPPENED`` reports something that happened once:
 another note is another event. Otherwise a place that was given at noon would be read as given at
 the series' last time. The other reasons report what goes on: their series keep the first note. The
@@ -28,8 +28,8 @@ and then its pool is deleted: that is another cause, and not the old series.
     6 min quiet        the last count is patched, and the entry forgotten (a single one is just
                        forgotten)
 
-Unlike client-go's, our key leaves the regarded object's resourceVersion out. With it, an object
-that changes with each attempt, such as a VPod whose status we write, would never aggregate.
+Unlike client-go's, our references have no resourceVersion. With it, events of an object that
+changes with each attempt, such as a VPod whose status we write, would never aggregate.
 
 Notes carry tenants' text. Line breaks and other control and formatting characters (terminal
 escapes, text direction overrides) are replaced. A note ends at a character border within the 1024
@@ -43,7 +43,7 @@ import re
 import unicodedata
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from extender.kube.api import (
@@ -91,16 +91,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
-    """A core/v1 ObjectReference; ``namespace`` "" if there is none. ``resource_version`` does not
-    count for equality.
-    """
+    """A core/v1 ObjectReference; ``namespace`` "" if there is none."""
 
     api_version: str
     kind: str
     namespace: str
     name: str
     uid: str
-    resource_version: str = field(default="", compare=False)
 
     def to_json(self) -> Obj:
         """Its JSON in an event, without empty fields."""
@@ -110,7 +107,6 @@ class ObjectReference:
             "namespace": self.namespace,
             "name": self.name,
             "uid": self.uid,
-            "resourceVersion": self.resource_version,
         }
         return {key: value for key, value in wanted.items() if value}
 
@@ -121,7 +117,6 @@ class _Key:
 
     reason: EventReason
     regarding: ObjectReference
-    related: ObjectReference | None
     cause: str
     note: str
     """Empty if the note makes no difference."""
@@ -189,7 +184,6 @@ class EventRecorder:
         reason: EventReason,
         note: str,
         cause: str = "",
-        related: ObjectReference | None = None,
     ) -> None:
         """Record one event; never blocks. Raises only ValueError, for a reason outside the closed
         set.
@@ -197,7 +191,7 @@ class EventRecorder:
         ``cause``: one of a few constant strings. Another cause begins another series.
         """
         told_apart = clean_note(note) if reason in HAPPENED else ""
-        key = _Key(EventReason(reason), regarding, related, cause, told_apart)
+        key = _Key(EventReason(reason), regarding, cause, told_apart)
         now_s = self._now()
         entry = self._entries.get(key)
         if entry is not None:
@@ -396,8 +390,6 @@ class EventRecorder:
             "reportingController": COMPONENT,
             "reportingInstance": self._reporting_instance,
         }
-        if key.related is not None:
-            event["related"] = key.related.to_json()
         if entry.count > 1:
             event["series"] = _series(entry)
         return event

@@ -20,10 +20,10 @@ from typing import Final
 import uvloop
 
 from extender.config.profiles import load_profiles
-from extender.config.reading import load_config
 from extender.kube.client import KubeApi
 from extender.service.app import Service
 from tests.bench.timing import percentile
+from tests.support.configs import load_config
 
 PROBE_PERIOD_S: Final = 0.005
 LOOK_PERIOD_S: Final = 0.1

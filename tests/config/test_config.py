@@ -8,9 +8,9 @@ import yaml
 
 from extender.config import document
 from extender.config.model import Config, Mode, TlsConfig
-from extender.config.reading import config_from, load_config
 from extender.model.errors import InvalidObject
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
+from tests.support.configs import config_from, load_config
 
 HEAD: dict[str, Any] = {"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND}
 

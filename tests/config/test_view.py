@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from extender.cli.main import main
 from extender.config.document import parse
 from extender.config.model import Config
-from extender.config.reading import config_from, config_of
+from extender.config.reading import config_of
 from extender.config.settings import SETTINGS
 from extender.config.view import document_of, rows_of
 from tests.config.documents import configs
+from tests.support.configs import config_from
 
 TEXT = """apiVersion: config.vreplica.dev/v1alpha1
 kind: VReplicaSchedulerConfiguration

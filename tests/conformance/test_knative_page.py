@@ -11,9 +11,9 @@ import pytest
 
 from extender.cli.main import main
 from extender.config.profiles import load_profiles
-from extender.config.reading import load_config
 from extender.engine.policy.profile import DEFAULT_PROFILE, KNATIVE_1_16_RULES, Profile, Rules
 from extender.engine.policy.profiles import KNATIVE_MAXFILLUP_PROFILE, KNATIVE_PROFILE
+from tests.support.configs import load_config
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "knative.md"

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from extender.config.reading import load_config
+from tests.support.configs import load_config
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 COMPONENT = MANIFESTS / "components" / "https"

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from extender.config.kube_scheduler_file import load_configuration
-from extender.config.reading import load_config
 from extender.kube import tokens
 from extender.kube.tokens import Target
 from extender.model import names
 from extender.model.decode import pod_from, pool_from, vpod_from
+from tests.support.configs import load_config
 from tests.webhook.builders import a_namespace, caches, patched, request
 from webhook.caches import WebhookCaches
 from webhook.mutate import stamp

@@ -13,7 +13,6 @@ import yaml
 
 from extender.cli.main import main
 from extender.config.model import LOOPBACK, Mode
-from extender.config.reading import config_from
 from extender.kube.api import Obj
 from tests.e2e.real import RealBackend
 from tests.manifests.__main__ import differences
@@ -24,6 +23,7 @@ from tests.manifests.tool import kubectl
 from tests.monitoring.dashboards import DASHBOARDS
 from tests.monitoring.files import groups
 from tests.supply.pins import images_in
+from tests.support.configs import config_from
 from webhook.settings import parser, settings_from
 
 NAMESPACE = "vreplica-chart"

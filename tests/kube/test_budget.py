@@ -54,8 +54,8 @@ async def test_a_retry_after_closes_its_lane_and_no_other(code: int):
     await budget.admit(Lane.WRITES)
     assert asyncio.get_running_loop().time() - began == pytest.approx(7.0)
     assert budget.waited_s() == {"reads": 0.0, "writes": pytest.approx(7.0), "events": 0.0}
-    assert budget.pauses() == {"reads": 0.0, "writes": 1.0, "events": 0.0, "leases": 0.0}
-    assert budget.requests() == dict.fromkeys(("reads", "writes", "events", "leases"), 1.0)
+    assert budget.pauses == {"reads": 0.0, "writes": 1.0, "events": 0.0, "leases": 0.0}
+    assert budget.requests == dict.fromkeys(("reads", "writes", "events", "leases"), 1.0)
 
 
 @pytest.mark.looptime
@@ -108,7 +108,7 @@ async def test_while_every_connection_waits_for_a_slow_answer_the_lease_is_renew
             )
             for index in range(CONNECTIONS_MAX)
         ]
-        while api.budget.requests()["writes"] < CONNECTIONS_MAX:  # noqa: ASYNC110 - the next line is the point
+        while api.budget.requests["writes"] < CONNECTIONS_MAX:  # noqa: ASYNC110 - the next line is the point
             await asyncio.sleep(0)
         async with asyncio.timeout(2):
             await api.update(LEASES, "ns", "a", OBJ)

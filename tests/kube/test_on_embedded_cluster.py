@@ -4,7 +4,6 @@ server's rules.
 
 import asyncio
 import random
-from typing import Any
 
 import pytest
 
@@ -113,19 +112,14 @@ async def test_events_and_their_series_pass_the_clusters_validation():
     recorder = EventRecorder(cluster, reporting_instance="replica-1", now=wall)
     task = asyncio.create_task(recorder.run())
 
-    def tell(regarding: ObjectReference, **more: Any) -> None:
-        recorder.event(
-            regarding,
-            reason=EventReason.FAILED_SCHEDULING,
-            note="é\n" * 999,
-            **more,
-        )
+    def tell(regarding: ObjectReference) -> None:
+        recorder.event(regarding, reason=EventReason.FAILED_SCHEDULING, note="é\n" * 999)
 
     pod = ObjectReference("v1", "Pod", "default", "p-0", "u")
     tell(pod)
     assert await recorder.drain(1)
     tell(pod)
-    tell(ObjectReference("v1", "Node", "", "n", "u"), related=pod)
+    tell(ObjectReference("v1", "Node", "", "n", "u"))
     tell(ObjectReference("v1", "Pod", "no-such-namespace", "p", "u"))
     assert await recorder.drain(1)
     assert recorder.failed == {"NotFound": 1}

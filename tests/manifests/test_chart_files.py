@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.config.reading import config_from
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 from tests.manifests.__main__ import differences
 from tests.manifests.chart import CHART
 from tests.manifests.generate import COMPONENTS, DERIVED, MANIFESTS, chart_files
+from tests.support.configs import config_from
 
 ROOT = Path(__file__).parents[2]
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())

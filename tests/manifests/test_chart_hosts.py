@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from extender.config.model import Config
-from extender.config.reading import config_from
 from tests.manifests.chart import RenderFailed, Values, objects, render
 from tests.manifests.tool import ToolUnavailable, helm
+from tests.support.configs import config_from
 
 HTTPS: Values = {"certManager": {"enabled": True}, "kubeScheduler": {"mode": "deployment"}}
 METRICS: Values = {"metrics": {"enabled": True}}

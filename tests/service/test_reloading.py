@@ -11,7 +11,6 @@ import pytest
 
 from extender.config.model import Config, Reload
 from extender.config.profiles import open_config, watched_content_of
-from extender.config.reading import config_from
 from extender.config.reload import merge
 from extender.config.settings import SETTINGS
 from extender.kube.budget import Budget, Lane
@@ -19,6 +18,7 @@ from extender.kube.ratelimit import TokenBucket
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
 from extender.telemetry.logs import LogFormat, format_in_use, set_up
 from extender.telemetry.metrics import Metrics
+from tests.support.configs import config_from
 from tests.support.service import World, filter_args, schedule
 
 HEAD = "apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n"

@@ -27,7 +27,7 @@ def check_extender(
     """
     config = given or Config()
     entry = _Entry(
-        subject, subject.mappings("extenders")[index], f"extenders[{index}]", legacy=legacy
+        subject, mappings(subject.raw, "extenders")[index], f"extenders[{index}]", legacy=legacy
     )
     entry.check_verbs(narrowed=given is None or bool(given.narrow_to))
     entry.check_resources(given, shared=shared)

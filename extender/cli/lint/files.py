@@ -49,10 +49,10 @@ def check_files(paths: Sequence[str]) -> Report:
     subjects = [subject for path in paths for subject in _subjects(path, report)]
     given: Config | None = None
     for subject in subjects:
-        if subject.text("kind") == CONFIG_KIND:
+        if subject.kind == CONFIG_KIND:
             given = _check_own(subject, report) or given
     for subject in subjects:
-        if subject.text("kind") != CONFIG_KIND:
+        if subject.kind != CONFIG_KIND:
             _check_other(subject, report, given)
         report.findings += subject.findings
     del report.findings[FINDINGS_MAX:]
@@ -68,13 +68,13 @@ def _subjects(path: str, report: Report) -> Iterator[Subject]:
         return
     found = [subject for document in documents for subject in _objects(document)]
     if len(documents) > 1:
-        for own in (one for one in found if one.text("kind") == CONFIG_KIND):
+        for own in (one for one in found if one.kind == CONFIG_KIND):
             own.found(
                 "VS002", "", f"must be the only document of its file, not one of {len(documents)}"
             )
-    known = [subject for subject in found if subject.text("kind") in KINDS]
+    known = [subject for subject in found if subject.kind in KINDS]
     if not known:
-        kinds = sorted({subject.text("kind") for subject in found} - {""})
+        kinds = sorted({subject.kind for subject in found} - {""})
         message = f"holds {', '.join(kinds)[:200]}" if kinds else "holds no object with a kind"
         hint = did_you_mean(kinds[0], KINDS) if kinds else ""
         report.findings.append(
@@ -131,7 +131,7 @@ def _check_own(subject: Subject, report: Report) -> Config | None:
 
 
 def _check_other(subject: Subject, report: Report, given: Config | None) -> None:
-    kind = subject.text("kind")
+    kind = subject.kind
     if kind in {SCHEDULER_KIND, POLICY}:
         summary = check_scheduler_file(subject, given)
     else:

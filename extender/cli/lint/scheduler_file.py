@@ -25,7 +25,7 @@ from extender.config.kube_scheduler_file import (
 from extender.config.model import Config
 from extender.config.nearest import did_you_mean, with_hint
 from extender.model.names import DEFAULT_SCHEDULER_NAME, SLOTS_RESOURCE
-from extender.model.reading import Json, mapping, text
+from extender.model.reading import Json, mapping, mappings, text
 
 POLICY: Final = "Policy"
 _CODES: Final = ((re.compile(r"\.weight$"), "VS110"), (re.compile(r"^extenders$"), "VS112"))
@@ -38,7 +38,7 @@ def check_scheduler_file(subject: Subject, given: Config | None) -> str:
     known.
     """
     config = given or Config()
-    legacy = subject.text("kind") == POLICY
+    legacy = subject.kind == POLICY
     read, errors = (read_policy if legacy else read_configuration)(subject.raw)
     for error in errors:
         _refused(subject, error)
@@ -69,7 +69,7 @@ def _refused(subject: Subject, error: FieldError) -> None:
 
 
 def _ours(subject: Subject) -> int | None:
-    extenders = subject.mappings("extenders")
+    extenders = mappings(subject.raw, "extenders")
     for index, raw in enumerate(extenders):
         resources = raw.get("managedResources")
         listed = resources if isinstance(resources, list) else []

@@ -105,15 +105,17 @@ _ELECTION_DEFAULTS: Final = {"leaseDuration": "15s", "renewDeadline": "10s", "re
 def check_settings(subject: Subject) -> None:
     """Add what kube-scheduler refuses."""
     _unknown(subject, subject.raw, ROOT_FIELDS, "")
-    _unknown(subject, subject.mapping("leaderElection"), ELECTION_FIELDS, "leaderElection.")
-    _unknown(subject, subject.mapping("clientConnection"), CONNECTION_FIELDS, "clientConnection.")
+    _unknown(subject, mapping(subject.raw, "leaderElection"), ELECTION_FIELDS, "leaderElection.")
+    _unknown(
+        subject, mapping(subject.raw, "clientConnection"), CONNECTION_FIELDS, "clientConnection."
+    )
     parallelism = subject.raw.get("parallelism")
     if parallelism is not None and (type(parallelism) is not int or parallelism <= 0):
         subject.found(
             "VS100", "parallelism", f"{parallelism!r:.80}: must be an integer greater than 0"
         )
     _check_election(subject)
-    for index, profile in enumerate(subject.mappings("profiles")):
+    for index, profile in enumerate(mappings(subject.raw, "profiles")):
         path = f"profiles[{index}]."
         _unknown(subject, profile, PROFILE_FIELDS, path)
         _check_plugins(subject, mapping(profile, "plugins"), f"{path}plugins")
@@ -127,7 +129,7 @@ def _unknown(subject: Subject, raw: Json, known: frozenset[str], path: str) -> N
 
 
 def _check_election(subject: Subject) -> None:
-    raw = subject.mapping("leaderElection")
+    raw = mapping(subject.raw, "leaderElection")
     if raw.get("leaderElect") is False:
         return
     lock = text(raw, "resourceLock")

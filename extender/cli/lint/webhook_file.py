@@ -36,8 +36,8 @@ def check_webhook_file(subject: Subject, own_namespace: str = OWN_NAMESPACE) -> 
     """Add what is wrong with the registration; return a summary. ``own_namespace``: where the
     webhook runs.
     """
-    kind = subject.text("kind")
-    webhooks = subject.mappings("webhooks")
+    kind = subject.kind
+    webhooks = mappings(subject.raw, "webhooks")
     ours = [index for index, raw in enumerate(webhooks) if is_ours(raw)]
     for index in ours:
         _Webhook(subject, webhooks[index], index, own_namespace, kind).check()

@@ -36,7 +36,7 @@ def watch_client(metrics: Metrics, api: KubeApi) -> None:
         ),
         lambda: {(method, code): float(count) for (method, code), count in api.requests.items()},
     )
-    metrics.counter("api_requests", "Requests to the API server", lane, budget.requests)
+    metrics.counter("api_requests", "Requests to the API server", lane, lambda: budget.requests)
     metrics.counter(
         "api_wait_seconds",
         "Time that requests waited for their lane before they were sent",
@@ -48,7 +48,7 @@ def watch_client(metrics: Metrics, api: KubeApi) -> None:
         "api_pauses",
         "Times that a Retry-After of the API server closed a lane",
         lane,
-        budget.pauses,
+        lambda: budget.pauses,
     )
     metrics.gauge("api_waiting", "Requests that wait for their lane", lane, budget.waiting)
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from extender.config.reading import config_from
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, Binding, Obj, PatchType
 from extender.model import names
 from extender.model.errors import WireError
 from extender.service.binding.binder import BindRefused
 from extender.service.binding.pod_binder import PodBinder
 from tests.support.builders import NS
+from tests.support.configs import config_from
 from tests.support.service import World, always, bind_args, until
 
 pytestmark = pytest.mark.looptime
