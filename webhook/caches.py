@@ -22,6 +22,7 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
+from extender.kube.sink import DecodedListing
 from extender.model.decode import namespace_from, pool_from, vpod_from
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPool, Namespace, VPod
@@ -66,16 +67,17 @@ class ObjectStore(Generic[T]):
         """The object of that key."""
         return self._objects.get(key)
 
-    def listing(self) -> "_StoreListing[T]":
+    def listing(self) -> DecodedListing[T]:
         """See sink.Sink."""
-        return _StoreListing(self._decode, self._replace)
+        return DecodedListing(self._decode, self._replace)
 
-    def _replace(self, decoded: dict[str, T], undecodable: set[str], version: str) -> None:
-        kept = {key: self._objects[key] for key in undecodable & self._objects.keys()}
-        self._objects = kept | decoded
-        self._undecodable = undecodable
+    def _replace(self, decoded: list[T], unread: list[str], version: str) -> Iterator[None]:
+        kept = {key: self._objects[key] for key in unread if key in self._objects}
+        self._objects = kept | {obj.key: obj for obj in decoded}
+        self._undecodable = set(unread)
         _log.info("%s: %d objects at version %s", self._kind, len(self._objects), version)
         self.synced = True
+        return iter(())
 
     def apply(self, event: WatchEvent) -> None:
         """Take one event. Bookmarks are ignored."""
@@ -89,48 +91,14 @@ class ObjectStore(Generic[T]):
                 pass
 
     def _take(self, obj: Obj) -> None:
-        if (decoded := _decoded(self._decode, obj)) is None:
+        try:
+            decoded = self._decode(obj)
+        except InvalidObject as error:
             self._undecodable.add(key_of(obj))
+            _log.warning("keeping the last good form, if any, of an unreadable object: %s", error)
             return
         self._objects[decoded.key] = decoded
         self._undecodable.discard(decoded.key)
-
-
-class _StoreListing(Generic[T]):
-    """A list that is being read. ``replace`` gets the objects by key, the keys of undecodable ones
-    and the list's version.
-    """
-
-    def __init__(
-        self,
-        decode: Callable[[Mapping[str, Any]], T],
-        replace: Callable[[dict[str, T], set[str], str], None],
-    ) -> None:
-        self._decode = decode
-        self._replace = replace
-        self._objects: dict[str, T] = {}
-        self._undecodable: set[str] = set()
-
-    def add(self, objects: list[Obj]) -> None:
-        """See sink.Listing."""
-        for obj in objects:
-            if (decoded := _decoded(self._decode, obj)) is None:
-                self._undecodable.add(key_of(obj))
-            else:
-                self._objects[decoded.key] = decoded
-
-    def end(self, resource_version: str) -> Iterator[None]:
-        """See sink.Listing."""
-        self._replace(self._objects, self._undecodable, resource_version)
-        return iter(())
-
-
-def _decoded(decode: Callable[[Mapping[str, Any]], T], obj: Obj) -> T | None:
-    try:
-        return decode(obj)
-    except InvalidObject as error:
-        _log.warning("keeping the last good form, if any, of an unreadable object: %s", error)
-        return None
 
 
 class WebhookCaches:

@@ -6,6 +6,7 @@ and raised, ``budget`` how much is asked at once. ``connection`` has the credent
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, Self
 from urllib.parse import quote
 
@@ -29,11 +30,12 @@ from extender.kube.api import (
     error_from_status,
 )
 from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT, Budget, Lane, lane_of
-from extender.kube.connection import open_connection
+from extender.kube.connection import Connection, open_connection
 from extender.kube.transport import Request, Transport, decode
 from extender.model.names import COMPONENT
 
 _WRITER: Final[Mapping[str, str]] = {"fieldManager": COMPONENT}
+_NO_QUERY: Final[Mapping[str, str]] = {}
 
 
 class KubeApi:
@@ -41,9 +43,10 @@ class KubeApi:
     ``close``.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, connection: Connection, transport: Transport) -> None:
+        self._connection = connection
         self._transport = transport
-        self.namespace = transport.namespace
+        self.namespace = connection.namespace
         """The namespace that kubectl uses without ``--namespace``: the context's or the service
         account's, else ``default``.
         """
@@ -70,7 +73,8 @@ class KubeApi:
         """
         connection = await open_connection(kubeconfig=kubeconfig, context=context)
         budget = Budget(qps, burst)
-        return cls(Transport(connection, budget, user_agent=user_agent, timeout_s=timeout_s))
+        transport = Transport(connection, budget, user_agent=user_agent, timeout_s=timeout_s)
+        return cls(connection, transport)
 
     def observe_latency(self, observe: Callable[[str, str, float], None]) -> None:
         """Call ``observe`` for each answer from now on: method, lane, and the seconds from sending
@@ -81,7 +85,7 @@ class KubeApi:
     @property
     def server(self) -> str:
         """The API server's address."""
-        return self._transport.server
+        return self._connection.base_url
 
     async def server_version(self) -> Obj:
         """The API server's /version (``gitVersion`` and more)."""
@@ -89,7 +93,7 @@ class KubeApi:
 
     async def close(self) -> None:
         """Close the connection; requests under way end with OutcomeUnknown."""
-        await self._transport.close()
+        await self._connection.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,9 +118,7 @@ class KubeApi:
             query["continue"] = continue_token
         if resource_version:
             query["resourceVersion"] = resource_version
-        request = Request(
-            "GET", path_of(resource, options.namespace), lane_of(resource, writes=False), query
-        )
+        request = _request("GET", resource, path_of(resource, options.namespace), query=query)
         body = decode(request, await self._transport.exchange(request))
         metadata, items = body.get("metadata") or {}, body.get("items") or []
         if not isinstance(metadata, dict) or not isinstance(items, list):
@@ -144,9 +146,7 @@ class KubeApi:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, int(timeout_s))),
         }
-        request = Request(
-            "GET", path_of(resource, options.namespace), lane_of(resource, writes=False), query
-        )
+        request = _request("GET", resource, path_of(resource, options.namespace), query=query)
         lines = self._transport.lines(request, timeout_s=timeout_s)
         try:
             async for line in lines:
@@ -159,33 +159,20 @@ class KubeApi:
     ) -> Obj:
         """One object. See ``Api.get``."""
         path = path_of(resource, namespace, name, subresource)
-        return await self._object(Request("GET", path, lane_of(resource, writes=False)))
+        return await self._object(_request("GET", resource, path))
 
     async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
         """Create. See ``Api.create``."""
-        return await self._object(
-            Request(
-                "POST",
-                path_of(resource, namespace),
-                lane_of(resource, writes=True),
-                _WRITER,
-                orjson.dumps(_typed(resource, obj)),
-            )
-        )
+        path, body = path_of(resource, namespace), _typed(resource, obj)
+        return await self._object(_request("POST", resource, path, body, query=_WRITER))
 
     async def update(
         self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
     ) -> Obj:
         """Replace. See ``Api.update``."""
-        return await self._object(
-            Request(
-                "PUT",
-                path_of(resource, namespace, name, subresource),
-                lane_of(resource, writes=True),
-                _WRITER,
-                orjson.dumps(_typed(resource, obj, subresource)),
-            )
-        )
+        path = path_of(resource, namespace, name, subresource)
+        body = _typed(resource, obj, subresource)
+        return await self._object(_request("PUT", resource, path, body, query=_WRITER))
 
     async def patch(
         self,
@@ -198,14 +185,9 @@ class KubeApi:
         subresource: str = "",
     ) -> Obj:
         """Patch. See ``Api.patch``."""
-        request = Request(
-            "PATCH",
-            path_of(resource, namespace, name, subresource),
-            lane_of(resource, writes=True),
-            _WRITER,
-            orjson.dumps(patch),
-            content_type=patch_type.value,
-        )
+        path = path_of(resource, namespace, name, subresource)
+        request = _request("PATCH", resource, path, patch, query=_WRITER)
+        request = replace(request, content_type=patch_type.value)
         try:
             return await self._object(request)
         except Invalid as error:
@@ -227,14 +209,8 @@ class KubeApi:
             options["preconditions"] = {key: value for key, value in wanted.items() if value}
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
-        await self._transport.exchange(
-            Request(
-                "DELETE",
-                path_of(resource, namespace, name),
-                lane_of(resource, writes=True),
-                body=orjson.dumps(options),
-            )
-        )
+        request = _request("DELETE", resource, path_of(resource, namespace, name), options)
+        await self._transport.exchange(request)
 
     async def bind(self, binding: Binding) -> None:
         """POST pods/NAME/binding. See ``Api.bind``."""
@@ -252,9 +228,7 @@ class KubeApi:
             "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
         }
         path = path_of(PODS, binding.namespace, binding.name, "binding")
-        await self._transport.exchange(
-            Request("POST", path, Lane.WRITES, _WRITER, orjson.dumps(body))
-        )
+        await self._transport.exchange(_request("POST", PODS, path, body, query=_WRITER))
 
     async def token(self, namespace: str, account: str, lifetime_s: int) -> Obj:
         """POST serviceaccounts/NAME/token. Return the TokenRequest with its token. Raises
@@ -263,10 +237,23 @@ class KubeApi:
         spec = {"expirationSeconds": lifetime_s}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = path_of(SERVICE_ACCOUNTS, namespace, account, "token")
-        return await self._object(Request("POST", path, Lane.WRITES, _WRITER, orjson.dumps(body)))
+        return await self._object(_request("POST", SERVICE_ACCOUNTS, path, body, query=_WRITER))
 
     async def _object(self, request: Request) -> Obj:
         return decode(request, await self._transport.exchange(request))
+
+
+def _request(
+    method: str,
+    resource: Resource,
+    path: str,
+    body: Obj | list[Obj] | None = None,
+    *,
+    query: Mapping[str, str] = _NO_QUERY,
+) -> Request:
+    """A request in its resource's lane."""
+    lane = lane_of(resource, writes=method != "GET")
+    return Request(method, path, lane, query, b"" if body is None else orjson.dumps(body))
 
 
 def _of_patch(message: str, patch: list[Obj] | Obj) -> str:

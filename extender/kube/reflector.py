@@ -88,8 +88,13 @@ class ReflectorSettings:
 DEFAULTS: Final = ReflectorSettings()
 
 
-class TooManyObjects(ApiError):
-    """A list is longer than ``objects_max``."""
+IDLE: Final = "Idle"
+
+
+class _OwnError(ApiError):
+    """A failure that the reflector itself detects; its reason is TooManyObjects, ShortWatch or
+    Idle.
+    """
 
 
 class Reflector:
@@ -293,7 +298,7 @@ class Reflector:
 
     def _check_size(self, count: int) -> None:
         if count > self._settings.objects_max:
-            raise TooManyObjects(
+            raise _OwnError(
                 0,
                 "TooManyObjects",
                 f"{count} {self.resource.plural} or more, and the limit is "
@@ -323,13 +328,13 @@ class Reflector:
         except TimeoutError:
             if self._relist:
                 return
-            raise _Silent(0, "Idle", f"nothing for {self._settings.idle_timeout_s} s") from None
+            raise _OwnError(0, IDLE, f"nothing for {self._settings.idle_timeout_s} s") from None
         finally:
             self._watchdog = None
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
         if self.events + self.bookmarks == seen_before and loop.time() - started_at < SHORT_WATCH_S:
-            raise _Short(0, "ShortWatch", "the server ended the watch at once")
+            raise _OwnError(0, "ShortWatch", "the server ended the watch at once")
 
     def _receive(self, event: WatchEvent) -> None:
         """Process one event. The version advances even if the sink cannot read the object."""
@@ -370,14 +375,14 @@ class Reflector:
         _log.warning("version %s cannot be read and is left out: %s", version, error)
 
     def _note(self, error: ApiError) -> None:
-        self.errors[error.reason if isinstance(error, _OWN) else type(error).__name__] += 1
+        self.errors[error.reason if isinstance(error, _OwnError) else type(error).__name__] += 1
         if not self.is_synced:
             self.problem = listing_trouble(self.resource, error).line
         if line := self.troubles.line(self.resource, error, asyncio.get_running_loop().time()):
             _log.warning("%s", line)
         # A silent watch counts twice: API server 1.36, asked for a version from its future, neither
         # refuses nor sends anything.
-        self._failures += 2 if isinstance(error, _Silent) else 1
+        self._failures += 2 if error.reason == IDLE else 1
         if self._failures >= WATCH_FAILURES_MAX:
             self._relist = True
 
@@ -391,17 +396,6 @@ class Reflector:
                 await self._wake.wait()
         except TimeoutError:
             return
-
-
-class _Silent(ApiError):
-    """A watch without events or bookmarks for too long."""
-
-
-class _Short(ApiError):
-    """A watch that ended at once and brought nothing."""
-
-
-_OWN: Final = (_Silent, _Short, TooManyObjects)
 
 
 def _metadata(obj: Obj, name: str) -> str:

@@ -7,10 +7,17 @@ dicts. To read them in one go stops the event loop for seconds.
 A list may hold objects that a sink cannot read. It then keeps its old copies of them.
 """
 
-from collections.abc import Iterator
-from typing import Protocol
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
 
 from extender.kube.api import Obj, WatchEvent
+from extender.model.errors import InvalidObject
+from extender.model.reading import key_of
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger(__name__)
 
 
 class Listing(Protocol):
@@ -41,3 +48,32 @@ class Sink(Protocol):
         on.
         """
         ...
+
+
+class DecodedListing(Generic[T]):
+    """A ``Listing`` that decodes the objects while they arrive. ``take``: receives the decoded
+    objects, the keys of unreadable ones, and the list's version.
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[Obj], T],
+        take: Callable[[list[T], list[str], str], Iterator[None]],
+    ) -> None:
+        self._decode = decode
+        self._take = take
+        self._decoded: list[T] = []
+        self._unread: list[str] = []
+
+    def add(self, objects: list[Obj]) -> None:
+        """See Listing."""
+        for obj in objects:
+            try:
+                self._decoded.append(self._decode(obj))
+            except InvalidObject as error:
+                log.warning("listed object cannot be read, keeping what is known of it: %s", error)
+                self._unread.append(key_of(obj))
+
+    def end(self, resource_version: str) -> Iterator[None]:
+        """See Listing."""
+        return self._take(self._decoded, self._unread, resource_version)

@@ -80,8 +80,6 @@ class Transport:
         self, connection: Connection, budget: Budget, *, user_agent: str, timeout_s: float
     ) -> None:
         self._connection = connection
-        self.namespace = connection.namespace
-        """See Connection."""
         self.budget = budget
         self._timeout_s = timeout_s
         self._headers = {"Accept": _JSON, "User-Agent": user_agent}
@@ -95,15 +93,6 @@ class Transport:
         """Called for each answer: method, lane, and the seconds from sending to the answer's
         beginning.
         """
-
-    @property
-    def server(self) -> str:
-        """The server's address."""
-        return self._connection.base_url
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._connection.close()
 
     async def exchange(self, request: Request) -> bytes:
         """Return the body of a 2xx answer, within ``timeout_s`` of the call. Raises ApiError.

@@ -32,11 +32,13 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.reflector import Reflector
+from extender.kube.sink import DecodedListing
 from extender.kube.troubles import Troubles
 from extender.model import decode
 from extender.model.errors import InvalidObject
 from extender.model.names import POOL_LABEL
-from extender.model.objects import VPod, object_key
+from extender.model.objects import VPod
+from extender.model.reading import key_of
 from extender.model.resource_versions import parse_version
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import ForeignSources
@@ -98,9 +100,9 @@ class CacheSink(Generic[T]):
         self._listed = False
         """Whether a list is in the cache."""
 
-    def listing(self) -> "_CacheListing[T]":
+    def listing(self) -> DecodedListing[T]:
         """See sink.Sink."""
-        return _CacheListing(self._decode, self._take)
+        return DecodedListing(self._decode, self._take)
 
     def _take(self, decoded: list[T], unread: list[str], resource_version: str) -> Iterator[None]:
         decoded += [known for key in unread if (known := self._cache.get(key)) is not None]
@@ -122,46 +124,17 @@ class CacheSink(Generic[T]):
     def _is_known(self, obj: Obj) -> bool:
         metadata = decode.mapping(obj, "metadata")
         uid, version = decode.text(metadata, "uid"), decode.text(metadata, "resourceVersion")
-        return self._cache.confirm(_key(obj), uid, version)
+        return self._cache.confirm(key_of(obj), uid, version)
 
     def _last_of(self, gone: Obj) -> T:
         """A deleted object. If its last form cannot be read, what is known of it."""
         try:
             return self._decode(gone)
         except InvalidObject:
-            known = self._cache.get(_key(gone))
+            known = self._cache.get(key_of(gone))
             if known is None:
                 raise
             return known
-
-
-class _CacheListing(Generic[T]):
-    """A list being read. ``take``: receives the decoded objects, the keys of unreadable ones, and
-    the list's version.
-    """
-
-    def __init__(
-        self,
-        decode_object: Callable[[Obj], T],
-        take: Callable[[list[T], list[str], str], Iterator[None]],
-    ) -> None:
-        self._decode = decode_object
-        self._take = take
-        self._decoded: list[T] = []
-        self._unread: list[str] = []
-
-    def add(self, objects: list[Obj]) -> None:
-        """See sink.Listing."""
-        for obj in objects:
-            try:
-                self._decoded.append(self._decode(obj))
-            except InvalidObject as error:
-                log.warning("listed object cannot be read, keeping what is known of it: %s", error)
-                self._unread.append(_key(obj))
-
-    def end(self, resource_version: str) -> Iterator[None]:
-        """See sink.Listing."""
-        return self._take(self._decoded, self._unread, resource_version)
 
 
 class CatchUpRounds:
@@ -311,7 +284,7 @@ class Informers:
             async with asyncio.timeout(REACH_TIMEOUT_S):
                 objects, version = await self._pods.read()
                 wanted = {
-                    _key(obj): obj["metadata"]["resourceVersion"]
+                    key_of(obj): obj["metadata"]["resourceVersion"]
                     for obj in objects
                     if _is_readable(obj)
                 }
@@ -345,11 +318,6 @@ class Informers:
     def _pods_listed(self) -> None:
         if self._vpods.is_synced:
             self._vpods.request_relist()
-
-
-def _key(obj: Obj) -> str:
-    metadata = decode.mapping(obj, "metadata")
-    return object_key(decode.text(metadata, "namespace"), decode.text(metadata, "name"))
 
 
 def _is_readable(pod: Obj) -> bool:
