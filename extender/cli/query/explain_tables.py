@@ -33,14 +33,14 @@ def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
     """Print an answer of ``explain_vpod`` or ``explain_pod``."""
     lines = _vpod_lines(answer) if answer["kind"] == "VPod" else _pod_lines(answer)
     for line in lines:
-        console.print(line, highlight=False)
+        console.print(line)
     if answer["kind"] == "VPod":
         _fixes(console, answer)
         _steps(console, answer["steps"])
         _candidates(console, answer, _pod_columns)
         _zone_loss(console, answer)
     else:
-        _pod_fixes(console, answer)
+        _fixes(console, answer)
         _steps(console, answer["steps"])
         _carried(console, answer)
         _candidates(console, answer, _node_columns)
@@ -113,9 +113,9 @@ def _pool(answer: Mapping[str, Any]) -> str:
 def _steps(console: Console, steps: Sequence[str]) -> None:
     if not steps:
         return
-    console.print("[bold]why[/bold]", highlight=False)
+    console.print("[bold]why[/bold]")
     for line in summed_up(steps) if len(steps) > STEPS_SHOWN else steps:
-        console.print(Padding(escape(line), (0, 0, 0, 2)), highlight=False)
+        console.print(Padding(escape(line), (0, 0, 0, 2)))
 
 
 def summed_up(steps: Sequence[str]) -> list[str]:
@@ -152,57 +152,26 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> T
 
 
 def _fixes(console: Console, answer: Mapping[str, Any]) -> None:
-    fixes = answer["fixes"]
-    if not fixes:
-        if answer["left"]:
-            console.print(
-                "no single change was found that places more of it" + _cut(answer), highlight=False
-            )
-        return
-    console.print(f"[bold]what would place it[/bold]{_cut(answer)}", highlight=False)
+    """What would place a vpod, or let a node take a pod."""
+    fixes, is_vpod = answer["fixes"], answer["kind"] == "VPod"
+    cut = " (time was up before all was tried)" if answer["fixesCutShort"] else ""
+    if fixes:
+        title = "what would place it" if is_vpod else "what would let a node take it"
+        console.print(f"[bold]{title}[/bold]{cut}")
+    elif answer["left"] if is_vpod else answer["changesTried"]:
+        which = "that places more of it" if is_vpod else "with which a node takes it"
+        console.print(f"no single change was found {which}{cut}")
     for number, fix in enumerate(fixes[:FIXES_SHOWN], 1):
-        console.print(Padding(_fix_line(number, fix), (0, 0, 0, 2)), highlight=False)
+        result = escape("; ".join(_of_vpod(fix) if is_vpod else _of_pod(fix)))
+        what = f"[bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])})"
+        console.print(Padding(f"{number}. {what}{result}", (0, 0, 0, 2)))
     if len(fixes) > FIXES_SHOWN:
-        console.print(
-            f"{len(fixes) - FIXES_SHOWN} changes more: -o json lists them", highlight=False
-        )
+        console.print(f"{len(fixes) - FIXES_SHOWN} changes more: -o json lists them")
 
 
-def _pod_fixes(console: Console, answer: Mapping[str, Any]) -> None:
-    fixes = answer["fixes"]
-    if not fixes:
-        if answer["changesTried"]:
-            console.print(
-                "no single change was found with which a node takes it" + _cut(answer),
-                highlight=False,
-            )
-        return
-    console.print(f"[bold]what would let a node take it[/bold]{_cut(answer)}", highlight=False)
-    for number, fix in enumerate(fixes[:FIXES_SHOWN], 1):
-        takes = f": then {_shortened(fix['nodes'])} would" if fix["nodes"] else ""
-        note = escape(f"; {fix['note']}" if fix["note"] else "")
-        line = (
-            f"{number}. [bold]{escape(fix['change'])}[/bold] "
-            f"({escape(fix['object'])}){escape(takes)}{note}"
-        )
-        console.print(Padding(line, (0, 0, 0, 2)), highlight=False)
-
-
-def _shortened(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
-
-
-def _fix_line(number: int, fix: Row) -> str:
-    counts = f"{fix['places']} more placed, {fix['left']} left" + (
-        f", {fix['moves']} moved" if fix["moves"] else ""
-    )
-    notes = escape("".join(f"; {note}" for note in _notes(fix)))
-    return (
-        f"{number}. [bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])}): {counts}{notes}"
-    )
-
-
-def _notes(fix: Row) -> Iterator[str]:
+def _of_vpod(fix: Row) -> Iterator[str]:
+    moved = f", {fix['moves']} moved" if fix["moves"] else ""
+    yield f": {fix['places']} more placed, {fix['left']} left{moved}"
     if fix["byItself"]:
         yield "by itself"
     if fix["onlyBeforeOthers"]:
@@ -211,8 +180,12 @@ def _notes(fix: Row) -> Iterator[str]:
         yield fix["note"]
 
 
-def _cut(answer: Mapping[str, Any]) -> str:
-    return " (time was up before all was tried)" if answer["fixesCutShort"] else ""
+def _of_pod(fix: Row) -> Iterator[str]:
+    names = fix["nodes"]
+    others = " and others" if len(names) > 3 else ""
+    yield f": then {', '.join(names[:3])}{others} would" if names else ""
+    if fix["note"]:
+        yield fix["note"]
 
 
 # -- candidates ------------------------------------------------------------------------------------
@@ -230,7 +203,7 @@ def _candidates(console: Console, answer: Mapping[str, Any], columns: Any) -> No
     more = len(rows) - len(shown) + answer["candidatesNotListed"]
     if more > 0:
         refusals = ", ".join(f"{count} {text}" for text, count in answer["refusals"].items())
-        console.print(f"{more} more; all in all: {refusals or 'none refuses'}", highlight=False)
+        console.print(f"{more} more; all in all: {refusals or 'none refuses'}")
 
 
 def _pod_cells(row: Row) -> tuple[str, ...]:
@@ -278,7 +251,7 @@ def _zone_loss(console: Console, answer: Mapping[str, Any]) -> None:
         lost = ", ".join(
             f"{zone} {count} ({round(100 * count / total)} %)" for zone, count in losses
         )
-        console.print(f"lost with a zone: {lost}", highlight=False)
+        console.print(f"lost with a zone: {lost}")
 
 
 def _carried(console: Console, answer: Mapping[str, Any]) -> None:
@@ -300,7 +273,7 @@ def _carried(console: Console, answer: Mapping[str, Any]) -> None:
     ]
     console.print(_table("carries", heads, cells))
     if len(rows) > LOSSES_SHOWN:
-        console.print(f"{len(rows) - LOSSES_SHOWN} vpods more: -o json lists them", highlight=False)
+        console.print(f"{len(rows) - LOSSES_SHOWN} vpods more: -o json lists them")
 
 
 def _history(console: Console, history: Sequence[Row]) -> None:

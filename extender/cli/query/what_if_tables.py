@@ -12,17 +12,19 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from extender.cli.terminal.console import table
+
 VPODS_SHOWN: Final = 50
 PODS_SHOWN: Final = 12
 
 
 def what_if_tables(console: Console, answer: Mapping[str, Any]) -> None:
     """Print an answer of ``what_if``."""
-    console.print(_sentence(answer["summary"]), highlight=False)
+    console.print(_sentence(answer["summary"]))
     if anyway := _left_alone(answer["summary"]):
-        console.print(anyway, highlight=False)
+        console.print(anyway)
     for note in answer["notes"]:
-        console.print(escape(note), highlight=False)
+        console.print(escape(note))
     console.print(_pools(answer["pools"]))
     for pool in answer["pools"]:
         if pool["zones"]:
@@ -75,56 +77,39 @@ def _arrow(before: Any, after: Any) -> str:
 
 
 def _pools(pools: list[Mapping[str, Any]]) -> Table:
-    table = Table(
-        "POOL", "PROFILE", "PODS", "FREE SLOTS", "UNPLACED", title="pools", title_justify="left"
-    )
-    for pool in pools:
-        table.add_row(
-            escape(pool["name"]),
-            *(
-                _arrow(pool[f"{what}Before"], pool[f"{what}After"])
-                for what in ("profile", "pods", "freeSlots", "unplaced")
-            ),
-        )
-    return table
+    compared = ("profile", "pods", "freeSlots", "unplaced")
+    rows = [
+        [pool["name"], *(_arrow(pool[f"{what}Before"], pool[f"{what}After"]) for what in compared)]
+        for pool in pools
+    ]
+    return table("pools", ("POOL", "PROFILE", "PODS", "FREE SLOTS", "UNPLACED"), rows)
 
 
 def _zones(pool: Mapping[str, Any]) -> Table:
-    table = Table(
-        "ZONE",
-        "ITS LOSS TAKES",
-        "VPODS THAT LOSE ALL",
-        title=f"zones of {escape(pool['name'])}",
-        title_justify="left",
-    )
-    for zone in pool["zones"]:
-        table.add_row(
-            escape(zone["zone"]),
+    rows = [
+        (
+            zone["zone"],
             f"{_arrow(zone['before'], zone['after'])} vreplica{'' if zone['after'] == 1 else 's'}",
             _arrow(zone["vpodsLostBefore"], zone["vpodsLostAfter"]),
         )
-    return table
+        for zone in pool["zones"]
+    ]
+    heads = ("ZONE", "ITS LOSS TAKES", "VPODS THAT LOSE ALL")
+    return table(f"zones of {pool['name']}", heads, rows)
 
 
 def _vpods(rows: list[Mapping[str, Any]]) -> Table:
-    table = Table(
-        "VPOD",
-        "CHANGE",
-        "MOVED",
-        "UNPLACED",
-        "REASONS",
-        title="vpods that change",
-        title_justify="left",
-    )
-    for row in rows:
-        table.add_row(
-            escape(row["name"]) + (" (new)" if row["new"] else ""),
+    cells = [
+        (
+            row["name"] + (" (new)" if row["new"] else ""),
             _Parts(_differences(row["settled"], row["after"])),
             str(row["moved"] or ""),
             _arrow(row["unplacedBefore"], row["unplaced"]),
-            escape("; ".join(row["reasons"])),
+            "; ".join(row["reasons"]),
         )
-    return table
+        for row in rows
+    ]
+    return table("vpods that change", ("VPOD", "CHANGE", "MOVED", "UNPLACED", "REASONS"), cells)
 
 
 @dataclass(frozen=True, slots=True)

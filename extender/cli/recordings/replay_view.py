@@ -1,13 +1,11 @@
 """Prints the report of ``vreplica replay``."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from extender.cli.terminal.console import Terminal
+from extender.cli.terminal.console import Terminal, table
 from extender.cli.terminal.output import plain
 
 LINE_CHARS: Final = 48
@@ -27,54 +25,54 @@ _ROWS: Final = (
 _COLUMNS: Final = {"recorded": "RECORDED", "rehearsed": "REHEARSED", "changed": "WITH CHANGES"}
 
 
-def print_report(result: Mapping[str, object]) -> None:
+Row = Mapping[str, Any]
+
+
+def print_report(result: Row) -> None:
     """Print ``Replay.to_json`` as tables."""
     console = Terminal()
-    recording, decisions = _mapping(result, "recording"), _mapping(result, "decisions")
-    console.print(
-        f"{recording['seconds']} s of a {plain(recording['source'])}, {recording['entries']} "
-        f"entries; "
-        f"{decisions['compared']} decisions, {decisions['same']} the same, "
-        f"{decisions['differing']} otherwise",
-        markup=False,
-        highlight=False,
-    )
-    for gap in _sequence(recording, "gaps"):
-        console.print(f"gap: {plain(gap)}", markup=False, highlight=False)
+    recording, decisions, outcome = result["recording"], result["decisions"], result["outcome"]
+    lines = [
+        f"{recording['seconds']} s of a {plain(recording['source'])}, "
+        f"{recording['entries']} entries; {decisions['compared']} decisions, "
+        f"{decisions['same']} the same, {decisions['differing']} otherwise",
+        *(f"gap: {plain(gap)}" for gap in recording["gaps"]),
+    ]
     if recording["cutOff"]:
-        console.print("the last line is not whole and was left out", markup=False, highlight=False)
-    outcome = _mapping(result, "outcome")
-    table = Table("", *(title for name, title in _COLUMNS.items() if name in outcome))
-    for name, title in _ROWS:
-        table.add_row(
-            title,
-            *(str(_mapping(outcome, column)[name]) for column in _COLUMNS if column in outcome),
-        )
-    console.print(table)
-    _print_lines(
-        console, [row for row in _sequence(result, "overTime") if isinstance(row, Mapping)]
-    )
-    if first := _sequence(decisions, "first"):
-        _print_decisions(console, first)
+        lines.append("the last line is not whole and was left out")
+    for line in lines:
+        console.print(line, markup=False)
+    columns = [name for name in _COLUMNS if name in outcome]
+    sums = Table("", *(_COLUMNS[name] for name in columns))
+    for what, title in _ROWS:
+        sums.add_row(title, *(str(outcome[name][what]) for name in columns))
+    console.print(sums)
+    if result["overTime"]:
+        console.print(_over_time(result["overTime"]))
+    if first := decisions["first"]:
+        rows = [
+            (
+                plain(one["vpod"]),
+                one["cause"],
+                _decided(one["recorded"]),
+                _decided(one["replayed"]),
+            )
+            for one in first
+        ]
+        heads = ("VPOD", "CAUSE", "RECORDED", "REPLAYED")
+        console.print(table("decided otherwise", heads, rows))
 
 
-def _print_lines(console: Console, moments: Sequence[Mapping[str, object]]) -> None:
-    """Print waiting vreplicas and pods over time, as lines of blocks with the same scale."""
-    table = Table("OVER TIME", "", "", "MOST", box=None, pad_edge=False)
-    for name, title in (("unplaced", "vreplicas unplaced"), ("pods", "pods")):
-        series = {
-            column: [_count(_mapping(moment, name), column) for moment in moments]
-            for column in _COLUMNS
-        }
-        most = max((max(values, default=0) for values in series.values()), default=0)
-        for column, heading in _COLUMNS.items():
-            if moments and column in _mapping(moments[0], name):
-                shown = title if column == "recorded" else ""
-                table.add_row(
-                    shown, heading.lower(), _line(series[column], most), str(max(series[column]))
-                )
-    if moments:
-        console.print(table)
+def _over_time(moments: Sequence[Row]) -> Table:
+    """Waiting vreplicas and pods over time, as lines of blocks with the same scale."""
+    lines = Table("OVER TIME", "", "", "MOST", box=None, pad_edge=False)
+    for what, title in (("unplaced", "vreplicas unplaced"), ("pods", "pods")):
+        series = {name: [moment[what][name] for moment in moments] for name in moments[0][what]}
+        most = max(map(max, series.values()))
+        for name, values in series.items():
+            shown = title if name == "recorded" else ""
+            lines.add_row(shown, _COLUMNS[name].lower(), _line(values, most), str(max(values)))
+    return lines
 
 
 def _line(values: Sequence[int], most: int) -> str:
@@ -88,46 +86,12 @@ def _line(values: Sequence[int], most: int) -> str:
     )
 
 
-def _count(value: Mapping[str, object], name: str) -> int:
-    found = value.get(name)
-    return found if isinstance(found, int) else 0
-
-
-def _print_decisions(console: Console, first: list[object]) -> None:
-    table = Table(
-        "VPOD", "CAUSE", "RECORDED", "REPLAYED", title="decided otherwise", title_justify="left"
-    )
-    for one in first:
-        if isinstance(one, Mapping):
-            table.add_row(
-                _escaped(one["vpod"]),
-                str(one["cause"]),
-                _decided(one.get("recorded")),
-                _decided(one.get("replayed")),
-            )
-    console.print(table)
-
-
-def _decided(decided: object) -> str:
-    if not isinstance(decided, Mapping):
+def _decided(decided: Row | None) -> str:
+    """A decision in words. Recordings may come from anybody: it has no control characters."""
+    if decided is None:
         return "not possible any more"
-    placed = " ".join(f"{pod}={count}" for pod, count in _mapping(decided, "placements").items())
+    placed = " ".join(f"{pod}={count}" for pod, count in decided["placements"].items())
     more = f" and {decided['podsNotShown']} pods more" if "podsNotShown" in decided else ""
     waits = f"; {decided['unplaced']} unplaced" if decided["unplaced"] else ""
-    reasons = "; ".join(str(text) for text in _sequence(decided, "reasons"))
-    return _escaped(f"{placed or 'nothing'}{more}{waits}{f': {reasons}' if reasons else ''}")
-
-
-def _escaped(text: object) -> str:
-    """Recordings may come from anybody: no part may act as markup or as control characters."""
-    return escape(plain(text))
-
-
-def _mapping(value: Mapping[str, object], name: str) -> Mapping[str, object]:
-    found = value[name]
-    return found if isinstance(found, Mapping) else {}
-
-
-def _sequence(value: Mapping[str, object], name: str) -> list[object]:
-    found = value[name]
-    return found if isinstance(found, list) else []
+    reasons = "; ".join(decided["reasons"])
+    return plain(f"{placed or 'nothing'}{more}{waits}{f': {reasons}' if reasons else ''}")
