@@ -2,11 +2,14 @@
 
 import argparse
 import re
+from typing import Any, Final
 
 from extender.cli.query.options import add_where, where_from
 from extender.cli.terminal.parsing import Commands, ask
 
-VPODS_MAX = 10_000
+VPODS_MAX: Final = 10_000
+NAMESPACE: Final = "what-if"
+"""Of added vpods."""
 
 
 def add(commands: Commands) -> None:
@@ -107,38 +110,42 @@ def _setting(text: str) -> tuple[str, int]:
     return field, int(number)
 
 
+def _request(options: argparse.Namespace) -> dict[str, Any]:
+    """The body of ``POST /v1/plan``, without empty fields."""
+    count, vreplicas = options.add_vpods
+    namespace = options.namespace or NAMESPACE
+    whole = {
+        "pool": options.pool,
+        "drain": options.drain,
+        "fail": options.fail,
+        "set": dict(options.set),
+        "profile": options.profile,
+        "addVPods": [
+            {"namespace": namespace, "name": f"what-if-{number}", "vreplicas": vreplicas}
+            for number in range(1, count + 1)
+        ],
+        "autoscale": options.autoscale,
+        "compact": options.compact,
+    }
+    return {field: value for field, value in whole.items() if value}
+
+
 def _run(options: argparse.Namespace) -> int:
     from extender.cli.query.plan import run_plan  # noqa: PLC0415
-    from extender.cli.query.what_if import Asked, run_what_if  # noqa: PLC0415
+    from extender.cli.query.what_if import run_what_if  # noqa: PLC0415
 
     where = where_from(options)
-    changes = bool(
-        options.drain or options.fail or options.add_vpods[0] or options.set or options.diff
-    )
-    if not (
-        changes
-        or where.replica.url
-        or options.pool
-        or options.check
-        or (options.profile and not where.files)
-    ):
-        return ask(
-            lambda: run_plan(
-                where,
-                output=options.output,
-                autoscale=options.autoscale,
-                compact=options.compact,
-                profile=options.profile,
-            )
+    request = _request(options)
+    differs = request.keys() & {"pool", "drain", "fail", "set", "addVPods"}
+    differs |= {"profile"} if options.profile and not where.files else set()
+    if differs or where.replica.url or options.diff or options.check:
+        return ask(lambda: run_what_if(where, request, output=options.output, check=options.check))
+    return ask(
+        lambda: run_plan(
+            where,
+            output=options.output,
+            autoscale=options.autoscale,
+            compact=options.compact,
+            profile=options.profile,
         )
-    asked = Asked(
-        pool=options.pool,
-        drain=tuple(options.drain),
-        fail=tuple(options.fail),
-        settings=tuple(options.set),
-        profile=options.profile,
-        add=options.add_vpods,
-        autoscale=options.autoscale,
-        compact=options.compact,
     )
-    return ask(lambda: run_what_if(where, asked, output=options.output, check=options.check))

@@ -14,7 +14,7 @@ from extender.cli.doctor.report import (
 from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
 from extender.cli.terminal.exit_status import ERROR
 from extender.cli.terminal.output import Format, print_result
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess
 from extender.kube.first_errors import describe_error
 from extender.model.errors import VReplicaError
 

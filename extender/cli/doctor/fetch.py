@@ -24,9 +24,9 @@ from extender.cli.doctor.checks.facts import (
 )
 from extender.cli.doctor.checks.ledgers import differ
 from extender.cli.doctor.checks.webhooks import our_webhooks
-from extender.cli.terminal.cluster_access import OpenCluster
+from extender.cli.terminal.cluster_access import OpenCluster, objects
 from extender.cli.terminal.replica import ReplicaError, open_replica
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -55,7 +55,6 @@ from extender.shipped import manifests
 
 OBJECTS_MAX: Final = 20_000
 """Limit for one kind."""
-PAGE: Final = 500
 SETTLE_S: Final = 2.0
 """Pause before ledgers and statuses that differ are read again. A write takes milliseconds."""
 URLS_MAX: Final = 8
@@ -145,22 +144,18 @@ async def _listed(api: Api, namespace: str) -> dict[str, Listed]:
 async def _list(
     api: Api, resource: Resource, options: ListOptions, *, keep: Callable[[Obj], Obj] | None = None
 ) -> Listed:
-    """List all pages. ``keep`` reduces each object, for large kinds of which the checks need
-    little.
+    """List up to ``OBJECTS_MAX``. ``keep`` reduces each object, for large kinds of which the
+    checks need little.
     """
     items: list[Obj] = []
-    token = ""
     try:
-        while True:
-            page = await api.list_page(resource, options, limit=PAGE, continue_token=token)
-            items += map(keep, page.items) if keep is not None else page.items
-            token = page.continue_token
-            if not token or len(items) >= OBJECTS_MAX:
-                return Listed(
-                    tuple(items[:OBJECTS_MAX]), truncated=bool(token) or len(items) > OBJECTS_MAX
-                )
+        async for obj in objects(api, resource, options):
+            if len(items) == OBJECTS_MAX:
+                return Listed(tuple(items), truncated=True)
+            items.append(keep(obj) if keep is not None else obj)
     except ApiError as error:
         return Listed(problem=problem_of(error))
+    return Listed(tuple(items))
 
 
 def node_in_short(node: Obj) -> Obj:

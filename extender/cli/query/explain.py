@@ -9,9 +9,11 @@ files, conditions alone.
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 from extender.cli.query.explain_tables import explain_tables
+from extender.cli.query.files import read_files
 from extender.cli.query.live import history_from_events, open_live, read_cluster
 from extender.cli.query.plan import choose_profiles
 from extender.cli.query.remote import ask_explain
@@ -24,7 +26,6 @@ from extender.cli.terminal.progress import Report, working
 from extender.cli.terminal.replica import open_replica
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.names import DEFAULT_NAMESPACE
-from extender.model.objects import split_key
 from extender.whatif.explanation import (
     Answer,
     PastDecision,
@@ -73,20 +74,15 @@ async def _of_server(where: Where, subject: Subject) -> Any:
 
 
 async def _of_objects(where: Where, subject: Subject, report: Report) -> Answer:
-    if where.files:
-        manifests = await where.read("explain", report)
-        state = manifests.state(where.profiles)
-        answer = explain(state, *resolve(state, subject))
-        choose_profiles(manifests, "", where.profiles, asked=str(answer["pool"]))
-        return answer
-    async with open_live(where.cluster) as api:
-        manifests = await read_cluster(api, "explain", report)
+    async with nullcontext() if where.files else open_live(where.cluster) as api:
+        manifests = (
+            await read_cluster(api, "explain", report)
+            if api is not None
+            else read_files(where.files, "explain")
+        )
         state = manifests.state(where.profiles)
         kind, key = resolve(state, subject)
-        namespace, name = split_key(key)
-        events = await history_from_events(
-            api, namespace, "VPod" if kind == "vpod" else "Pod", name
-        )
+        events = await history_from_events(api, kind, key) if api is not None else []
     answer = explain(state, kind, key, events)
     choose_profiles(manifests, "", where.profiles, asked=str(answer["pool"]))
     return answer

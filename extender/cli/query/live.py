@@ -11,7 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
+from extender.cli.terminal.cluster_access import (
+    PAGE_OBJECTS,
+    ClusterAccess,
+    objects,
+    open_cluster,
+)
 from extender.cli.terminal.progress import Report, report_nothing
 from extender.engine.state.manifests import Manifests
 from extender.kube.api import (
@@ -34,10 +39,10 @@ from extender.kube.api import (
 from extender.kube.first_errors import describe_error, listing_trouble
 from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.names import POOL_LABEL
+from extender.model.objects import split_key
 from extender.model.reading import mapping, text
 from extender.whatif.explanation import PastDecision
 
-PAGE_OBJECTS: Final = 500
 EVENTS_READ_MAX: Final = 5_000
 HISTORY_MAX: Final = 20
 
@@ -108,7 +113,7 @@ async def _read_sources(api: Api, manifests: Manifests) -> AsyncIterator[str]:
         for version in source.versions:
             resource = Resource(source.group, version, source.resource, source.kind)
             try:
-                async for obj in _pages(api, resource, EVERYWHERE):
+                async for obj in objects(api, resource, EVERYWHERE):
                     manifests.others.append(
                         {**obj, "apiVersion": resource.api_version, "kind": source.kind}
                     )
@@ -123,7 +128,7 @@ async def _read_sources(api: Api, manifests: Manifests) -> AsyncIterator[str]:
 
 async def _listed(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:
     try:
-        async for obj in _pages(api, resource, options):
+        async for obj in objects(api, resource, options):
             yield obj
     except ApiError as error:
         trouble = listing_trouble(resource, error)
@@ -133,38 +138,24 @@ async def _listed(api: Api, resource: Resource, options: ListOptions) -> AsyncIt
         raise CannotRead(f"{trouble.line}{elsewhere}") from error
 
 
-async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:
-    token = ""
-    while True:
-        page = await api.list_page(resource, options, limit=PAGE_OBJECTS, continue_token=token)
-        for obj in page.items:
-            yield obj
-        token = page.continue_token
-        if not token:
-            return
-
-
-async def history_from_events(api: Api, namespace: str, kind: str, name: str) -> list[PastDecision]:
-    """Earlier decisions according to an object's events, the last one first. After an error, those
-    that were read: none if events may not be read.
+async def history_from_events(api: Api, kind: str, key: str) -> list[PastDecision]:
+    """Earlier decisions according to the events of a ``vpod`` or ``pod``, the last one first. After
+    an error, those that were read: none if events may not be read.
     """
+    namespace, name = split_key(key)
+    about = ("VPod" if kind == "vpod" else "Pod", name)
     found: list[PastDecision] = []
     read = 0
     try:
-        async for event in _pages(api, EVENTS, ListOptions(namespace=namespace)):
+        async for event in objects(api, EVENTS, ListOptions(namespace=namespace)):
             read += 1
-            if _is_about(event, kind, name):
+            if (text(event, "regarding", "kind"), text(event, "regarding", "name")) == about:
                 found.append(_past_decision(event))
             if read == EVENTS_READ_MAX:
                 break
     except ApiError:
         pass
     return sorted(found, key=lambda one: one.at, reverse=True)[:HISTORY_MAX]
-
-
-def _is_about(event: Obj, kind: str, name: str) -> bool:
-    regarding = mapping(event, "regarding")
-    return text(regarding, "kind") == kind and text(regarding, "name") == name
 
 
 def _past_decision(event: Obj) -> PastDecision:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from extender.cli.terminal.replica import Refused, Replica, ReplicaError, Unreachable, open_replica
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess
 from extender.whatif.explanation import UnknownObject
 
 

@@ -2,8 +2,8 @@
 left alone.
 """
 
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from extender.cli.query.plan import choose_profiles
 from extender.cli.query.remote import ask_plan
@@ -19,60 +19,20 @@ from extender.whatif.request import change_from, pool_from
 from extender.whatif.snapshot import Snapshot
 from extender.whatif.whatif import what_if
 
-NAMESPACE: Final = "what-if"
-"""Namespace of added vpods."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The request of ``POST /v1/plan``. ``add`` differs: (vpods, vreplicas of each), (0, 0) for
-    none.
+async def run_what_if(
+    where: Where, request: Mapping[str, Any], *, output: Format, check: bool
+) -> int:
+    """Answer a request of ``POST /v1/plan`` and print; return the exit status. It is ``UNPLACED``
+    with ``check`` if something has no place. Raises VReplicaError.
     """
-
-    pool: str = ""
-    drain: tuple[str, ...] = ()
-    fail: tuple[str, ...] = ()
-    settings: tuple[tuple[str, int], ...] = ()
-    profile: str = ""
-    add: tuple[int, int] = (0, 0)
-    autoscale: bool = False
-    compact: bool = False
-
-    def request(self, namespace: str) -> dict[str, Any]:
-        """The body, without empty fields."""
-        count, vreplicas = self.add
-        whole = {
-            "pool": self.pool,
-            "drain": list(self.drain),
-            "fail": list(self.fail),
-            "set": dict(self.settings),
-            "profile": self.profile,
-            "addVPods": [
-                {
-                    "namespace": namespace or NAMESPACE,
-                    "name": f"what-if-{i + 1}",
-                    "vreplicas": vreplicas,
-                }
-                for i in range(count)
-            ],
-            "autoscale": self.autoscale,
-            "compact": self.compact,
-        }
-        return {key: value for key, value in whole.items() if value}
-
-
-async def run_what_if(where: Where, asked: Asked, *, output: Format, check: bool) -> int:
-    """Answer and print; return the exit status. It is ``UNPLACED`` with ``check`` if something has
-    no place. Raises VReplicaError.
-    """
-    request = asked.request(where.cluster.namespace)
     with working("plan", "reading and planning") as report:
         answer = await _answer(where, request, report)
     print_result(answer, output, lambda: what_if_tables(Terminal(), answer))
     return UNPLACED if check and answer["summary"]["unplacedAfter"] else OK
 
 
-async def _answer(where: Where, request: dict[str, Any], report: Report) -> Any:
+async def _answer(where: Where, request: Mapping[str, Any], report: Report) -> Any:
     if where.replica.url:
         return await ask_plan(where.replica, request)
     manifests = await where.read("plan", report)

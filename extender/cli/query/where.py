@@ -7,7 +7,7 @@ from extender.cli.query.files import read_files
 from extender.cli.query.live import open_live, read_cluster
 from extender.cli.terminal.cluster_access import ClusterAccess
 from extender.cli.terminal.progress import Report, report_nothing
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.manifests import Manifests

@@ -9,9 +9,12 @@ import argparse
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
-from extender.kube.api import Api, Obj
+from extender.kube.api import Api, ListOptions, Obj, Resource
 from extender.model.names import COMPONENT
+
+PAGE_OBJECTS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +82,15 @@ async def open_cluster(
     ) as api:
         namespace = access.namespace or api.namespace
         yield OpenCluster(ReadOnlyApi(api), namespace, api.server, api.server_version)
+
+
+async def objects(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:
+    """List objects page by page, as kubectl does. Raises ApiError."""
+    token = ""
+    while True:
+        page = await api.list_page(resource, options, limit=PAGE_OBJECTS, continue_token=token)
+        for obj in page.items:
+            yield obj
+        token = page.continue_token
+        if not token:
+            return

@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 
 from extender.cli.terminal.output import plain
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess
 from extender.model.errors import InvalidObject, VReplicaError
 
 ANSWER_BYTES_MAX: Final = 256 * 2**20

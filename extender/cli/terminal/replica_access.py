@@ -5,12 +5,23 @@ Except on loopback, a replica requires a client certificate (``--client-certific
 """
 
 import argparse
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from extender.cli.terminal.replica_address import ReplicaAccess
-
 EXAMPLE: Final = "http://127.0.0.1:10261"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAccess:
+    """``url`` has no slash at its end, and is "" if no replica is asked. The others are files with
+    kubectl's option names, "" for none.
+    """
+
+    url: str = ""
+    certificate_authority: str = ""
+    client_certificate: str = ""
+    client_key: str = ""
 
 
 def add_replica_options(parser: argparse.ArgumentParser, *, told: str = "ask this replica") -> None:

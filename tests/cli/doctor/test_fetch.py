@@ -26,8 +26,9 @@ from extender.cli.doctor.fetch import (
     node_in_short,
 )
 from extender.cli.main import main
+from extender.cli.terminal import cluster_access
 from extender.cli.terminal.cluster_access import ClusterAccess, OpenCluster, open_cluster
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -242,7 +243,7 @@ async def test_an_api_server_that_is_gone_ends_the_examination():
 
 async def test_lists_are_bounded_and_what_was_cut_is_told(monkeypatch):
     monkeypatch.setattr(fetching, "OBJECTS_MAX", 12)
-    monkeypatch.setattr(fetching, "PAGE", 5)
+    monkeypatch.setattr(cluster_access, "PAGE_OBJECTS", 5)
     facts = await facts_of(StandIn({}, pages=9))
     assert (len(facts.of("vpods").items), facts.of("vpods").truncated) == (12, True)
     result = next(one.result for one in examine(facts) if one.check.name == "rights")

@@ -13,10 +13,10 @@ import pytest
 
 from extender.cli.query.explain import run_explain
 from extender.cli.query.live import CannotRead, history_from_events, open_live, read_cluster
-from extender.cli.query.what_if import Asked, run_what_if
+from extender.cli.query.what_if import run_what_if
 from extender.cli.query.where import Where
 from extender.cli.terminal.cluster_access import ClusterAccess
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess
 from extender.kube.api import (
     ADAPTERPOOLS,
     NODES,
@@ -148,7 +148,7 @@ async def test_a_drain_does_what_the_plan_has_said(tmp_path, capsys):
             await waits_for(running, name, vreplicas)
         pod = "dispatcher-0"
         where = live(running)
-        asked = Asked(drain=(f"pod/{pod}",), autoscale=True)
+        asked = {"drain": [f"pod/{pod}"], "autoscale": True}
         planned = await answered(
             capsys, running, run_what_if(where, asked, output="json", check=False)
         )
@@ -303,7 +303,7 @@ async def test_a_series_of_events_stands_where_it_began_for_its_note_is_from_the
         ),
         event("Scheduled", "2026-01-01T12:10:00.000000Z", "all 30 are placed"),
     ]
-    told = await history_from_events(Kinds(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
+    told = await history_from_events(Kinds(events=events), "vpod", "t/a")  # type: ignore[arg-type]
     assert [(one.at[11:16], one.why) for one in told] == [
         ("12:10", "event Scheduled"),
         ("12:00", "event FailedScheduling, again until 2026-01-01T12:30:00"),
@@ -323,7 +323,7 @@ async def test_of_events_that_end_in_an_error_the_newest_are_told_and_not_too_ma
         {"eventTime": f"2026-01-01T12:{minute:02}:00.000000Z", "regarding": regarding}
         for minute in range(40)
     ]
-    told = await history_from_events(Failing(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
+    told = await history_from_events(Failing(events=events), "vpod", "t/a")  # type: ignore[arg-type]
     assert [one.at[14:16] for one in told] == [str(minute) for minute in range(29, 9, -1)]
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from extender.cli.terminal import replica as module
 from extender.cli.terminal.replica import Refused, Replica, ReplicaError, Unreachable, open_replica
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess
 from extender.model.errors import InvalidObject
 
 

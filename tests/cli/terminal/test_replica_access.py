@@ -7,8 +7,7 @@ import argparse
 import pytest
 
 from extender.cli.main import new_parser
-from extender.cli.terminal.replica_access import add_replica_options, replica_of
-from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.cli.terminal.replica_access import ReplicaAccess, add_replica_options, replica_of
 
 ASKING = {"plan": (), "explain": ("t/a",), "top": (), "record": ("-o", "x"), "doctor": ()}
 
