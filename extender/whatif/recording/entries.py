@@ -8,7 +8,7 @@ from extender.engine.placing.plan import Decision
 from extender.engine.state.state_observer import Recorded
 from extender.model.ledger import Share
 from extender.model.moves import Move
-from extender.whatif.recording.objects import kind_of, manifest_of
+from extender.whatif.recording.objects import kind_of, put_of
 
 
 class Cause(StrEnum):
@@ -175,7 +175,7 @@ def entry_of_change(
 ) -> Entry | None:
     """The entry of a changed object; None if nothing that is recorded has changed."""
     if new is not None:
-        if old is not None and manifest_of(old) == manifest_of(new):
+        if old is not None and put_of(old) == put_of(new):
             return None
         return Entry(at, seq, Put(new))
     return Entry(at, seq, Gone(kind_of(old), old.key)) if old is not None else None

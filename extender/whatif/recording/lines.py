@@ -22,7 +22,7 @@ gaps: changes that no decision looks at have a number, but no line. Unknown keys
 ignored. An unknown kind of line and a newer ``formatVersion`` are refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from extender.engine.pods.bits import bits
@@ -49,7 +49,7 @@ from extender.whatif.recording.entries import (
     Reserve,
     Synced,
 )
-from extender.whatif.recording.objects import KINDS, Extra, manifest_of, object_from
+from extender.whatif.recording.objects import KINDS, object_from, put_of
 
 FORMAT: Final = "vreplica-recording"
 FORMAT_VERSION: Final = 1
@@ -82,13 +82,7 @@ def line_to_json(line: Line) -> dict[str, object]:
 def _content_to_json(content: EntryContent) -> dict[str, object]:  # noqa: PLR0911 - a table of the kinds of entries
     match content:
         case Put(obj):
-            manifest, extra = manifest_of(obj)
-            assumed = {"assumed": True} if extra.assumed else {}
-            return {
-                "put": manifest,
-                **assumed,
-                **({"source": extra.source} if extra.source else {}),
-            }
+            return put_of(obj)
         case Gone():
             return {"gone": content._asdict()}
         case Reserve(pool, vpod, owner, shares, expires_at):
@@ -147,203 +141,163 @@ def _move_to_json(move: Move) -> dict[str, object]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
+class _Part:
+    """One part of a line. What reads a field raises InvalidObject, which names ``subject``."""
+
+    def __init__(self, line: Json, name: str, subject: str) -> None:
+        self.line = line
+        self.fields = mapping(line, name) if name else line
+        self.subject = subject
+
+    def wrong(self, field: str, problem: str) -> InvalidObject:
+        return InvalidObject(self.subject, field, problem)
+
+    def text(self, field: str) -> str:
+        """A text that may be missing."""
+        return text(self.fields, field)
+
+    def name(self, field: str) -> str:
+        if value := self.text(field):
+            return value
+        raise self.wrong(field, "is required")
+
+    def names(self, field: str) -> tuple[str, ...]:
+        return tuple(str(name) for name in sequence(self.fields, field))
+
+    def seconds(self, field: str) -> float:
+        value = self.fields.get(field)
+        if type(value) not in {int, float} or not 0 <= value <= SECONDS_MAX:  # type: ignore[operator]
+            raise self.wrong(field, f"must be seconds, from 0 to {SECONDS_MAX:.0f}")
+        return float(value)  # type: ignore[arg-type]
+
+    def seq(self) -> int:
+        """A ``seq`` may be greater than a count of vreplicas."""
+        value = self.fields.get("seq")
+        if type(value) is not int or value < 0:
+            raise self.wrong("seq", "must be a count")
+        return value
+
+    def number(self, field: str) -> int:
+        return self.count(self.fields.get(field), field)
+
+    def count(self, value: object, field: str = "") -> int:
+        if type(value) is not int or not 0 <= value <= COUNT_MAX:
+            raise self.wrong(field, "must be a count")
+        return value
+
+    def pair(self, value: object, field: str, problem: str) -> list[object]:
+        if not isinstance(value, list) or len(value) != 2:
+            raise self.wrong(field, problem)
+        return value
+
+    def moves(self, field: str) -> tuple[Move, ...]:
+        return tuple(self._move(item) for item in sequence(self.fields, field))
+
+    def _move(self, item: object) -> Move:
+        if not isinstance(item, Mapping):
+            raise self.wrong("moves", "must be objects")
+        move = _Part(item, "", self.subject)
+        count, reason = move.number("vreplicas"), MoveReason(move.text("reason"))
+        return Move(self.name("vpod"), move.text("from"), move.text("to"), count, reason)
+
+
 def line_from(document: object, subject: str) -> Line:
     """Read a line. Raises InvalidObject, which names ``subject``, for anything else."""
     if not isinstance(document, Mapping):
         raise InvalidObject(subject, "", "is no JSON object")
     try:
         if "header" in document:
-            return _header(mapping(document, "header"), subject)
+            return _header(_Part(document, "header", subject))
         if "synced" in document:
-            return Synced(_seq(mapping(document, "synced"), subject))
+            return Synced(_Part(document, "synced", subject).seq())
         if "gap" in document:
             return Gap(text(document, "gap", "why"))
-        at = _seconds(document, "at", subject)
-        return Entry(at, _seq(document, subject), _content(document, subject))
+        line = _Part(document, "", subject)
+        return Entry(line.seconds("at"), line.seq(), _content(document, subject))
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidObject(subject, "", f"cannot be read: {error}"[:300]) from error
 
 
-def _header(header: Json, subject: str) -> Header:
-    if header.get("format") != FORMAT:
-        raise InvalidObject(
-            subject, "header.format", f"must be {FORMAT}: is it a recording of ours?"
-        )
-    version = _number(header, "formatVersion", subject)
+def _header(header: _Part) -> Header:
+    if header.text("format") != FORMAT:
+        raise header.wrong("header.format", f"must be {FORMAT}: is it a recording of ours?")
+    version = header.number("formatVersion")
     if version > FORMAT_VERSION:
-        raise InvalidObject(
-            subject,
-            "header.formatVersion",
-            f"{version} is newer than {FORMAT_VERSION}, which this version reads",
-        )
+        newer = f"{version} is newer than {FORMAT_VERSION}, which this version reads"
+        raise header.wrong("header.formatVersion", newer)
     return Header(
-        text(header, "source"),
-        _seconds(header, "at", subject),
-        text(header, "version"),
-        text(header, "identity"),
-        text(header, "leader"),
-        text(header, "journal"),
-        tuple(str(name) for name in sequence(header, "profiles")),
+        header.text("source"),
+        header.seconds("at"),
+        header.text("version"),
+        header.text("identity"),
+        header.text("leader"),
+        header.text("journal"),
+        header.names("profiles"),
     )
 
 
 def _content(document: Json, subject: str) -> EntryContent:
     for name, read in READERS.items():
         if name in document:
-            return read(document, subject)
+            return read(_Part(document, name, subject))
     raise InvalidObject(subject, "", f"none of header, synced, gap, {', '.join(READERS)} is there")
 
 
-def _put(document: Json, _subject: str) -> EntryContent:
-    extra = Extra(document.get("assumed") is True, text(document, "source"))
-    return Put(object_from(mapping(document, "put"), extra))
-
-
-def _gone(document: Json, subject: str) -> EntryContent:
-    inner = mapping(document, "gone")
-    kind = _text(inner, "kind", subject)
+def _gone(part: _Part) -> EntryContent:
+    kind = part.name("kind")
     if kind not in KINDS:
-        raise InvalidObject(subject, "gone.kind", f"must be one of {', '.join(KINDS)}")
-    return Gone(kind, _text(inner, "key", subject))
+        raise part.wrong("gone.kind", f"must be one of {', '.join(KINDS)}")
+    return Gone(kind, part.name("key"))
 
 
-def _reserve(document: Json, subject: str) -> EntryContent:
-    inner = mapping(document, "reserve")
+def _reserve(part: _Part) -> EntryContent:
     shares = {}
-    for name, value in mapping(inner, "shares").items():
-        if not isinstance(value, list) or len(value) != 2:
-            raise InvalidObject(
-                subject, f"reserve.shares.{name}", "must be [vreplicas, slotsPerVReplica]"
-            )
-        vreplicas, weight = (_count(one, subject, f"reserve.shares.{name}") for one in value)
+    for name, value in mapping(part.fields, "shares").items():
+        field, what = f"reserve.shares.{name}", "must be [vreplicas, slotsPerVReplica]"
+        vreplicas, weight = (part.count(one, field) for one in part.pair(value, field, what))
         shares[name] = Share(vreplicas, max(1, weight))
-    return Reserve(
-        *_of_vpod(inner, subject),
-        _text(inner, "owner", subject),
-        shares,
-        _seconds(inner, "expires", subject),
-    )
+    pool, vpod, owner = part.name("pool"), part.name("vpod"), part.name("owner")
+    return Reserve(pool, vpod, owner, shares, part.seconds("expires"))
 
 
-def _release(document: Json, subject: str) -> EntryContent:
-    inner = mapping(document, "release")
-    return Release(*_of_vpod(inner, subject), _text(inner, "owner", subject))
-
-
-def _expire(document: Json, subject: str) -> EntryContent:
-    inner = mapping(document, "expire")
-    return Expire(_seconds(inner, "now", subject))
-
-
-def _forget(document: Json, _subject: str) -> EntryContent:
-    return Forget(tuple(str(key) for key in sequence(mapping(document, "forget"), "pods")))
-
-
-def _close(document: Json, subject: str) -> EntryContent:
-    inner = mapping(document, "close")
+def _close(part: _Part) -> EntryContent:
     ordinals = 0
-    for value in sequence(inner, "ordinals"):
-        ordinal = _count(value, subject)
+    for value in sequence(part.fields, "ordinals"):
+        ordinal = part.count(value)
         if ordinal > ORDINAL_MAX:
-            raise InvalidObject(subject, "close.ordinals", f"must not exceed {ORDINAL_MAX}")
+            raise part.wrong("close.ordinals", f"must not exceed {ORDINAL_MAX}")
         ordinals |= 1 << ordinal
-    return Close(_text(inner, "pool", subject), ordinals)
+    return Close(part.name("pool"), ordinals)
 
 
-def _abandon(document: Json, subject: str) -> EntryContent:
-    inner = mapping(document, "abandon")
-    return Abandon(
-        _text(inner, "pool", subject), frozenset(str(name) for name in sequence(inner, "pods"))
-    )
-
-
-def _decision(document: Json, subject: str) -> EntryContent:
-    inner = mapping(document, "decision")
-    pool, vpod = _of_vpod(inner, subject)
+def _decision(part: _Part) -> EntryContent:
+    refused = [
+        part.pair(item, "refused", "must be pairs") for item in sequence(part.fields, "refused")
+    ]
     return Decided(
-        Cause(text(inner, "cause")),
-        pool,
-        vpod,
-        _number(inner, "wanted", subject),
-        _number(inner, "slotsPerVReplica", subject),
-        {name: _count(value, subject) for name, value in mapping(inner, "target").items()},
-        _number(inner, "left", subject),
-        text(inner, "reason"),
-        text(inner, "detail"),
-        tuple(
-            (str(item[1]), _count(item[0], subject)) for item in _pairs(inner, "refused", subject)
-        ),
-        tuple(_move(item, vpod, subject) for item in sequence(inner, "moves")),
-        tuple(_move(item, vpod, subject) for item in sequence(inner, "asked")),
+        Cause(part.text("cause")),
+        part.name("pool"),
+        part.name("vpod"),
+        part.number("wanted"),
+        part.number("slotsPerVReplica"),
+        {name: part.count(value) for name, value in mapping(part.fields, "target").items()},
+        part.number("left"),
+        part.text("reason"),
+        part.text("detail"),
+        tuple((str(why), part.count(count)) for count, why in refused),
+        part.moves("moves"),
+        part.moves("asked"),
     )
 
 
-READERS: Final = {
-    "put": _put,
+READERS: Final[Mapping[str, Callable[[_Part], EntryContent]]] = {
+    "put": lambda part: Put(object_from(part.line)),
     "decision": _decision,
     "reserve": _reserve,
-    "release": _release,
+    "release": lambda part: Release(part.name("pool"), part.name("vpod"), part.name("owner")),
     "gone": _gone,
-    "expire": _expire,
-    "forget": _forget,
+    "expire": lambda part: Expire(part.seconds("now")),
+    "forget": lambda part: Forget(part.names("pods")),
     "close": _close,
-    "abandon": _abandon,
+    "abandon": lambda part: Abandon(part.name("pool"), frozenset(part.names("pods"))),
 }
-
-
-def _move(item: object, vpod: str, subject: str) -> Move:
-    if not isinstance(item, Mapping):
-        raise InvalidObject(subject, "moves", "must be objects")
-    vreplicas = _number(item, "vreplicas", subject)
-    return Move(
-        vpod, text(item, "from"), text(item, "to"), vreplicas, MoveReason(text(item, "reason"))
-    )
-
-
-def _pairs(inner: Json, field: str, subject: str) -> list[list[object]]:
-    pairs = []
-    for item in sequence(inner, field):
-        if not isinstance(item, list) or len(item) != 2:
-            raise InvalidObject(subject, field, "must be pairs")
-        pairs.append(item)
-    return pairs
-
-
-def _of_vpod(inner: Json, subject: str) -> tuple[str, str]:
-    return _text(inner, "pool", subject), _text(inner, "vpod", subject)
-
-
-def _text(inner: Json, field: str, subject: str) -> str:
-    value = text(inner, field)
-    if not value:
-        raise InvalidObject(subject, field, "is required")
-    return value
-
-
-def _seconds(inner: Json, field: str, subject: str) -> float:
-    value = inner.get(field)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value <= SECONDS_MAX
-    ):
-        raise InvalidObject(subject, field, f"must be seconds, from 0 to {SECONDS_MAX:.0f}")
-    return float(value)
-
-
-def _number(inner: Json, field: str, subject: str) -> int:
-    return _count(inner.get(field), subject, field)
-
-
-def _seq(inner: Json, subject: str) -> int:
-    """A ``seq`` may be greater than a count of vreplicas."""
-    value = inner.get("seq")
-    if type(value) is not int or value < 0:
-        raise InvalidObject(subject, "seq", "must be a count")
-    return value
-
-
-def _count(value: object, subject: str, field: str = "") -> int:
-    if type(value) is not int or not 0 <= value <= COUNT_MAX:
-        raise InvalidObject(subject, field, "must be a count")
-    return value

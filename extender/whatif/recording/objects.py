@@ -1,16 +1,14 @@
 """Objects in a recording: Kubernetes' own form, with only the fields that decisions look at. Pure.
 
-``manifest_of`` is the inverse of ``decode``: the result decodes to the same value, except for what
+``put_of`` is the inverse of ``decode``: the result decodes to the same value, except for what
 no decision looks at (resourceVersions, conditions, kube-scheduler's refusal of a pod, and how a pod
 requests its slots). Nothing else of an object is recorded: no environment, no command, no
 annotation of others. Secrets are never read.
-
-``Extra`` holds two facts about an object that its manifest cannot say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from extender.engine.state.state_observer import Recorded
 from extender.model import decode, names
@@ -23,84 +21,70 @@ from extender.model.objects import (
     LabelSelector,
     Namespace,
     Node,
+    SelectorRequirement,
     StatefulSet,
     VPod,
     split_key,
 )
+from extender.model.reading import Json, mapping, text
 
 Manifest = dict[str, object]
-Json = Mapping[str, object]
 
 _DELETED: Final = "1970-01-01T00:00:00Z"
 """Decisions do not look at the time of deletion."""
 
 
-class Extra(NamedTuple):
-    """What a manifest cannot say. ``assumed``: the pod's node is not confirmed yet. ``source``: the
-    vpod's kind and group.
-    """
-
-    assumed: bool = False
-    source: str = ""
-
-
-PLAIN: Final = Extra()
+_READERS: Final[Mapping[str, Callable[[Json], Recorded]]] = {
+    "Node": decode.node_from,
+    "Namespace": decode.namespace_from,
+    "StatefulSet": decode.stateful_set_from,
+    "AdapterPool": decode.pool_from,
+    "Pod": decode.pod_from,
+    "VPod": decode.vpod_from,
+}
+KINDS: Final = tuple(_READERS)
+"""In the order in which a snapshot has them."""
 
 
 def kind_of(obj: Recorded) -> str:
     """The kind under which the object is recorded."""
-    return _KINDS[type(obj)]
+    return "Pod" if isinstance(obj, AdapterPod) else type(obj).__name__
 
 
-_KINDS: Final[Mapping[type, str]] = {
-    AdapterPod: "Pod",
-    AdapterPool: "AdapterPool",
-    Namespace: "Namespace",
-    Node: "Node",
-    StatefulSet: "StatefulSet",
-    VPod: "VPod",
-}
-KINDS: Final = ("Node", "Namespace", "StatefulSet", "AdapterPool", "Pod", "VPod")
-"""In the order in which a snapshot has them."""
-
-
-def manifest_of(obj: Recorded) -> tuple[Manifest, Extra]:
-    """The object as it is recorded."""
+def put_of(obj: Recorded) -> Manifest:
+    """The object as it is recorded: ``put`` has its manifest. Beside it stands what a manifest
+    cannot say: that a pod's node is not confirmed yet, and the kind and group of a vpod.
+    """
     match obj:
         case AdapterPod():
-            return _pod(obj), Extra(assumed=obj.assumed)
+            return {"put": _pod(obj), **({"assumed": True} if obj.assumed else {})}
         case AdapterPool():
-            return _pool(obj), PLAIN
+            return {"put": _pool(obj)}
         case Namespace():
-            return {
-                "kind": "Namespace",
-                "metadata": _metadata("", obj.name, obj.uid, labels=obj.labels),
-            }, PLAIN
+            metadata = _metadata("", obj.name, obj.uid, labels=obj.labels)
+            return {"put": {"kind": "Namespace", "metadata": metadata}}
         case Node():
-            return _node(obj), PLAIN
+            return {"put": _node(obj)}
         case StatefulSet():
-            return _stateful_set(obj), PLAIN
+            return {"put": _stateful_set(obj)}
         case VPod():
-            return _vpod(obj), Extra(source=obj.source)
+            return {"put": _vpod(obj), **({"source": obj.source} if obj.source else {})}
 
 
-def object_from(manifest: Json, extra: Extra = PLAIN) -> Recorded:
-    """Read what ``manifest_of`` has written. Raises InvalidObject; ValueError for another kind."""
-    match manifest.get("kind"):
-        case "Pod":
-            return replace(decode.pod_from(manifest), assumed=extra.assumed)
-        case "AdapterPool":
-            return decode.pool_from(manifest)
-        case "Namespace":
-            return decode.namespace_from(manifest)
-        case "Node":
-            return decode.node_from(manifest)
-        case "StatefulSet":
-            return decode.stateful_set_from(manifest)
-        case "VPod":
-            return replace(decode.vpod_from(manifest), source=extra.source)
+def object_from(put: Json) -> Recorded:
+    """Read what ``put_of`` has written. Raises InvalidObject; ValueError for another kind."""
+    manifest = mapping(put, "put")
+    read = _READERS.get(text(manifest, "kind"))
+    if read is None:
+        raise ValueError("not a kind that is recorded")
+    obj = read(manifest)
+    match obj:
+        case AdapterPod():
+            return replace(obj, assumed=put.get("assumed") is True)
+        case VPod():
+            return replace(obj, source=text(put, "source"))
         case _:
-            raise ValueError("not a kind that is recorded")
+            return obj
 
 
 def _metadata(
@@ -221,7 +205,7 @@ def _term(term: tuple[NodeRequirement, ...]) -> Manifest:
     }
 
 
-def _requirement(one: NodeRequirement) -> Manifest:
+def _requirement(one: NodeRequirement | SelectorRequirement) -> Manifest:
     return {"key": one.key, "operator": one.operator, "values": list(one.values)}
 
 
@@ -255,10 +239,7 @@ def _selector(selector: LabelSelector) -> Manifest:
     if selector.match_labels:
         written["matchLabels"] = dict(selector.match_labels)
     if selector.match_expressions:
-        written["matchExpressions"] = [
-            {"key": one.key, "operator": one.operator, "values": list(one.values)}
-            for one in selector.match_expressions
-        ]
+        written["matchExpressions"] = [_requirement(one) for one in selector.match_expressions]
     return written
 
 

@@ -12,7 +12,7 @@ from extender.model.ledger import Share, decode_ledger
 from extender.model.names import SLOTS_RESOURCE, UNKNOWN_ZONE, ZONE_LABEL
 from extender.model.node_fit import NodeFit, NodeRequirement, Taint, Toleration
 from extender.model.objects import AdapterPod, LabelSelector, Namespace, SelectorRequirement
-from extender.whatif.recording.objects import manifest_of, object_from
+from extender.whatif.recording.objects import object_from, put_of
 from tests.support.builders import a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import pods, vpods
 
@@ -114,9 +114,9 @@ def test_of_a_bind_under_way_the_ledger_that_it_brings_is_recorded():
 
 
 def test_nothing_of_a_pod_is_recorded_that_no_decision_looks_at():
-    manifest, _ = manifest_of(
-        a_pod(0, {"tenant/a": 1}, ready=True, ready_since="2026-01-01T00:00:00Z")
-    )
+    pod = a_pod(0, {"tenant/a": 1}, ready=True, ready_since="2026-01-01T00:00:00Z")
+    manifest = put_of(pod)["put"]
+    assert isinstance(manifest, dict)
     assert set(manifest) == {"kind", "metadata", "spec", "status"}
     spec = manifest["spec"]
     assert isinstance(spec, dict)
@@ -126,9 +126,8 @@ def test_nothing_of_a_pod_is_recorded_that_no_decision_looks_at():
 @given(st.sampled_from(["Secret", "ConfigMap", "", None]))
 def test_no_other_kind_is_taken(kind: str | None):
     with pytest.raises(ValueError, match="not a kind that is recorded"):
-        object_from({"kind": kind})
+        object_from({"put": {"kind": kind}})
 
 
 def read_back(obj: Recorded) -> Recorded:
-    manifest, extra = manifest_of(obj)
-    return object_from(json.loads(json.dumps(manifest)), extra)
+    return object_from(json.loads(json.dumps(put_of(obj))))
