@@ -37,42 +37,14 @@ class Verdict(StrEnum):
     REFUSED = "refused"
 
 
-class Row(NamedTuple):
-    """One pod. ``free_slots`` are left after the decision. ``score``, from 0 (worst) to 100, is
-    that of one more vreplica there.
+Row = dict[str, object]
+"""One pod, as ``/v1/explain`` has it. ``freeSlots`` are left after the decision. ``score``, from 0
+(worst) to 100, is that of one more vreplica there.
 
-    ``reason`` and ``text`` say why the pod takes no more; a chosen pod may have them too. They are
-    "" if it would take one. ``cost``, from which the score is computed, is how far the profile's
-    scores are below their maximum.
-    """
-
-    pod: str
-    node: str
-    zone: str
-    slots: int
-    free_slots: int
-    verdict: Verdict
-    vreplicas: int
-    reason: str
-    text: str
-    score: int | None
-    cost: int | None
-
-    def to_json(self) -> dict[str, object]:
-        """The row in ``/v1/explain``."""
-        return {
-            "pod": self.pod,
-            "node": self.node,
-            "zone": self.zone,
-            "slots": self.slots,
-            "freeSlots": self.free_slots,
-            "verdict": str(self.verdict),
-            "vreplicas": self.vreplicas,
-            "reason": self.reason,
-            "text": self.text,
-            "score": self.score,
-            "cost": self.cost,
-        }
+``reason`` and ``text`` say why the pod takes no more; a chosen pod may have them too. They are ""
+if it would take one. ``cost``, from which the score is computed, is how far the profile's scores
+are below their maximum.
+"""
 
 
 class Candidates(NamedTuple):
@@ -101,26 +73,18 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
         why_not, scores = _all_say(pool, str(failure)), {}
     names = {name: ordinal for ordinal in why_not if (name := _name(pool, ordinal))}
     names |= {name: -1 for name in decision.target if name not in names}
-    rows = []
+    rows: list[Row] = []
     for name in _listed(names, decision.target):
         ordinal = names[name]
         why = why_not.get(ordinal, why_no_member(pool))
         score, cost = scores.get(ordinal, (None, None)) if not problem else (None, None)
-        row = _row(
-            pool,
-            name,
-            decision.target.get(name, 0),
-            free(ordinal) if ordinal in pool.by_ordinal else 0,
-        )
-        text = why or (_says(problem) if problem else "")
         rows.append(
-            row._replace(
-                verdict=row.verdict if row.vreplicas or not text else Verdict.REFUSED,
-                reason=problem or (str(reason_of(why)) if why else ""),
-                text=text,
-                score=score,
-                cost=cost,
-            )
+            {
+                **_pod_row(pool, name, free(ordinal) if ordinal in pool.by_ordinal else 0),
+                **_verdict_row(decision.target.get(name, 0), why, problem),
+                "score": score,
+                "cost": cost,
+            }
         )
     counted = Counter(problem or why for why in why_not.values() if problem or why)
     return Candidates(
@@ -179,13 +143,28 @@ def _scores(
     }
 
 
-def _row(pool: PoolState, name: str, vreplicas: int, free: int) -> Row:
-    """The row of a pod if it takes one more vreplica; the caller adds a refusal."""
+def _pod_row(pool: PoolState, name: str, free: int) -> Row:
     known = pool.pods.get(name)
     node, zone = known.where if known is not None else ("", "")
-    free = free if known is not None and (known.pod is not None or known.claims) else 0
-    verdict = Verdict.CHOSEN if vreplicas else Verdict.FITS
-    return Row(name, node, zone, _slots(pool, known), free, verdict, vreplicas, "", "", None, None)
+    return {
+        "pod": name,
+        "node": node,
+        "zone": zone,
+        "slots": _slots(pool, known),
+        "freeSlots": free if known is not None and (known.pod is not None or known.claims) else 0,
+    }
+
+
+def _verdict_row(vreplicas: int, why: str, problem: str) -> Row:
+    """``why``: the pod takes no more. ``problem``: no pod does."""
+    text = why or (_says(problem) if problem else "")
+    others = Verdict.REFUSED if text else Verdict.FITS
+    return {
+        "verdict": str(Verdict.CHOSEN if vreplicas else others),
+        "vreplicas": vreplicas,
+        "reason": problem or (str(reason_of(why)) if why else ""),
+        "text": text,
+    }
 
 
 def _slots(pool: PoolState, known: PodClaims | None) -> int:

@@ -22,8 +22,8 @@ from extender.model.errors import VReplicaError
 from extender.model.objects import VPod
 from extender.model.reasons import ConflictReason
 from extender.whatif.candidates import candidates_of, loss_by_zone
+from extender.whatif.fix import Fixes
 from extender.whatif.fixes import find_fixes
-from extender.whatif.named_change import Fixes
 from extender.whatif.trial import never
 
 STEPS_LISTED_MAX: Final = 100
@@ -162,7 +162,7 @@ def explain_vpod(
             }
             for one in vpod.conditions
         ],
-        "candidates": [row.to_json() for row in found.rows],
+        "candidates": list(found.rows),
         "candidatesNotListed": found.not_listed,
         "refusals": dict(found.refusals),
         "waiting": _waiting(pool, key),
@@ -173,7 +173,7 @@ def explain_vpod(
     # stale afterwards.
     fixes = find_fixes(state, pool, key, expired=expired) if decision.left else Fixes()
     return answer | {
-        "fixes": [fix.to_json() for fix in fixes.found],
+        "fixes": [fix.of_vpod() for fix in fixes.found],
         "fixesCutShort": fixes.cut_short,
     }
 

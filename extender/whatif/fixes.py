@@ -15,8 +15,7 @@ from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
 from extender.whatif import lift, loosen
 from extender.whatif.bench import Bench
-from extender.whatif.fix import Fix
-from extender.whatif.named_change import Fixes
+from extender.whatif.fix import Fix, Fixes
 from extender.whatif.trial import OutOfTime, never
 
 FIXES_MAX: Final = 16
@@ -55,7 +54,7 @@ ROOM: Final[tuple[Strategy, ...]] = (
 
 def find_fixes(
     state: ClusterState, pool: PoolState, key: str, *, expired: Callable[[], bool] = never
-) -> Fixes[Fix]:
+) -> Fixes:
     """Find what would place the vpod ``key`` of ``pool``, all of it if possible. ``state`` is the
     same afterwards.
 
@@ -66,6 +65,7 @@ def find_fixes(
     bench = Bench(state, pool, key)
     bench.expired = expired
     found: list[Fix] = []
+    cut_short = False
     try:
         strategies = ROOM if bench.lacks_room else WAYS_IN
         short = [strategy for strategy in strategies if not _try(bench, strategy, found)]
@@ -74,8 +74,8 @@ def find_fixes(
             for strategy in short:
                 _try(bench, strategy, found)
     except OutOfTime:
-        return Fixes(_ranked(found), cut_short=True, tried=bench.tried)
-    return Fixes(_ranked(found), tried=bench.tried)
+        cut_short = True
+    return Fixes(_ranked(found), cut_short, bench.tried)
 
 
 def _try(bench: Bench, strategy: Strategy, found: list[Fix]) -> bool:

@@ -13,9 +13,8 @@ from extender.model.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
 from extender.model.objects import AdapterPool, LabelSelector, Namespace, Node
 from extender.model.safe_repr import safe_repr
 from extender.whatif.bench import Bench, Change, exchanging
-from extender.whatif.fix import Fix
+from extender.whatif.fix import Fix, in_words, objects, ready_again, uncordon
 from extender.whatif.growth import bind, missing_pods
-from extender.whatif.named_change import in_words, objects
 from extender.whatif.trial import Trial
 
 T = TypeVar("T")
@@ -191,7 +190,7 @@ def bad_nodes(bench: Bench) -> Iterator[Fix]:
             nodes[pod.node.name] = pod.node
     cordoned = [node for node in nodes.values() if node.cordoned and node.ready]
     away = [node for node in nodes.values() if not node.ready]
-    yield from _one_or_several(bench, cordoned, _uncordon, Fix.uncordon)
+    yield from _one_or_several(bench, cordoned, _uncordon, uncordon)
     yield from _one_or_several(bench, away, _make_ready, _ready_again)
     yield from _nodes_for_waiting_pods(bench, nodes)
 
@@ -218,9 +217,7 @@ def _nodes_for_waiting_pods(bench: Bench, known: Mapping[str, Node]) -> Iterator
         return bool(bind(trial, pool, missing))
 
     def fix(some: Sequence[Node]) -> Fix:
-        return replace(
-            Fix.uncordon(some), note="pods of the pool that wait for a node find one there"
-        )
+        return replace(uncordon(some), note="pods of the pool that wait for a node find one there")
 
     yield from _one_or_several(bench, empty, change, fix)
 
@@ -237,7 +234,7 @@ def _make_ready(trial: Trial, some: Sequence[Node]) -> None:
 
 def _ready_again(some: Sequence[Node]) -> Fix:
     note = "a node that is away holds what its pods carry: nothing moves for its sake"
-    return replace(Fix.ready_again(some), note=note)
+    return replace(ready_again(some), note=note)
 
 
 # -- who may use which pool ------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.objects import AdapterPool, VPod
 from extender.node.verbs import node_problem
 from extender.whatif.bench import Bench, Change, exchanging
-from extender.whatif.fix import Fix
+from extender.whatif.fix import Fix, SkewLimit, greater_skew, skew_limits
 from extender.whatif.growth import add_pods, autoscale, bind_missing, held_back
-from extender.whatif.named_change import SkewLimit, skew_limits
 from extender.whatif.trial import Trial
 
 PODS_TRIED_MAX: Final = 512
@@ -132,7 +131,7 @@ def larger_skew(bench: Bench) -> Iterator[Fix]:
         found = bench.smallest(partial(raising, pool, limit), 1, max(1, bench.vpod.vreplicas))
         if found is not None:
             more, result = found
-            yield Fix.greater_skew(profile, limit, more).seen(result, bench)
+            yield greater_skew(profile, limit, more).seen(result, bench)
 
 
 def raising(pool: PoolState, limit: SkewLimit, more: int) -> Change:

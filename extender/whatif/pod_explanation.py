@@ -25,7 +25,7 @@ from extender.whatif.explanation import (
     UnknownObject,
     names_like,
 )
-from extender.whatif.named_change import Fixes
+from extender.whatif.fix import Fixes
 from extender.whatif.node_verdicts import NodeVerdicts
 from extender.whatif.pod_fixes import find_pod_fixes
 from extender.whatif.trial import never
@@ -115,7 +115,7 @@ def explain_pod(
         "planned": dict(sorted(nodes.bind_ledger.planned.items()))
         if nodes is not None and known.pending
         else {},
-        "fixes": [fix.to_json() for fix in fixes.found],
+        "fixes": [fix.of_pod() for fix in fixes.found],
         "fixesCutShort": fixes.cut_short,
         "changesTried": fixes.tried,
         "candidates": rows[:NODES_LISTED_MAX],

@@ -7,7 +7,7 @@ MaxSkew of the profile's zone rule. A number is the least that is enough.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -19,8 +19,8 @@ from extender.model.counted import counted
 from extender.model.objects import AdapterPod, Node, StatefulSet
 from extender.model.reasons import ConflictReason
 from extender.whatif.bench import Change, exchanging, smallest
+from extender.whatif.fix import Fix, Fixes, greater_skew, ready_again, skew_limits, uncordon
 from extender.whatif.loosen import raising
-from extender.whatif.named_change import Fixes, NamedChange, skew_limits
 from extender.whatif.node_verdicts import NodeVerdicts
 from extender.whatif.trial import OutOfTime, Trial, never
 
@@ -31,17 +31,6 @@ SKEW_MORE_MAX: Final = 64
 NEW_NODE: Final = "a-new-node"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodFix(NamedChange):
-    """``nodes``: the first nodes that take the pod after the change."""
-
-    nodes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, object]:
-        """The fix in ``/v1/explain?pod=``."""
-        return {**self.named(), "nodes": list(self.nodes), "note": self.note}
-
-
 def find_pod_fixes(
     state: ClusterState,
     pool: PoolState,
@@ -49,7 +38,7 @@ def find_pod_fixes(
     verdicts: NodeVerdicts,
     *,
     expired: Callable[[], bool] = never,
-) -> Fixes[PodFix]:
+) -> Fixes:
     """Find what would let a node take the pod. Nothing if a node takes it already, or if it waits
     for something other than a node.
 
@@ -62,13 +51,14 @@ def find_pod_fixes(
     if verdicts.problem is not None or verdicts.passing:
         return Fixes()
     bench = _PodBench(state, pool, pod, verdicts, expired)
-    found: list[PodFix] = []
+    found: list[Fix] = []
+    cut_short = False
     try:
         for strategy in _STRATEGIES:
             found.extend(strategy(bench))
     except OutOfTime:
-        return Fixes(tuple(found), cut_short=True, tried=bench.tried)
-    return Fixes(tuple(found), tried=bench.tried)
+        cut_short = True
+    return Fixes(tuple(found), cut_short, bench.tried)
 
 
 class _PodBench:
@@ -119,21 +109,21 @@ class _PodBench:
         return smallest(lambda number: self.passing(make(number)), bool, 1, last)
 
 
-def _cordons(bench: _PodBench) -> Iterator[PodFix]:
+def _cordons(bench: _PodBench) -> Iterator[Fix]:
     for node in bench.refused_for(ConflictReason.NODE_UNSCHEDULABLE):
         if nodes := bench.passing(exchanging(node, replace(node, cordoned=False))):
-            yield replace(PodFix.uncordon([node]), nodes=nodes)
+            yield replace(uncordon([node]), nodes=nodes)
 
 
-def _away(bench: _PodBench) -> Iterator[PodFix]:
+def _away(bench: _PodBench) -> Iterator[Fix]:
     for node in bench.refused_for(ConflictReason.NODE_NOT_READY, ConflictReason.NODE_UNSCHEDULABLE):
         if node.ready:
             continue
         if nodes := bench.passing(exchanging(node, replace(node, ready=True, cordoned=False))):
-            yield replace(PodFix.ready_again([node]), nodes=nodes)
+            yield replace(ready_again([node]), nodes=nodes)
 
 
-def _declared_slots(bench: _PodBench) -> Iterator[PodFix]:
+def _declared_slots(bench: _PodBench) -> Iterator[Fix]:
     """More ``vreplica.dev/slots`` on a node that has none left."""
     for node in bench.refused_for(ConflictReason.NODE_SLOTS_EXCEEDED):
         declared = node.slots or 0
@@ -142,7 +132,7 @@ def _declared_slots(bench: _PodBench) -> Iterator[PodFix]:
         found = bench.smallest(partial(_declaring, node), max(1, (beside + 1) * largest))
         if found is not None:
             more, nodes = found
-            yield PodFix(
+            yield Fix(
                 change=f"{node.name} declares {counted(declared + more, 'slot')} instead of "
                 f"{declared}",
                 subject=f"Node {node.name}",
@@ -157,7 +147,7 @@ def _declaring(node: Node, more: int) -> Change:
     return exchanging(node, replace(node, slots=(node.slots or 0) + more))
 
 
-def _taints_and_labels(bench: _PodBench) -> Iterator[PodFix]:
+def _taints_and_labels(bench: _PodBench) -> Iterator[Fix]:
     """Remove taints and add labels so that the node matches the template. Affinity is left to the
     person who wrote it.
     """
@@ -184,7 +174,7 @@ def _taints_and_labels(bench: _PodBench) -> Iterator[PodFix]:
             *(f"without the taint {taint}" for taint in taken),
             *(f"with the label {one}" for one in given),
         ]
-        yield PodFix(
+        yield Fix(
             change=f"{node.name} {' and '.join(words)}",
             subject=f"Node {node.name}",
             field=" and ".join(
@@ -197,7 +187,7 @@ def _taints_and_labels(bench: _PodBench) -> Iterator[PodFix]:
         )
 
 
-def _new_nodes(bench: _PodBench) -> Iterator[PodFix]:
+def _new_nodes(bench: _PodBench) -> Iterator[Fix]:
     """One more node in a zone, like a node that is there."""
     patterns: dict[str, Node] = {}
     fit = bench.stateful_set.fit if bench.stateful_set is not None else None
@@ -210,7 +200,7 @@ def _new_nodes(bench: _PodBench) -> Iterator[PodFix]:
             continue
         where = f"zone {zone}" if zone else "the cluster"
         count = sum(1 for node in bench.state.nodes.values() if node.zone == zone)
-        yield PodFix(
+        yield Fix(
             change=f"one node more in {where}, like {pattern.name}",
             subject=f"zone {zone}" if zone else "cluster",
             field="nodes",
@@ -220,7 +210,7 @@ def _new_nodes(bench: _PodBench) -> Iterator[PodFix]:
         )
 
 
-def _skew(bench: _PodBench) -> Iterator[PodFix]:
+def _skew(bench: _PodBench) -> Iterator[Fix]:
     """A greater MaxSkew of the zone rule, if that rule refuses nodes."""
     if not bench.refused_for(ConflictReason.ZONE_SKEW_EXCEEDED):
         return
@@ -228,14 +218,13 @@ def _skew(bench: _PodBench) -> Iterator[PodFix]:
     for limit in skew_limits(profile):
         if limit.plugin.name != "ZoneSpread":
             continue
-
         found = bench.smallest(partial(raising, bench.pool, limit), SKEW_MORE_MAX)
         if found is not None:
             more, nodes = found
-            yield replace(PodFix.greater_skew(profile, limit, more), nodes=nodes)
+            yield replace(greater_skew(profile, limit, more), nodes=nodes)
 
 
-_STRATEGIES: Final[Sequence[Callable[[_PodBench], Iterator[PodFix]]]] = (
+_STRATEGIES: Final[Sequence[Callable[[_PodBench], Iterator[Fix]]]] = (
     _cordons,
     _away,
     _declared_slots,

@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from extender.engine.policy.profile import Profile
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state_observer import Recorded
 from extender.model.errors import VReplicaError
 from extender.model.ledger import Share
-from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.model.objects import AdapterPod, VPod
+from extender.whatif.trial import object_changed
 
 PODS_MAX: Final = 20_000
 VPODS_MAX: Final = 50_000
@@ -55,8 +57,7 @@ class PoolSnapshot:
 
     key: str
     profile: Profile
-    pods: tuple[AdapterPod, ...]
-    vpods: tuple[VPod, ...]
+    objects: tuple[AdapterPod | VPod, ...]
     reservations: tuple[Reservation, ...]
     remains: tuple[Remains, ...]
     closed: int
@@ -66,16 +67,12 @@ class PoolSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Some pools in full. Of the other pools, it has what affects these: the AdapterPools, and pods
-    on nodes that declare slots (``neighbours``).
+    """Some pools in full. ``objects`` are those of no pool, and what affects these pools: all
+    AdapterPools, and pods of other pools on nodes that declare slots.
     """
 
     profiles: Mapping[str, Profile]
-    nodes: tuple[Node, ...]
-    namespaces: tuple[Namespace, ...]
-    stateful_sets: tuple[StatefulSet, ...]
-    pools: tuple[AdapterPool, ...]
-    neighbours: tuple[AdapterPod, ...]
+    objects: tuple[Recorded, ...]
     full: tuple[PoolSnapshot, ...]
 
     @classmethod
@@ -88,29 +85,21 @@ class Snapshot:
             _refuse_too_large(found)
         return cls(
             profiles=state.profiles,
-            nodes=tuple(state.nodes.values()),
-            namespaces=tuple(state.namespaces.values()),
-            stateful_sets=tuple(state.stateful_sets.values()),
-            pools=tuple(
-                pool.adapter_pool for pool in state.pools.values() if pool.adapter_pool is not None
+            objects=(
+                *state.nodes.values(),
+                *state.namespaces.values(),
+                *state.stateful_sets.values(),
+                *(pool.adapter_pool for pool in state.pools.values() if pool.adapter_pool),
+                *_neighbours(state, pools),
             ),
-            neighbours=tuple(_neighbours(state, pools)),
             full=tuple(_taken(pool) for pool in found),
         )
 
     def state(self) -> ClusterState:
         """Make a new state, equal to the original as far as these pools are concerned."""
         state = ClusterState(self.profiles)
-        for node in self.nodes:
-            state.node_changed(None, node)
-        for namespace in self.namespaces:
-            state.namespace_changed(None, namespace)
-        for stateful_set in self.stateful_sets:
-            state.stateful_set_changed(None, stateful_set)
-        for pool in self.pools:
-            state.adapter_pool_changed(None, pool)
-        for pod in self.neighbours:
-            state.pod_changed(None, pod)
+        for obj in self.objects:
+            object_changed(state, None, obj)
         for taken in self.full:
             _restore(state, taken)
         return state
@@ -139,11 +128,11 @@ def _taken(pool: PoolState) -> PoolSnapshot:
     return PoolSnapshot(
         key=pool.key,
         profile=pool.profile,
-        pods=(
+        objects=(
             *(state.pod for state in pool.pods.values() if state.pod is not None),
             *pool.strangers.values(),
+            *pool.vpods.values(),
         ),
-        vpods=tuple(pool.vpods.values()),
         reservations=tuple(
             Reservation(key, name, claim.reserved, claim.owner, claim.expires_at)
             for key, claims in pool.placements.items()
@@ -172,10 +161,8 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
             old=remains.last_ledger_old,
             place=remains.last_place,
         )
-    for pod in taken.pods:
-        state.pod_changed(None, pod)
-    for vpod in taken.vpods:
-        state.vpod_changed(None, vpod)
+    for obj in taken.objects:
+        object_changed(state, None, obj)
     for one in taken.reservations:
         pool.reserve(one.owner, one.vpod, {one.pod_name: one.share}, expires_at=one.expires_at)
     pool.set_closed(taken.closed)

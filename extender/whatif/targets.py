@@ -8,7 +8,7 @@ from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
 from extender.model.errors import InvalidObject
 from extender.model.objects import AdapterPod, placement_order
-from extender.whatif.named_change import listed
+from extender.whatif.fix import listed
 from extender.whatif.trial import Trial
 
 

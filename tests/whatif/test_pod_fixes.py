@@ -9,14 +9,14 @@ import pytest
 
 from extender.model.node_fit import NodeFit, Taint
 from extender.model.objects import Node
-from extender.whatif.named_change import Fixes
+from extender.whatif.fix import Fixes
 from extender.whatif.node_verdicts import NodeVerdicts
 from extender.whatif.pod_explanation import explain_pod, find_pod
-from extender.whatif.pod_fixes import PodFix, find_pod_fixes
+from extender.whatif.pod_fixes import find_pod_fixes
 from tests.support.builders import NS, Scene, a_node
 
 
-def fixes_of(scene: Scene, ordinal: int = 0, **more: Any) -> Fixes[PodFix]:
+def fixes_of(scene: Scene, ordinal: int = 0, **more: Any) -> Fixes:
     pool, known = find_pod(scene.state, f"{NS}/dispatcher-{ordinal}")
     assert known.pod is not None
     return find_pod_fixes(

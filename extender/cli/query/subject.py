@@ -8,7 +8,7 @@ from typing import Final
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import InvalidObject
 from extender.whatif.explanation import UnknownObject, pool_of_vpod
-from extender.whatif.named_change import listed
+from extender.whatif.fix import listed
 from extender.whatif.pod_explanation import find_pod
 
 KINDS: Final = {"vpod": "vpod", "vpods": "vpod", "pod": "pod", "pods": "pod"}

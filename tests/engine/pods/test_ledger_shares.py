@@ -27,7 +27,7 @@ from extender.model.moves import Move, MoveReason
 from extender.model.names import LEDGER_BYTES_MAX, TENANT_BYTES_MAX
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import bind_ledger_of
-from extender.whatif.candidates import Verdict, candidates_of
+from extender.whatif.candidates import candidates_of
 from extender.whatif.overview import Overview
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set
 from tests.support.worlds import Naive, World
@@ -375,8 +375,9 @@ def test_who_finds_slots_and_no_bytes_is_told_so(profile, there, namespace, text
     assert decision.explanation.reason is ConflictReason.LEDGER_TOO_LARGE
     assert dict(decision.explanation.refused) == {text: 1, "no free slots": 1}
     first, second = candidates_of(scene.pool, vpod, decision).rows
-    assert (first.verdict, first.reason, first.text) == (Verdict.REFUSED, "LedgerTooLarge", text)
-    assert (second.reason, second.text) == ("InsufficientSlots", "no free slots")
+    fields = ("verdict", "reason", "text")
+    assert [first[field] for field in fields] == ["refused", "LedgerTooLarge", text]
+    assert [second[field] for field in fields] == ["refused", "InsufficientSlots", "no free slots"]
 
 
 @of_every_profile
