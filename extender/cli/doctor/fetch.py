@@ -238,27 +238,15 @@ def _shipped_policies() -> tuple[str, ...]:
 
 async def certificate_at(url: str) -> Certificate:
     """Get the certificate of the server at an https:// URL, without verifying it."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
     try:
         parts = urlsplit(url)
-        async with asyncio.timeout(ASK_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(
-                parts.hostname, parts.port or 443, ssl=context
-            )
-    except (OSError, ValueError, TimeoutError) as error:
+        address = (parts.hostname or "", parts.port or 443)
+        pem = await asyncio.to_thread(ssl.get_server_certificate, address, timeout=ASK_TIMEOUT_S)
+    except (OSError, ValueError) as error:
         return Certificate(
             problem=f"{url[:200]} could not be asked: {str(error)[:200] or 'no answer'}"
         )
-    peer = writer.get_extra_info("ssl_object")
-    der = peer.getpeercert(binary_form=True) if peer is not None else None
-    writer.close()
-    return (
-        Certificate(ssl.DER_cert_to_PEM_cert(der).encode())
-        if der
-        else Certificate(problem="no certificate")
-    )
+    return Certificate(pem.encode())
 
 
 async def ask_replica(access: ReplicaAccess) -> Replica:

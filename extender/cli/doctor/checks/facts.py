@@ -11,7 +11,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
+from extender.model.decode import pod_from, vpod_from
+from extender.model.errors import InvalidObject
 from extender.model.names import OWN_NAMESPACE
+from extender.model.objects import AdapterPod, VPod
 from extender.model.reading import Json, text
 
 SERVICE: Final = "vreplica-scheduler"
@@ -19,6 +22,8 @@ WEBHOOK: Final = "vreplica-webhook"
 UPKEEP: Final = "vreplica-webhook-upkeep"
 """Renews the certificate for a webhook that does not do so itself, and writes its registration."""
 CERTIFICATE_SECRET: Final = "vreplica-webhook-certificate"
+NAMES: Final = {"pods": "adapter pods", "adapterpools": "AdapterPools"}
+"""Plurals of kinds as people say them, where that differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,21 @@ class Listed:
             ):
                 return item
         return None
+
+    def pods(self) -> list[AdapterPod]:
+        """The items as adapter pods, in order."""
+        return [pod_from(item) for item in self.items]
+
+    def vpods(self, problems: list[str] | None = None) -> list[VPod]:
+        """The items that can be read as vpods. Of the others, ``problems`` gets what is wrong."""
+        found = []
+        for item in self.items:
+            try:
+                found.append(vpod_from(item))
+            except InvalidObject as error:
+                if problems is not None:
+                    problems.append(str(error)[:200])
+        return found
 
 
 NOT_SERVED: Final = "is not served by this API server"
@@ -98,6 +118,12 @@ class Facts:
     def of(self, plural: str) -> Listed:
         """The objects of a kind."""
         return self.listed.get(plural, NOT_READ)
+
+    def none_of(self, *plurals: str) -> str:
+        """Says that there are no objects of these kinds; "" if there are some."""
+        if any(self.of(plural).items for plural in plurals):
+            return ""
+        return " and ".join(f"no {NAMES.get(plural, plural)}" for plural in plurals)
 
 
 def age_s(stamp: str, now_s: float) -> float | None:

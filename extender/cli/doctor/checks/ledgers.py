@@ -7,47 +7,35 @@ callers (``ns/name@kind.group``) have their status elsewhere. Their shares count
 not compared.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts, Listed
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.model.counted import counted
-from extender.model.decode import pod_from, stateful_set_from, vpod_from
+from extender.model.decode import stateful_set_from
 from extender.model.errors import InvalidObject
-from extender.model.objects import AdapterPod, VPod, object_key, ordinal_of
+from extender.model.objects import AdapterPod, object_key, ordinal_of
 from extender.model.reading import key_of, text
 
 
-def _vpods(listed: Listed, problems: list[str] | None = None) -> dict[str, VPod]:
-    found = {}
-    for raw in listed.items:
-        try:
-            vpod = vpod_from(raw)
-        except InvalidObject as error:
-            if problems is not None:
-                problems.append(str(error)[:200])
-            continue
-        found[vpod.key] = vpod
-    return found
-
-
 def _pods(listed: Listed) -> dict[str, AdapterPod]:
-    return {pod.key: pod for raw in listed.items if not (pod := pod_from(raw)).finished}
+    return {pod.key: pod for pod in listed.pods() if not pod.finished}
 
 
 def drift_of(
-    pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod]
+    pods: Listed, vpods: Listed, problems: list[str] | None = None
 ) -> tuple[set[str], set[str]]:
     """Return what is published but in no ledger (I2 is broken), and what is in a ledger but not
-    published (I3 does not hold yet).
+    published (I3 does not hold yet). ``problems`` gets what is wrong with vpods.
     """
     uncovered, leftover = set(), set()
-    for vpod in vpods.values():
+    by_key = _pods(pods)
+    known = {vpod.key: vpod for vpod in vpods.vpods(problems)}
+    for vpod in known.values():
         namespace = vpod.pool.partition("/")[0]
         for name, published in vpod.placements.items():
-            pod = pods.get(f"{namespace}/{name}")
+            pod = by_key.get(f"{namespace}/{name}")
             if pod is None or not pod.node or pod.ledger_error:
                 continue  # a pod that is away gets its ledger back at its bind
             share = pod.ledger.get(vpod.key)
@@ -57,11 +45,11 @@ def drift_of(
                     f"VPod {vpod.key} publishes {published} on {name}, the ledger of {pod.key} has "
                     f"{has}"
                 )
-    for pod in pods.values():
+    for pod in by_key.values():
         for key, share in pod.ledger.items():
             if "@" in key or not pod.node:
                 continue
-            owner = vpods.get(key)
+            owner = known.get(key)
             published = (
                 owner.placements.get(pod.name, 0)
                 if owner is not None and owner.pool == pod.pool
@@ -79,24 +67,21 @@ def drift_of(
 
 def differ(pods: Listed, vpods: Listed) -> bool:
     """Whether ledgers and statuses differ in these lists."""
-    return any(drift_of(_pods(pods), _vpods(vpods)))
+    return any(drift_of(pods, vpods))
 
 
 def _drift(facts: Facts) -> CheckResult:
-    notes = Notes()
-    vpods = _vpods(facts.of("vpods"), notes.unknown)
-    uncovered, leftover = drift_of(_pods(facts.of("pods")), vpods)
-    again = facts.again.get("pods"), facts.again.get("vpods")
-    if again[0] is not None and again[1] is not None:
-        second = drift_of(_pods(again[0]), _vpods(again[1]))
+    notes, vpods = Notes(), facts.of("vpods")
+    uncovered, leftover = drift_of(facts.of("pods"), vpods, notes.unknown)
+    if facts.again:
+        second = drift_of(facts.again["pods"], facts.again["vpods"])
         uncovered, leftover = uncovered & second[0], leftover & second[1]
+    read = len(vpods.items) - len(notes.unknown)
     notes.errors += sorted(uncovered)
     notes.warnings += sorted(leftover)
     return notes.result(
-        f"ledgers and statuses of {counted(len(vpods), 'vpod')} say the same",
-        nothing=""
-        if facts.of("pods").items or facts.of("vpods").items
-        else "no vpods and no adapter pods",
+        f"ledgers and statuses of {counted(read, 'vpod')} say the same",
+        nothing=facts.none_of("vpods", "pods"),
         bad=f"ledgers and statuses differ in {counted(len(uncovered) + len(leftover), 'place')}",
         fix="The leader's reconciler repairs this each minute: look whether somebody leads, and at "
         "the metric repairs. "
@@ -108,7 +93,7 @@ def _gone(facts: Facts) -> CheckResult:
     """Find placements on pods that do not exist and that no StatefulSet will create."""
     notes, homes, fixes = Notes(), _Homes(facts), dict[str, None]()
     pods = _pods(facts.of("pods"))
-    for vpod in _vpods(facts.of("vpods")).values():
+    for vpod in facts.of("vpods").vpods():
         namespace = vpod.pool.partition("/")[0]
         for name, published in vpod.placements.items():
             if not published or f"{namespace}/{name}" in pods:
@@ -124,7 +109,7 @@ def _gone(facts: Facts) -> CheckResult:
                 fixes[_MADE_AGAIN if home.missing else _SCALED_DOWN] = None
     return notes.result(
         "every placement is on a pod that is there, or that its StatefulSet has",
-        nothing="" if facts.of("vpods").items else "no vpods",
+        nothing=facts.none_of("vpods"),
         bad=f"{counted(len(notes.errors), 'placement')} on pods that are gone"
         if notes.errors
         else "",

@@ -7,7 +7,7 @@ from typing import Final
 from extender.cli.doctor.checks.facts import Facts, age_s
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.model.counted import counted
-from extender.model.decode import pod_from, slots_request_of
+from extender.model.decode import slots_request_of
 from extender.model.ledger import ledger_slots
 from extender.model.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.model.reading import Json, key_of, mapping, mappings, text
@@ -15,7 +15,6 @@ from extender.model.reading import Json, key_of, mapping, mappings, text
 PENDING_S: Final = 30
 """How long an unbound pod may be without a condition from any scheduler."""
 
-NO_PODS: Final = "no adapter pods"
 _NOBODY_LOOKS: Final = (
     "Run a kube-scheduler with a profile of that schedulerName and our extender in it (vreplica "
     "config check FILE)."
@@ -43,12 +42,17 @@ def is_pending(pod: Json) -> bool:
     return not text(pod, "spec", "nodeName") and not over
 
 
+def _scheduled(pod: Json) -> Json:
+    """What a scheduler says of the pod; empty if none has looked at it."""
+    conditions = mappings(pod, "status", "conditions")
+    return next((one for one in conditions if text(one, "type") == "PodScheduled"), {})
+
+
 def refusal_of(pod: Json) -> str:
-    """What a scheduler says in refusing a pending pod; "" if none has looked at it."""
-    for condition in mappings(pod, "status", "conditions"):
-        if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
-            return text(condition, "message")[:200] or text(condition, "reason")[:200]
-    return ""
+    """What a scheduler says in refusing a pending pod; "" if none has."""
+    said = _scheduled(pod)
+    refuses = text(said, "status") == "False"
+    return (text(said, "message") or text(said, "reason"))[:200] if refuses else ""
 
 
 def _scheduler(facts: Facts) -> CheckResult:
@@ -58,22 +62,15 @@ def _scheduler(facts: Facts) -> CheckResult:
     notes = Notes()
     pending = [pod for pod in facts.of("pods").items if is_pending(pod)]
     for pod in pending:
-        condition = next(
-            (
-                one
-                for one in mappings(pod, "status", "conditions")
-                if text(one, "type") == "PodScheduled"
-            ),
-            None,
-        )
+        said = _scheduled(pod)
         name = text(pod, "spec", "schedulerName")
         waits_s = age_s(text(pod, "metadata", "creationTimestamp"), facts.now_s) or 0.0
-        if condition is None and waits_s > PENDING_S:
+        if not said and waits_s > PENDING_S:
             notes.errors.append(
                 f"{key_of(pod)} waits {waits_s:.0f} s and no scheduler named "
                 f"{name[:100]!r} has looked at it"
             )
-        elif condition is not None and text(condition, "status") == "False":
+        elif text(said, "status") == "False":
             notes.warnings.append(f"{key_of(pod)} has no node: {refusal_of(pod)}")
     fixes = [_NOBODY_LOOKS] if notes.errors else []
     fixes += [_REFUSED] if notes.warnings else []
@@ -83,7 +80,7 @@ def _scheduler(facts: Facts) -> CheckResult:
         else "no pod waits for a node",
         bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} without a node",
         fix=" ".join(fixes),
-        nothing="" if facts.of("pods").items else NO_PODS,
+        nothing=facts.none_of("pods"),
     )
 
 
@@ -103,7 +100,7 @@ def _stranded(facts: Facts) -> CheckResult:
             notes.warnings.append(f"{key_of(pod)} was bound by {name[:100]!r}")
     return notes.result(
         f"{counted(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
-        nothing="" if facts.of("pods").items else NO_PODS,
+        nothing=facts.none_of("pods"),
         bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook "
         f"or our scheduler",
         fix="The leader repairs bound ones within a minute. Check webhook-registration, then "
@@ -141,7 +138,7 @@ def _slots_resource(facts: Facts) -> CheckResult:
     return notes.result(
         f"{'all' if requesting else 'none'} of {counted(len(stamped), 'adapter pod')} request "
         f"{SLOTS_RESOURCE}",
-        nothing="" if stamped else NO_PODS,
+        nothing="" if stamped else "no adapter pods",
         bad="adapter pods request an extended resource that others do without",
         fix=" ".join(fixes),
     )
@@ -149,8 +146,7 @@ def _slots_resource(facts: Facts) -> CheckResult:
 
 def _overcommitted(facts: Facts) -> CheckResult:
     notes, slots = Notes(), _slots_of_pools(facts)
-    for raw in facts.of("pods").items:
-        pod = pod_from(raw)
+    for pod in facts.of("pods").pods():
         if pod.ledger_error:
             notes.errors.append(f"{pod.key}: its ledger cannot be read: {pod.ledger_error[:200]}")
         elif (
@@ -163,7 +159,7 @@ def _overcommitted(facts: Facts) -> CheckResult:
             )
     return notes.result(
         "no ledger is over its pod's slots",
-        nothing="" if facts.of("pods").items else NO_PODS,
+        nothing=facts.none_of("pods"),
         bad=f"{counted(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be "
         f"read",
         fix="slotsPerPod was lowered, or a ledger was written by hand: the leader moves what is "
@@ -182,12 +178,11 @@ def _slots_of_pools(facts: Facts) -> dict[str, int]:
 
 def _draining(facts: Facts) -> CheckResult:
     notes = Notes()
-    for raw in facts.of("pods").items:
-        pod = pod_from(raw)
+    for pod in facts.of("pods").pods():
         notes.warnings += [f"{pod.key}: annotation {problem}" for problem in pod.no_bools]
     return notes.result(
         "no annotation that should drain a pod is misspelt",
-        nothing="" if facts.of("pods").items else NO_PODS,
+        nothing=facts.none_of("pods"),
         fix='Such a pod is not drained: write "true" or "false".',
     )
 

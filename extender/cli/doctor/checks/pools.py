@@ -11,10 +11,10 @@ from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.availability import why_unserved
 from extender.model.counted import counted
-from extender.model.decode import node_from, pod_from, pool_from, vpod_from
+from extender.model.decode import node_from, pool_from
 from extender.model.errors import InvalidObject
 from extender.model.names import POOL_LABEL
-from extender.model.objects import AdapterPod, AdapterPool, VPod, placement_order
+from extender.model.objects import AdapterPod, AdapterPool, Node, VPod, placement_order
 from extender.model.reading import Json, key_of, mapping, text
 
 
@@ -49,7 +49,7 @@ def _stateful_sets(facts: Facts) -> CheckResult:
                 f"{said}"
             )
     return notes.result(
-        nothing=_none(facts),
+        nothing=facts.none_of("adapterpools"),
         good=f"{counted(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet "
         f"whose pods opt in",
         fix=f"Create the StatefulSet, or correct spec.statefulSet; its pod template needs the "
@@ -78,9 +78,7 @@ def _pool_labels(facts: Facts) -> CheckResult:
             )
     return notes.result(
         "every pod and vpod names a pool that is there",
-        nothing=""
-        if facts.of("pods").items or facts.of("vpods").items
-        else "no vpods and no adapter pods",
+        nothing=facts.none_of("vpods", "pods"),
         fix="Create the AdapterPool, or correct the name.",
     )
 
@@ -97,7 +95,7 @@ def _profiles(facts: Facts) -> CheckResult:
         ]
     return notes.result(
         "all pools use built-in profiles",
-        nothing=_none(facts),
+        nothing=facts.none_of("adapterpools"),
         fix="Check that the service's configuration has the profile: it places by the default one "
         "otherwise.",
     )
@@ -160,7 +158,7 @@ def _capacity(facts: Facts) -> CheckResult:
     return notes.result(
         "everything that is asked for is placed",
         fix=" ".join(fixes) or "Correct the AdapterPool.",
-        nothing="" if facts.of("vpods").items else "no vpods",
+        nothing=facts.none_of("vpods"),
     )
 
 
@@ -172,11 +170,7 @@ def _vpods(vpods: Sequence[VPod]) -> str:
 
 def _waiting(facts: Facts) -> dict[str, list[VPod]]:
     found: dict[str, list[VPod]] = {}
-    for raw in facts.of("vpods").items:
-        try:
-            vpod = vpod_from(raw)
-        except InvalidObject:
-            continue
+    for vpod in facts.of("vpods").vpods():
         if _pending(vpod) and not vpod.deleting:
             found.setdefault(vpod.pool, []).append(vpod)
     return found
@@ -194,10 +188,6 @@ def _refused(facts: Facts, pool: AdapterPool) -> list[str]:
     ]
 
 
-def _none(facts: Facts) -> str:
-    return "" if facts.of("adapterpools").items else "no AdapterPools"
-
-
 def _pending(vpod: VPod) -> int:
     return max(0, vpod.vreplicas - sum(vpod.placements.values()))
 
@@ -212,28 +202,21 @@ def _replicas(facts: Facts, pool: AdapterPool) -> int | None:
 def _served(facts: Facts) -> CheckResult:
     """Find vreplicas on pods that do not serve them: for each pod how many, and why."""
     notes, lost = Notes(), dict[tuple[str, str], int]()
-    pods, nodes = (
-        _pods_served(facts),
-        {text(raw, "metadata", "name"): raw for raw in facts.of("nodes").items},
-    )
+    pods = {pod.key: pod for pod in facts.of("pods").pods()}
+    nodes = {text(raw, "metadata", "name"): node_from(raw) for raw in facts.of("nodes").items}
     cut = [plural for plural in ("pods", "nodes") if facts.of(plural).truncated]
     vpods = 0
-    for raw in facts.of("vpods").items:
-        try:
-            vpod = vpod_from(raw)
-        except InvalidObject:
-            continue
+    for vpod in facts.of("vpods").vpods():
         namespace = vpod.pool.partition("/")[0]
-        down = [
-            (name, why, count_)
-            for name, count_ in vpod.placements.items()
-            if not _may_be_cut_off(facts, pods.get(f"{namespace}/{name}"), nodes)
-            and (why := _why_not_served(pods.get(f"{namespace}/{name}"), nodes))
-        ]
-        vpods += bool(down)
-        for name, why, number in down:
-            key = (f"{namespace}/{name}", why)
-            lost[key] = lost.get(key, 0) + number
+        down = False
+        for name, number in vpod.placements.items():
+            key = f"{namespace}/{name}"
+            pod = pods.get(key)
+            why = why_unserved(pod, nodes.get(pod.node) if pod is not None else None)
+            if why and not _may_be_cut_off(facts, pod, nodes):
+                lost[key, why] = lost.get((key, why), 0) + number
+                down = True
+        vpods += down
     total = sum(lost.values())
     by_number = sorted(lost.items(), key=lambda item: (-item[1], placement_order(item[0][0])))
     notes.errors += [
@@ -249,33 +232,17 @@ def _served(facts: Facts) -> CheckResult:
         fix="Look at these pods and nodes. Where a node does not come back, delete it, or taint it "
         "node.kubernetes.io/out-of-service; rescheduleAfterSeconds of a pool says when its "
         "vreplicas go elsewhere.",
-        nothing="" if facts.of("vpods").items else "no vpods",
+        nothing=facts.none_of("vpods"),
     )
 
 
-def _pods_served(facts: Facts) -> dict[str, AdapterPod]:
-    found = {}
-    for raw in facts.of("pods").items:
-        try:
-            found[key_of(raw)] = pod_from(raw)
-        except InvalidObject:
-            continue
-    return found
-
-
-def _may_be_cut_off(facts: Facts, pod: AdapterPod | None, nodes: Mapping[str, Json]) -> bool:
+def _may_be_cut_off(facts: Facts, pod: AdapterPod | None, nodes: Mapping[str, Node]) -> bool:
     """Whether the pod, or its node, may be among those that were not read. Whether it serves is
     then not known.
     """
     if pod is None:
         return facts.of("pods").truncated
     return bool(pod.node) and pod.node not in nodes and facts.of("nodes").truncated
-
-
-def _why_not_served(pod: AdapterPod | None, nodes: Mapping[str, Json]) -> str:
-    """Why the pod does not serve, in words; "" if it does."""
-    raw = nodes.get(pod.node) if pod is not None else None
-    return why_unserved(pod, node_from(raw) if raw is not None else None)
 
 
 POOLS: Final = (

@@ -14,7 +14,6 @@ from cryptography.exceptions import InvalidSignature
 from extender.cli.doctor.checks.facts import Facts
 from extender.cli.doctor.checks.installed_by import install_fix
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
-from extender.cli.lint.codes import Finding
 from extender.cli.lint.subject import Subject
 from extender.cli.lint.webhook_file import (
     MUTATING,
@@ -56,13 +55,20 @@ def our_webhooks(facts: Facts) -> Iterator[tuple[str, Json, Json]]:
                     yield f"{kind} {key_of(obj)}", {**obj, "kind": kind}, raw
 
 
-def _findings(facts: Facts) -> Iterator[tuple[str, Finding]]:
+def _note_findings(facts: Facts, notes: Notes, *, reach: bool) -> None:
+    """Note what ``config check`` finds in the registrations; with ``reach``, only what concerns
+    the objects that they are called for, else the rest.
+    """
     registrations = {name: obj for name, obj, _ in our_webhooks(facts)}
     for name, obj in registrations.items():
         subject = Subject(Document(name, obj), obj)
         check_webhook_file(subject, facts.namespace)
         for finding in subject.findings:
-            yield name, finding
+            code = finding.code.code
+            seen_elsewhere = code == _LEFT_OUT and finding.field.endswith("Selector")
+            if (code in _REACH) is reach and not seen_elsewhere:
+                line = f"{name}: {finding.field}: {finding.message} ({code})"
+                (notes.errors if finding.is_error else notes.warnings).append(line)
 
 
 def _registration(facts: Facts) -> CheckResult:
@@ -73,11 +79,7 @@ def _registration(facts: Facts) -> CheckResult:
             notes.errors.append(
                 f"no {kind} of ours: adapter pods are not stamped, and objects are not checked"
             )
-    for name, finding in _findings(facts):
-        seen_below = finding.code.code == _LEFT_OUT and finding.field.endswith("Selector")
-        if finding.code.code not in _REACH and not seen_below:
-            line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
-            (notes.errors if finding.is_error else notes.warnings).append(line)
+    _note_findings(facts, notes, reach=False)
     if any(name.startswith(MUTATING) for name in names):
         _pools_reached(facts, notes)
     return notes.result(
@@ -127,10 +129,7 @@ def _pools_reached(facts: Facts, notes: Notes) -> None:
 
 def _selectors(facts: Facts) -> CheckResult:
     notes = Notes()
-    for name, finding in _findings(facts):
-        if finding.code.code in _REACH:
-            line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
-            (notes.errors if finding.is_error else notes.warnings).append(line)
+    _note_findings(facts, notes, reach=True)
     return notes.result(
         "adapter pods only; kube-system and our own namespace are left alone",
         nothing="" if any(our_webhooks(facts)) else NONE_REGISTERED,
