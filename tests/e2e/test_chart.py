@@ -290,6 +290,13 @@ class TestValues:
                     update.get("rollingUpdate") == {"maxUnavailable": 1, "maxSurge": 0}
                 ) is on_node
 
+    @pytest.mark.parametrize("where", ["extender", "webhook"])
+    def test_with_pods_on_the_nodes_network_the_namespace_enforces_no_standard(self, where: str):
+        values: Values = {"namespace": {"create": True}, where: {"hostNetwork": True}}
+        (namespace,) = [obj for obj in objects(render(values)) if obj["kind"] == "Namespace"]
+        labels = namespace["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
     def test_the_pod_of_helm_test_goes_where_the_extender_goes(self):
         placed = {"nodeSelector": {"pool": "system"}, "tolerations": [{"operator": "Exists"}]}
         rendered = render({"extender": placed}, hooks=True)

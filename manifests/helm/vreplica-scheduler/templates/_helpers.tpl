@@ -38,6 +38,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- .Values.certManager.enabled | ternary "vreplica-webhook-tls" "vreplica-webhook-certificate" -}}
 {{- end -}}
 
+{{/* The pod security standard that the namespace can enforce: "restricted" and "baseline" both forbid hostNetwork. */}}
+{{- define "vreplica.podSecurity" -}}
+{{- or .Values.webhook.hostNetwork .Values.extender.hostNetwork | ternary "privileged" "restricted" -}}
+{{- end -}}
+
 {{/* An image from .repository, .tag or .digest, and a tag to fall back on: (dict "image" .. "tag" ..). */}}
 {{- define "vreplica.image" -}}
 {{- if .image.digest -}}
