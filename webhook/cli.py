@@ -31,7 +31,7 @@ from extender.kube.api import Api
 from extender.kube.client import KubeApi
 from extender.kube.first_errors import describe_error
 from extender.kube.reflector import Reflector
-from extender.kube.serving.listener import host_port
+from extender.kube.serving.sockets import host_port
 from extender.kube.serving.tls import CertificateFiles
 from extender.kube.troubles import Troubles
 from extender.model.errors import VReplicaError

@@ -60,7 +60,6 @@ class AdmissionRequest:
     username: str = ""
     object: Json | None = None
     old_object: Json | None = None
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +121,6 @@ def decode_review(body: bytes) -> AdmissionRequest:
         username=_string(mapping(request, "userInfo"), "username", "request.userInfo."),
         object=_object(request, "object"),
         old_object=_object(request, "oldObject"),
-        dry_run=request.get("dryRun") is True,
     )
 
 

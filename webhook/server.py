@@ -32,7 +32,8 @@ from extender.kube.serving.bodies import (
     BodyTooLarge,
     BodyTooSlow,
 )
-from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
+from extender.kube.serving.guard import ConnectionLimits
+from extender.kube.serving.listener import Listener, body_of
 from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk, ask_again
 from extender.telemetry.exposition import CONTENT_TYPE
 from extender.telemetry.logs import RateLimitFilter

@@ -12,14 +12,13 @@ import copy
 import fcntl
 import hashlib
 import logging
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from extender.kube.api import SECRETS, AlreadyExists, Api, Conflict, NotFound, Obj
+from extender.kube.files import replace_file
 from webhook.rotation import FILE_NAMES, Bundle
 from webhook.x509 import PEM_BYTES_MAX, pem_in_base64
 
@@ -93,17 +92,9 @@ class DirectoryStore:
         return Stored(Bundle.from_files(files), digest.hexdigest())
 
     def _write(self, name: str, content: bytes) -> None:
-        # Each file is replaced in one step. A crash in between leaves whole files that do not go
-        # together, and this is noticed.
-        handle, temporary = tempfile.mkstemp(dir=self._directory, prefix=f".{name}-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(temporary).chmod(0o644 if name.endswith(".crt") else 0o600)
-            Path(temporary).replace(self._directory / name)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        # A crash between two files leaves whole files that do not go together, and this is noticed.
+        mode = 0o644 if name.endswith(".crt") else 0o600
+        replace_file(self._directory / name, content, mode)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -21,11 +21,10 @@ GROUP: Final = "vreplica_scheduler.plugins"
 
 
 class BrokenPlugin(VReplicaError):
-    """An entry point that cannot be loaded or is no PluginFactory. ``entry_point`` names it."""
+    """An entry point that cannot be loaded or is no PluginFactory."""
 
     def __init__(self, entry_point: str, problem: str) -> None:
         super().__init__(f"plugin entry point {entry_point}: {problem}")
-        self.entry_point = entry_point
 
 
 def load_entry_points(found: Iterable[EntryPoint] | None = None) -> Registry:

@@ -18,11 +18,9 @@ valid for half an hour more.
 import argparse
 import asyncio
 import logging
-import os
 import random
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +29,7 @@ from typing import Final, Protocol
 
 from extender.kube.api import ApiError, Obj
 from extender.kube.client import KubeApi
+from extender.kube.files import replace_file
 from extender.kube.first_errors import describe_error
 from extender.model.errors import VReplicaError
 from extender.telemetry.logs import LogFormat, set_up
@@ -99,7 +98,7 @@ class Tokens:
             answer = await self._issuer.token(target.namespace, target.account, LIFETIME_S)
             token, granted_s = _granted(answer)
             _copy_surroundings(target)
-            _replace(target.folder / "token", token.encode())
+            replace_file(target.folder / "token", token.encode(), _FILE_MODE)
         except (ApiError, OSError, ValueError) as error:
             period_s, trouble = RETRY_PERIOD_S, describe_error(error)
         else:
@@ -131,21 +130,8 @@ def _copy_surroundings(target: Target) -> None:
     """Write the files that lie beside a token in a pod. Raises OSError."""
     authority = POD_FILES / "ca.crt"
     if authority.exists():
-        _replace(target.folder / "ca.crt", authority.read_bytes())
-    _replace(target.folder / "namespace", target.namespace.encode())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replace a file atomically. Raises OSError."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(_FILE_MODE)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        replace_file(target.folder / "ca.crt", authority.read_bytes(), _FILE_MODE)
+    replace_file(target.folder / "namespace", target.namespace.encode(), _FILE_MODE)
 
 
 def _target(value: str) -> Target:

@@ -75,7 +75,7 @@ class Label:
         return text if not self.values or text in self.values else OTHER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Family:
     """One declared family. ``like`` is the metric of another program, such as kube-scheduler, that
     it is modelled on.
@@ -100,19 +100,6 @@ class FamilyOptions(TypedDict, total=False):
 
     stability: Stability
     like: str
-
-
-def family_of(
-    kind: Kind,
-    name: str,
-    documentation: str,
-    labels: Iterable[Label] = (),
-    **options: Unpack[FamilyOptions],
-) -> Family:
-    """A ``Family`` without buckets."""
-    return Family(
-        name=name, kind=kind, documentation=documentation, labels=tuple(labels), **options
-    )
 
 
 ReadMany = Callable[[], Mapping[tuple[str, ...], float]]
@@ -195,7 +182,7 @@ class Exposition:
         If all labels have closed sets, every series starts at 0. Prometheus' increase() of a series
         that starts at 1 is 0, so an alert would miss the first event.
         """
-        family = self._declare(family_of(Kind.COUNTER, name, documentation, labels, **options))
+        family = self._declare(Family(name, Kind.COUNTER, documentation, tuple(labels), **options))
         counter = Counter(
             family.name, family.documentation, family.label_names, registry=self.registry
         )
@@ -212,8 +199,15 @@ class Exposition:
         **options: Unpack[FamilyOptions],
     ) -> Histogram:
         """Declare a histogram."""
-        family = family_of(Kind.HISTOGRAM, name, documentation, labels, **options)
-        family = self._declare(replace(family, buckets=tuple(buckets)))
+        family = Family(
+            name,
+            Kind.HISTOGRAM,
+            documentation,
+            tuple(labels),
+            buckets=tuple(buckets),
+            **options,
+        )
+        family = self._declare(family)
         return Histogram(
             family.name,
             family.documentation,
@@ -230,7 +224,7 @@ class Exposition:
         **options: Unpack[FamilyOptions],
     ) -> Gauge:
         """Declare a gauge that somebody sets."""
-        family = self._declare(family_of(Kind.GAUGE, name, documentation, labels, **options))
+        family = self._declare(Family(name, Kind.GAUGE, documentation, tuple(labels), **options))
         return Gauge(family.name, family.documentation, family.label_names, registry=self.registry)
 
     def gauge(
@@ -243,7 +237,7 @@ class Exposition:
     ) -> None:
         """Declare a gauge whose amounts ``read`` returns at each scrape."""
         labels = () if label is None else (label,)
-        self.read(family_of(Kind.GAUGE, name, documentation, labels, **options), _by_values(read))
+        self.read(Family(name, Kind.GAUGE, documentation, labels, **options), _by_values(read))
 
     def counter(
         self,
@@ -255,7 +249,7 @@ class Exposition:
     ) -> None:
         """Declare a counter that other code counts. ``read`` returns its amounts at each scrape."""
         labels = () if label is None else (label,)
-        self.read(family_of(Kind.COUNTER, name, documentation, labels, **options), _by_values(read))
+        self.read(Family(name, Kind.COUNTER, documentation, labels, **options), _by_values(read))
 
     def read(self, family: Family, read: ReadMany) -> None:
         """Declare a family whose amounts ``read`` returns at each scrape. Its name is without the

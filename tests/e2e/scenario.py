@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from extender.kube.api import EVENTS, MUTATING_WEBHOOKS, PODS, VPODS, ListOptions, Obj, PatchType
-from extender.kube.serving.listener import host_port
+from extender.kube.serving.sockets import host_port
 from extender.model.decode import pod_from, vpod_from
 from extender.model.ledger import ledger_slots
 from extender.model.names import API_VERSION, POOL_LABEL, SLOTS_ANNOTATION, SLOTS_RESOURCE

@@ -15,7 +15,8 @@ from aiohttp import web
 from extender.config.model import Config, Mode
 from extender.engine.state.cluster_state import ClusterState
 from extender.kube.serving.browsers import Sites, only_own_site
-from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
+from extender.kube.serving.guard import ConnectionLimits
+from extender.kube.serving.listener import Listener, body_of
 from extender.model.ledger import Share
 from extender.model.objects import AdapterPod, Condition, Node, VPod
 from extender.service.http.page.facts import Facts, News

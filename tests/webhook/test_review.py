@@ -28,7 +28,7 @@ def test_a_request_is_read():
         "pods",
         "CREATE",
     )
-    assert (request.name, request.dry_run, request.old_object) == ("dispatcher-1", True, None)
+    assert (request.name, request.old_object) == ("dispatcher-1", None)
     assert request.object == a_pod()
 
 
@@ -36,12 +36,7 @@ def test_absent_and_null_optional_fields_are_tolerated():
     request = decode_review(
         changed_request(userInfo=None, namespace=None, object=None, dryRun=None, options=7)
     )
-    assert (request.username, request.namespace, request.object, request.dry_run) == (
-        "",
-        "",
-        None,
-        False,
-    )
+    assert (request.username, request.namespace, request.object) == ("", "", None)
 
 
 @pytest.mark.parametrize(

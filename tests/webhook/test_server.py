@@ -8,7 +8,7 @@ import aiohttp
 import orjson
 import pytest
 
-from extender.kube.serving.listener import ConnectionLimits
+from extender.kube.serving.guard import ConnectionLimits
 from tests.kube.fakes import give_list
 from tests.support.service import until
 from tests.webhook.builders import (

@@ -40,18 +40,9 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 
-from extender.kube.serving.guard import CUT_REASONS, GUARD, ConnectionLimits, Guard
+from extender.kube.serving.guard import GUARD, ConnectionLimits, Guard
 from extender.kube.serving.intake import PAUSE_BYTES
 from extender.kube.serving.sockets import PlainServer, TlsServer, host_port, listening_sockets
-
-__all__ = [
-    "CUT_REASONS",
-    "ConnectionLimits",
-    "LastAnswer",
-    "Listener",
-    "body_of",
-    "host_port",
-]
 
 KEEPALIVE_TIMEOUT_S: Final = 130.0
 LINGERING_TIME_S: Final = 2.0

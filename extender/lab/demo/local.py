@@ -36,7 +36,7 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.client import KubeApi
-from extender.kube.serving.listener import host_port
+from extender.kube.serving.sockets import host_port
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.webhooks import HttpWebhookCaller
 from extender.lab.embedded import ControllerSettings, EmbeddedCluster

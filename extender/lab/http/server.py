@@ -15,7 +15,7 @@ from aiohttp import web
 
 from extender.kube.api import EVENTS, ApiError, Obj
 from extender.kube.serving.browsers import Sites, only_own_site
-from extender.kube.serving.listener import host_port
+from extender.kube.serving.sockets import host_port
 from extender.lab.apiserver import statuses
 from extender.lab.apiserver.cluster import Cluster, UserView
 from extender.lab.apiserver.core_events import CORE_EVENTS

@@ -12,7 +12,7 @@ from typing import Final
 import aiohttp
 
 from extender.config.kube_scheduler import ExtenderConfig
-from extender.kube.serving.listener import host_port
+from extender.kube.serving.sockets import host_port
 from extender.model.errors import VReplicaError
 
 Transport = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]

@@ -28,7 +28,8 @@ from aiohttp.typedefs import Handler
 
 from extender.config.model import LOOPBACK, ServerConfig
 from extender.kube.serving.browsers import Sites, only_own_site
-from extender.kube.serving.listener import CUT_REASONS, Listener, body_of, host_port
+from extender.kube.serving.guard import CUT_REASONS
+from extender.kube.serving.listener import Listener, body_of
 from extender.kube.serving.readers import (
     Sending,
     SharedAnswers,
@@ -36,6 +37,7 @@ from extender.kube.serving.readers import (
     ask_again,
     in_steps,
 )
+from extender.kube.serving.sockets import host_port
 from extender.kube.serving.tls import ServingCertificate
 from extender.model.errors import WireError
 from extender.node.wire import encode_binding_result

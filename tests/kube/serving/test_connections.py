@@ -13,7 +13,8 @@ import uvloop
 from aiohttp import web
 
 from extender.kube.serving import sockets
-from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
+from extender.kube.serving.guard import ConnectionLimits
+from extender.kube.serving.listener import Listener, body_of
 from tests.service.authority import Authority
 from tests.support.service import until
 

@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from extender.kube.serving.listener import Listener, host_port
+from extender.kube.serving.listener import Listener
+from extender.kube.serving.sockets import host_port
 
 HAS_IPV6 = socket.has_dualstack_ipv6()
 needs_ipv6 = pytest.mark.skipif(not HAS_IPV6, reason="this machine has no IPv6")

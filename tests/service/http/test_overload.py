@@ -13,7 +13,8 @@ import orjson
 import pytest
 from aiohttp import web
 
-from extender.kube.serving.listener import KEEPALIVE_TIMEOUT_S, ConnectionLimits, Listener
+from extender.kube.serving.guard import ConnectionLimits
+from extender.kube.serving.listener import KEEPALIVE_TIMEOUT_S, Listener
 from extender.model.errors import WireError
 from extender.service.http.overload import BIND, FILTER, Gate, Overloaded, VerbLimits
 from tests.service.http.test_server import NODES, Serving, limited, serving

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from extender.kube.serving.listener import ConnectionLimits
+from extender.kube.serving.guard import ConnectionLimits
 from tests.service.http.test_overload import Raw, _is
 from tests.service.http.test_server import NODES, Serving, serving
 from tests.support.service import World, bind_args, filter_args, until
