@@ -9,8 +9,8 @@
     annotation .../placements    "{}": the bind writes the real ledger. Absent on a pod that is
                                  created with a node name: the service treats that pod as bound by
                                  another scheduler, and gives it its ledger
-    resource vreplica.dev/slots  with ``Stamp.slots_resource`` "0" on the first container, else
-                                 removed
+    resource vreplica.dev/slots  with ``Stamp.slots_resource``: "0" on the first container (the
+                                 pod's slots with ``slots_counted``). Without it: removed
 
 A kube-scheduler of our own asks the extender about every pod that names it. A shared one asks only
 about pods with a resource that ``managedResources`` lists, and looks only at the resource's name.

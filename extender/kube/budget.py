@@ -9,9 +9,9 @@ for another's requests.
   is the limit. Leases also have their own connections (``connection``), so that they never wait
   behind a hundred slow answers.
 
-A 429 or 503 with Retry-After closes the lane of its request for that time. All requests of the lane
-wait, instead of being refused again. The lane opens with an empty bucket, at its rate, because the
-waiting requests would otherwise come in one burst. Leases and other lanes go on.
+A 429 or 503 with Retry-After pauses the lane of its request for that time. All requests of the lane
+wait, instead of being refused again. Then the lane goes on with an empty bucket, at its rate,
+because the waiting requests would otherwise come in one burst. Leases and other lanes do not wait.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ BURST_DEFAULT: Final = 2000
 and a status per vpod.
 """
 RETRY_STATUSES: Final = frozenset({429, 503})
-"""Statuses whose Retry-After closes a lane. client-go also heeds it with other 5xx, which come from
+"""Statuses whose Retry-After pauses a lane. client-go also heeds it with other 5xx, which come from
 behind the API server.
 """
 
@@ -67,9 +67,7 @@ class Budget:
             bucket.change(qps, burst)
 
     def answered(self, lane: Lane, status: int, retry_after_s: float | None) -> None:
-        """Handle a refusal of a request of the lane: close the lane if the API server asks for
-        it.
-        """
+        """Handle a refusal of a request of the lane: pause it if the API server asks for that."""
         bucket = self._buckets.get(lane)
         if bucket is not None and retry_after_s is not None and status in RETRY_STATUSES:
             self.pauses[lane] += 1

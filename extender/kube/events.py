@@ -16,7 +16,7 @@ are one series while less than six minutes lie between them. (Type and action fo
 reason, ``model.event_reasons``.) A reason in ``HAPPENED`` reports something that happened once:
 another note is another event. Otherwise a place that was given at noon would be read as given at
 the series' last time. The other reasons report what goes on: their series keep the first note. The
-cause is a word of a closed set, such as a ``ConflictReason``. For example, a vpod waits for room
+cause is a word of a fixed set, such as a ``ConflictReason``. For example, a vpod waits for room
 and then its pool is deleted: that is another cause, and not the old series.
 
 .. code-block:: text

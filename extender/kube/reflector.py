@@ -129,7 +129,7 @@ class Reflector:
         """ADDED, MODIFIED and DELETED received."""
         self.bookmarks = 0
         self.heard_at = float("-inf")
-        """The event loop's time of the last list, event or bookmark."""
+        """When the last list, watch event or bookmark came, by asyncio's clock."""
         self.invalid_objects = 0
         """Objects that the sink could not read, once per version."""
         self.errors: Counter[str] = Counter()
@@ -239,7 +239,7 @@ class Reflector:
             _log.info("%s: listed after all", self.resource.plural)
 
     async def _read_into_sink(self) -> str:
-        """The version of the list that the sink now has. Raises ApiError."""
+        """List into the sink. Return the list's version. Raises ApiError."""
         listing, version = self._sink.listing(), ""
         async with contextlib.aclosing(self._pages()) as pages:
             async for page in pages:

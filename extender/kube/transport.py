@@ -109,7 +109,7 @@ class Transport:
                 return await _body(request, response, RESPONSE_BYTES_MAX)
         except TimeoutError as error:
             if not sent:
-                text = f"{request}: not sent, its lane was closed for {self._timeout_s} s"
+                text = f"{request}: not sent, its lane was full or paused for {self._timeout_s} s"
                 raise ApiError(429, "TooManyRequests", text) from error
             raise self._no_answer(request, "Timeout", f"none within {self._timeout_s} s") from error
 

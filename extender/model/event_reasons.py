@@ -1,4 +1,4 @@
-"""``EventReason``: the closed set of reasons of our events, and what each is about. A test compares
+"""``EventReason``: the fixed set of reasons of our events, and what each is about. A test compares
 ``docs/events.md`` with it.
 
 The reason determines the type and the action of an event. So tools can rely on these words. Texts

@@ -8,7 +8,7 @@ from extender.model.counted import counted
 
 
 class MoveReason(StrEnum):
-    """The closed set of reasons, shared by events, metrics, statuses and explanations."""
+    """The fixed set of reasons, shared by events, metrics, statuses and explanations."""
 
     DRAIN = "Drain"
     """The pod is annotated as unschedulable."""

@@ -1,4 +1,4 @@
-"""``ConflictReason``: the closed set of reasons of replies, events, metrics and explanations.
+"""``ConflictReason``: the fixed set of reasons of replies, events, metrics and explanations.
 
 kube-scheduler groups the reasons in FailedScheduling events by their text. So each is one short
 constant string.

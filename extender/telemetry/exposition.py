@@ -2,8 +2,8 @@
 them.
 
 The code that fills a family declares it, with its help text, the values of its labels and the
-stability of its name. A label either has a *closed set* of values, or its values are names that
-operators create, up to a limit. A value outside a closed set is counted as ``other``. A series
+stability of its name. A label either has a *fixed set* of values, or its values are names that
+operators create, up to a limit. A value outside a fixed set is counted as ``other``. A series
 costs memory here and, for weeks, in Prometheus. So no text of a tenant's object, and no text
 without a limit, may become a label value.
 
@@ -34,7 +34,7 @@ from prometheus_client.registry import Collector
 from extender import __version__
 
 OTHER: Final = "other"
-"""Replaces every value that is not in a label's closed set."""
+"""Replaces every value that is not in a label's fixed set."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -62,7 +62,7 @@ class Stability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label. ``values`` is its closed set. If that is empty, operators create the values, and
+    """A label. ``values`` is its fixed set. If that is empty, operators create the values, and
     ``description`` says what they are.
     """
 
@@ -71,7 +71,7 @@ class Label:
     description: str = ""
 
     def value(self, text: str) -> str:
-        """Return ``text``, or ``other`` if it is not in the closed set."""
+        """Return ``text``, or ``other`` if it is not in the fixed set."""
         return text if not self.values or text in self.values else OTHER
 
 
@@ -146,7 +146,7 @@ def _by_values(read: ReadByLabel) -> ReadMany:
 
 
 def _closed(labels: Sequence[Label]) -> Iterator[tuple[str, ...]]:
-    """Yield all combinations of values, or none if a label has no closed set or there are no
+    """Yield all combinations of values, or none if a label has no fixed set or there are no
     labels.
     """
     if labels and all(label.values for label in labels):
@@ -179,7 +179,7 @@ class Exposition:
     ) -> Counter:
         """Declare a counter; ``name`` is without the prefix and without ``_total``.
 
-        If all labels have closed sets, every series starts at 0. Prometheus' increase() of a series
+        If all labels have fixed sets, every series starts at 0. Prometheus' increase() of a series
         that starts at 1 is 0, so an alert would miss the first event.
         """
         family = self._declare(Family(name, Kind.COUNTER, documentation, tuple(labels), **options))

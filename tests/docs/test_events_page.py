@@ -1,4 +1,4 @@
-"""docs/events.md is made of the closed set of reasons: its table is made here, and compared with
+"""docs/events.md is made of the fixed set of reasons: its table is made here, and compared with
 the page.
 
 ``python -m tests.docs.test_events_page`` writes it anew.

@@ -42,7 +42,7 @@ WAVE = 50
 FED = 10_000
 FED_WAVE = 250
 LEFT_MAX = 64
-"""What a container may hold in the end: what there is of a handful of objects, and of closed sets
+"""What a container may hold in the end: what there is of a handful of objects, and of fixed sets
 such as labels' values.
 """
 FORGOTTEN_AFTER_S = 900.0

@@ -4,7 +4,7 @@ conditions, replies.
 A hostile workload sends line breaks, terminal escapes, text direction overrides, format strings and
 very long text through every way in that there is: bodies of the verbs and of ``/v1/schedule``,
 ledgers, error messages of the API server. What comes out is one bounded printable line each, and
-the labels of the metrics are of closed sets, whatever was sent.
+the labels of the metrics are of fixed sets, whatever was sent.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ NAMED: Final[dict[str, frozenset[str]]] = {
     # Of clients, the names that the configuration allows.
     "client": frozenset(),
 }
-"""Label without a closed set -> what it names in this workload. A new one needs a line here, and a
+"""Label without a fixed set -> what it names in this workload. A new one needs a line here, and a
 limit.
 """
 

@@ -160,8 +160,8 @@ class _Plan:
             )
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
-            # A target that was raised for the pods in use falls with their number. Lower it here at
-            # once, and not by one step a decision.
+            # minPodsPerVPod raises the target up to the pods in use, and those have become fewer.
+            # So the target falls too. Lower it here at once, and not by one step a decision.
             wanted = self._wanted()
         left = self._fill(-surplus)
         if left and self._is_stuck():
@@ -253,8 +253,9 @@ class _Plan:
         before a status shows that, those vreplicas come back.
 
         Otherwise they would go to other pods while the status still names their old ones: a move
-        without a reason (I4). A vreplica that an earlier decision has moved has its reason already.
-        It comes back only where it may stay; otherwise its move is not reported again.
+        without a reason (I4). An earlier decision may have moved some of them, for a reason. Those
+        come back only to pods where they may stay. From others they would have to leave again, and
+        their move would be reported twice.
         """
         placed = self.pool.placed_of(self.key)
         more = self._most_wanted() - sum(placed.values())
@@ -413,6 +414,7 @@ class _Plan:
         return left
 
     def _replaces_all(self, wanted: int) -> bool:
+        """Whether all vreplicas are placed anew, as with Knative's plugins."""
         profile, kept = self.pool.profile, sum(self.kept.values())
         if self.rules.grow_in_place or not profile.has_plugins or self.vpod.deleting:
             return False
@@ -424,13 +426,13 @@ class _Plan:
 
         EvenPodSpread refuses pods that have more than others, and pods that have far fewer. After a
         pool has grown, neither the old nor the new pods can take the next vreplica, and no single
-        move is allowed. Knative placed the vpod afresh.
+        move is allowed. Knative placed all its vreplicas anew.
         """
         filters = self.pool.profile.filters
         return not self.vpod.deleting and any(isinstance(one, EvenPodSpread) for one in filters)
 
     def _even_out(self, wanted: int, left: int) -> int:
-        """Place the vpod afresh if that leaves fewer vreplicas without a place than growing did.
+        """Place all vreplicas anew if fewer than ``left``, which growing left, then have no place.
         Else change nothing. Return how many are left.
         """
         grown, self.kept = self.kept, {}

@@ -1,18 +1,20 @@
 """How many pods a pool needs (DESIGN 5.4). Pure; the autoscaler acts on it.
 
-The slots needed are what all vpods expect (raised targets included), plus the slots lost on pods
-that cannot take work. A pod that is drained or abandoned loses all its slots. A pod whose node is
-cordoned or failing loses its free slots; what it holds stays there and needs no second place. More
-pods are added for vreplicas that have no place even on pods that are still pending, because heavy
-vreplicas do not fill a pod to the last slot.
+The slots needed are what all vpods expect (with targets that minPodsPerVPod raises), plus the slots
+lost on pods that cannot take work. A pod that is drained or abandoned loses all its slots. A pod
+whose node is cordoned or failing loses its free slots; what it holds stays there and needs no
+second place. More pods are added for vreplicas that have no place even on pods that are still
+pending, because heavy vreplicas do not fill a pod to the last slot.
 
 Under a hard zone rule, free slots cannot be used in a zone that already has its share. Then pods
 are added for the zone that lacks them, and rounded up to a multiple of the zones (Knative's
-factor), because a rule that spreads every vpod evenly uses zones of equal size best. This must end,
-even if a zone has no machine left and every new pod lands in another zone. So pods still pending
-count as the missing ones. And the rule never asks for more than one pod in each zone above the most
-that a zone must hold: its part of every vpod, rounded up. (8 vreplicas in 3 zones: 3 in each, since
-ties may all have fallen on the same zone.) What has no place then waits, with its reason.
+factor), because a rule that spreads every vpod evenly uses zones of equal size best.
+
+This growth must end, even if a zone has no machine left and every new pod lands in another zone.
+So a pod that is still pending counts in the zone that lacks it. And there is a ceiling. A zone must
+hold its part of every vpod, rounded up: 3 of 8 vreplicas in 3 zones, since ties may all have fallen
+on the same zone. The rule asks for at most one pod in each zone beyond the pods that hold this.
+What has no place then waits, with its reason.
 
 A pool whose profile follows Knative's rules is sized by Knative's formulas (``scaling.knative``).
 """
@@ -93,9 +95,10 @@ def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
     """An upper limit of the pods that can be needed, however many seem to be lost.
 
     First fit fills all pods but one at least by half. A zone rule may want one more in each zone.
-    Each of these may have to be made up for once. So may each pod that is drained, abandoned or
-    condemned, has fewer slots than a new one (slotsPerPod was raised), or has no bytes left in its
-    ledger for a tenant. Lost pods do not add to the last kind, since what fills a ledger is placed.
+    Each of these may be lost, and need one replacement. So may each pod that is drained, abandoned
+    or condemned, has fewer slots than a new one (slotsPerPod was raised), or has no bytes left in
+    its ledger for a tenant. The last kind does not grow with the pods that seem lost, since what
+    fills a ledger is placed.
 
     The limit is for the case that our view of the nodes is behind. Then healthy pods seem lost, and
     so would those that replace them. A pool without maxPods would grow without end, ten times a
@@ -188,7 +191,7 @@ def _by_need(
     )
     floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
     allowed = POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)
-    most = min(POOL_PODS_MAX, allowed) + 1  # at once: a pool that needs more is looked at again
+    most = min(POOL_PODS_MAX, allowed) + 1  # a pool that needs more is sized again with these
     extra, left = _appended(state, pool, Packing(state, pool, ordinals, added_max=most), allows)
     needed = max(floor, replicas + extra if extra else 0)
     rule = zone_rule(state)

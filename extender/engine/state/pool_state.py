@@ -53,8 +53,9 @@ class SlotCounts(NamedTuple):
     """Slots of a pool. ``used + free + closed == total``, or more if a ledger exceeds its pod's
     slots.
 
-    ``closed``: slots left on pods that take nothing new. Such a pod is on a cordoned node, drained,
-    not Ready for too long or being emptied, or it has a full ledger.
+    ``closed`` (status.closedSlots): slots left on pods that take nothing new, for any reason. Such
+    a pod is on a cordoned node, drained, not Ready for too long or being emptied, or it has a full
+    ledger. (A closed pod or ordinal is only one that is being emptied: ``PoolState.closed``.)
     """
 
     total: int
@@ -176,8 +177,8 @@ class PoolState:
         return self.stateful_set is None or pod.is_controlled_by(self.stateful_set)
 
     def members(self) -> Iterator[PodClaims]:
-        """The pods and expected pods of the StatefulSet that have an entry here, by ascending
-        ordinal.
+        """The StatefulSet's ordinals that have an entry here, ascending. Their pods need not exist
+        yet.
         """
         if self.stateful_set is not None:
             for ordinal in self.stateful_set.ordinals:

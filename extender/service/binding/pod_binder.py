@@ -2,12 +2,13 @@
 
 ::
 
-    request --> known? (cache, else read) --> there already? (I5) --> past known? (I2)
+    request --> known? (cache, else read) --> on the node already? (I5) --> past known? (I2)
                   ^            |                                           |
                   |            |                                           '--> assume --> Binding
                   |            '-- no adapter pod --> Binding, and no more                    |
-                  '--- read again, up to ATTEMPTS_MAX times, where only the pod's version ----'
-                       was stale
+                  '--- read again, up to ATTEMPTS_MAX times, if the pod's version was stale --'
+
+*Past known* means that this replica knows what the ordinal's former pods held.
 
 A dedicated kube-scheduler asks about every pod that names it. ``PodBinder`` binds a pod without the
 pool label as kube-scheduler's DefaultBinder does: it sends a Binding with the pod's UID and no
@@ -45,8 +46,7 @@ class _Flight:
 class PodBinder:
     """Handles one bind request: read, assume, write.
 
-    It refuses a pod if this replica does not know what the ordinal's former pods held
-    (``knows_past``, see ``ordinal_history_reader``).
+    It refuses a pod whose past is not known (``knows_past``, see ``ordinal_history_reader``).
 
     A Binding is *in doubt* while nobody knows whether it arrived. What was assumed for it stays
     until the watch shows the outcome, until the next bind of the pod, or for ``RESERVATION_TTL_S``,
@@ -136,8 +136,8 @@ class PodBinder:
         return None if pod is None or pod.uid != uid or assumed_before else pod
 
     async def _bind_plainly(self, pod: AdapterPod, uid: str, node: str) -> None:
-        """Bind a pod that is no adapter. Only its UID must match: whatever else has changed, it
-        needs a node.
+        """Bind a pod that is no adapter. The Binding names its UID and no version: whatever else
+        has changed, the pod needs a node.
         """
         if not self._settled(pod, uid, node):
             await self._api.bind(Binding(pod.namespace, pod.name, node, uid=uid))
@@ -168,6 +168,7 @@ class PodBinder:
             )
 
     def _settled(self, pod: AdapterPod, uid: str, node: str) -> bool:
+        """Whether the pod is on the node already. Raises BindRefused if it may not go there."""
         if pod.uid != uid:
             raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is another one now")
         if pod.node and pod.node != node:
@@ -205,6 +206,7 @@ class PodBinder:
         return self._taken(await self._api.get(PODS, namespace, name))
 
     def _taken(self, obj: Obj) -> AdapterPod:
+        """The pod that was read, which the cache has from now on."""
         pod = pod_from(obj)
         self._caches.pods.written(pod)
         return pod

@@ -46,7 +46,7 @@ def watch_client(metrics: Metrics, api: KubeApi) -> None:
     )
     metrics.counter(
         "api_pauses",
-        "Times that a Retry-After of the API server closed a lane",
+        "Times that a Retry-After of the API server paused a lane",
         lane,
         lambda: budget.pauses,
     )

@@ -2,7 +2,7 @@
 
 Each pool has one queue and one task. The task takes a batch and decides its vpods one after the
 other. It reserves each decision before the next one is made. Then the committer writes the batch.
-``Activation`` says which events bring a vpod into the queue.
+``Activation`` says which changes bring a vpod into the queue.
 
 Two others decide through the placer, between two batches of a pool, so decisions of one pool never
 overlap: the evictor (``move``), and callers of ``POST /v1/schedule``, which keep their vpods'
@@ -44,7 +44,7 @@ BATCH_VPODS_MAX: Final = 256
 EXTERNAL_VPODS_MAX: Final = 100_000
 """vpods of callers. Beyond this, a new one is refused until others are released."""
 PLACER: Final = "placer"
-"""The placer's reservations have owners (this, a number)."""
+"""The owner of the placer's reservations is (this, the number of the batch)."""
 
 
 class NotCommitted(VReplicaError):
@@ -54,7 +54,7 @@ class NotCommitted(VReplicaError):
 
 
 class ScaleTrigger(Protocol):
-    """Called when vreplicas of a pool have no place."""
+    """Called when vreplicas of a pool have no place, or were moved."""
 
     def trigger(self, pool: str) -> None:
         """Compute the pool's size now."""
@@ -175,6 +175,7 @@ class Placer:
     async def _place(self, pool: str, keys: list[str]) -> None:
         started = self._clock()
         unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
+        # These may belong to callers that have not asked this leader yet. Their ledgers stay.
         kept = dict.fromkeys(key for key in keys if self.external_vpods.speak_by_ledgers(pool, key))
         decisions, committed = await self._carry_out(
             pool, (self._decide(pool, key) for key in keys if key not in kept)
@@ -287,8 +288,8 @@ class Placer:
         caller's request.
 
         Raises NotCommitted if this replica no longer leads, or if it lost the lead and leads again:
-        the caller may have asked another leader meanwhile. Also if too many vpods of callers are
-        known.
+        the caller may have asked another leader meanwhile. Raises it too if too many vpods of
+        callers are known.
         """
         if (
             not self._committer.leadership.leads(vpod.pool)
@@ -316,10 +317,10 @@ class Placer:
         self.history.forget(key)
 
     def forget(self, bucket: Bucket) -> None:
-        """Forget what callers asked about a bucket that another replica has led since, and release
-        reservations for writes that may or may not have arrived.
+        """Forget what callers asked about a bucket that another replica has led since.
 
-        Ledgers and statuses show which of those writes arrived.
+        Also release the placer's reservations there. They are for writes of unknown outcome, and
+        ledgers and statuses show by now which of these arrived.
         """
         self.external_vpods.forget(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:

@@ -1,8 +1,8 @@
 """``Evictor``: the leader's loop that moves vreplicas, period by period (DESIGN 5.5).
 
 Each pool has one task. Each period (scaleDownPeriodSeconds), or when triggered, ``plan_moves`` says
-what should move where. The mover carries out what is still possible; it is the placer, which does
-it between two of its batches. Each pool sets the limits:
+what should move where. The mover, which is the placer, makes those moves that are still possible,
+between two of its batches. Each pool sets the limits:
 
 - *budget*: at most movesPerPeriod vreplicas per period, however often the pool is looked at;
 - *cool-down*: compaction and policy do not move a vpod that was moved less than cooldownSeconds
@@ -10,10 +10,10 @@ it between two of its batches. Each pool sets the limits:
   have no such condition; for them the time is only in memory;
 - *dryRun*: moves are planned, counted and reported (event ``WouldMove``), but not made.
 
-The autoscaler closes the ordinals that it wants to remove; it is triggered after a move. A move
-that the mover refuses is left out the next time, so that it does not use up the budget each time. A
-plan never awaits, so policy examines some vpods at a time, and the extender's verbs answer in
-between.
+The autoscaler closes the ordinals that it wants to remove. The evictor triggers it after a move. A
+move that the mover refuses is left out the next time, so that it does not use up the budget each
+time. A plan never awaits. So policy examines some vpods at a time, and the extender's verbs answer
+in between.
 """
 
 import asyncio
