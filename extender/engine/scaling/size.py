@@ -1,10 +1,12 @@
 """How many pods a pool needs (DESIGN 5.4). Pure; the autoscaler acts on it.
 
 The slots needed are what all vpods expect (with targets that minPodsPerVPod raises), plus the slots
-lost on pods that cannot take work. A pod that is drained or abandoned loses all its slots. A pod
-whose node is cordoned or failing loses its free slots; what it holds stays there and needs no
-second place. More pods are added for vreplicas that have no place even on pods that are still
-pending, because heavy vreplicas do not fill a pod to the last slot.
+lost on bound pods that cannot take work. A pod whose load needs another place (``to_replace``:
+drained, condemned and most abandoned ones) loses all its slots. An abandoned pod that is not
+replaced loses none. A pod whose node is cordoned or failing, or whose ledger is full, loses its
+free slots; what it holds stays there and needs no second place. More pods are added for vreplicas
+that have no place even on pods that are still pending, because heavy vreplicas do not fill a pod to
+the last slot.
 
 Under a hard zone rule, free slots cannot be used in a zone that already has its share. Then pods
 are added for the zone that lacks them, and rounded up to a multiple of the zones (Knative's
