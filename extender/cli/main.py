@@ -151,15 +151,15 @@ def _profiles() -> list[str]:
 
 
 def _plan_fields() -> list[str]:
-    from extender.whatif.request import SETTINGS  # noqa: PLC0415
+    from extender.whatif.settings import SETTINGS  # noqa: PLC0415
 
     return [f"{field}=" for field in sorted(SETTINGS)]
 
 
 def _replay_fields() -> list[str]:
-    from extender.whatif.recording.player import SETTABLE  # noqa: PLC0415
+    from extender.whatif.settings import OVER_TIME  # noqa: PLC0415
 
-    return [f"{field}=" for field in sorted(SETTABLE)]
+    return [f"{field}=" for field in sorted(OVER_TIME)]
 
 
 if __name__ == "__main__":

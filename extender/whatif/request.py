@@ -20,17 +20,11 @@ from extender.model.errors import InvalidObject
 from extender.model.objects import VPod
 from extender.model.reading import Json, count
 from extender.model.safe_repr import safe_repr
+from extender.whatif.settings import SETTINGS
 from extender.whatif.targets import Target, TargetKind
 from extender.whatif.whatif import Change
 
 FIELDS: Final = ("pool", "drain", "fail", "set", "profile", "addVPods", "autoscale", "compact")
-SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
-    "slotsPerPod": ("slots_per_pod", 1),
-    "minPods": ("min_pods", 0),
-    "maxPods": ("max_pods", 0),
-    "minPodsPerVPod": ("min_pods_per_vpod", 0),
-}
-"""Field of AdapterPool's spec -> its name in the model, and its minimum."""
 PODS_SETTINGS: Final = frozenset({"minPods", "maxPods"})
 """Limited to ``POOL_PODS_MAX``: sizing a pool counts its pods one by one, and cannot be
 interrupted.
@@ -98,7 +92,7 @@ def target_from(value: object, where: str) -> Target:
 
 
 def settings_from(raw: object) -> Mapping[str, int]:
-    """Read fields of AdapterPool's spec; return them by their names in the model. Raises
+    """Read fields of AdapterPool's spec; return their values. Raises
     InvalidObject.
     """
     if raw is None:
@@ -106,7 +100,7 @@ def settings_from(raw: object) -> Mapping[str, int]:
     if not isinstance(raw, Mapping):
         raise InvalidObject(_SUBJECT, "set", f"must be an object, not {safe_repr(raw)}")
     _only(raw, "set", tuple(SETTINGS))
-    return {SETTINGS[key][0]: _setting(key, value) for key, value in raw.items()}
+    return {key: _setting(key, value) for key, value in raw.items()}
 
 
 def _setting(key: str, value: object) -> int:

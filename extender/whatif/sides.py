@@ -1,14 +1,14 @@
 """A pool today, left alone and changed: the three sides of a what-if."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
 from extender.whatif.candidates import loss_by_zone
-from extender.whatif.settling import Course, Settled, settle
+from extender.whatif.settling import Settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,38 +68,19 @@ class Compared:
         return vreplicas, vpods
 
 
-def as_it_is(state: ClusterState, key: str) -> Side:
-    """Today. A vpod with fewer vreplicas placed than it asks for waits, even if there is room for
-    it.
+def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Side:
+    """The pool as it is, or as it has settled. Today, a vpod with fewer vreplicas placed than it
+    asks for waits, even if there is room for it.
     """
     pool = state.pool(key)
     placed = {vpod: pool.placed_of(vpod) for vpod in pool.vpods}
-    left = {
-        key: max(0, vpod.vreplicas - sum(placed[key].values())) for key, vpod in pool.vpods.items()
-    }
-    return _side(state, pool, placed=placed, left=left, settled=Settled())
-
-
-def settled_side(
-    state: ClusterState, key: str, course: Course, expired: Callable[[], bool]
-) -> Side:
-    """The pool once it has settled. Raises OutOfTime once ``expired``."""
-    settled = settle(state, key, course, expired=expired)
-    pool = state.pool(key)
-    placed = {vpod: pool.placed_of(vpod) for vpod in pool.vpods}
-    left = {vpod: decision.left for vpod, decision in settled.decisions.items()}
-    side = _side(state, pool, placed=placed, left=left, settled=settled)
-    return replace(side, pods=max(side.pods, side.wanted)) if course.grow else side
-
-
-def _side(
-    state: ClusterState,
-    pool: PoolState,
-    *,
-    placed: Mapping[str, Mapping[str, int]],
-    left: Mapping[str, int],
-    settled: Settled,
-) -> Side:
+    if settled is None:
+        left = {
+            name: max(0, vpod.vreplicas - sum(placed[name].values()))
+            for name, vpod in pool.vpods.items()
+        }
+    else:
+        left = {vpod: decision.left for vpod, decision in settled.decisions.items()}
     pods = pool.stateful_set.replicas if pool.stateful_set is not None else 0
     plan = plan_scale(pool, partial(state.selects, pool.key))
     return Side(
@@ -115,7 +96,7 @@ def _side(
         placed=placed,
         left=left,
         lost=_losses(pool),
-        settled=settled,
+        settled=settled or Settled(),
     )
 
 

@@ -16,14 +16,15 @@ from typing import Final
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
 from extender.model.errors import InvalidObject
-from extender.model.objects import AdapterPool, Namespace, VPod
+from extender.model.objects import Namespace, VPod
 from extender.whatif.differences import notes_of, pool_row, summary_of, vpod_rows
 from extender.whatif.growth import held_back
 from extender.whatif.left_out import left_out, unserved_note, unserved_of
 from extender.whatif.lift import labels_selected
 from extender.whatif.loosen import resize
-from extender.whatif.settling import Course
-from extender.whatif.sides import Compared, Side, as_it_is, settled_side
+from extender.whatif.settings import with_settings
+from extender.whatif.settling import Course, settle
+from extender.whatif.sides import Compared, Side, side_of
 from extender.whatif.snapshot import Snapshot
 from extender.whatif.targets import Target, drain, fail
 from extender.whatif.trial import Trial, never
@@ -34,7 +35,7 @@ VPODS_LISTED_MAX: Final = 2_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """The change that is asked about. ``drain``: drained by a person. ``fail``: away for good.
-    ``settings``: fields of AdapterPool, by their names in the model. ``profile``: "" keeps each
+    ``settings``: fields of AdapterPool's spec (``SETTINGS``). ``profile``: "" keeps each
     pool's own.
 
     ``autoscale``: the autoscaler may add pods. ``compact``: the evictor makes all moves that it
@@ -61,7 +62,7 @@ def what_if(
     """
     keys = [pool.key for pool in snapshot.full]
     state = snapshot.state()
-    today = {key: as_it_is(state, key) for key in keys}
+    today = {key: side_of(state, key) for key in keys}
     held = {key: held_back(state.pool(key), state) for key in keys}
     unserved = {key: unserved_of(state.pool(key)) for key in keys}
     beside = [
@@ -75,7 +76,8 @@ def what_if(
         course = Course(
             last=added, grow=change.autoscale, compact=change.compact, held=frozenset(held[key])
         )
-        return settled_side(state, key, course, expired)
+        side = side_of(state, key, settle(state, key, course, expired=expired))
+        return replace(side, pods=max(side.pods, side.wanted)) if course.grow else side
 
     alone = {key: settled(key) for key in keys}
     failed = apply(state, keys, change)
@@ -148,24 +150,14 @@ def _set(trial: Trial, pool: PoolState, change: Change) -> None:
         raise InvalidObject(
             "plan", "profile", f"{change.profile!r:.80} is not known (known: {known})"
         )
-    new = _with(spec, change)
+    new = replace(
+        with_settings(spec, change.settings, change.profile),
+        # As after any edit of the spec: results cached for the old generation must not be used.
+        generation=spec.generation + 1,
+    )
     if new.slots_per_pod != spec.slots_per_pod:
         # If a node does not declare enough slots, it refuses its pod when that comes back. So the
         # result of ``resize`` is not needed.
         resize(trial, pool, new)
     elif new != spec:
         trial.exchange(spec, new)
-
-
-def _with(spec: AdapterPool, change: Change) -> AdapterPool:
-    settings = dict(change.settings)
-    return replace(
-        spec,
-        slots_per_pod=settings.get("slots_per_pod", spec.slots_per_pod),
-        min_pods=settings.get("min_pods", spec.min_pods),
-        max_pods=settings.get("max_pods", spec.max_pods),
-        min_pods_per_vpod=settings.get("min_pods_per_vpod", spec.min_pods_per_vpod),
-        profile=change.profile or spec.profile,
-        # As after any edit of the spec: results cached for the old generation must not be used.
-        generation=spec.generation + 1,
-    )

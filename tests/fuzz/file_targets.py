@@ -235,7 +235,7 @@ class ExplainTarget(PlanTarget):
         ][:1]:
             orjson.dumps(explain_pod(state, name))
         assert state.digest() == before, "explaining has changed the state"
-        change = Change(settings={"slots_per_pod": 7}, profile="ha", autoscale=True, compact=True)
+        change = Change(settings={"slotsPerPod": 7}, profile="ha", autoscale=True, compact=True)
         try:
             summary = what_if(Snapshot.of(state, list(state.pools)), change, expired=expired)[
                 "summary"

@@ -187,7 +187,7 @@ def test_a_bare_name_that_does_not_say_what_is_meant(name, problem):
 
 
 def test_larger_pods_take_what_waits():
-    summary = asked(three_zones().vpod("a", 21), Change(settings={"slots_per_pod": 7}))["summary"]
+    summary = asked(three_zones().vpod("a", 21), Change(settings={"slotsPerPod": 7}))["summary"]
     assert (summary["unplacedBefore"], summary["unplacedSettled"], summary["unplacedAfter"]) == (
         21,
         3,
@@ -221,7 +221,7 @@ def test_a_pod_that_is_refused_for_what_our_rules_say_too_may_come_once_they_all
     )
     for name in ("n0", "n1", "n2", "node-0"):
         scene.node(a_node(name, f"z{name[-1]}", slots=5))
-    answer = asked(scene.vpod("a", 15), Change(settings={"slots_per_pod": 5}, autoscale=True))
+    answer = asked(scene.vpod("a", 15), Change(settings={"slotsPerPod": 5}, autoscale=True))
     assert (answer["pools"][0]["podsRefused"], answer["summary"]["unplacedAfter"]) == (0, 0)
 
 
@@ -271,7 +271,7 @@ def test_what_comes_by_itself_is_told_beside_and_not_as_the_changes_doing():
 
 def test_smaller_pods_lose_what_is_too_much():
     scene = three_zones().vpod("a", 15, {0: 5, 1: 5, 2: 5})
-    answer = asked(scene, Change(settings={"slots_per_pod": 4}))
+    answer = asked(scene, Change(settings={"slotsPerPod": 4}))
     assert answer["vpods"][0]["after"] == {"dispatcher-0": 4, "dispatcher-1": 4, "dispatcher-2": 4}
     assert (answer["summary"]["unplacedAfter"], answer["summary"]["overcommittedAfter"]) == (3, 0)
 
@@ -313,7 +313,7 @@ def test_compaction_empties_what_is_not_needed():
 
 def test_a_floor_that_is_lowered_lets_the_pool_shrink():
     scene = three_zones(min_pods=3).vpod("a", 12, {0: 4, 1: 4, 2: 4})
-    answer = asked(scene, Change(settings={"min_pods": 2}, autoscale=True, compact=True))
+    answer = asked(scene, Change(settings={"minPods": 2}, autoscale=True, compact=True))
     assert (answer["summary"]["podsAfter"], answer["summary"]["moved"]) == (2, 4)
 
 

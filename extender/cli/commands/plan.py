@@ -96,7 +96,7 @@ def _target(text: str) -> str:
 
 def _setting(text: str) -> tuple[str, int]:
     """Read ``FIELD=NUMBER`` and check the field and its minimum."""
-    from extender.whatif.request import SETTINGS  # noqa: PLC0415
+    from extender.whatif.settings import SETTINGS  # noqa: PLC0415
 
     field, equals, number = text.partition("=")
     if not equals or not re.fullmatch(r"[0-9]{1,10}", number):

@@ -13,8 +13,9 @@ from extender.config.profiles import profiles_of
 from extender.engine.policy.profile import Profile
 from extender.model.errors import InvalidObject
 from extender.whatif.recording.entries import Entry, Header, Line
-from extender.whatif.recording.player import SETTABLE, Changes
+from extender.whatif.recording.player import Changes
 from extender.whatif.recording.report import Replay, Span
+from extender.whatif.settings import OVER_TIME
 
 
 def replay_files(options: argparse.Namespace) -> int:
@@ -45,11 +46,11 @@ def _changes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Ch
     settings: dict[str, int] = {}
     for given in options.set:
         name, _, value = given.partition("=")
-        if name not in SETTABLE:
+        if name not in OVER_TIME:
             raise InvalidObject(
-                "--set", "", f"{name!r} cannot be set (can be: {', '.join(sorted(SETTABLE))})"
+                "--set", "", f"{name!r} cannot be set (can be: {', '.join(sorted(OVER_TIME))})"
             )
-        lowest = SETTABLE[name][1]
+        lowest = OVER_TIME[name][1]
         if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) < lowest:
             raise InvalidObject(
                 "--set", name, f"must be an integer from {lowest} up, not {value!r}"

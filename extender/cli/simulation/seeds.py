@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -49,6 +49,11 @@ class SimulateOptions:
     def for_tools(self) -> bool:
         """Whether standard output is for tools, and texts for people go to standard error."""
         return self.output != "table"
+
+    @property
+    def people(self) -> TextIO:
+        """Where texts for people go."""
+        return sys.stderr if self.for_tools else sys.stdout
 
 
 def read_profile(name: str) -> FaultProfile:
@@ -88,7 +93,7 @@ def kinds_from(text: str) -> frozenset[str]:
 def print_kinds() -> None:
     """Print every kind of fault, one a line."""
     for kind in ALL_KINDS:
-        _say(f"{kind.name:20} per {kind.per:14} up to {kind.most:<6g} {kind.what}")
+        print(f"{kind.name:20} per {kind.per:14} up to {kind.most:<6g} {kind.what}")
 
 
 def run_simulation(options: SimulateOptions) -> int:
@@ -107,11 +112,11 @@ def run_simulation(options: SimulateOptions) -> int:
         options.progress(number)
     elapsed_s = time.monotonic() - started
     passed = len(options.trials) - len(failed)
-    _say_to(
-        sys.stderr if options.for_tools else sys.stdout,
+    print(
         f"{passed} passed, {len(failed)} failed; {totals['events']} events and {totals['faults']} "
         f"faults in "
         f"{elapsed_s:.0f} s, {60 * len(options.trials) / max(elapsed_s, 0.001):.0f} seeds a minute",
+        file=options.people,
     )
     return 1 if failed else 0
 
@@ -145,39 +150,36 @@ def _simulate_one(trial: Trial, *, keep_trace: bool = False) -> Outcome:
 
 def _print_outcome(outcome: Outcome, options: SimulateOptions) -> None:
     if options.trace and not options.for_tools:
-        _say("\n".join(outcome.trace))
+        print("\n".join(outcome.trace))
     if options.for_tools:
         document = dict(sorted(_as_json(outcome).items()))
         if options.output == "yaml":
-            _say("---")
+            print("---")
         print_result(document, options.output, lambda: None)
         sys.stdout.flush()
     elif not options.quiet or not outcome.passed:
-        _say(outcome.line())
+        print(outcome.line(), flush=True)
 
 
 def _explain(outcome: Outcome, options: SimulateOptions) -> None:
     """Print what was wrong, the command that runs it again, and the shortest failing form that was
     found.
     """
-    to = sys.stderr if options.for_tools else sys.stdout
-    _say_to(
-        to, *_problems(outcome), f"  replay: vreplica simulate {outcome.trial.command()} --trace"
-    )
+    to = options.people
+    _print_problems(outcome, to)
     if not options.shrink:
         return
     shorter = shrink(outcome.trial)
     if shorter is not None:
-        _say_to(
-            to,
-            f"  shortest: {len(shorter.events)} events, {len(shorter.faults)} kinds of faults",
-            *_problems(shorter),
-        )
-        _say_to(to, f"  replay: vreplica simulate {shorter.trial.command()} --trace")
+        events, kinds = len(shorter.events), len(shorter.faults)
+        print(f"  shortest: {events} events, {kinds} kinds of faults", file=to)
+        _print_problems(shorter, to)
 
 
-def _problems(outcome: Outcome) -> list[str]:
-    return [f"    {problem}" for problem in outcome.problems[:PROBLEMS_MAX]]
+def _print_problems(outcome: Outcome, to: TextIO) -> None:
+    for problem in outcome.problems[:PROBLEMS_MAX]:
+        print(f"    {problem}", file=to)
+    print(f"  replay: vreplica simulate {outcome.trial.command()} --trace", file=to, flush=True)
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:
@@ -193,16 +195,6 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "trace": outcome.digest,
         "replay": f"vreplica simulate {outcome.trial.command()}",
     }
-
-
-def _say(line: str) -> None:
-    _say_to(sys.stdout, line)
-
-
-def _say_to(stream: Any, *lines: str) -> None:
-    for line in lines:
-        stream.write(line + "\n")
-    stream.flush()
 
 
 def trials(seeds: Iterable[int], **of: Any) -> tuple[Trial, ...]:

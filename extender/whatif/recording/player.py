@@ -41,24 +41,14 @@ from extender.whatif.recording.entries import (
     decided,
 )
 from extender.whatif.recording.objects import kind_of
+from extender.whatif.settings import with_settings
 from extender.whatif.trial import object_changed
-
-SETTABLE: Final[Mapping[str, tuple[str, int]]] = {
-    "slotsPerPod": ("slots_per_pod", 1),
-    "minPods": ("min_pods", 0),
-    "minPodsPerVPod": ("min_pods_per_vpod", 0),
-    "maxPods": ("max_pods", 0),
-    "scaleDownPeriodSeconds": ("scale_down_period_s", 1),
-    "movesPerPeriod": ("moves_per_period", 0),
-    "cooldownSeconds": ("move_cooldown_s", 0),
-}
-"""Fields of an AdapterPool's spec that can be changed -> the name in the model, and the minimum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What is played differently than recorded, in every pool. ``profile``: "" keeps each pool's
-    own. ``settings``: fields in ``SETTABLE`` -> value.
+    own. ``settings``: fields in ``settings.OVER_TIME`` -> value.
     """
 
     profile: str = ""
@@ -70,9 +60,7 @@ class Changes:
 
     def of_pool(self, pool: AdapterPool) -> AdapterPool:
         """The pool as it is played."""
-        named = {SETTABLE[name][0]: value for name, value in self.settings.items()}
-        pool = replace(pool, profile=self.profile) if self.profile else pool
-        return replace(pool, **named) if named else pool  # type: ignore[arg-type]  # all of them are counts
+        return with_settings(pool, self.settings, self.profile)
 
     def of_pod(self, pod: AdapterPod) -> AdapterPod:
         """The pod as it is played. With another slotsPerPod, the webhook would have stamped it
