@@ -5,6 +5,8 @@ import asyncio
 import contextlib
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from extender.cli.recordings.recorder import (
@@ -12,6 +14,7 @@ from extender.cli.recordings.recorder import (
     Position,
     Recorder,
     ReplicaSource,
+    Source,
     position_of,
 )
 from extender.cli.recordings.recording_file import RecordingFile
@@ -35,14 +38,37 @@ async def record(options: argparse.Namespace) -> int:
     )
     position = _begin(file, resume=options.resume, force=options.force)
     with Progress("recording", unit="lines") as progress:
-        ending = _Ending(file, options.for_s, progress)
-        if not options.server:
-            await _record_cluster(options, ending)
-            return 0
-        async with open_replica(replica_of(options)) as replica:
-            source = ReplicaSource(replica)
-            await ending.run(Recorder(source, file, position=position, on_written=ending.report))
+        async with _source(options) as source:
+            recorder = Recorder(
+                source,
+                file,
+                position=position if options.server else None,
+                on_written=lambda: progress(file.lines),
+            )
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(options.for_s):
+                        await recorder.run()
+            finally:
+                progress.end()
+                _print_summary(file, recorder)
     return 0
+
+
+@asynccontextmanager
+async def _source(options: argparse.Namespace) -> AsyncIterator[Source]:
+    """Open what is recorded until the block ends: a replica, or else a cluster."""
+    if options.server:
+        async with open_replica(replica_of(options)) as replica:
+            yield ReplicaSource(replica)
+        return
+    with Progress("first lists", unit="objects") as listing:
+        async with (
+            open_cluster(access_of(options)) as cluster,
+            watched(cluster.api, progress=listing) as caches,
+        ):
+            listing.end()
+            yield ClusterSource(caches, now=time.time)
 
 
 def _begin(file: RecordingFile, *, resume: bool, force: bool) -> Position | None:
@@ -62,51 +88,16 @@ def _begin(file: RecordingFile, *, resume: bool, force: bool) -> Position | None
     return None
 
 
-async def _record_cluster(options: argparse.Namespace, ending: "_Ending") -> None:
-    with Progress("first lists", unit="objects") as listing:
-        async with (
-            open_cluster(access_of(options)) as cluster,
-            watched(cluster.api, progress=listing) as caches,
-        ):
-            listing.end()
-            source = ClusterSource(caches, now=time.time)
-            await ending.run(Recorder(source, ending.file, on_written=ending.report))
-
-
-class _Ending:
-    """How a recording proceeds and ends: after the given time, or by a signal. Both are normal
-    ends.
-    """
-
-    def __init__(self, file: RecordingFile, for_s: float | None, progress: Progress) -> None:
-        self.file = file
-        self._for_s = for_s
-        self._progress = progress
-
-    def report(self) -> None:
-        """Report progress: something was written."""
-        self._progress(self.file.lines)
-
-    async def run(self, recorder: Recorder) -> None:
-        """Record, and report at the end what was written."""
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._for_s):
-                    await recorder.run()
-        finally:
-            self._progress.end()
-            self._print_summary(recorder)
-
-    def _print_summary(self, recorder: Recorder) -> None:
-        header = recorder.header
-        if header is None and recorder.position is None:
-            return
-        gaps = f", {recorder.gaps} gaps" if recorder.gaps else ""
-        print(f"{self.file.path}: {self.file.lines:,} lines{gaps}", file=sys.stderr)
-        if header is not None and header.source == "replica" and header.leader != header.identity:
-            leader = plain(header.leader) or "nobody"
-            print(
-                f"vreplica record: {plain(header.identity)} does not lead, so it decides nothing; "
-                f"{leader} leads",
-                file=sys.stderr,
-            )
+def _print_summary(file: RecordingFile, recorder: Recorder) -> None:
+    header = recorder.header
+    if header is None and recorder.position is None:
+        return
+    gaps = f", {recorder.gaps} gaps" if recorder.gaps else ""
+    print(f"{file.path}: {file.lines:,} lines{gaps}", file=sys.stderr)
+    if header is not None and header.source == "replica" and header.leader != header.identity:
+        leader = plain(header.leader) or "nobody"
+        print(
+            f"vreplica record: {plain(header.identity)} does not lead, so it decides nothing; "
+            f"{leader} leads",
+            file=sys.stderr,
+        )

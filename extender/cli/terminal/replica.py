@@ -49,7 +49,6 @@ class Replica:
     def __init__(self, access: ReplicaAccess, session: aiohttp.ClientSession) -> None:
         self.url = access.url
         self._session = session
-        self._tls = _tls(access)
 
     async def get(
         self,
@@ -59,7 +58,7 @@ class Replica:
         timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> dict[str, Any]:
         """Return the JSON object that ``GET path`` answers. Raises ReplicaError."""
-        return self._object(path, await self._ask("GET", path, parameters or {}, None, timeout_s))
+        return self._object(path, await self._ask("GET", path, timeout_s, params=parameters))
 
     async def post(
         self, path: str, body: object, *, timeout_s: float = ANSWER_TIMEOUT_S
@@ -67,12 +66,12 @@ class Replica:
         """Return the JSON object that ``POST path`` answers to the JSON ``body``. Raises
         ReplicaError.
         """
-        return self._object(path, await self._ask("POST", path, {}, body, timeout_s))
+        return self._object(path, await self._ask("POST", path, timeout_s, json=body))
 
     async def readiness(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
         """Return ``ok``, or why the replica is not ready. Raises ReplicaError."""
         try:
-            return _one_line(await self._ask("GET", "/readyz", {}, None, timeout_s))
+            return _one_line(await self._ask("GET", "/readyz", timeout_s))
         except ReplicaError as error:
             if error.status != NOT_READY:
                 raise
@@ -90,7 +89,7 @@ class Replica:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_read=timeout_s, sock_connect=timeout_s)
         try:
-            async with self._request("GET", path, parameters or {}, None, timeout) as reply:
+            async with self._request("GET", path, timeout, params=parameters) as reply:
                 await self._refuse_other(reply, path)
                 async for line in reply.content:
                     if not line.endswith(b"\n"):
@@ -103,13 +102,11 @@ class Replica:
         except (aiohttp.ClientError, ValueError) as error:
             raise self._unreachable(error) from error
 
-    async def _ask(
-        self, method: str, path: str, parameters: Mapping[str, str], body: object, timeout_s: float
-    ) -> bytes:
+    async def _ask(self, method: str, path: str, timeout_s: float, **content: Any) -> bytes:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._request(method, path, parameters, body, _NO_TIMEOUT) as reply,
+                self._request(method, path, _NO_TIMEOUT, **content) as reply,
             ):
                 await self._refuse_other(reply, path)
                 return await self._content(reply, ANSWER_BYTES_MAX)
@@ -135,22 +132,10 @@ class Replica:
         return found
 
     def _request(
-        self,
-        method: str,
-        path: str,
-        parameters: Mapping[str, str],
-        body: object,
-        timeout: aiohttp.ClientTimeout,
+        self, method: str, path: str, timeout: aiohttp.ClientTimeout, **content: Any
     ) -> Any:
         return self._session.request(
-            method,
-            self.url + path,
-            params=dict(parameters),
-            data=None if body is None else orjson.dumps(body),
-            headers={} if body is None else {"Content-Type": "application/json"},
-            ssl=self._tls if self._tls is not None else True,
-            allow_redirects=False,
-            timeout=timeout,
+            method, self.url + path, timeout=timeout, allow_redirects=False, **content
         )
 
     async def _refuse_other(self, reply: aiohttp.ClientResponse, path: str) -> None:
@@ -185,13 +170,15 @@ async def open_replica(access: ReplicaAccess) -> AsyncIterator[Replica]:
     not certificates.
     """
     async with aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=LINE_BYTES_MAX
+        connector=aiohttp.TCPConnector(ssl=_tls(access)),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=LINE_BYTES_MAX,
     ) as session:
         yield Replica(access, session)
 
 
-def _tls(access: ReplicaAccess) -> ssl.SSLContext | None:
-    """The TLS settings; None for the default: the system's CAs, and no client certificate."""
+def _tls(access: ReplicaAccess) -> ssl.SSLContext | bool:
+    """The TLS settings; True for the default: the system's CAs, and no client certificate."""
     authority, certificate, key = (
         access.certificate_authority,
         access.client_certificate,
@@ -200,7 +187,7 @@ def _tls(access: ReplicaAccess) -> ssl.SSLContext | None:
     if key and not certificate:
         raise InvalidObject("--client-key", "", "goes with --client-certificate FILE")
     if not authority and not certificate:
-        return None
+        return True
     try:
         context = ssl.create_default_context(cafile=authority or None)
         if certificate:
