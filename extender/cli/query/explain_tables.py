@@ -3,7 +3,7 @@ the rest.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -34,16 +34,13 @@ def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
     lines = _vpod_lines(answer) if answer["kind"] == "VPod" else _pod_lines(answer)
     for line in lines:
         console.print(line)
-    if answer["kind"] == "VPod":
-        _fixes(console, answer)
-        _steps(console, answer["steps"])
-        _candidates(console, answer, _pod_columns)
-        _zone_loss(console, answer)
-    else:
-        _fixes(console, answer)
-        _steps(console, answer["steps"])
+    _fixes(console, answer)
+    _steps(console, answer["steps"])
+    if answer["kind"] == "Pod":
         _carried(console, answer)
-        _candidates(console, answer, _node_columns)
+    _candidates(console, answer)
+    if answer["kind"] == "VPod":
+        _zone_loss(console, answer)
     _history(console, answer["history"])
 
 
@@ -191,54 +188,49 @@ def _of_pod(fix: Row) -> Iterator[str]:
 # -- candidates ------------------------------------------------------------------------------------
 
 
-def _candidates(console: Console, answer: Mapping[str, Any], columns: Any) -> None:
+_POD_COLUMNS: Final = {
+    "POD": "pod",
+    "NODE": "node",
+    "ZONE": "zone",
+    "FREE": "free",
+    "HAS": "has",
+    "VERDICT": "verdict",
+    "WHY NO MORE": "text",
+    "SCORE": "score",
+}
+_NODE_COLUMNS: Final = {
+    "NODE": "node",
+    "ZONE": "zone",
+    "ADAPTER PODS": "adapterPods",
+    "SLOTS": "slots",
+    "VERDICT": "verdict",
+    "WHY": "text",
+    "SCORE": "score",
+}
+"""Title -> key of the row."""
+
+
+def _candidates(console: Console, answer: Mapping[str, Any]) -> None:
     rows: Sequence[Row] = answer["candidates"]
     if not rows:
         return
+    columns = _POD_COLUMNS if answer["kind"] == "VPod" else _NODE_COLUMNS
     chosen = [row for row in rows if row["verdict"] == "chosen"]
     others = [row for row in rows if row["verdict"] != "chosen"]
     shown = [*chosen, *others][:CANDIDATES_SHOWN]
-    heads, cells = columns
-    console.print(_table("candidates", heads, [cells(row) for row in rows if row in shown]))
+    cells = [_cells(row, columns.values()) for row in rows if row in shown]
+    console.print(_table("candidates", list(columns), cells))
     more = len(rows) - len(shown) + answer["candidatesNotListed"]
     if more > 0:
         refusals = ", ".join(f"{count} {text}" for text, count in answer["refusals"].items())
         console.print(f"{more} more; all in all: {refusals or 'none refuses'}")
 
 
-def _pod_cells(row: Row) -> tuple[str, ...]:
-    return (
-        row["pod"],
-        row["node"],
-        row["zone"],
-        f"{row['freeSlots']}/{row['slots']}",
-        str(row["vreplicas"] or ""),
-        row["verdict"],
-        row["text"],
-        "" if row["score"] is None else str(row["score"]),
-    )
-
-
-def _node_cells(row: Row) -> tuple[str, ...]:
-    return (
-        row["node"],
-        row["zone"],
-        str(row["adapterPods"]),
-        "" if row["slots"] is None else str(row["slots"]),
-        row["verdict"],
-        row["text"],
-        "" if row["score"] is None else str(row["score"]),
-    )
-
-
-_pod_columns: Final = (
-    ("POD", "NODE", "ZONE", "FREE", "HAS", "VERDICT", "WHY NO MORE", "SCORE"),
-    _pod_cells,
-)
-_node_columns: Final = (
-    ("NODE", "ZONE", "ADAPTER PODS", "SLOTS", "VERDICT", "WHY", "SCORE"),
-    _node_cells,
-)
+def _cells(row: Row, keys: Iterable[str]) -> list[str]:
+    if "vreplicas" in row:  # a pod
+        free = f"{row['freeSlots']}/{row['slots']}"
+        row = {**row, "free": free, "has": row["vreplicas"] or ""}
+    return ["" if row[key] is None else str(row[key]) for key in keys]
 
 
 # -- the rest --------------------------------------------------------------------------------------

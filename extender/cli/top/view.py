@@ -21,22 +21,40 @@ POOL_ROWS_MAX: Final = 12
 HEAD_ROWS: Final = 12
 """Rows of the head, and of the titles of three tables."""
 ROWS_MIN: Final = 3
-_NUMBERS: Final = frozenset(
-    {
-        "PODS",
-        "READY",
-        "SLOTS",
-        "USED",
-        "FREE",
-        "CLOSED",
-        "PENDING",
-        "UNSERVED",
-        "VPODS",
-        "LEAVING",
-        "WANTS",
-        "WAITS",
-    }
-)
+_POOLS: Final = {
+    "POOL": "name",
+    "PROFILE": "profile",
+    "PODS": "pods",
+    "READY": "schedulablePods",
+    "SLOTS": "slots",
+    "USED": "usedSlots",
+    "FREE": "freeSlots",
+    "CLOSED": "closedSlots",
+    "PENDING": "pendingVReplicas",
+    "UNSERVED": "unservedVReplicas",
+    "VPODS": "vpods",
+    "LEAVING": "leaving",
+}
+_PODS: Final = {
+    "POD": "name",
+    "POOL": "pool",
+    "NODE": "node",
+    "ZONE": "zone",
+    "USED": "usedSlots",
+    "SLOTS": "slots",
+    "FREE": "freeSlots",
+    "VPODS": "vpods",
+    "UNSERVED": "unserved",
+    "STATE": "state",
+}
+_WAITING: Final = {
+    "VPOD": "vpod",
+    "POOL": "pool",
+    "WANTS": "vreplicas",
+    "WAITS": "pending",
+    "SINCE": "age",
+    "REASON": "why",
+}
 _CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "REASON"})
 """Columns that are cut on a narrow terminal. Numbers, and names that people need whole, are not."""
 _STATE_STYLES: Final = {"": "", "overcommitted": "bold red"}
@@ -121,30 +139,14 @@ class View:
 
     def _pods(self, pods: Sequence[Row], shown: int) -> Table:
         more = self._more("pods", len(pods), shown)
-        titles = (
-            "POD",
-            "POOL",
-            "NODE",
-            "ZONE",
-            "USED",
-            "SLOTS",
-            "FREE",
-            "VPODS",
-            "UNSERVED",
-            "STATE",
-        )
-        keys = ("name", "pool", "node", "zone", "usedSlots", "slots", "freeSlots", "vpods")
-        cells = [
-            [*(row.get(key) for key in keys), count(row, "unserved") or "", row.get("state")]
-            for row in pods[:shown]
-        ]
+        listed = [{**row, "unserved": count(row, "unserved") or ""} for row in pods[:shown]]
         styles = [
             "bold red"
             if count(row, "unserved")
             else _STATE_STYLES.get(str(row.get("state") or ""), "yellow")
             for row in pods[:shown]
         ]
-        return _table(f"pods by {self.sort}", more, titles, cells, styles, hidden=self._one_pool())
+        return _table(f"pods by {self.sort}", more, _PODS, listed, styles, hidden=self._one_pool())
 
     def _one_pool(self) -> frozenset[str]:
         """With one pool, the column POOL is not needed."""
@@ -174,55 +176,33 @@ def rows(overview: Row, name: str) -> list[Row]:
 
 
 def _pools(pools: Sequence[Row], more: int) -> Table:
-    titles = (
-        "POOL",
-        "PROFILE",
-        "PODS",
-        "READY",
-        "SLOTS",
-        "USED",
-        "FREE",
-        "CLOSED",
-        "PENDING",
-        "UNSERVED",
-        "VPODS",
-        "LEAVING",
-    )
-    cells: list[list[object]] = []
+    shown: list[Row] = []
     styles: list[str] = []
     for row in pools[:POOL_ROWS_MAX]:
-        leaving = count(row, "closedPods") + count(row, "drainingPods")
-        pending = count(row, "pendingVReplicas")
-        keys = ("pods", "schedulablePods", "slots", "usedSlots", "freeSlots")
-        closed = count(row, "closedSlots")
-        unserved = count(row, "unservedVReplicas")
         found = row.get("found") is not False  # an older replica sends only existing ones
-        cells.append(
-            [
-                row.get("name"),
-                row.get("profile") if found else "(does not exist)",
-                *(row.get(key) for key in keys),
-                closed or "",
-                pending,
-                unserved or "",
-                row.get("vpods"),
-                leaving or "",
-            ]
-        )
+        pending, unserved = count(row, "pendingVReplicas"), count(row, "unservedVReplicas")
+        changed = {
+            "profile": row.get("profile") if found else "(does not exist)",
+            "closedSlots": count(row, "closedSlots") or "",
+            "pendingVReplicas": pending,
+            "unservedVReplicas": unserved or "",
+            "leaving": count(row, "closedPods") + count(row, "drainingPods") or "",
+        }
+        shown.append({**row, **changed})
         styles.append("bold red" if unserved or not found else "yellow" if pending else "")
-    return _table("pools", more, titles, cells, styles)
+    return _table("pools", more, _POOLS, shown, styles)
 
 
 def _waiting(waiting: Sequence[Row], now: str, more: int, hidden: frozenset[str]) -> Table:
-    cells: list[list[object]] = []
-    for row in waiting:
-        reason = " ".join(
-            filter(None, (str(row.get("reason") or ""), str(row.get("message") or "")))
-        )
-        columns = [row.get(key) for key in ("vpod", "pool", "vreplicas", "pending")]
-        cells.append([*columns, _age(str(row.get("since") or ""), now), reason])
-    titles = ("VPOD", "POOL", "WANTS", "WAITS", "SINCE", "REASON")
-    return _table("vpods that wait", more, titles, cells, hidden=hidden)
+    shown = [
+        {
+            **row,
+            "age": _age(str(row.get("since") or ""), now),
+            "why": " ".join(str(row[key]) for key in ("reason", "message") if row.get(key)),
+        }
+        for row in waiting
+    ]
+    return _table("vpods that wait", more, _WAITING, shown, hidden=hidden)
 
 
 def _age(since: str, now: str) -> str:
@@ -238,14 +218,15 @@ def _age(since: str, now: str) -> str:
 def _table(
     title: str,
     more: int,
-    titles: Sequence[str],
-    cells: Sequence[Sequence[object]],
+    columns: Mapping[str, str],
+    rows: Sequence[Row],
     styles: Sequence[str] = (),
     *,
     hidden: frozenset[str] = frozenset(),
 ) -> Table:
-    """A table without ``hidden`` columns and columns that are empty in all rows. On a narrow
-    terminal, the columns of ``_CUT`` are cut.
+    """A table without ``hidden`` columns and columns that are empty in all rows. ``columns``: title
+    -> key of its cells. Numbers stand at the right. On a narrow terminal, the columns of ``_CUT``
+    are cut.
     """
     table = Table(
         title=title,
@@ -256,21 +237,21 @@ def _table(
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    texts = [[plain("" if cell is None else cell) for cell in row] for row in cells]
-    used = [
-        index
-        for index, name in enumerate(titles)
-        if name not in hidden and (not texts or any(row[index] for row in texts))
-    ]
-    for index in used:
-        name = titles[index]
+    used: dict[str, list[object]] = {}
+    for head, key in columns.items():
+        cells = ["" if row.get(key) is None else row[key] for row in rows]
+        if head not in hidden and (not rows or any(cell != "" for cell in cells)):
+            used[head] = cells
+    for head, cells in used.items():
         # rich first shrinks columns that may wrap. Their cells may not wrap, so they are cut.
         table.add_column(
-            Text(name, no_wrap=True, overflow="ellipsis"),
-            justify="right" if name in _NUMBERS else "left",
-            no_wrap=name not in _CUT,
+            Text(head, no_wrap=True, overflow="ellipsis"),
+            justify="right" if all(cell == "" or type(cell) is int for cell in cells) else "left",
+            no_wrap=head not in _CUT,
         )
-    for number, row in enumerate(texts):
-        line = [Text(row[index], no_wrap=True, overflow="ellipsis") for index in used]
+    for number in range(len(rows)):
+        line = [
+            Text(plain(cells[number]), no_wrap=True, overflow="ellipsis") for cells in used.values()
+        ]
         table.add_row(*line, style=styles[number] if styles else "")
     return table
