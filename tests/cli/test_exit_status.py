@@ -43,28 +43,6 @@ def test_a_value_that_the_cluster_does_not_have_is_no_wrong_command_line(value, 
     assert "is not known (known: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["plan", "explain", "top", "doctor"])
-def test_without_a_cluster_every_command_that_asks_one_ends_alike(
-    command, capsys, monkeypatch, tmp_path
-):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    assert (
-        main(
-            [
-                command,
-                *(["a"] if command == "explain" else []),
-                *(["--once"] if command == "top" else []),
-            ]
-        )
-        == 1
-    )
-    error = capsys.readouterr().err
-    assert "without any cluster try `vreplica run`" in error
-    assert error.count("kubeconfig") <= 3
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

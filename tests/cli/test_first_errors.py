@@ -48,11 +48,15 @@ def one_line(capsys) -> str:
     return str(line)
 
 
-def test_without_a_cluster(nowhere, capsys):
-    assert main(["doctor"]) == 1
-    assert one_line(capsys).endswith(
-        "Set KUBECONFIG or give --kubeconfig FILE; without any cluster try `vreplica run`."
-    )
+@pytest.mark.parametrize(
+    "command", [["plan"], ["explain", "a"], ["top", "--once"], ["doctor"]], ids=" ".join
+)
+def test_without_a_cluster(command, nowhere, capsys):
+    assert main(command) == 1
+    line = one_line(capsys)
+    hint = "Set KUBECONFIG or give --kubeconfig FILE; without any cluster try `vreplica run`."
+    assert hint in line
+    assert line.count("kubeconfig") <= 3
 
 
 def test_a_service_without_a_cluster(nowhere, capsys, tmp_path):
