@@ -59,12 +59,7 @@ def bind_missing(trial: Trial, pool: PoolState, *, but: Collection[int] = ()) ->
     if stateful_set is None or pool.adapter_pool is None:
         return []
     ordinals = (ordinal for ordinal in missing_pods(pool, stateful_set) if ordinal not in but)
-    return list(_bound(trial, pool, list(islice(ordinals, PODS_BOUND_MAX))))
-
-
-def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]:
-    """Bind the pods of these ordinals. Return those that found a node."""
-    return list(_bound(trial, pool, ordinals))
+    return bind(trial, pool, list(islice(ordinals, PODS_BOUND_MAX)))
 
 
 def missing_pods(pool: PoolState, stateful_set: StatefulSet) -> Iterator[int]:
@@ -101,7 +96,8 @@ def held_back(pool: PoolState, state: ClusterState) -> dict[int, str]:
     return found
 
 
-def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[AdapterPod]:
+def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]:
+    """Bind the pods of these ordinals. Return those that found a node."""
     state = trial.state
     # All of them wait first: what each pod carries depends on the others that are to come.
     waiting = [_as_pending(trial, pool, ordinal) for ordinal in ordinals]
@@ -124,7 +120,7 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
     # Return these vreplicas: the caller decides which vpods get them, in its own order.
     for bound, standing_there in found:
         trial.exchange(bound, standing_there)
-        yield standing_there
+    return [standing_there for _, standing_there in found]
 
 
 def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:

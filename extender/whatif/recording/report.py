@@ -208,37 +208,26 @@ class Replay:
                 "differing": self.differing,
                 "first": [_different_to_json(one) for one in self.first],
             },
-            "outcome": {
-                "recorded": self.recorded.to_json(),
-                "rehearsed": self.as_recorded.to_json(),
-                **({"changed": self.changed.to_json()} if self._changes else {}),
-            },
+            "outcome": {name: tally.to_json() for name, tally in self._tallies().items()},
             "overTime": self._over_time(),
         }
 
+    def _tallies(self) -> dict[str, Tally]:
+        changed = {"changed": self.changed} if self._changes else {}
+        return {"recorded": self.recorded, "rehearsed": self.as_recorded, **changed}
+
     def _over_time(self) -> list[dict[str, object]]:
-        rows = []
+        rows: list[dict[str, object]] = []
         for index, was in enumerate(self.recorded.samples):
-            model = self.as_recorded.samples[index]
-            row: dict[str, object] = {
-                "second": round(was.at - self._span.begin, 3),
-                "wanted": was.wanted,
-                "unplaced": {"recorded": was.unplaced, "rehearsed": model.unplaced},
-                "pods": {"recorded": was.pods, "rehearsed": model.pods},
-            }
-            if self._changes:
-                changed = self.changed.samples[index]
-                row["unplaced"] = {
-                    "recorded": was.unplaced,
-                    "rehearsed": model.unplaced,
-                    "changed": changed.unplaced,
+            now = {name: tally.samples[index] for name, tally in self._tallies().items()}
+            rows.append(
+                {
+                    "second": round(was.at - self._span.begin, 3),
+                    "wanted": was.wanted,
+                    "unplaced": {name: one.unplaced for name, one in now.items()},
+                    "pods": {name: one.pods for name, one in now.items()},
                 }
-                row["pods"] = {
-                    "recorded": was.pods,
-                    "rehearsed": model.pods,
-                    "changed": changed.pods,
-                }
-            rows.append(row)
+            )
         return rows
 
 
