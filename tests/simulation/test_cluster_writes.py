@@ -347,7 +347,7 @@ async def test_a_stale_or_negative_scale_is_refused():
 async def test_only_some_fields_of_a_stateful_set_may_change():
     cluster = a_cluster()
     await cluster.create(STATEFULSETS, NS, stateful_set_object("s"))
-    with pytest.raises(Invalid, match=r"spec\.serviceName: Invalid value: x: field is immutable"):
+    with pytest.raises(Invalid, match=r'spec\.serviceName: Invalid value: "x": field is immutable'):
         await cluster.patch(STATEFULSETS, NS, "s", {"spec": {"serviceName": "x"}}, patch_type=MERGE)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from extender.kube.api import Obj
+from extender.lab.apiserver.field_errors import IMMUTABLE, NAME_PART, invalid, required
 from extender.lab.apiserver.names import is_qualified
 from extender.lab.apiserver.store import identical
 
@@ -33,9 +34,9 @@ def problems(event: Obj) -> Iterator[str]:
     yield from _either_group(event)
     yield from _series(event)
     if not event.get("eventTime"):
-        yield "eventTime: Required value"
+        yield required("eventTime")
     if event.get("type") not in ("Normal", "Warning"):
-        yield f'type: Invalid value: "": has invalid value: {event.get("type") or ""}'
+        yield invalid("type", "", f"has invalid value: {event.get('type') or ''}")
 
 
 def _either_group(event: Obj) -> Iterator[str]:
@@ -43,7 +44,7 @@ def _either_group(event: Obj) -> Iterator[str]:
         (event.get("regarding") or {}).get("namespace", ""),
         event["metadata"].get("namespace"),
     )
-    mismatch = 'involvedObject.namespace: Invalid value: "": does not match event.namespace'
+    mismatch = invalid("involvedObject.namespace", "", "does not match event.namespace")
     if not event.get("eventTime"):
         if regarding != where and (regarding or where != "default"):
             yield mismatch
@@ -53,16 +54,13 @@ def _either_group(event: Obj) -> Iterator[str]:
     for field in ("reportingController", "reportingInstance", "action", "reason"):
         value = event.get(field) or ""
         if not value:
-            yield f"{field}: Required value"
+            yield required(field)
         elif field != "reportingController" and len(value) > TEXT_CHARACTERS_MAX:
-            yield f'{field}: Invalid value: "": can have at most {TEXT_CHARACTERS_MAX} characters'
+            yield invalid(field, "", f"can have at most {TEXT_CHARACTERS_MAX} characters")
     if event.get("reportingController") and not is_qualified(event["reportingController"]):
-        yield (
-            f'reportingController: Invalid value: "{event["reportingController"]}": name part must '
-            f"consist of"
-        )
+        yield invalid("reportingController", event["reportingController"], NAME_PART)
     if len((event.get("note") or "").encode()) > NOTE_BYTES_MAX:
-        yield f'message: Invalid value: "": can have at most {NOTE_BYTES_MAX} characters'
+        yield invalid("message", "", f"can have at most {NOTE_BYTES_MAX} characters")
 
 
 def _series(event: Obj) -> Iterator[str]:
@@ -70,9 +68,9 @@ def _series(event: Obj) -> Iterator[str]:
     if series is None:
         return
     if (series.get("count") or 0) < 2:
-        yield 'series.count: Invalid value: "": should be at least 2'
+        yield invalid("series.count", "", "should be at least 2")
     if not series.get("lastObservedTime"):
-        yield "series.lastObservedTime: Required value"
+        yield required("series.lastObservedTime")
 
 
 def change_problems(old: Obj, new: Obj) -> Iterator[str]:
@@ -82,4 +80,4 @@ def change_problems(old: Obj, new: Obj) -> Iterator[str]:
         yield from _series(new)
     for field, called in _FIXED.items():
         if not identical(old.get(field), new.get(field)):
-            yield f"{called}: Invalid value: field is immutable"
+            yield invalid(called, new.get(field), IMMUTABLE)

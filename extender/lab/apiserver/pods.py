@@ -6,6 +6,14 @@ from typing import Any, Final
 
 from extender.kube.api import Obj
 from extender.lab.apiserver.encoding import amount
+from extender.lab.apiserver.field_errors import (
+    NAME_PART,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    unsupported,
+)
 from extender.lab.apiserver.names import (
     LABEL,
     LABEL_WORDS,
@@ -34,69 +42,57 @@ def creation_problems(pod: Obj) -> Iterator[str]:
     """Yield further problems of a new pod."""
     spec = pod.get("spec") or {}
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        yield "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
+        yield forbidden(
+            "spec.nodeName", "cannot be set until all schedulingGates have been cleared"
+        )
 
 
 def spec_problems(spec: Obj, path: str) -> Iterator[str]:
     """Yield the problems of the spec of a pod or of a pod template."""
     yield from _containers(spec, path)
     if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
-        yield (
-            f'{path}.restartPolicy: Unsupported value: "{spec.get("restartPolicy")}": supported '
-            f'values: "Always"'
-        )
+        yield unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), "Always")
     if spec.get("nodeName") and not SUBDOMAIN.fullmatch(spec["nodeName"]):
-        yield f'{path}.nodeName: Invalid value: "{spec["nodeName"]}": {SUBDOMAIN_WORDS}'
+        yield invalid(f"{path}.nodeName", spec["nodeName"], SUBDOMAIN_WORDS)
     for key in spec.get("nodeSelector") or {}:
         if not is_qualified(key):
-            yield (
-                f'{path}.nodeSelector: Invalid value: "{key}": name part must consist of '
-                f"alphanumeric characters"
-            )
+            yield invalid(f"{path}.nodeSelector", key, NAME_PART)
     for at, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(toleration, f"{path}.tolerations[{at}]")
     seen: set[str] = set()
     for at, gate in enumerate(spec.get("schedulingGates") or ()):
         if gate.get("name") in seen:
-            yield f'{path}.schedulingGates[{at}]: Duplicate value: "{gate.get("name")}"'
+            yield duplicate(f"{path}.schedulingGates[{at}]", gate.get("name"))
         seen.add(str(gate.get("name")))
 
 
 def _toleration(toleration: Mapping[str, Any], path: str) -> Iterator[str]:
     operator = toleration.get("operator") or "Equal"
     if operator not in ("Equal", "Exists", "Lt", "Gt"):
-        yield (
-            f'{path}.operator: Unsupported value: "{operator}": supported values: "Equal", "Exists"'
-        )
+        yield unsupported(f"{path}.operator", operator, "Equal", "Exists")
     if not toleration.get("key") and operator != "Exists":
-        yield (
-            f"{path}.operator: Invalid value: {operator}: operator must be Exists when `key` is "
-            f"empty"
-        )
+        yield invalid(f"{path}.operator", operator, "operator must be Exists when `key` is empty")
     if (toleration.get("effect") or "") not in _EFFECTS:
-        yield (
-            f'{path}.effect: Unsupported value: "{toleration["effect"]}": supported values: '
-            f'"NoSchedule"'
-        )
+        yield unsupported(f"{path}.effect", toleration["effect"], "NoSchedule")
 
 
 def _containers(spec: Obj, path: str) -> Iterator[str]:
     containers = spec.get("containers") or []
     if not containers:
-        yield f"{path}.containers: Required value"
+        yield required(f"{path}.containers")
     seen: set[str] = set()
     for at, container in enumerate(containers):
-        name = container.get("name") or ""
+        name, here = container.get("name") or "", f"{path}.containers[{at}]"
         if not name:
-            yield f"{path}.containers[{at}].name: Required value"
+            yield required(f"{here}.name")
         elif not LABEL.fullmatch(name):
-            yield f'{path}.containers[{at}].name: Invalid value: "{name}": {LABEL_WORDS}'
+            yield invalid(f"{here}.name", name, LABEL_WORDS)
         elif name in seen:
-            yield f'{path}.containers[{at}].name: Duplicate value: "{name}"'
+            yield duplicate(f"{here}.name", name)
         seen.add(name)
         if not container.get("image"):
-            yield f"{path}.containers[{at}].image: Required value"
-        yield from _resources(container, f"{path}.containers[{at}].resources")
+            yield required(f"{here}.image")
+        yield from _resources(container, f"{here}.resources")
 
 
 def _resources(container: Obj, path: str) -> Iterator[str]:
@@ -107,17 +103,15 @@ def _resources(container: Obj, path: str) -> Iterator[str]:
         extended = "/" in name and not name.startswith("kubernetes.io/")
         for part, amounts in (("limits", limits), ("requests", requests)):
             if extended and name in amounts and quantity(amounts[name]) is None:
-                yield f'{path}.{part}[{name}]: Invalid value: "{amounts[name]}": must be an integer'
+                yield invalid(f"{path}.{part}[{name}]", amounts[name], "must be an integer")
         if extended and name not in limits:
-            yield (
-                f"{path}.limits: Required value: Limit must be set for non overcommitable resources"
-            )
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         elif extended and name in requests and quantity(requests[name]) != quantity(limits[name]):
             words = f"must be equal to {name} limit of {limits[name]}"
-            yield f'{path}.requests: Invalid value: "{requests[name]}": {words}'
+            yield invalid(f"{path}.requests", requests[name], words)
         elif name in requests and name in limits and _exceeds(requests[name], limits[name]):
             words = f"must be less than or equal to {name} limit of {limits[name]}"
-            yield f'{path}.requests: Invalid value: "{requests[name]}": {words}'
+            yield invalid(f"{path}.requests", requests[name], words)
 
 
 def _exceeds(request: Any, limit: Any) -> bool:
@@ -129,20 +123,15 @@ def status_problems(old: Obj, new: Obj) -> Iterator[str]:
     status, before = new.get("status") or {}, old.get("status") or {}
     nominated = status.get("nominatedNodeName")
     if nominated and nominated != before.get("nominatedNodeName") and new["spec"].get("nodeName"):
-        yield (
-            "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to "
-            "a node"
-        )
+        words = "may not be set on pods that are already bound to a node"
+        yield forbidden("status.nominatedNodeName", words)
     if nominated and not SUBDOMAIN.fullmatch(nominated):
-        yield f'status.nominatedNodeName: Invalid value: "{nominated}": {SUBDOMAIN_WORDS}'
+        yield invalid("status.nominatedNodeName", nominated, SUBDOMAIN_WORDS)
     for at, address in enumerate(status.get("podIPs") or ()):
         try:
             ip_address(address.get("ip") or "")
         except ValueError:
-            yield (
-                f'status.podIPs[{at}]: Invalid value: "{address.get("ip")}": must be a valid IP '
-                f"address"
-            )
+            yield invalid(f"status.podIPs[{at}]", address.get("ip"), "must be a valid IP address")
 
 
 def change_problems(old: Obj, new: Obj) -> Iterator[str]:
@@ -153,22 +142,20 @@ def change_problems(old: Obj, new: Obj) -> Iterator[str]:
         return
     tolerations = new["spec"].get("tolerations") or []
     if any(item not in tolerations for item in old["spec"].get("tolerations") or ()):
-        yield (
-            "spec.tolerations: Forbidden: existing toleration can not be modified except its "
-            "tolerationSeconds"
-        )
+        words = "existing toleration can not be modified except its tolerationSeconds"
+        yield forbidden("spec.tolerations", words)
     gates = old["spec"].get("schedulingGates") or ()
     for at, gate in enumerate(new["spec"].get("schedulingGates") or ()):
         if gate not in gates:
             words = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield f"spec.schedulingGates[{at}].name: Forbidden: {words}"
+            yield forbidden(f"spec.schedulingGates[{at}].name", words)
     frozen_old, frozen_new = _frozen_part(old["spec"]), _frozen_part(new["spec"])
     if gates and _narrowed(old["spec"], new["spec"]):
         # While a pod has scheduling gates, its nodeSelector may be extended.
         frozen_old.pop("nodeSelector", None)
         frozen_new.pop("nodeSelector", None)
     if not identical(frozen_old, frozen_new):
-        yield f"spec: Forbidden: {_CHANGE_WORDS}"
+        yield forbidden("spec", _CHANGE_WORDS)
 
 
 def _narrowed(old: Obj, new: Obj) -> bool:

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import orjson
 
+from extender.lab.apiserver.field_errors import duplicate, invalid, required, shown
+
 Schema = Mapping[str, Any]
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
@@ -103,39 +105,39 @@ def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
     """Yield all violations in Kubernetes' words: ``spec.vreplicas: Invalid value: -1: ...``."""
     if value is None:
         if not schema.get("nullable") and _type(schema) != "None":
-            yield (
-                f'{path}: Invalid value: "null": {path} in body must be of type {_type(schema)}: '
-                f'"null"'
-            )
+            yield _of_wrong_type(path, "null", schema)
         return
-    if not _has_type(value, schema):
-        found = _json_type(value)
-        yield (
-            f'{path}: Invalid value: "{found}": {path} in body must be of type {_type(schema)}: '
-            f'"{found}"'
-        )
+    found = _TYPES[type(value)]
+    if not _has_type(value, found, schema):
+        yield _of_wrong_type(path, found, schema)
         return
     if (allowed := schema.get("enum")) is not None and value not in allowed:
-        shown = ", ".join(orjson.dumps(option).decode() for option in allowed)
-        yield f"{path}: Unsupported value: {_shown(value)}: supported values: {shown}"
-    for check in _CHECKS[_json_type(value)]:
+        yield (
+            f"{path}: Unsupported value: {shown(value)}: supported values: "
+            f"{', '.join(map(shown, allowed))}"
+        )
+    if (check := _CHECKS.get(found)) is not None:
         yield from check(value, schema, path)
     if not _COMBINED.isdisjoint(schema):
         yield from _combinations(value, schema, path)
 
 
-def _json_type(value: Any) -> str:
-    return _TYPES[type(value)]
+def _invalid(path: str, value: object, why: str) -> str:
+    return invalid(path, value, f"{path} in body {why}")
+
+
+def _of_wrong_type(path: str, found: str, schema: Schema) -> str:
+    return _invalid(path, found, f'must be of type {_type(schema)}: "{found}"')
 
 
 def _type(schema: Schema) -> str:
     return "integer,string" if schema.get(_INT_OR_STRING) else str(schema.get("type"))
 
 
-def _has_type(value: Any, schema: Schema) -> bool:
+def _has_type(value: Any, found: str, schema: Schema) -> bool:
     if schema.get(_INT_OR_STRING):
-        return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
-    wanted, found = schema.get("type"), _json_type(value)
+        return found in ("integer", "string")
+    wanted = schema.get("type")
     if wanted is None or wanted == found:
         return True
     if wanted == "number":
@@ -143,43 +145,33 @@ def _has_type(value: Any, schema: Schema) -> bool:
     return wanted == "integer" and found == "number" and float(value).is_integer()
 
 
-def _shown(value: Any) -> str:
-    return orjson.dumps(value).decode()
-
-
 def _number(value: float, schema: Schema, path: str) -> Iterator[str]:
     low, high, step = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
     if low is not None and (value < low or (schema.get("exclusiveMinimum") and value == low)):
         relation = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
-        yield f"{path}: Invalid value: {value}: {path} in body should be {relation} {low}"
+        yield _invalid(path, value, f"should be {relation} {low}")
     if high is not None and (value > high or (schema.get("exclusiveMaximum") and value == high)):
         relation = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-        yield f"{path}: Invalid value: {value}: {path} in body should be {relation} {high}"
+        yield _invalid(path, value, f"should be {relation} {high}")
     if step is not None and not math.isclose(
         value / step, round(value / step), rel_tol=0, abs_tol=1e-9
     ):
-        yield f"{path}: Invalid value: {value}: {path} in body should be a multiple of {step}"
+        yield _invalid(path, value, f"should be a multiple of {step}")
     bits = {"int32": 31, "int64": 63}.get(str(schema.get("format")))
     if bits is not None and not -(2**bits) <= value < 2**bits:
-        yield f"{path}: Invalid value: {value}: {path} in body must be of type {schema['format']}"
+        yield _invalid(path, value, f"must be of type {schema['format']}")
 
 
 def _string(value: str, schema: Schema, path: str) -> Iterator[str]:
-    shortest, longest, pattern = (
-        schema.get("minLength"),
-        schema.get("maxLength"),
-        schema.get("pattern"),
-    )
+    shortest, longest = schema.get("minLength"), schema.get("maxLength")
     if shortest is not None and len(value) < shortest:
-        words = f"{path} in body should be at least {shortest} chars long"
-        yield f"{path}: Invalid value: {_shown(value)}: {words}"
+        yield _invalid(path, value, f"should be at least {shortest} chars long")
     if longest is not None and len(value) > longest:
         yield f"{path}: Too long: may not be more than {longest} bytes"
-    if pattern is not None and not re.search(pattern, value):
-        yield f"{path}: Invalid value: {_shown(value)}: {path} in body should match '{pattern}'"
+    if (pattern := schema.get("pattern")) is not None and not re.search(pattern, value):
+        yield _invalid(path, value, f"should match '{pattern}'")
     if schema.get("format") == "date-time" and not _is_date_time(value):
-        words = f"{path} in body must be of type date-time: {_shown(value)}"
-        yield f"{path}: Invalid value: {_shown(value)}: {words}"
+        yield _invalid(path, value, f"must be of type date-time: {shown(value)}")
 
 
 def _is_date_time(value: str) -> bool:
@@ -193,10 +185,7 @@ def _is_date_time(value: str) -> bool:
 def _array(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
     fewest, most, items = schema.get("minItems"), schema.get("maxItems"), schema.get("items")
     if fewest is not None and len(value) < fewest:
-        yield (
-            f"{path}: Invalid value: {len(value)}: {path} in body should have at least {fewest} "
-            f"items"
-        )
+        yield _invalid(path, len(value), f"should have at least {fewest} items")
     if most is not None and len(value) > most:
         yield f"{path}: Too many: {len(value)}: must have at most {most} items"
         return
@@ -219,10 +208,10 @@ def _duplicates(value: list[Any], schema: Schema, path: str) -> Iterator[str]:
             if kind == "map" and isinstance(item, dict)
             else item
         )
-        shown = orjson.dumps(identity, option=orjson.OPT_SORT_KEYS).decode()
-        if shown in seen:
-            yield f"{path}[{at}]: Duplicate value: {shown}"
-        seen.add(shown)
+        text = orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)
+        if text in seen:
+            yield duplicate(f"{path}[{at}]", orjson.loads(text))
+        seen.add(text)
 
 
 def _object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[str]:
@@ -230,13 +219,12 @@ def _object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[str]:
     properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
     fewest, most = schema.get("minProperties"), schema.get("maxProperties")
     if fewest is not None and len(value) < fewest:
-        words = f"{path} in body should have at least {fewest} properties"
-        yield f"{path}: Invalid value: {len(value)}: {words}"
+        yield _invalid(path, len(value), f"should have at least {fewest} properties")
     if most is not None and len(value) > most:
         yield f"{path}: Too many: {len(value)}: must have at most {most} items"
     for name in schema.get("required") or ():
         if name not in value:
-            yield f"{prefix}{name}: Required value"
+            yield required(f"{prefix}{name}")
     for name, item in value.items():
         if name in properties:
             if path or name not in _METADATA_FIELDS:
@@ -265,32 +253,22 @@ def _combinations(value: Any, schema: Schema, path: str) -> Iterator[str]:
         and not schema.get(_INT_OR_STRING)
         and not any(_fits(value, sub, path) for sub in options)
     ):
-        yield (
-            f"{path}: Invalid value: {_shown(value)}: {path} in body must validate at least one "
-            f"schema (anyOf)"
-        )
+        yield _invalid(path, value, "must validate at least one schema (anyOf)")
     options = schema.get("oneOf")
     if options and sum(_fits(value, sub, path) for sub in options) != 1:
-        yield (
-            f"{path}: Invalid value: {_shown(value)}: {path} in body must validate one and only "
-            f"one schema (oneOf)"
-        )
+        yield _invalid(path, value, "must validate one and only one schema (oneOf)")
     if schema.get("not") and _fits(value, schema["not"], path):
-        yield (
-            f"{path}: Invalid value: {_shown(value)}: {path} in body must not validate the schema "
-            f"(not)"
-        )
+        yield _invalid(path, value, "must not validate the schema (not)")
 
 
 def _fits(value: Any, schema: Schema, path: str) -> bool:
     return next(problems(value, schema, path), None) is None
 
 
-_CHECKS: Final[Mapping[str, tuple[Callable[[Any, Schema, str], Iterator[str]], ...]]] = {
-    "boolean": (),
-    "integer": (_number,),
-    "number": (_number,),
-    "string": (_string,),
-    "array": (_array,),
-    "object": (_object,),
+_CHECKS: Final[Mapping[str, Callable[[Any, Schema, str], Iterator[str]]]] = {
+    "integer": _number,
+    "number": _number,
+    "string": _string,
+    "array": _array,
+    "object": _object,
 }

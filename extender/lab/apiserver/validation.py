@@ -21,6 +21,16 @@ from extender.kube.api import (
     Resource,
 )
 from extender.lab.apiserver import events, pods
+from extender.lab.apiserver.field_errors import (
+    IMMUTABLE,
+    NAME_PART,
+    NOT_NEGATIVE,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    unsupported,
+)
 from extender.lab.apiserver.names import (
     LABEL,
     LABEL_WORDS,
@@ -43,12 +53,12 @@ def metadata_problems(resource: Resource, metadata: Mapping[str, Any]) -> Iterat
     """Check the name, labels and annotations of a new object."""
     name = str(metadata.get("name") or "")
     if not name:
-        yield "metadata.name: Required value: name or generateName is required"
+        yield required("metadata.name", "name or generateName is required")
     elif resource in _NAMED_AS_LABEL:
         if len(name) > 63 or not LABEL.fullmatch(name):
-            yield f'metadata.name: Invalid value: "{name}": {LABEL_WORDS}'
+            yield invalid("metadata.name", name, LABEL_WORDS)
     elif resource.group != _FREELY_NAMED and (len(name) > 253 or not SUBDOMAIN.fullmatch(name)):
-        yield f'metadata.name: Invalid value: "{name}": {SUBDOMAIN_WORDS}'
+        yield invalid("metadata.name", name, SUBDOMAIN_WORDS)
     yield from map_problems(metadata)
 
 
@@ -56,27 +66,19 @@ def map_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
     """Check labels and annotations, which every write may change."""
     for key, value in (metadata.get("labels") or {}).items():
         if not is_qualified(key):
-            yield (
-                f'metadata.labels: Invalid value: "{key}": name part must consist of alphanumeric '
-                f"characters"
-            )
+            yield invalid("metadata.labels", key, NAME_PART)
         if not isinstance(value, str) or (
             value and (len(value) > 63 or not QUALIFIED.fullmatch(value))
         ):
-            yield (
-                f'metadata.labels: Invalid value: "{value}": a valid label must be an empty string '
-                f"or consist of"
-            )
+            words = "a valid label must be an empty string or consist of alphanumeric characters"
+            yield invalid("metadata.labels", value, words)
     size = 0
     for key, value in (metadata.get("annotations") or {}).items():
         if not isinstance(value, str):
-            yield f"metadata.annotations: Invalid value: {value!r}: must be a string"
+            yield invalid("metadata.annotations", value, "must be a string")
             continue
         if not is_qualified(key.lower()):
-            yield (
-                f'metadata.annotations: Invalid value: "{key}": name part must consist of '
-                f"alphanumeric characters"
-            )
+            yield invalid("metadata.annotations", key, NAME_PART)
         size += len(key) + len(value.encode())
     if size > ANNOTATIONS_BYTES_MAX:
         yield f"metadata.annotations: Too long: may not be more than {ANNOTATIONS_BYTES_MAX} bytes"
@@ -87,7 +89,7 @@ def reference_problems(kind: Kind, metadata: Mapping[str, Any]) -> Iterator[str]
     for at, owner in enumerate(metadata.get("ownerReferences") or ()):
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                yield f"metadata.ownerReferences[{at}].{field}: Required value: must not be empty"
+                yield required(f"metadata.ownerReferences[{at}].{field}", "must not be empty")
     if kind.custom or kind.resource == LEASES:
         return
     # Only the validation of the older groups checks finalizers.
@@ -98,10 +100,8 @@ def reference_problems(kind: Kind, metadata: Mapping[str, Any]) -> Iterator[str]
 def _finalizer(name: str, path: str) -> Iterator[str]:
     """Built-in kinds require a domain, except for the names that Kubernetes itself uses."""
     if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
-        yield (
-            f'{path}: Invalid value: "{name}": name is neither a standard finalizer name nor is it '
-            f"fully qualified"
-        )
+        words = "name is neither a standard finalizer name nor is it fully qualified"
+        yield invalid(path, name, words)
 
 
 def fixed_metadata_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -112,7 +112,7 @@ def fixed_metadata_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> I
         # Whatever was sent, the server puts back the stored deletionTimestamp.
         kept = field == "deletionTimestamp" and field in old
         if new.get(field) not in (None, "", old.get(field)) and not kept:
-            yield f'metadata.{field}: Invalid value: "{new[field]}": field is immutable'
+            yield invalid(f"metadata.{field}", new[field], IMMUTABLE)
 
 
 def finalizer_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -124,11 +124,8 @@ def finalizer_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
             if item not in (old.get("finalizers") or ())
         ]
         if added:
-            words = (
-                "no new finalizers can be added if the object is being deleted, found new "
-                "finalizers"
-            )
-            yield f"metadata.finalizers: Forbidden: {words} {added!r}"
+            words = "no new finalizers can be added if the object is being deleted"
+            yield forbidden("metadata.finalizers", f"{words}, found new finalizers {added!r}")
 
 
 def object_problems(kind: Kind, obj: Obj) -> Iterator[str]:
@@ -153,48 +150,31 @@ def change_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
 def _stateful_set(obj: Obj) -> Iterator[str]:
     spec = obj["spec"]
     if not isinstance(spec.get("replicas"), int) or spec["replicas"] < 0:
-        yield (
-            f"spec.replicas: Invalid value: {spec.get('replicas')}: must be greater than or equal "
-            f"to 0"
-        )
+        yield invalid("spec.replicas", spec.get("replicas"), NOT_NEGATIVE)
     start = (spec.get("ordinals") or {}).get("start", 0)
     if start < 0:
-        yield f"spec.ordinals.start: Invalid value: {start}: must be greater than or equal to 0"
-    if spec["podManagementPolicy"] not in ("OrderedReady", "Parallel"):
-        yield (
-            f'spec.podManagementPolicy: Invalid value: "{spec["podManagementPolicy"]}": must be '
-            f"'OrderedReady' or 'Parallel'"
-        )
+        yield invalid("spec.ordinals.start", start, NOT_NEGATIVE)
+    if (policy := spec["podManagementPolicy"]) not in ("OrderedReady", "Parallel"):
+        yield invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
     selector, labels = (
         spec.get("selector"),
         (spec["template"].get("metadata") or {}).get("labels") or {},
     )
     if selector is None:
-        yield "spec.selector: Required value"
+        yield required("spec.selector")
     elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
-        yield "spec.selector: Invalid value: {}: empty selector is invalid for statefulset"
+        yield invalid("spec.selector", {}, "empty selector is invalid for statefulset")
     if selector is None or not label_selector_object(selector)(labels):
-        yield (
-            f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match "
-            f"template `labels`"
-        )
+        words = "`selector` does not match template `labels`"
+        yield invalid("spec.template.metadata.labels", labels, words)
     strategy = spec["updateStrategy"].get("type")
     if strategy not in ("RollingUpdate", "OnDelete"):
-        yield (
-            f"spec.updateStrategy: Invalid value: \"{strategy}\": must be 'RollingUpdate' or "
-            f"'OnDelete'"
-        )
+        yield invalid("spec.updateStrategy", strategy, "must be 'RollingUpdate' or 'OnDelete'")
     if (spec.get("minReadySeconds") or 0) < 0:
-        yield (
-            f"spec.minReadySeconds: Invalid value: {spec['minReadySeconds']}: must be greater than "
-            f"or equal to 0"
-        )
+        yield invalid("spec.minReadySeconds", spec["minReadySeconds"], NOT_NEGATIVE)
     template = spec["template"].get("spec") or {}
-    if template.get("restartPolicy") != "Always":
-        yield (
-            f"spec.template.spec.restartPolicy: Unsupported value: "
-            f'"{template.get("restartPolicy")}": supported values: "Always"'
-        )
+    if (restarts := template.get("restartPolicy")) != "Always":
+        yield unsupported("spec.template.spec.restartPolicy", restarts, "Always")
     yield from pods.spec_problems(template, "spec.template.spec")
 
 
@@ -210,19 +190,16 @@ def _stateful_set_change(old: Obj, new: Obj) -> Iterator[str]:
     for field in _STATEFUL_SET_IMMUTABLE:
         before, after = old["spec"].get(field), new["spec"].get(field)
         if not identical(before, after):
-            yield f"spec.{field}: Invalid value: {after}: field is immutable"
+            yield invalid(f"spec.{field}", after, IMMUTABLE)
 
 
 def _lease(lease: Obj) -> Iterator[str]:
     spec = lease.get("spec") or {}
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if duration is not None and duration <= 0:
-        yield f"spec.leaseDurationSeconds: Invalid value: {duration}: must be greater than 0"
+        yield invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
     if transitions is not None and transitions < 0:
-        yield (
-            f"spec.leaseTransitions: Invalid value: {transitions}: must be greater than or equal "
-            f"to 0"
-        )
+        yield invalid("spec.leaseTransitions", transitions, NOT_NEGATIVE)
 
 
 def _namespace(obj: Obj) -> Iterator[str]:
@@ -233,7 +210,7 @@ def _namespace(obj: Obj) -> Iterator[str]:
 def _namespace_status(new: Obj) -> Iterator[str]:
     wanted = "Terminating" if new["metadata"].get("deletionTimestamp") else "Active"
     if (phase := (new.get("status") or {}).get("phase")) != wanted:
-        yield f"status.Phase: Invalid value: \"{phase}\": may only be '{wanted}'"
+        yield invalid("status.Phase", phase, f"may only be '{wanted}'")
 
 
 def _config_map(obj: Obj) -> Iterator[str]:
@@ -241,12 +218,10 @@ def _config_map(obj: Obj) -> Iterator[str]:
     for field, values in (("data", data), ("binaryData", binary)):
         for key in values:
             if len(key) > 253 or not _CONFIG_KEY.fullmatch(key) or key in (".", ".."):
-                yield (
-                    f'{field}[{key}]: Invalid value: "{key}": a valid config key must consist of '
-                    f"alphanumeric characters"
-                )
+                words = "a valid config key must consist of alphanumeric characters"
+                yield invalid(f"{field}[{key}]", key, words)
     for key in data.keys() & binary.keys():
-        yield f'data[{key}]: Invalid value: "{key}": duplicate of key present in binaryData'
+        yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
 
 
 def _config_map_change(old: Obj, new: Obj) -> Iterator[str]:
@@ -254,10 +229,10 @@ def _config_map_change(old: Obj, new: Obj) -> Iterator[str]:
         return
     words = "field is immutable when `immutable` is set"
     if not new.get("immutable"):
-        yield f"immutable: Forbidden: {words}"
+        yield forbidden("immutable", words)
     for field in ("data", "binaryData"):
         if (old.get(field) or {}) != (new.get(field) or {}):
-            yield f"{field}: Forbidden: {words}"
+            yield forbidden(field, words)
 
 
 def _node(obj: Obj) -> Iterator[str]:
@@ -265,17 +240,11 @@ def _node(obj: Obj) -> Iterator[str]:
     for at, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         if not is_qualified(key):
-            yield (
-                f'metadata.taints[{at}].key: Invalid value: "{key}": name part must consist of '
-                f"alphanumeric characters"
-            )
+            yield invalid(f"metadata.taints[{at}].key", key, NAME_PART)
         if effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-            yield (
-                f'metadata.taints[{at}].effect: Unsupported value: "{effect}": supported values: '
-                f'"NoSchedule"'
-            )
+            yield unsupported(f"metadata.taints[{at}].effect", effect, "NoSchedule")
         if (key, effect) in seen:
-            yield f"metadata.taints[{at}]: Duplicate value: {key}:{effect}"
+            yield duplicate(f"metadata.taints[{at}]", f"{key}:{effect}")
         seen.add((key, effect))
 
 
@@ -284,31 +253,22 @@ def _definition(definition: Obj) -> Iterator[str]:
     names, versions = spec.get("names") or {}, spec.get("versions") or []
     for field in ("plural", "kind"):
         if not names.get(field):
-            yield f"spec.names.{field}: Required value"
+            yield required(f"spec.names.{field}")
     wanted = f"{names.get('plural')}.{spec.get('group')}"
-    if definition["metadata"].get("name") != wanted:
-        yield (
-            f'metadata.name: Invalid value: "{definition["metadata"].get("name")}": must be '
-            f'spec.names.plural+"."+spec.group'
-        )
+    if (name := definition["metadata"].get("name")) != wanted:
+        yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     if spec.get("scope") not in ("Namespaced", "Cluster"):
-        yield (
-            f'spec.scope: Unsupported value: "{spec.get("scope")}": supported values: "Cluster", '
-            f'"Namespaced"'
-        )
+        yield unsupported("spec.scope", spec.get("scope"), "Cluster", "Namespaced")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield (
             "spec.versions: Invalid value: must have exactly one version marked as storage version"
         )
     for at, version in enumerate(versions):
-        if not isinstance((version.get("schema") or {}).get("openAPIV3Schema"), dict):
-            yield (
-                f"spec.versions[{at}].schema.openAPIV3Schema: Required value: schemas are required"
-            )
+        schema, path = version.get("schema") or {}, f"spec.versions[{at}].schema.openAPIV3Schema"
+        if isinstance(schema.get("openAPIV3Schema"), dict):
+            yield from _patterns(schema["openAPIV3Schema"], path)
         else:
-            yield from _patterns(
-                version["schema"]["openAPIV3Schema"], f"spec.versions[{at}].schema.openAPIV3Schema"
-            )
+            yield required(path, "schemas are required")
 
 
 def _patterns(schema: object, path: str) -> Iterator[str]:
@@ -325,10 +285,8 @@ def _patterns(schema: object, path: str) -> Iterator[str]:
             try:
                 re.compile(child)
             except re.error as problem:
-                yield (
-                    f"{path}.pattern: Invalid value: {child!r}: must be a valid regular "
-                    f"expression: {problem}"
-                )
+                words = f"must be a valid regular expression: {problem}"
+                yield invalid(f"{path}.pattern", child, words)
         else:
             yield from _patterns(child, f"{path}.{name}")
 
@@ -337,10 +295,8 @@ def _node_change(old: Obj, new: Obj) -> Iterator[str]:
     for field in ("providerID", "podCIDR"):
         before, after = old["spec"].get(field), new["spec"].get(field)
         if before and before != after:
-            yield (
-                f'spec.{field}: Forbidden: node updates may not change {field} except from "" to '
-                f"valid"
-            )
+            words = f'node updates may not change {field} except from "" to valid'
+            yield forbidden(f"spec.{field}", words)
 
 
 def status_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
@@ -365,14 +321,12 @@ def _stateful_set_status(status: Obj) -> Iterator[str]:
     for field in counts:
         count = status.get(field) or 0
         if count < 0:
-            yield f"status.{field}: Invalid value: {count}: must be greater than or equal to 0"
+            yield invalid(f"status.{field}", count, NOT_NEGATIVE)
         if count > total:
-            yield f"status.{field}: Invalid value: {count}: cannot be greater than status.replicas"
+            yield invalid(f"status.{field}", count, "cannot be greater than status.replicas")
     if (available := status.get("availableReplicas") or 0) > ready:
-        yield (
-            f"status.availableReplicas: Invalid value: {available}: cannot be greater than "
-            f"status.readyReplicas"
-        )
+        words = "cannot be greater than status.readyReplicas"
+        yield invalid("status.availableReplicas", available, words)
 
 
 _CONTENT: Final[Mapping[tuple[str, str], Callable[[Obj], Iterator[str]]]] = {
