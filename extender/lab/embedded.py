@@ -19,7 +19,6 @@ from extender.kube.api import NODES, PODS, STATEFULSETS, Api, Obj
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.strategy import rfc3339
 from extender.lab.controllers.garbage import GarbageCollector, NamespaceController
-from extender.lab.controllers.informer import Informer
 from extender.lab.controllers.kubelet import (
     DelayOf,
     Heartbeats,
@@ -33,6 +32,7 @@ from extender.lab.controllers.node_lifecycle import (
     TaintEvictionController,
 )
 from extender.lab.controllers.stateful_set import StatefulSetController
+from extender.lab.informer import Informer
 from extender.model.names import POOL_LABEL, SLOTS_RESOURCE, ZONE_LABEL
 
 CONTROLLER_MANAGER: Final = "system:kube-controller-manager"

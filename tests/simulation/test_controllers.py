@@ -21,7 +21,6 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.lab.apiserver.registry import CONFIGMAPS, CONTROLLERREVISIONS
-from extender.lab.controllers.informer import Informer
 from extender.lab.controllers.stateful_set import REVISION_LABEL, is_running_and_ready
 from extender.lab.embedded import (
     ControllerSettings,
@@ -29,6 +28,7 @@ from extender.lab.embedded import (
     node_object,
     stateful_set_object,
 )
+from extender.lab.informer import Informer
 from tests.simulation.cluster_scene import NS, a_pod, a_virtual_cluster
 
 pytestmark = pytest.mark.looptime

@@ -8,6 +8,7 @@ are compared by uid, not by name. While another owner exists, the dependent only
 references to owners that are gone. Foreground deletion is not implemented.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from extender.kube.api import (
@@ -22,7 +23,7 @@ from extender.kube.api import (
 )
 from extender.lab.apiserver.server import ApiServer
 from extender.lab.apiserver.store import Change, Entry, Key
-from extender.lab.controllers.informer import WorkQueue
+from extender.lab.controllers.controller import Controller, K
 
 Reference = tuple[tuple[str, str], Key]
 """(group, plural) and (namespace, name)."""
@@ -33,26 +34,35 @@ def _owner_uids(obj: Obj) -> list[str]:
     return [str(owner["uid"]) for owner in obj["metadata"].get("ownerReferences") or ()]
 
 
-class GarbageCollector:
-    """Deletes dependents whose owners are gone. ``run`` works until cancelled."""
+class _StoreController(Controller[K]):
+    """A controller that hears of the changes of every kind."""
 
     def __init__(self, api: Api, server: ApiServer) -> None:
-        self._api = api
+        super().__init__(api)
         self._server = server
-        self._living: dict[str, None] = {}
-        self._dependents: dict[str, dict[Reference, None]] = {}
-        self._queue: WorkQueue[Reference] = WorkQueue(self.sync)
-        for kind, collection in server.store.collections():
-            for entry in collection.entries.values():
-                self._added(kind, entry)
         server.store.subscribers.append(self._changed)
+
+    def _changed(self, kind: tuple[str, str], change: Change) -> None:
+        raise NotImplementedError
 
     async def run(self) -> None:
         """Work until cancelled."""
         try:
-            await self._queue.run()
+            await super().run()
         finally:
             self._server.store.subscribers.remove(self._changed)
+
+
+class GarbageCollector(_StoreController[Reference]):
+    """Deletes dependents whose owners are gone."""
+
+    def __init__(self, api: Api, server: ApiServer) -> None:
+        super().__init__(api, server)
+        self._living: dict[str, None] = {}
+        self._dependents: dict[str, dict[Reference, None]] = {}
+        for kind, collection in server.store.collections():
+            for entry in collection.entries.values():
+                self._added(kind, entry)
 
     def _changed(self, kind: tuple[str, str], change: Change) -> None:
         before, after = change.before, change.after
@@ -66,7 +76,7 @@ class GarbageCollector:
         elif before is not None:
             self._living.pop(before.uid, None)
             for dependent in self._dependents.pop(before.uid, {}):
-                self._queue.add(dependent)
+                self.add(dependent)
 
     def _added(self, kind: tuple[str, str], entry: Entry) -> None:
         self._living[entry.uid] = None
@@ -75,7 +85,7 @@ class GarbageCollector:
             if uid in self._living:
                 self._dependents.setdefault(uid, {})[reference] = None
             else:
-                self._queue.add(reference)
+                self.add(reference)
 
     async def sync(self, reference: Reference) -> None:
         """Delete an object without owners, or drop its references to lost ones. Raises ApiError."""
@@ -87,14 +97,12 @@ class GarbageCollector:
             return
         owners = entry.obj["metadata"]["ownerReferences"]
         left = [owner for owner in owners if owner["uid"] in self._living]
-        try:
+        with suppress(NotFound, Conflict):
             if not left:
                 await self._api.delete(resource, *key, preconditions=Preconditions(entry.uid))
             elif len(left) < len(owners):
                 patch = {"metadata": {"uid": entry.uid, "ownerReferences": left}}
-                await self._api.patch(resource, *key, patch, patch_type=PatchType.MERGE)
-        except (NotFound, Conflict):
-            return
+                await self._merge(resource, key, patch)
 
 
 def _resource_of(server: ApiServer, kind: tuple[str, str]) -> Resource | None:
@@ -117,27 +125,14 @@ async def orphan_dependents(api: Api, server: ApiServer, uid: str) -> None:
             await api.patch(resource, *entry.key, patch, patch_type=PatchType.MERGE)
 
 
-class NamespaceController:
-    """Empties namespaces that are being deleted. ``run`` works until cancelled."""
-
-    def __init__(self, api: Api, server: ApiServer) -> None:
-        self._api = api
-        self._server = server
-        self._queue: WorkQueue[str] = WorkQueue(self.sync)
-        server.store.subscribers.append(self._changed)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        try:
-            await self._queue.run()
-        finally:
-            self._server.store.subscribers.remove(self._changed)
+class NamespaceController(_StoreController[str]):
+    """Empties namespaces that are being deleted."""
 
     def _changed(self, kind: tuple[str, str], change: Change) -> None:
         if kind != (NAMESPACES.group, NAMESPACES.plural) or change.after is None:
             return
         if change.after.obj["metadata"].get("deletionTimestamp"):
-            self._queue.add(change.after.key[1])
+            self.add(change.after.key[1])
 
     async def sync(self, namespace: str) -> None:
         """Delete all in the namespace. If nothing is left, drop its finalizer. Raises ApiError."""
@@ -148,15 +143,10 @@ class NamespaceController:
                 continue
             for key in [key for key in collection.ordered() if key[0] == namespace]:
                 left = True
-                try:
+                with suppress(NotFound, Conflict):
                     await self._api.delete(resource, *key)
-                except (NotFound, Conflict):
-                    continue
         if left:
-            self._queue.add_after(namespace, NAMESPACE_RETRY_S)
+            self.add_after(namespace, NAMESPACE_RETRY_S)
             return
-        patch = {"spec": {"finalizers": None}}
-        try:
-            await self._api.patch(NAMESPACES, "", namespace, patch, patch_type=PatchType.MERGE)
-        except (NotFound, Conflict):
-            return
+        with suppress(NotFound, Conflict):
+            await self._merge(NAMESPACES, ("", namespace), {"spec": {"finalizers": None}})

@@ -10,12 +10,14 @@ missing heartbeat. A recovered node continues where it stopped.
 import asyncio
 import ipaddress
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
-from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, PatchType, Preconditions
+from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, Preconditions
 from extender.lab.apiserver.strategy import rfc3339
-from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
+from extender.lab.controllers.controller import Controller
 from extender.lab.controllers.stateful_set import has_failed, is_running_and_ready, is_terminating
+from extender.lab.informer import Informer, ObjectKey, key_of
 
 DelayOf = Callable[[Obj], float]
 """Pod -> seconds."""
@@ -60,8 +62,8 @@ class Heartbeats:
             listener(node)
 
 
-class Kubelet:
-    """All kubelets of the cluster. ``run`` works until cancelled."""
+class Kubelet(Controller[ObjectKey]):
+    """All kubelets of the cluster."""
 
     def __init__(
         self,
@@ -73,22 +75,17 @@ class Kubelet:
         start_delay_s: DelayOf,
         stop_delay_s: DelayOf,
     ) -> None:
-        self._api = api
+        super().__init__(api)
         self._pods = pods
         self._heartbeats = heartbeats
         self._clock = clock
         self._start_delay_s = start_delay_s
         self._stop_delay_s = stop_delay_s
-        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
         self._due: dict[tuple[str, str], float] = {}
         self._unready: dict[str, None] = {}
         self._addresses = 0
         pods.on_change(self._pod_changed)
         heartbeats.on_change(self._node_changed)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._queue.run()
 
     def set_ready(self, namespace: str, name: str, *, ready: bool) -> None:
         """Make a running pod's readiness probe fail or succeed."""
@@ -97,12 +94,12 @@ class Kubelet:
             self._unready.pop(pod["metadata"]["uid"], None)
         else:
             self._unready[pod["metadata"]["uid"]] = None
-        self._queue.add((namespace, name))
+        self.add((namespace, name))
 
     def _node_changed(self, node: str) -> None:
         for key, pod in self._pods.objects.items():
             if pod["spec"].get("nodeName") == node:
-                self._queue.add(key)
+                self.add(key)
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
         if after is None and before is not None:
@@ -111,7 +108,7 @@ class Kubelet:
             for what in ("start", "stop"):
                 self._due.pop((uid, what), None)
         elif after is not None and after["spec"].get("nodeName"):
-            self._queue.add(key_of(after))
+            self.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
         """Do what the kubelet of the pod's node would do. Raises ApiError if a write failed."""
@@ -139,28 +136,18 @@ class Kubelet:
             self._due[mark] = loop.time() + delay_s(pod)
         left_s = self._due[mark] - loop.time()
         if left_s > 0:
-            self._queue.add_after(key_of(pod), left_s)
+            self.add_after(key_of(pod), left_s)
         return left_s <= 0
 
     async def _remove(self, pod: Obj) -> None:
-        namespace, name = key_of(pod)
-        uid = pod["metadata"]["uid"]
-        try:
-            await self._api.delete(
-                PODS, namespace, name, preconditions=Preconditions(uid), grace_period_s=0
-            )
-        except (NotFound, Conflict):
-            return
+        uid = Preconditions(pod["metadata"]["uid"])
+        with suppress(NotFound, Conflict):
+            await self._api.delete(PODS, *key_of(pod), preconditions=uid, grace_period_s=0)
 
     async def _report(self, pod: Obj) -> None:
-        namespace, name = key_of(pod)
         patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": self._status_of(pod)}
-        try:
-            await self._api.patch(
-                PODS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status"
-            )
-        except (NotFound, Conflict):
-            return
+        with suppress(NotFound, Conflict):
+            await self._merge(PODS, key_of(pod), patch, "status")
 
     def _status_of(self, pod: Obj) -> Obj:
         """Return the status of a running pod. Conditions of other components are kept."""
@@ -206,27 +193,22 @@ class Kubelet:
         }
 
 
-class NodeRegistrar:
+class NodeRegistrar(Controller[str]):
     """Reports Ready for nodes that have no Ready condition, as their kubelets would."""
 
     def __init__(
         self, api: Api, nodes: Informer, heartbeats: Heartbeats, *, clock: ClockOf
     ) -> None:
-        self._api = api
+        super().__init__(api)
         self._nodes = nodes
         self._heartbeats = heartbeats
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue(self.sync)
         nodes.on_change(self._node_changed)
-        heartbeats.on_change(self._queue.add)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._queue.run()
+        heartbeats.on_change(self.add)
 
     def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None:
-            self._queue.add(after["metadata"]["name"])
+            self.add(after["metadata"]["name"])
 
     async def sync(self, name: str) -> None:
         """Report Ready for a living node whose condition is missing or Unknown."""
@@ -245,12 +227,8 @@ class NodeRegistrar:
             "metadata": {"uid": node["metadata"]["uid"]},
             "status": {"conditions": [*kept, ready]},
         }
-        try:
-            await self._api.patch(
-                NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status"
-            )
-        except (NotFound, Conflict):
-            return
+        with suppress(NotFound, Conflict):
+            await self._merge(NODES, ("", name), patch, "status")
 
 
 def ready_condition(status: str, reason: str, message: str, when: str) -> Obj:

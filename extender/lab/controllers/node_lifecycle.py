@@ -14,14 +14,16 @@ with that taint is not Ready, its Terminating pods are removed by force at once.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, PatchType, Preconditions
+from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, Preconditions
 from extender.lab.apiserver.strategy import rfc3339
-from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
+from extender.lab.controllers.controller import Controller
 from extender.lab.controllers.kubelet import Heartbeats, ready_condition
 from extender.lab.controllers.stateful_set import is_running_and_ready, is_terminating
+from extender.lab.informer import Informer, ObjectKey, key_of
 from extender.model.names import NOT_READY_TAINT, UNREACHABLE_TAINT
 
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
@@ -46,10 +48,8 @@ class PodsByNode:
             self._keys.setdefault(node, {})[key_of(after)] = None
 
 
-class NodeLifecycleController:
-    """Maintains Ready conditions and taints of nodes, and the readiness of their pods. ``run``
-    works until cancelled.
-    """
+class NodeLifecycleController(Controller[str]):
+    """Maintains Ready conditions and taints of nodes, and the readiness of their pods."""
 
     def __init__(
         self,
@@ -61,24 +61,19 @@ class NodeLifecycleController:
         now: Callable[[], float],
         grace_s: float,
     ) -> None:
-        self._api = api
+        super().__init__(api)
         self._nodes = nodes
         self._pods = pods
         self._by_node = PodsByNode(pods)
         self._heartbeats = heartbeats
         self._now = now
         self._grace_s = grace_s
-        self._queue: WorkQueue[str] = WorkQueue(self.sync)
         nodes.on_change(self._node_changed)
-        heartbeats.on_change(self._queue.add)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._queue.run()
+        heartbeats.on_change(self.add)
 
     def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None:
-            self._queue.add(after["metadata"]["name"])
+            self.add(after["metadata"]["name"])
 
     async def sync(self, name: str) -> None:
         """Bring one node's conditions and taints up to date. Raises ApiError if a write failed."""
@@ -88,14 +83,14 @@ class NodeLifecycleController:
         try:
             silent_s = self._heartbeats.silent_s(name)
             if silent_s is not None and silent_s < self._grace_s:
-                self._queue.add_after(name, self._grace_s - silent_s)
+                self.add_after(name, self._grace_s - silent_s)
             elif silent_s is not None and ready_status(node) != "Unknown":
                 node = await self._lose(node)
             await self._taint(node)
             if ready_status(node) != "True":
                 await self._unready_pods(name)
         except (NotFound, Conflict):
-            self._queue.add_after(name, 0.0)
+            self.add_after(name, 0.0)
 
     async def _lose(self, node: Obj) -> Obj:
         message = "Kubelet stopped posting node status."
@@ -106,14 +101,7 @@ class NodeLifecycleController:
             if item["type"] != "Ready"
         ]
         patch = {"metadata": _exactly(node), "status": {"conditions": [*kept, unknown]}}
-        return await self._api.patch(
-            NODES,
-            "",
-            node["metadata"]["name"],
-            patch,
-            patch_type=PatchType.MERGE,
-            subresource="status",
-        )
+        return await self._merge(NODES, key_of(node), patch, "status")
 
     async def _taint(self, node: Obj) -> None:
         spec = node.get("spec") or {}
@@ -129,9 +117,7 @@ class NodeLifecycleController:
         taints = kept + [taint for taint in wanted if (taint["key"], taint["effect"]) not in have]
         if taints != present:
             patch = {"metadata": _exactly(node), "spec": {"taints": taints or None}}
-            await self._api.patch(
-                NODES, "", node["metadata"]["name"], patch, patch_type=PatchType.MERGE
-            )
+            await self._merge(NODES, key_of(node), patch)
 
     def _wanted_taints(self, node: Obj) -> list[Obj]:
         key = {"Unknown": UNREACHABLE_TAINT, "False": NOT_READY_TAINT}.get(ready_status(node))
@@ -159,9 +145,7 @@ class NodeLifecycleController:
                 for item in pod["status"]["conditions"]
             ]
             patch = {"metadata": _exactly(pod), "status": {"conditions": conditions}}
-            await self._api.patch(
-                PODS, *key, patch, patch_type=PatchType.MERGE, subresource="status"
-            )
+            await self._merge(PODS, key, patch, "status")
 
 
 def _exactly(obj: Obj) -> Obj:
@@ -210,7 +194,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     )
 
 
-class TaintEvictionController:
+class TaintEvictionController(Controller[ObjectKey]):
     """Deletes pods from nodes with NoExecute taints when their tolerations end. If the taint goes
     before, they stay.
     """
@@ -218,27 +202,22 @@ class TaintEvictionController:
     def __init__(
         self, api: Api, nodes: Informer, pods: Informer, *, now: Callable[[], float]
     ) -> None:
-        self._api = api
+        super().__init__(api)
         self._nodes = nodes
         self._pods = pods
         self._by_node = PodsByNode(pods)
         self._now = now
-        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
         nodes.on_change(self._node_changed)
         pods.on_change(self._pod_changed)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._queue.run()
 
     def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None and (after.get("spec") or {}).get("taints"):
             for key in self._by_node[after["metadata"]["name"]]:
-                self._queue.add(key)
+                self.add(key)
 
     def _pod_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None and after["spec"].get("nodeName"):
-            self._queue.add(key_of(after))
+            self.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
         """Delete the pod if it is due, else plan the next sync. Raises ApiError."""
@@ -255,45 +234,42 @@ class TaintEvictionController:
             return
         left_s = min(dues) - self._now()
         if left_s > 0:
-            self._queue.add_after(key, left_s)
+            self.add_after(key, left_s)
             return
-        try:
+        with suppress(NotFound, Conflict):
             await self._api.delete(PODS, *key, preconditions=Preconditions(pod["metadata"]["uid"]))
-        except (NotFound, Conflict):
-            return
 
 
 def _epoch_s(when: str | None, default_s: float) -> float:
     return datetime.fromisoformat(when).timestamp() if when else default_s
 
 
-class PodGarbageCollector:
+class PodGarbageCollector(Controller[ObjectKey]):
     """Removes by force the pods that no kubelet will remove: those of missing nodes and of nodes
     out of service.
     """
 
     def __init__(self, api: Api, nodes: Informer, pods: Informer, *, orphan_grace_s: float) -> None:
-        self._api = api
+        super().__init__(api)
         self._nodes = nodes
         self._pods = pods
         self._by_node = PodsByNode(pods)
         self._orphan_grace_s = orphan_grace_s
-        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
         nodes.on_change(self._node_changed)
         pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
         """Work until cancelled."""
         await self._nodes.synced.wait()
-        await self._queue.run()
+        await super().run()
 
     def _node_changed(self, before: Obj | None, after: Obj | None) -> None:
         if after is None and before is not None:
             for key in self._by_node[before["metadata"]["name"]]:
-                self._queue.add_after(key, self._orphan_grace_s)
+                self.add_after(key, self._orphan_grace_s)
         elif after is not None and is_out_of_service(after):
             for key in self._by_node[after["metadata"]["name"]]:
-                self._queue.add(key)
+                self.add(key)
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
         name = after["spec"].get("nodeName") if after else None
@@ -302,9 +278,9 @@ class PodGarbageCollector:
         node = self._nodes.objects.get(("", name))
         fresh = before is None or not before["spec"].get("nodeName")
         if node is None and fresh:
-            self._queue.add_after(key_of(after), self._orphan_grace_s)
+            self.add_after(key_of(after), self._orphan_grace_s)
         elif node is not None and is_terminating(after) and is_out_of_service(node):
-            self._queue.add(key_of(after))
+            self.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
         """Remove the pod unless its node exists and is in service. Raises ApiError."""
@@ -315,7 +291,5 @@ class PodGarbageCollector:
         if node is not None and not (is_terminating(pod) and is_out_of_service(node)):
             return
         uid = pod["metadata"]["uid"]
-        try:
+        with suppress(NotFound, Conflict):
             await self._api.delete(PODS, *key, preconditions=Preconditions(uid), grace_period_s=0)
-        except (NotFound, Conflict):
-            return

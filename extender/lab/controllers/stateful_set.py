@@ -17,6 +17,7 @@ AlreadyExists or NotFound.
 """
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,12 +31,12 @@ from extender.kube.api import (
     Conflict,
     NotFound,
     Obj,
-    PatchType,
     Preconditions,
 )
 from extender.lab.apiserver.registry import CONTROLLERREVISIONS
 from extender.lab.apiserver.strategy import SUFFIX_ALPHABET
-from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
+from extender.lab.controllers.controller import Controller
+from extender.lab.informer import Informer, ObjectKey, key_of
 
 REVISION_LABEL: Final = "controller-revision-hash"
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
@@ -158,23 +159,18 @@ def _wanted(stateful_set: Obj) -> range:
     return range(start, start + int(spec["replicas"]))
 
 
-class StatefulSetController:
-    """Creates and removes the pods of every StatefulSet. ``run`` works until cancelled."""
+class StatefulSetController(Controller[ObjectKey]):
+    """Creates and removes the pods of every StatefulSet."""
 
     def __init__(self, api: Api, stateful_sets: Informer, pods: Informer) -> None:
-        self._api = api
+        super().__init__(api)
         self._sets = stateful_sets
-        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
         self._pods_by_owner: dict[str, dict[str, Obj]] = {}
         self._key_by_uid: dict[str, ObjectKey] = {}
         self._revisions: dict[str, tuple[Obj, str]] = {}
         """UID of a set -> its template when last seen, and the name of its revision."""
         stateful_sets.on_change(self._set_changed)
         pods.on_change(self._pod_changed)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        await self._queue.run()
 
     def _set_changed(self, before: Obj | None, after: Obj | None) -> None:
         if before is not None:
@@ -183,7 +179,7 @@ class StatefulSetController:
                 self._revisions.pop(before["metadata"]["uid"], None)
         if after is not None:
             self._key_by_uid[after["metadata"]["uid"]] = key_of(after)
-            self._queue.add(key_of(after))
+            self.add(key_of(after))
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
         if (
@@ -198,7 +194,7 @@ class StatefulSetController:
         changed = after or before
         key = self._key_by_uid.get(controller_uid(changed)) if changed else None
         if key is not None:
-            self._queue.add(key)
+            self.add(key)
 
     async def sync(self, key: ObjectKey) -> None:
         """Bring one set nearer to its spec. Raises ApiError if a write failed."""
@@ -245,10 +241,8 @@ class StatefulSetController:
             "data": {"spec": {"template": state.spec["template"]}},
             "revision": int(metadata.get("generation") or 1),
         }
-        try:
+        with suppress(AlreadyExists):
             await self._api.create(CONTROLLERREVISIONS, metadata["namespace"], revision)
-        except AlreadyExists:
-            return
 
     async def _template(self, state: _Set, revision: str) -> Obj:
         if revision == state.revision:
@@ -282,21 +276,15 @@ class StatefulSetController:
     async def _create_pod(self, state: _Set, ordinal: int) -> None:
         revision = state.revision_for(ordinal)
         pod = pod_of(state.obj, ordinal, await self._template(state, revision), revision)
-        try:
+        # It may have been created before, and the cache has not seen it yet.
+        with suppress(AlreadyExists):
             await self._api.create(PODS, pod["metadata"]["namespace"], pod)
-        except AlreadyExists:
-            # It was created before, and the cache has not seen it yet.
-            return
 
     async def _delete_pod(self, pod: Obj) -> None:
-        namespace, name = key_of(pod)
-        try:
-            await self._api.delete(
-                PODS, namespace, name, preconditions=Preconditions(pod["metadata"]["uid"])
-            )
-        except (NotFound, Conflict):
-            # It is gone, or another pod has the name.
-            return
+        uid = Preconditions(pod["metadata"]["uid"])
+        # It may be gone, or another pod may have the name.
+        with suppress(NotFound, Conflict):
+            await self._api.delete(PODS, *key_of(pod), preconditions=uid)
 
     async def _remove(self, state: _Set) -> bool:
         """Delete pods beyond the wanted ordinals, highest first. Return True when none is left."""
@@ -327,18 +315,8 @@ class StatefulSetController:
         stored = state.obj.get("status") or {}
         if all(stored.get(field) == value for field, value in wanted.items()):
             return
-        namespace, name = key_of(state.obj)
-        try:
-            await self._api.patch(
-                STATEFULSETS,
-                namespace,
-                name,
-                {"status": wanted},
-                patch_type=PatchType.MERGE,
-                subresource="status",
-            )
-        except NotFound:
-            return
+        with suppress(NotFound):
+            await self._merge(STATEFULSETS, key_of(state.obj), {"status": wanted}, "status")
 
 
 def _status_of(state: _Set) -> dict[str, Any]:

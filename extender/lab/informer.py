@@ -1,14 +1,12 @@
-"""Informers and work queues for the embedded controllers: small forms of client-go's.
+"""``Informer``: lists and watches one kind, and calls its handlers with each change.
 
-An ``Informer`` lists and watches one kind, and calls its handlers with each change. One informer
-serves all controllers that need the kind. A ``WorkQueue`` holds keys, each at most once, and passes
-them one at a time to ``sync``. A key whose ``sync`` raises an ApiError is tried again after a
-growing delay. Both end when their ``run`` is cancelled.
+It is a small form of client-go's. One informer serves all that need the kind. It ends when its
+``run`` is cancelled.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 from extender.kube.api import (
     EVERYWHERE,
@@ -24,12 +22,9 @@ from extender.kube.api import (
 Handler = Callable[[Obj | None, Obj | None], None]
 """Called with (before, after); None: the object did not exist, or no longer exists."""
 ObjectKey = tuple[str, str]
-K = TypeVar("K", bound=Hashable)
 
 RELIST_DELAY_S: Final = 1.0
 WATCH_TIMEOUT_S: Final = 300.0
-RETRY_FIRST_S: Final = 0.1
-RETRY_DOUBLINGS_MAX: Final = 7
 
 
 def key_of(obj: Obj) -> ObjectKey:
@@ -129,58 +124,3 @@ class Informer:
             before = None
         for handler in self._handlers:
             handler(before, after)
-
-
-class WorkQueue(Generic[K]):
-    """Keys to be synced, in the order in which they were added. Each waits at most once."""
-
-    def __init__(self, sync: Callable[[K], Awaitable[None]]) -> None:
-        self._sync = sync
-        self._pending: dict[K, None] = {}
-        self._failures: dict[K, int] = {}
-        self._timers: dict[K, asyncio.TimerHandle] = {}
-        self._wake = asyncio.Event()
-
-    def add(self, key: K) -> None:
-        """Sync ``key`` soon."""
-        self._pending.setdefault(key)
-        self._wake.set()
-
-    def add_after(self, key: K, delay_s: float) -> None:
-        """Sync ``key`` in ``delay_s``, or sooner if that is already planned."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + max(delay_s, 0.0)
-        timer = self._timers.get(key)
-        if timer is not None and not timer.cancelled() and timer.when() <= due:
-            return
-        if timer is not None:
-            timer.cancel()
-        self._timers[key] = loop.call_at(due, self._timer_fired, key)
-
-    def _timer_fired(self, key: K) -> None:
-        self._timers.pop(key, None)
-        self.add(key)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        try:
-            while True:
-                if not self._pending:
-                    self._wake.clear()
-                    await self._wake.wait()
-                key = next(iter(self._pending))
-                del self._pending[key]
-                await self._one(key)
-        finally:
-            for timer in self._timers.values():
-                timer.cancel()
-            self._timers.clear()
-
-    async def _one(self, key: K) -> None:
-        try:
-            await self._sync(key)
-        except ApiError:
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            self.add_after(key, RETRY_FIRST_S * 2 ** min(failures - 1, RETRY_DOUBLINGS_MAX))
-        else:
-            self._failures.pop(key, None)
