@@ -33,7 +33,6 @@ from extender.kube.api import (
     Api,
     Obj,
     Resource,
-    WatchEventType,
 )
 from extender.kube.client import KubeApi
 from extender.kube.serving.sockets import host_port
@@ -41,6 +40,7 @@ from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.webhooks import HttpWebhookCaller
 from extender.lab.embedded import ControllerSettings, EmbeddedCluster
 from extender.lab.http.server import HttpApiServer
+from extender.lab.informer import Informer
 from extender.lab.scheduler.extender_transport import AiohttpTransport
 from extender.lab.scheduler.scheduler import Scheduler
 from extender.model.names import OWN_NAMESPACE
@@ -90,7 +90,9 @@ class LocalCluster:
         await self.server.start()
         self._stack.push_async_callback(self.server.stop)
         await self._stack.enter_async_context(self.embedded)
-        self.spawn(self._follow_heartbeats(), "heartbeats")
+        nodes = Informer(self.cluster, NODES)
+        nodes.on_change(self._follow_heartbeat)
+        self.spawn(nodes.run(), "heartbeats")
         return self
 
     async def __aexit__(
@@ -135,18 +137,11 @@ class LocalCluster:
         path.write_text(json.dumps(self.server.kubeconfig(token), indent=1) + "\n")
         return path
 
-    async def _follow_heartbeats(self) -> None:
-        page = await self.cluster.list_page(NODES)
-        version = page.resource_version
-        while True:
-            async for event in self.cluster.watch(NODES, resource_version=version):
-                version = event.object["metadata"]["resourceVersion"]
-                if event.type in (WatchEventType.ADDED, WatchEventType.MODIFIED):
-                    self._follow_heartbeat(event.object["metadata"])
-
-    def _follow_heartbeat(self, metadata: Obj) -> None:
-        name = metadata["name"]
-        stopped = (metadata.get("annotations") or {}).get(HEARTBEAT_ANNOTATION) == "stopped"
+    def _follow_heartbeat(self, _before: Obj | None, node: Obj | None) -> None:
+        if node is None:
+            return
+        name, annotations = node["metadata"]["name"], node["metadata"].get("annotations") or {}
+        stopped = annotations.get(HEARTBEAT_ANNOTATION) == "stopped"
         if stopped and self.embedded.heartbeats.alive(name):
             self.embedded.fail_node(name)
         elif not stopped and not self.embedded.heartbeats.alive(name):

@@ -14,21 +14,18 @@ from typing import Final
 from extender.engine.state.availability import why_unserved
 from extender.kube.api import (
     ADAPTERPOOLS,
-    EVERYWHERE,
     NODES,
     PODS,
     STATEFULSETS,
     VPODS,
     Api,
-    Expired,
     ListOptions,
+    Obj,
     PatchType,
-    Resource,
-    WatchEvent,
-    WatchEventType,
 )
 from extender.lab.demo.local import HEARTBEAT_ANNOTATION, LocalSystem, create_namespace
 from extender.lab.embedded import node_object, stateful_set_object
+from extender.lab.informer import Informer
 from extender.model.counted import counted, counted_are
 from extender.model.decode import node_from, pod_from, vpod_from
 from extender.model.ledger import ledger_slots
@@ -66,9 +63,13 @@ class Census:
     async def follow(self, api: Api) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_watch(api, VPODS, EVERYWHERE, self._vpod))
-            tasks.create_task(_watch(api, PODS, ListOptions(label_selector=POOL_LABEL), self._pod))
-            tasks.create_task(_watch(api, NODES, EVERYWHERE, self._node))
+            for informer, handle in (
+                (Informer(api, VPODS), self._vpod),
+                (Informer(api, PODS, ListOptions(label_selector=POOL_LABEL)), self._pod),
+                (Informer(api, NODES), self._node),
+            ):
+                informer.on_change(handle)
+                tasks.create_task(informer.run())
 
     @property
     def wanted(self) -> int:
@@ -132,11 +133,11 @@ class Census:
             for name, count in vpod.placements.items()
         )
 
-    def _vpod(self, event: WatchEvent) -> None:
-        vpod = vpod_from(event.object)
-        old = self.vpods.pop(vpod.key, None)
-        if event.type is WatchEventType.DELETED:
+    def _vpod(self, before: Obj | None, after: Obj | None) -> None:
+        old = self.vpods.pop(vpod_from(before).key) if before is not None else None
+        if after is None:
             return
+        vpod = vpod_from(after)
         self.vpods[vpod.key] = vpod
         if old is not None:
             left = sum(
@@ -146,38 +147,21 @@ class Census:
             unwanted = max(0, sum(old.placements.values()) - vpod.vreplicas)
             self.moved += max(0, left - unwanted)
 
-    def _node(self, event: WatchEvent) -> None:
-        node = node_from(event.object)
-        self.nodes.pop(node.name, None)
-        if event.type is not WatchEventType.DELETED:
+    def _node(self, before: Obj | None, after: Obj | None) -> None:
+        if before is not None:
+            del self.nodes[node_from(before).name]
+        if after is not None:
+            node = node_from(after)
             self.nodes[node.name] = node
 
-    def _pod(self, event: WatchEvent) -> None:
-        pod = pod_from(event.object)
-        self.pods.pop(pod.key, None)
-        if event.type is not WatchEventType.DELETED:
+    def _pod(self, before: Obj | None, after: Obj | None) -> None:
+        if before is not None:
+            del self.pods[pod_from(before).key]
+        if after is not None:
+            pod = pod_from(after)
             self.pods[pod.key] = pod
             if pod.slots is not None and ledger_slots(pod.ledger) > pod.slots:
                 self.overcommitted.add(pod.key)
-
-
-async def _watch(
-    api: Api, resource: Resource, options: ListOptions, handle: Callable[[WatchEvent], None]
-) -> None:
-    version = ""
-    while True:
-        if not version:
-            page = await api.list_page(resource, options, limit=0)
-            for item in page.items:
-                handle(WatchEvent(WatchEventType.ADDED, item))
-            version = page.resource_version
-        try:
-            async for event in api.watch(resource, options, resource_version=version):
-                version = event.object["metadata"]["resourceVersion"]
-                if event.type is not WatchEventType.BOOKMARK:
-                    handle(event)
-        except Expired:
-            version = ""
 
 
 class Story:

@@ -22,8 +22,8 @@ from extender.kube.api import (
     NotFound,
     Obj,
     Resource,
-    WatchEventType,
 )
+from extender.lab.informer import Handler, Informer, ObjectKey
 from extender.lab.scheduler.cache import CacheError, SchedulerCache
 from extender.lab.scheduler.listers import (
     LOOKED_UP,
@@ -46,8 +46,6 @@ from extender.model.reading import key_of
 
 log = logging.getLogger(__name__)
 
-PAGE_ITEMS: Final = 500
-WATCH_TIMEOUT_S: Final = 300.0
 RETRY_INITIAL_S: Final = 0.2
 RETRY_MAX_S: Final = 5.0
 
@@ -58,20 +56,16 @@ _VOLUME_EVENTS: Final = {
 }
 """Kinds, besides pods and nodes, that refused pods may wait for. Deletions do not help."""
 
-Handler = Callable[[Obj | None, Obj | None], None]
-"""Called with the object before and after the change; None: it does not exist."""
 
-
-class Informer:
-    """Keeps the objects of one kind by key, and calls its handler for every change."""
+class SchedulerInformer(Informer):
+    """An informer that pauses between its calls as kube-scheduler's do. A finished pod counts as
+    deleted.
+    """
 
     def __init__(self, api: Api, resource: Resource, handler: Handler, rng: random.Random) -> None:
-        self._api = api
-        self._resource = resource
-        self._handler = handler
+        super().__init__(api, resource)
+        self.on_change(handler)
         self._rng = rng
-        self.objects: dict[str, Obj] = {}
-        self.synced = asyncio.Event()
 
     async def run(self) -> None:
         """List, then watch, for ever. A lost watch is resumed; an expired one lists again."""
@@ -79,9 +73,7 @@ class Informer:
         version = ""
         while True:
             try:
-                if not version:
-                    version = await self._list()
-                    self.synced.set()
+                version = version or await self._list()
                 version = await self._watch(version)
                 pause_s = RETRY_INITIAL_S
                 await self._pause(pause_s)
@@ -101,46 +93,9 @@ class Informer:
     async def _pause(self, pause_s: float) -> None:
         await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
 
-    async def _list(self) -> str:
-        seen: dict[str, Obj] = {}
-        token = ""
-        while True:
-            page = await self._api.list_page(self._resource, limit=PAGE_ITEMS, continue_token=token)
-            seen.update({key_of(obj): obj for obj in page.items})
-            token = page.continue_token
-            if not token:
-                break
-        for key in [key for key in self.objects if key not in seen]:
-            self._set(key, None)
-        for key, obj in seen.items():
-            self._set(key, obj)
-        return page.resource_version
-
-    async def _watch(self, version: str) -> str:
-        async for event in self._api.watch(
-            self._resource, resource_version=version, timeout_s=WATCH_TIMEOUT_S
-        ):
-            version = text(event.object, "metadata", "resourceVersion") or version
-            if event.type is WatchEventType.DELETED:
-                self._set(key_of(event.object), None)
-            elif event.type is not WatchEventType.BOOKMARK:
-                self._set(key_of(event.object), event.object)
-        return version
-
-    def _set(self, key: str, new: Obj | None) -> None:
-        if new is not None and text(new, "status", "phase") in {"Succeeded", "Failed"}:
-            new = None
-        old = self.objects.get(key)
-        if new is None:
-            self.objects.pop(key, None)
-        else:
-            self.objects[key] = new
-        if old is not None and new is not None and _uid(old) != _uid(new):
-            # A recreated object is another object.
-            self._handler(old, None)
-            self._handler(None, new)
-        elif old is not None or new is not None:
-            self._handler(old, new)
+    def _change(self, key: ObjectKey, after: Obj | None) -> None:
+        finished = after is not None and text(after, "status", "phase") in {"Succeeded", "Failed"}
+        super()._change(key, None if finished else after)
 
 
 def _parsed(obj: Obj, before: PodInfo | None) -> PodInfo:
@@ -180,15 +135,15 @@ class ClusterWatcher:
         self.pods: dict[str, PodInfo] = {}
         self._nodes: dict[str, NodeView] = {}
 
-    def informers(self, api: Api, rng: random.Random) -> list[Informer]:
+    def informers(self, api: Api, rng: random.Random) -> list[SchedulerInformer]:
         """Return one informer for each kind; nodes come before pods."""
         return [
             *(
-                Informer(api, resource, self._lookup_handler(resource), rng)
+                SchedulerInformer(api, resource, self._lookup_handler(resource), rng)
                 for resource in LOOKED_UP
             ),
-            Informer(api, NODES, self.on_node, rng),
-            Informer(api, PODS, self.on_pod, rng),
+            SchedulerInformer(api, NODES, self.on_node, rng),
+            SchedulerInformer(api, PODS, self.on_pod, rng),
         ]
 
     def _lookup_handler(self, resource: Resource) -> Handler:
