@@ -9,32 +9,17 @@ container counts only if it needs more than they do together. A restartable init
 counts like a container. Pod-level requests replace the sum, and overhead is added.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
 from extender.config.kube_scheduler import is_native_resource
+from extender.lab.apiserver import encoding
 from extender.model.decode import Json, mapping, mappings, text
 
 NANO: Final = 10**9
-_BINARY: Final = {
-    suffix: 1024 ** (power + 1) for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
-}
-_DECIMAL: Final = {
-    "n": -9,
-    "u": -6,
-    "m": -3,
-    "": 0,
-    "k": 3,
-    "M": 6,
-    "G": 9,
-    "T": 12,
-    "P": 15,
-    "E": 18,
-}
 
 DEFAULT_MILLI_CPU_REQUEST: Final = 100
 """The cpu that scoring assumes for a container without a request (DefaultMilliCPURequest)."""
@@ -50,31 +35,16 @@ _NON_MISSING: Final[Mapping[str, int]] = {
 }
 
 
-@lru_cache(maxsize=4096)
-def _nanos_of_text(value: str) -> int | None:
-    scale: int | Decimal = 1
-    number = value
-    if value[-2:] in _BINARY:
-        scale, number = _BINARY[value[-2:]], value[:-2]
-    elif value[-1:] in _DECIMAL and value[-1:]:
-        scale, number = Decimal(10) ** _DECIMAL[value[-1:]], value[:-1]
-    try:
-        exact = Decimal(number) * scale * NANO
-    except InvalidOperation:
-        return None
-    if not exact.is_finite():
-        return None
-    whole = int(exact)
-    return whole + 1 if exact > whole else whole
-
-
 def nanos(value: object) -> int:
     """Return a quantity (text or JSON number) in nano units, rounded up. Return 0 for an invalid
     one, which the API server would have refused.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return 0
-    return _nanos_of_text(str(value)) or 0
+    try:
+        return math.ceil(encoding.amount(str(value)) * NANO)
+    except ValueError:
+        return 0
 
 
 def milli_value(amount_nanos: int) -> int:
