@@ -24,6 +24,16 @@ class StateData(Protocol):
         ...
 
 
+class FixedState:
+    """The state of a plugin that never changes once it is stored."""
+
+    __slots__ = ()
+
+    def clone(self) -> Self:
+        """Return itself."""
+        return self
+
+
 S = TypeVar("S", bound=StateData)
 
 
@@ -129,6 +139,24 @@ class ScorePlugin(Protocol):
     ) -> list[int]:
         """Scale the raw scores of all nodes to 0..100."""
         ...
+
+
+class PlainScore:
+    """A score of every pod, which needs no look at the cluster and no scaling."""
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Score every pod."""
+        del state, pod, nodes, snapshot
+        return True
+
+    def normalize(
+        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+    ) -> list[int]:
+        """Return the scores, which are 0..100 already."""
+        del state, nodes
+        return scores
 
 
 @dataclass(slots=True)

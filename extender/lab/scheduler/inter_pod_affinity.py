@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.lab.scheduler.cache import Snapshot
-from extender.lab.scheduler.framework import PROCEED, SKIP, CycleState, PreFilterResult
+from extender.lab.scheduler.framework import (
+    PROCEED,
+    SKIP,
+    CycleState,
+    FixedState,
+    PreFilterResult,
+)
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.types import (
     MAX_NODE_SCORE,
@@ -54,14 +60,10 @@ class AffinityFilterState:
 
 
 @dataclass(slots=True)
-class AffinityScoreState:
+class AffinityScoreState(FixedState):
     """Topology key -> value -> sum of weights."""
 
     weights: dict[str, dict[str, int]]
-
-    def clone(self) -> "AffinityScoreState":
-        """Return itself: it never changes after PreScore."""
-        return self
 
 
 class InterPodAffinity:

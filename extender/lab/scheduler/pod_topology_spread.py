@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from extender.lab.scheduler.cache import Snapshot
-from extender.lab.scheduler.framework import PROCEED, SKIP, CycleState, PreFilterResult, truncated
+from extender.lab.scheduler.framework import (
+    PROCEED,
+    SKIP,
+    CycleState,
+    FixedState,
+    PreFilterResult,
+    truncated,
+)
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.taints import untolerated_taint
 from extender.lab.scheduler.types import (
@@ -131,7 +138,7 @@ class SpreadFilterState:
 
 
 @dataclass(slots=True)
-class SpreadScoreState:
+class SpreadScoreState(FixedState):
     """Matching pods by domain of the candidate nodes, for each soft constraint."""
 
     pod: PodInfo
@@ -139,10 +146,6 @@ class SpreadScoreState:
     counts: list[dict[str, int]]
     weights: list[float]
     ignored: set[str] = field(default_factory=set)
-
-    def clone(self) -> "SpreadScoreState":
-        """Return itself: it never changes after PreScore."""
-        return self
 
 
 class PodTopologySpread:

@@ -12,6 +12,7 @@ from extender.lab.scheduler.cache import Snapshot
 from extender.lab.scheduler.framework import (
     CycleState,
     FilterPlugin,
+    PlainScore,
     Profile,
     ScorePlugin,
     truncated,
@@ -40,17 +41,10 @@ def normalized(scores: list[int], *, reverse: bool = False) -> list[int]:
     return [MAX_NODE_SCORE - score for score in scaled] if reverse else scaled
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(PlainScore):
     """LeastAllocated over CPU and memory: emptier nodes score higher."""
 
     name = "NodeResourcesFit"
-
-    def pre_score(
-        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
-    ) -> bool:
-        """Score every pod."""
-        del state, pod, nodes, snapshot
-        return True
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the mean of the free shares, in whole points."""
@@ -63,13 +57,6 @@ class NodeResourcesFit:
         counted = [share for share in shares if share is not None]
         return sum(counted) // len(counted) if counted else 0
 
-    def normalize(
-        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
-    ) -> list[int]:
-        """Return the scores, which are 0..100 already."""
-        del state, nodes
-        return scores
-
 
 def _free_share(requested: int, capacity: int) -> int | None:
     """leastRequestedScore; None for a resource that the node does not have."""
@@ -78,7 +65,7 @@ def _free_share(requested: int, capacity: int) -> int | None:
     return 0 if requested > capacity else (capacity - requested) * MAX_NODE_SCORE // capacity
 
 
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocation(PlainScore):
     """Scores how much more evenly CPU and memory are used with the pod (as in 1.37)."""
 
     name = "NodeResourcesBalancedAllocation"
@@ -102,13 +89,6 @@ class NodeResourcesBalancedAllocation:
         half = MAX_NODE_SCORE // 2
         return half + truncated(half + with_pod - without, 2)
 
-    def normalize(
-        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
-    ) -> list[int]:
-        """Return the scores, which are 0..100 already."""
-        del state, nodes
-        return scores
-
 
 def _balance(used: tuple[int, int], capacity: tuple[int, int]) -> int:
     """Return 100 minus the standard deviation of the used fractions in percent, in float64."""
@@ -121,17 +101,10 @@ def _balance(used: tuple[int, int], capacity: tuple[int, int]) -> int:
     return int((1 - deviation) * float(MAX_NODE_SCORE))
 
 
-class TaintToleration:
+class TaintToleration(PlainScore):
     """Prefers nodes with fewer PreferNoSchedule taints that the pod does not tolerate."""
 
     name = "TaintToleration"
-
-    def pre_score(
-        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
-    ) -> bool:
-        """Score every pod."""
-        del state, pod, nodes, snapshot
-        return True
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the number of such taints."""
@@ -184,7 +157,7 @@ _IMAGE_BYTES_MIN: Final = 23 * _MIB
 _IMAGE_BYTES_MAX_PER_IMAGE: Final = 1000 * _MIB
 
 
-class ImageLocality:
+class ImageLocality(PlainScore):
     """Prefers nodes that have the pod's images. An image counts less while few nodes have it."""
 
     name = "ImageLocality"
@@ -223,13 +196,6 @@ class ImageLocality:
             return 0
         size, nodes = self._snapshot.images.get(image, (0, 0))
         return int(float(size) * (float(nodes) / float(len(self._snapshot.nodes))))
-
-    def normalize(
-        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
-    ) -> list[int]:
-        """Return the scores, which are 0..100 already."""
-        del state, nodes
-        return scores
 
 
 def normalized_image(name: str) -> str:

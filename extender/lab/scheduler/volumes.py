@@ -21,6 +21,7 @@ from extender.lab.scheduler.framework import (
     PROCEED,
     SKIP,
     CycleState,
+    FixedState,
     NodeLocalFilter,
     PreFilterResult,
 )
@@ -139,15 +140,11 @@ class ExclusiveClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class PodClaims:
+class PodClaims(FixedState):
     """A pod's bound claims. ``waiting``: another claim waits for its first consumer."""
 
     bound: tuple[Obj, ...]
     waiting: bool
-
-    def clone(self) -> "PodClaims":
-        """Return itself: it never changes after PreFilter."""
-        return self
 
 
 class VolumeBinding(NodeLocalFilter):
@@ -232,14 +229,10 @@ VolumeTopology = tuple[tuple[str, frozenset[str]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeTopologies:
+class VolumeTopologies(FixedState):
     """The topologies of all volumes of a pod."""
 
     labels: VolumeTopology
-
-    def clone(self) -> "VolumeTopologies":
-        """Return itself: it never changes after PreFilter."""
-        return self
 
 
 def volume_topology(volume: Json) -> VolumeTopology:
