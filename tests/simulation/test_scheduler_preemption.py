@@ -6,10 +6,11 @@ import random
 import pytest
 
 from extender.kube.api import PODS
+from extender.lab.apiserver.registry import PODDISRUPTIONBUDGETS
 from extender.lab.scheduler.cache import SchedulerCache
 from extender.lab.scheduler.extender_client import Victims
 from extender.lab.scheduler.framework import CycleState, NodeStatuses, Profile
-from extender.lab.scheduler.listers import DISRUPTION_BUDGETS, Listers
+from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.predicates import NodeResourcesFit
 from extender.lab.scheduler.preemption import Preemption, Preemptor, pick_one_node
 from extender.lab.scheduler.queue import SchedulingQueue
@@ -77,7 +78,7 @@ async def test_of_equal_priority_the_pod_that_started_later_goes_first():
 
 async def test_pods_that_a_disruption_budget_protects_are_spared_if_others_do():
     listers = Listers()
-    listers.stores[DISRUPTION_BUDGETS]["default/b"] = {
+    listers.stores[PODDISRUPTIONBUDGETS]["default/b"] = {
         "metadata": {"name": "b", "namespace": NS},
         "spec": {"selector": {"matchLabels": {"app": "x"}}},
         "status": {"disruptionsAllowed": 0},

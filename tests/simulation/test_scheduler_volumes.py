@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from extender.kube.api import PODS, Obj
+from extender.lab.apiserver.registry import (
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    STORAGECLASSES,
+)
 from extender.lab.scheduler.cache import SchedulerCache, Snapshot
 from extender.lab.scheduler.framework import CycleState
-from extender.lab.scheduler.listers import (
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    STORAGE_CLASSES,
-    Listers,
-)
+from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.types import Code, PodInfo, Status, node_view, pod_info
 from extender.lab.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
 from tests.simulation.scheduler_scene import NS, Scene, node_object, pod_object
@@ -55,11 +55,11 @@ def known(
 ):
     listers = Listers()
     for volume in volumes:
-        listers.stores[PERSISTENT_VOLUMES][volume["metadata"]["name"]] = volume
+        listers.stores[PERSISTENTVOLUMES][volume["metadata"]["name"]] = volume
     for claim in claims:
-        listers.stores[PERSISTENT_VOLUME_CLAIMS][f"{NS}/{claim['metadata']['name']}"] = claim
+        listers.stores[PERSISTENTVOLUMECLAIMS][f"{NS}/{claim['metadata']['name']}"] = claim
     for item in classes:
-        listers.stores[STORAGE_CLASSES][item["metadata"]["name"]] = item
+        listers.stores[STORAGECLASSES][item["metadata"]["name"]] = item
     return listers
 
 
@@ -245,12 +245,12 @@ async def test_a_pod_waits_for_its_claim_and_volume_and_then_goes_where_the_volu
             refused["message"]
             == '0/2 nodes are available: persistentvolumeclaim "data" not found. not found'
         )
-        await scene.cluster.create(PERSISTENT_VOLUME_CLAIMS, NS, a_claim())
+        await scene.cluster.create(PERSISTENTVOLUMECLAIMS, NS, a_claim())
         await asyncio.sleep(15)
         assert (await scene.condition("p"))["message"] == (
             '0/2 nodes are available: persistentvolume "disk" not found. not found'
         )
-        await scene.cluster.create(PERSISTENT_VOLUMES, "", a_volume(zones=("b",)))
+        await scene.cluster.create(PERSISTENTVOLUMES, "", a_volume(zones=("b",)))
         await asyncio.sleep(30)
     assert await scene.node_of("p") == "b"
 
@@ -259,9 +259,9 @@ async def test_a_pod_waits_for_its_claim_and_volume_and_then_goes_where_the_volu
 async def test_an_exclusive_claim_goes_from_pod_to_pod():
     scene = Scene()
     await scene.node("n")
-    await scene.cluster.create(PERSISTENT_VOLUMES, "", a_volume())
+    await scene.cluster.create(PERSISTENTVOLUMES, "", a_volume())
     await scene.cluster.create(
-        PERSISTENT_VOLUME_CLAIMS, NS, a_claim(accessModes=["ReadWriteOncePod"])
+        PERSISTENTVOLUMECLAIMS, NS, a_claim(accessModes=["ReadWriteOncePod"])
     )
     await scene.pod("first", volumes=ITS_CLAIM)
     async with scene.running():

@@ -23,15 +23,14 @@ from extender.kube.api import (
     Obj,
     Resource,
 )
+from extender.lab.apiserver.registry import (
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    STORAGECLASSES,
+)
 from extender.lab.informer import Handler, Informer, ObjectKey
 from extender.lab.scheduler.cache import CacheError, SchedulerCache
-from extender.lab.scheduler.listers import (
-    LOOKED_UP,
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    STORAGE_CLASSES,
-    Listers,
-)
+from extender.lab.scheduler.listers import LOOKED_UP, Listers
 from extender.lab.scheduler.queue import SchedulingQueue
 from extender.lab.scheduler.queueing_hints import (
     Action,
@@ -50,9 +49,9 @@ RETRY_INITIAL_S: Final = 0.2
 RETRY_MAX_S: Final = 5.0
 
 _VOLUME_EVENTS: Final = {
-    PERSISTENT_VOLUMES: EventResource.PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIMS: EventResource.PERSISTENT_VOLUME_CLAIM,
-    STORAGE_CLASSES: EventResource.STORAGE_CLASS,
+    PERSISTENTVOLUMES: EventResource.PERSISTENT_VOLUME,
+    PERSISTENTVOLUMECLAIMS: EventResource.PERSISTENT_VOLUME_CLAIM,
+    STORAGECLASSES: EventResource.STORAGE_CLASS,
 }
 """Kinds, besides pods and nodes, that refused pods may wait for. Deletions do not help."""
 

@@ -8,31 +8,27 @@ from types import MappingProxyType
 from typing import Final
 
 from extender.kube.api import NAMESPACES, STATEFULSETS, Obj, Resource
+from extender.lab.apiserver.registry import (
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    PODDISRUPTIONBUDGETS,
+    SERVICES,
+    STORAGECLASSES,
+)
 from extender.lab.scheduler.types import PodInfo, labels_of
 from extender.model.decode import mapping, mappings, selector_from, text
 from extender.model.objects import LabelSelector, SelectorRequirement, object_key
 
-SERVICES: Final = Resource("", "v1", "services", "Service")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
-DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-PERSISTENT_VOLUMES: Final = Resource(
-    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False
-)
-PERSISTENT_VOLUME_CLAIMS: Final = Resource(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"
-)
-STORAGE_CLASSES: Final = Resource(
-    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
-)
 LOOKED_UP: Final = (
     NAMESPACES,
     STATEFULSETS,
     SERVICES,
     REPLICASETS,
-    DISRUPTION_BUDGETS,
-    PERSISTENT_VOLUMES,
-    PERSISTENT_VOLUME_CLAIMS,
-    STORAGE_CLASSES,
+    PODDISRUPTIONBUDGETS,
+    PERSISTENTVOLUMES,
+    PERSISTENTVOLUMECLAIMS,
+    STORAGECLASSES,
 )
 """Kinds that are only looked up. If a server lacks a kind, there are no such objects."""
 
@@ -60,21 +56,21 @@ class Listers:
         """Return the PodDisruptionBudgets of a namespace."""
         return [
             obj
-            for obj in self.stores[DISRUPTION_BUDGETS].values()
+            for obj in self.stores[PODDISRUPTIONBUDGETS].values()
             if text(obj, "metadata", "namespace") == namespace
         ]
 
     def claim(self, namespace: str, name: str) -> Obj | None:
         """Return a PersistentVolumeClaim."""
-        return self.stores[PERSISTENT_VOLUME_CLAIMS].get(object_key(namespace, name))
+        return self.stores[PERSISTENTVOLUMECLAIMS].get(object_key(namespace, name))
 
     def volume(self, name: str) -> Obj | None:
         """Return a PersistentVolume."""
-        return self.stores[PERSISTENT_VOLUMES].get(name)
+        return self.stores[PERSISTENTVOLUMES].get(name)
 
     def storage_class(self, name: str) -> Obj | None:
         """Return a StorageClass."""
-        return self.stores[STORAGE_CLASSES].get(name)
+        return self.stores[STORAGECLASSES].get(name)
 
     def default_selector(self, pod: PodInfo) -> LabelSelector | None:
         """Return the combined selector of the pod's Services and controller

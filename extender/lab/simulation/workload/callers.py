@@ -2,6 +2,7 @@
 they have.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from extender.lab.simulation.workload.acts import Act, Scene
@@ -25,9 +26,12 @@ class CallerActs:
             Act("release caller", 1.5, self._release),
         )
 
-    def _any(self) -> Caller | None:
+    def _with_any(self, do: Callable[[Caller], None]) -> bool:
+        """Act on one of the callers; return False if there is none."""
         there = self._scene.world.callers.there()
-        return self._scene.rng.choice(there) if there else None
+        if there:
+            do(self._scene.rng.choice(there))
+        return bool(there)
 
     async def _create(self) -> bool:
         scene, rng = self._scene, self._scene.rng
@@ -37,32 +41,21 @@ class CallerActs:
         return scene.world.callers.come(namespace, name, wanted, weight, pool, dice)
 
     async def _resize(self) -> bool:
-        if (caller := self._any()) is None:
-            return False
-        caller.wish(vreplicas=self._scene.rng.choice((0, 1, 2, 4, 8, 12)))
-        return True
+        rng = self._scene.rng
+        return self._with_any(lambda caller: caller.wish(vreplicas=rng.choice((0, 1, 2, 4, 8, 12))))
 
     async def _reweigh(self) -> bool:
-        if (caller := self._any()) is None:
-            return False
-        caller.wish(weight=self._scene.rng.randint(1, 4))
-        return True
+        return self._with_any(lambda caller: caller.wish(weight=self._scene.rng.randint(1, 4)))
 
     async def _ask_again(self) -> bool:
-        if (caller := self._any()) is None:
-            return False
-        caller.ask_soon()
-        return True
+        return self._with_any(Caller.ask_soon)
 
     async def _crash(self) -> bool:
         """Crash at any moment, even with a request or an answer under way."""
-        if (caller := self._any()) is None:
-            return False
-        caller.crash(self._scene.rng.choice((0.0, 0.1, 5.0, 30.0)) * self._scene.rng.random())
-        return True
+        rng = self._scene.rng
+        return self._with_any(
+            lambda caller: caller.crash(rng.choice((0.0, 0.1, 5.0, 30.0)) * rng.random())
+        )
 
     async def _release(self) -> bool:
-        if (caller := self._any()) is None:
-            return False
-        caller.give_back()
-        return True
+        return self._with_any(Caller.give_back)
