@@ -27,11 +27,11 @@ from extender.kube.api import (
     Obj,
     error_from_status,
 )
-from extender.lab.apiserver.patch import json_patch, same_json
+from extender.lab.apiserver.patch import json_patch
 from extender.lab.apiserver.registry import Kind
 from extender.lab.apiserver.selectors import LabelsPredicate, label_selector_object
 from extender.lab.apiserver.statuses import bad_request, internal
-from extender.lab.apiserver.store import Store, own
+from extender.lab.apiserver.store import Store, identical, own
 from extender.model.errors import VReplicaError
 
 ADMISSION_VERSION: Final = "admission.k8s.io/v1"
@@ -211,7 +211,7 @@ class Admission:
                 current = await self._mutate_once(hook, current)
                 called[key] = current.object or {}
         for key, hook in hooks if called else ():
-            changed_since = key in called and not same_json(called[key], current.object or {})
+            changed_since = key in called and not identical(called[key], current.object or {})
             if hook.reinvoke and changed_since and self._matches(hook, current):
                 current = await self._mutate_once(hook, current)
         return current.object

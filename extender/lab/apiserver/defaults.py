@@ -18,6 +18,7 @@ from extender.kube.api import (
     VALIDATING_WEBHOOKS,
     Forbidden,
     Obj,
+    Resource,
 )
 from extender.lab.apiserver import encoding
 from extender.lab.apiserver.registry import DEPLOYMENTS
@@ -137,28 +138,25 @@ def _webhooks(obj: Obj) -> None:
             service.setdefault("port", 443)
 
 
-_DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Obj], None]]] = {
-    (resource.group, resource.plural): default
-    for resource, default in (
-        (PODS, _pod),
-        (STATEFULSETS, _stateful_set),
-        (DEPLOYMENTS, _deployment),
-        (NAMESPACES, _namespace),
-        (NODES, _node),
-        (CRDS, _definition),
-        (MUTATING_WEBHOOKS, _webhooks),
-        (VALIDATING_WEBHOOKS, _webhooks),
-    )
+_DEFAULTS: Final[Mapping[Resource, Callable[[Obj], None]]] = {
+    PODS: _pod,
+    STATEFULSETS: _stateful_set,
+    DEPLOYMENTS: _deployment,
+    NAMESPACES: _namespace,
+    NODES: _node,
+    CRDS: _definition,
+    MUTATING_WEBHOOKS: _webhooks,
+    VALIDATING_WEBHOOKS: _webhooks,
 }
 
 
-def apply(key: tuple[str, str], obj: Obj) -> None:
+def apply(resource: Resource, obj: Obj) -> None:
     """Apply the defaults of a built-in kind, then the form in which its Go type is stored. In
-    place. ``key`` is group and plural.
+    place.
     """
-    if (default := _DEFAULTS.get(key)) is not None:
+    if (default := _DEFAULTS.get(resource)) is not None:
         default(obj)
-    encoding.as_stored(key, obj)
+    encoding.as_stored(resource, obj)
 
 
 def taint_until_ready(node: Obj) -> None:

@@ -12,7 +12,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from extender.kube.api import EVENTS, LEASES, NODES, PODS, STATEFULSETS, Obj
+from extender.kube.api import EVENTS, LEASES, NODES, PODS, STATEFULSETS, Obj, Resource
+from extender.lab.apiserver.registry import CONFIGMAPS
 
 _QUANTITY: Final = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
@@ -45,11 +46,7 @@ def canonical_quantity(text: str) -> str:
     value, found = amount(text), _QUANTITY.fullmatch(text.strip())
     if found is not None and (found["suffix"] or "").endswith("i"):
         return _decimal(value) if abs(value) < 1024 else _binary(value)
-    return (
-        _exponential(value)
-        if found is not None and found["exponent"] is not None
-        else _decimal(value)
-    )
+    return _decimal(value, exponential=found is not None and found["exponent"] is not None)
 
 
 @lru_cache(maxsize=4096)
@@ -72,26 +69,16 @@ def _rounded_up(value: Fraction) -> Fraction:
     return Fraction(whole if value >= 0 else -whole, 10**9)
 
 
-def _largest(value: Fraction) -> int:
-    """Return the greatest of the decimal powers that leaves a whole number."""
+def _decimal(value: Fraction, *, exponential: bool = False) -> str:
+    """Write a value with the greatest of the decimal powers that leaves a whole number."""
+    if not value:
+        return "0"
     value = _rounded_up(value)
-    return next(
-        (power for power in _DECIMAL if (value / Fraction(10) ** power).denominator == 1), -9
-    )
-
-
-def _decimal(value: Fraction) -> str:
-    if not value:
-        return "0"
-    power = _largest(value)
-    return f"{int(_rounded_up(value) / Fraction(10) ** power)}{_DECIMAL[power]}"
-
-
-def _exponential(value: Fraction) -> str:
-    if not value:
-        return "0"
-    power = _largest(value)
-    return f"{int(_rounded_up(value) / Fraction(10) ** power)}" + (f"e{power}" if power else "")
+    power = next(power for power in _DECIMAL if (value / Fraction(10) ** power).denominator == 1)
+    suffix = _DECIMAL[power]
+    if exponential:
+        suffix = f"e{power}" if power else ""
+    return f"{int(value / Fraction(10) ** power)}{suffix}"
 
 
 def _binary(value: Fraction) -> str:
@@ -131,18 +118,18 @@ def _without_empty(obj: Obj, *fields: str) -> None:
             del obj[field]
 
 
-def as_stored(key: tuple[str, str], obj: Obj) -> None:
+def as_stored(resource: Resource, obj: Obj) -> None:
     """Change an object of a built-in kind, in place, to the form in which its Go type is stored.
     Its fields must have the right types.
     """
-    if key == _PODS:
+    if resource == PODS:
         spec = obj.get("spec") or {}
         _containers(spec)
         if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
             spec["terminationGracePeriodSeconds"] = 1
         _without_empty(spec, "schedulingGates", "tolerations", "nodeSelector")
         _timed(obj, "lastProbeTime", "lastTransitionTime")
-    elif key == _NODES:
+    elif resource == NODES:
         status = obj.setdefault("status", {})
         _canonical(status.get("capacity"))
         _canonical(status.get("allocatable"))
@@ -151,25 +138,20 @@ def as_stored(key: tuple[str, str], obj: Obj) -> None:
         info = status.setdefault("nodeInfo", {})
         for field in _NODE_INFO:
             info.setdefault(field, "")
-    elif key == _STATEFULSETS:
+    elif resource == STATEFULSETS:
         _containers(((obj.get("spec") or {}).get("template") or {}).get("spec") or {})
         status = obj.setdefault("status", {})
         status.setdefault("replicas", 0)
         status.setdefault("availableReplicas", 0)
         _timed(obj, "lastTransitionTime")
-    elif key == ("", "configmaps"):
+    elif resource == CONFIGMAPS:
         _without_empty(obj, "data", "binaryData")
-    elif key == _LEASES:
+    elif resource == LEASES:
         obj.setdefault("spec", {})
-    elif key == _EVENTS:
+    elif resource == EVENTS:
         obj.setdefault("deprecatedSource", {})
         obj.setdefault("deprecatedFirstTimestamp", None)
         obj.setdefault("deprecatedLastTimestamp", None)
         _without_empty(
             obj, "note", "reason", "action", "type", "reportingController", "reportingInstance"
         )
-
-
-_PODS, _NODES, _STATEFULSETS, _LEASES, _EVENTS = (
-    (resource.group, resource.plural) for resource in (PODS, NODES, STATEFULSETS, LEASES, EVENTS)
-)

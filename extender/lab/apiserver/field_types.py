@@ -18,6 +18,7 @@ from extender.kube.api import (
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     Obj,
+    Resource,
 )
 from extender.lab.apiserver import schema
 from extender.lab.apiserver.registry import CONFIGMAPS, DEPLOYMENTS, Kind
@@ -138,114 +139,84 @@ _VERSIONS: Final = _requiring(
 )
 
 _ANY_KIND: Final[Mapping[str, Schema]] = {"metadata": _METADATA}
-_OBJECTS: Final[Mapping[str, Schema]] = {
+_OBJECTS: Final[dict[str, Schema]] = {
     "metadata": _METADATA,
     "spec": _object(),
     "status": _object(),
 }
-_FIELD_TYPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
-    (resource.group, resource.plural): {**_OBJECTS, **fields}
-    for resource, fields in (
-        (
-            PODS,
-            {
-                "spec": _POD_SPEC,
-                "status": _object(
-                    phase=_STRING, conditions=_CONDITIONS, containerStatuses=_list_of()
-                ),
-            },
+_FIELD_TYPES: Final[Mapping[Resource, dict[str, Schema]]] = {
+    PODS: {
+        "spec": _POD_SPEC,
+        "status": _object(phase=_STRING, conditions=_CONDITIONS, containerStatuses=_list_of()),
+    },
+    NODES: {
+        "spec": _object(
+            taints=_list_of(key=_STRING, effect=_STRING, value=_STRING, timeAdded=_STRING),
+            unschedulable=_BOOLEAN,
         ),
-        (
-            NODES,
-            {
-                "spec": _object(
-                    taints=_list_of(key=_STRING, effect=_STRING, value=_STRING, timeAdded=_STRING),
-                    unschedulable=_BOOLEAN,
-                ),
-                "status": _object(
-                    conditions=_CONDITIONS,
-                    addresses=_requiring(
-                        _list_of(type=_STRING, address=_STRING), "type", "address"
-                    ),
-                    allocatable=_QUANTITIES,
-                    capacity=_QUANTITIES,
-                    nodeInfo=_object(),
-                ),
-            },
+        "status": _object(
+            conditions=_CONDITIONS,
+            addresses=_requiring(_list_of(type=_STRING, address=_STRING), "type", "address"),
+            allocatable=_QUANTITIES,
+            capacity=_QUANTITIES,
+            nodeInfo=_object(),
         ),
-        (
-            STATEFULSETS,
-            {
-                "spec": _object(
-                    replicas=_INTEGER,
-                    selector=_SELECTOR,
-                    template=_TEMPLATE,
-                    ordinals=_object(start=_INTEGER),
-                    updateStrategy=_object(type=_STRING, rollingUpdate=_object(partition=_INTEGER)),
-                    serviceName=_STRING,
-                    podManagementPolicy=_STRING,
-                    minReadySeconds=_INTEGER,
-                    revisionHistoryLimit=_INTEGER,
-                ),
-                "status": _object(
-                    replicas=_INTEGER,
-                    readyReplicas=_INTEGER,
-                    currentReplicas=_INTEGER,
-                    updatedReplicas=_INTEGER,
-                    availableReplicas=_INTEGER,
-                    observedGeneration=_INTEGER,
-                    currentRevision=_STRING,
-                    updateRevision=_STRING,
-                    conditions=_CONDITIONS,
-                ),
-            },
+    },
+    STATEFULSETS: {
+        "spec": _object(
+            replicas=_INTEGER,
+            selector=_SELECTOR,
+            template=_TEMPLATE,
+            ordinals=_object(start=_INTEGER),
+            updateStrategy=_object(type=_STRING, rollingUpdate=_object(partition=_INTEGER)),
+            serviceName=_STRING,
+            podManagementPolicy=_STRING,
+            minReadySeconds=_INTEGER,
+            revisionHistoryLimit=_INTEGER,
         ),
-        (
-            CONFIGMAPS,
-            {"data": _STRING_MAP, "binaryData": _STRING_MAP, "immutable": _BOOLEAN},
+        "status": _object(
+            replicas=_INTEGER,
+            readyReplicas=_INTEGER,
+            currentReplicas=_INTEGER,
+            updatedReplicas=_INTEGER,
+            availableReplicas=_INTEGER,
+            observedGeneration=_INTEGER,
+            currentRevision=_STRING,
+            updateRevision=_STRING,
+            conditions=_CONDITIONS,
         ),
-        (DEPLOYMENTS, {"spec": _object(replicas=_INTEGER, selector=_SELECTOR, template=_TEMPLATE)}),
-        (
-            LEASES,
-            {
-                "spec": _object(
-                    holderIdentity=_STRING,
-                    leaseDurationSeconds=_INTEGER,
-                    leaseTransitions=_INTEGER,
-                    acquireTime=_MICRO_TIME,
-                    renewTime=_MICRO_TIME,
-                )
-            },
-        ),
-        (
-            EVENTS,
-            {
-                "eventTime": _MICRO_TIME,
-                "reason": _STRING,
-                "action": _STRING,
-                "note": _STRING,
-                "reportingController": _STRING,
-                "reportingInstance": _STRING,
-                "regarding": _object(namespace=_STRING, name=_STRING),
-                "series": _object(count=_INTEGER, lastObservedTime=_MICRO_TIME),
-            },
-        ),
-        (
-            CRDS,
-            {
-                "spec": _object(
-                    group=_STRING,
-                    scope=_STRING,
-                    names=_object(
-                        plural=_STRING, kind=_STRING, singular=_STRING, shortNames=_STRINGS
-                    ),
-                    versions=_VERSIONS,
-                )
-            },
-        ),
-        (MUTATING_WEBHOOKS, {"webhooks": _WEBHOOKS}),
-        (VALIDATING_WEBHOOKS, {"webhooks": _WEBHOOKS}),
-    )
+    },
+    CONFIGMAPS: {"data": _STRING_MAP, "binaryData": _STRING_MAP, "immutable": _BOOLEAN},
+    DEPLOYMENTS: {"spec": _object(replicas=_INTEGER, selector=_SELECTOR, template=_TEMPLATE)},
+    LEASES: {
+        "spec": _object(
+            holderIdentity=_STRING,
+            leaseDurationSeconds=_INTEGER,
+            leaseTransitions=_INTEGER,
+            acquireTime=_MICRO_TIME,
+            renewTime=_MICRO_TIME,
+        )
+    },
+    EVENTS: {
+        "eventTime": _MICRO_TIME,
+        "reason": _STRING,
+        "action": _STRING,
+        "note": _STRING,
+        "reportingController": _STRING,
+        "reportingInstance": _STRING,
+        "regarding": _object(namespace=_STRING, name=_STRING),
+        "series": _object(count=_INTEGER, lastObservedTime=_MICRO_TIME),
+    },
+    CRDS: {
+        "spec": _object(
+            group=_STRING,
+            scope=_STRING,
+            names=_object(plural=_STRING, kind=_STRING, singular=_STRING, shortNames=_STRINGS),
+            versions=_VERSIONS,
+        )
+    },
+    MUTATING_WEBHOOKS: {"webhooks": _WEBHOOKS},
+    VALIDATING_WEBHOOKS: {"webhooks": _WEBHOOKS},
 }
 
 
@@ -253,7 +224,7 @@ def problem(kind: Kind, obj: Obj, old: Obj | None = None) -> str:
     """Return the first field that has the wrong type, "" for none. Fields that equal those of
     ``old`` were checked before.
     """
-    types = _ANY_KIND if kind.custom else _FIELD_TYPES.get(kind.key, _OBJECTS)
+    types = _ANY_KIND if kind.custom else _OBJECTS | _FIELD_TYPES.get(kind.resource, {})
     for field, shape in types.items():
         value = obj.get(field)
         if old is not None and isinstance(value, dict):

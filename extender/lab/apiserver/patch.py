@@ -7,10 +7,9 @@ the caller must own both. After a patch that fails half way, the caller must dis
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import orjson
-
 from extender.kube.api import Obj
 from extender.lab.apiserver.statuses import too_large, unprocessable_patch
+from extender.lab.apiserver.store import identical, own
 
 OPERATIONS_MAX: Final = 10_000
 """The API server's limit for the operations of one JSON patch."""
@@ -138,8 +137,7 @@ def _move(root: Any, operation: Mapping[str, Any]) -> Any:
 
 
 def _copy(root: Any, operation: Mapping[str, Any]) -> Any:
-    value = orjson.loads(orjson.dumps(_must(root, _pointer(operation, "from"))))
-    return _add_at(root, _pointer(operation), value)
+    return _add_at(root, _pointer(operation), own(_must(root, _pointer(operation, "from"))))
 
 
 def _test(root: Any, operation: Mapping[str, Any]) -> Any:
@@ -149,20 +147,9 @@ def _test(root: Any, operation: Mapping[str, Any]) -> Any:
     found = _look_up(root, steps)
     wanted = operation.get("value")
     # As in evanphx/json-patch, an absent value equals null.
-    if not same_json(None if found is _ABSENT else found, wanted):
+    if not identical(None if found is _ABSENT else found, wanted):
         raise unprocessable_patch(f"testing value /{'/'.join(steps)} failed")
     return root
-
-
-def same_json(left: Any, right: Any) -> bool:
-    """Compare JSON values. Unlike in Python, ``true`` does not equal 1."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same_json, left, right))
-    return bool(left == right)
 
 
 _OPERATIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {

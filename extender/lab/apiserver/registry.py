@@ -20,6 +20,7 @@ from extender.kube.api import (
     NODES,
     PODS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     Obj,
@@ -30,7 +31,6 @@ from extender.lab.apiserver.statuses import no_such_resource
 
 CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 SERVICES: Final = Resource("", "v1", "services", "Service")
-SERVICEACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 CONTROLLERREVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 PRIORITYCLASSES: Final = Resource(
@@ -49,8 +49,8 @@ PERSISTENTVOLUMECLAIMS: Final = Resource(
 STORAGECLASSES: Final = Resource(
     "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
 )
-_RBAC: Final = ("rbac.authorization.k8s.io", "v1")
-_ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
+_RBAC: Final = "rbac.authorization.k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,106 +98,71 @@ class Kind:
         return (self.resource.group, self.resource.plural)
 
 
-_WITH_STATUS: Final = frozenset(
-    {
-        PODS,
-        NODES,
-        NAMESPACES,
-        STATEFULSETS,
-        DEPLOYMENTS,
-        SERVICES,
-        CRDS,
-        PODDISRUPTIONBUDGETS,
-        PERSISTENTVOLUMES,
-        PERSISTENTVOLUMECLAIMS,
-    }
-)
-_WITH_GENERATION: Final = frozenset(
-    {
-        PODS,
-        STATEFULSETS,
-        DEPLOYMENTS,
-        CRDS,
-        MUTATING_WEBHOOKS,
-        VALIDATING_WEBHOOKS,
-        PODDISRUPTIONBUDGETS,
-        NETWORKPOLICIES,
-    }
-)
-_CONDITIONAL: Final = frozenset(
-    {LEASES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, PRIORITYCLASSES}
-)
-_CREATED_BY_UPDATE: Final = frozenset({LEASES, EVENTS})
-_SHORT_NAMES: Final[Mapping[Resource, tuple[str, ...]]] = {
-    PODS: ("po",),
-    NODES: ("no",),
-    NAMESPACES: ("ns",),
-    CONFIGMAPS: ("cm",),
-    SERVICES: ("svc",),
-    SERVICEACCOUNTS: ("sa",),
-    STATEFULSETS: ("sts",),
-    DEPLOYMENTS: ("deploy",),
-    EVENTS: ("ev",),
-    CRDS: ("crd", "crds"),
-    PRIORITYCLASSES: ("pc",),
-    PODDISRUPTIONBUDGETS: ("pdb",),
-    NETWORKPOLICIES: ("netpol",),
-    PERSISTENTVOLUMES: ("pv",),
-    PERSISTENTVOLUMECLAIMS: ("pvc",),
-    STORAGECLASSES: ("sc",),
-}
-BUILT_IN: Final[tuple[Resource, ...]] = (
-    PODS,
-    NODES,
-    NAMESPACES,
-    SECRETS,
-    CONFIGMAPS,
-    SERVICES,
-    SERVICEACCOUNTS,
-    STATEFULSETS,
-    DEPLOYMENTS,
-    CONTROLLERREVISIONS,
-    LEASES,
-    EVENTS,
-    CRDS,
-    MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
-    PRIORITYCLASSES,
-    PODDISRUPTIONBUDGETS,
-    NETWORKPOLICIES,
-    PERSISTENTVOLUMES,
-    PERSISTENTVOLUMECLAIMS,
-    STORAGECLASSES,
-    Resource(*_RBAC, "roles", "Role"),
-    Resource(*_RBAC, "rolebindings", "RoleBinding"),
-    Resource(*_RBAC, "clusterroles", "ClusterRole", namespaced=False),
-    Resource(*_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
-    # Stored, but not evaluated, like the roles.
-    Resource(
-        *_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
-    ),
-    Resource(
-        *_ADMISSION,
-        "validatingadmissionpolicybindings",
-        "ValidatingAdmissionPolicyBinding",
-        namespaced=False,
-    ),
-)
+_ALL: Final = ("all",)
 
 
-def _built_in(resource: Resource) -> Kind:
+def _kind(resource: Resource, *short_names: str, **properties: Any) -> Kind:
     return Kind(
         resource=resource,
         singular=resource.kind.lower(),
-        short_names=_SHORT_NAMES.get(resource, ()),
-        categories=("all",) if resource in {PODS, SERVICES, STATEFULSETS, DEPLOYMENTS} else (),
-        status=resource in _WITH_STATUS,
-        scale=ScalePaths() if resource in {STATEFULSETS, DEPLOYMENTS} else None,
-        unconditional_update=resource not in _CONDITIONAL,
-        create_on_update=resource in _CREATED_BY_UPDATE,
-        counts_generation=resource in _WITH_GENERATION,
-        selectable=FIELDS.get((resource.group, resource.plural), ()),
+        short_names=short_names,
+        selectable=FIELDS.get(resource, ()),
+        **properties,
     )
+
+
+def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
+    return Resource(group, "v1", plural, kind, namespaced=False)
+
+
+BUILT_IN: Final[tuple[Kind, ...]] = (
+    _kind(PODS, "po", status=True, counts_generation=True, categories=_ALL),
+    _kind(NODES, "no", status=True),
+    _kind(NAMESPACES, "ns", status=True),
+    _kind(SECRETS),
+    _kind(CONFIGMAPS, "cm"),
+    _kind(SERVICES, "svc", status=True, categories=_ALL),
+    _kind(SERVICE_ACCOUNTS, "sa"),
+    _kind(
+        STATEFULSETS,
+        "sts",
+        status=True,
+        scale=ScalePaths(),
+        counts_generation=True,
+        categories=_ALL,
+    ),
+    _kind(
+        DEPLOYMENTS,
+        "deploy",
+        status=True,
+        scale=ScalePaths(),
+        counts_generation=True,
+        categories=_ALL,
+    ),
+    _kind(CONTROLLERREVISIONS),
+    _kind(LEASES, unconditional_update=False, create_on_update=True),
+    _kind(EVENTS, "ev", create_on_update=True),
+    _kind(CRDS, "crd", "crds", status=True, counts_generation=True, unconditional_update=False),
+    _kind(MUTATING_WEBHOOKS, counts_generation=True, unconditional_update=False),
+    _kind(VALIDATING_WEBHOOKS, counts_generation=True, unconditional_update=False),
+    _kind(PRIORITYCLASSES, "pc", unconditional_update=False),
+    _kind(PODDISRUPTIONBUDGETS, "pdb", status=True, counts_generation=True),
+    _kind(NETWORKPOLICIES, "netpol", counts_generation=True),
+    _kind(PERSISTENTVOLUMES, "pv", status=True),
+    _kind(PERSISTENTVOLUMECLAIMS, "pvc", status=True),
+    _kind(STORAGECLASSES, "sc"),
+    # The roles and policies are stored, but not evaluated.
+    _kind(Resource(_RBAC, "v1", "roles", "Role")),
+    _kind(Resource(_RBAC, "v1", "rolebindings", "RoleBinding")),
+    _kind(_cluster_wide(_RBAC, "clusterroles", "ClusterRole")),
+    _kind(_cluster_wide(_RBAC, "clusterrolebindings", "ClusterRoleBinding")),
+    _kind(_cluster_wide(_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy")),
+    _kind(
+        _cluster_wide(
+            _ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
+        )
+    ),
+)
 
 
 def _path(text: str) -> tuple[str, ...]:
@@ -244,9 +209,7 @@ class Registry:
     """The kinds that are served."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], Kind] = {
-            (resource.group, resource.plural): _built_in(resource) for resource in BUILT_IN
-        }
+        self._kinds = {kind.key: kind for kind in BUILT_IN}
 
     def resolve(self, resource: Resource) -> Kind:
         """Return a resource's kind. Raises NotFound ("could not find the requested resource")."""

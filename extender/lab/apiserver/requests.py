@@ -10,7 +10,7 @@ import orjson
 
 from extender.kube.api import Obj, PatchType
 from extender.lab.apiserver import field_types, statuses, validation
-from extender.lab.apiserver.admission import ADMIN, User
+from extender.lab.apiserver.admission import ADMIN, Attributes, User
 from extender.lab.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from extender.lab.apiserver.registry import Kind
 from extender.lab.apiserver.store import Collection, Entry, Key
@@ -46,6 +46,23 @@ class Target:
         if entry is None:
             raise statuses.not_found(self.kind.resource, self.key[1])
         return entry
+
+
+def admission_of(
+    request: Request, operation: str, target: Target, obj: Obj | None, old: Obj | None = None
+) -> Attributes:
+    """Return what admission sees of a request for ``target``."""
+    return Attributes(
+        operation=operation,
+        kind=target.kind,
+        namespace=target.key[0],
+        name=target.key[1],
+        user=request.user,
+        object=obj,
+        old=old,
+        subresource=target.subresource,
+        dry_run=request.dry_run,
+    )
 
 
 def received(kind: Kind, namespace: str, obj: Obj) -> Obj:

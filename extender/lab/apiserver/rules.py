@@ -8,7 +8,7 @@ in ``RULES`` is not evaluated, so objects that a real API server would refuse ar
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-import orjson
+from extender.lab.apiserver.store import identical
 
 Rule = Callable[[Mapping[str, Any], Mapping[str, Any] | None], bool]
 """(``self``, ``oldSelf`` or None for a new object) -> whether the rule holds."""
@@ -74,7 +74,7 @@ def rule_problems(value: Any, old: Any, schema: Mapping[str, Any], path: str = "
     Unchanged values are not checked again (CRDValidationRatcheting). Items of lists are compared by
     index.
     """
-    if old is not None and orjson.dumps(value) == orjson.dumps(old):
+    if old is not None and identical(value, old):
         return
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}

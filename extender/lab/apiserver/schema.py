@@ -19,6 +19,7 @@ from typing import Any, Final
 import orjson
 
 from extender.lab.apiserver.field_errors import duplicate, invalid, required, shown
+from extender.lab.apiserver.store import identical
 
 Schema = Mapping[str, Any]
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -90,15 +91,11 @@ def new_problems(obj: dict[str, Any], old: dict[str, Any] | None, schema: Schema
     same = [
         name
         for name in properties
-        if old is not None and name in obj and _identical(obj[name], old.get(name))
+        if old is not None and name in obj and identical(obj[name], old.get(name))
     ]
     if same:
         schema = {**schema, "properties": {**properties, **dict.fromkeys(same, _ANYTHING)}}
     yield from problems(obj, schema)
-
-
-def _identical(left: object, right: object) -> bool:
-    return left == right and orjson.dumps(left) == orjson.dumps(right)
 
 
 def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:

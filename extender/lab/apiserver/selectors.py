@@ -9,7 +9,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from extender.kube.api import ListOptions, Obj
+from extender.kube.api import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    ListOptions,
+    Obj,
+    Resource,
+)
 from extender.lab.apiserver.statuses import bad_request
 
 Predicate = Callable[[Obj], bool]
@@ -21,8 +30,8 @@ _EQUALITY: Final = re.compile(r"^([^=!\s]+)\s*(==|=|!=)\s*([^=!\s]*)$")
 _KEY: Final = re.compile(r"^(!?)\s*([A-Za-z0-9._/-]+)$")
 _OUTSIDE_PARENTHESES: Final = re.compile(r",(?![^(]*\))")
 
-FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
-    ("", "pods"): (
+FIELDS: Final[Mapping[Resource, tuple[str, ...]]] = {
+    PODS: (
         "spec.nodeName",
         "spec.schedulerName",
         "spec.restartPolicy",
@@ -31,10 +40,10 @@ FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
         "status.podIP",
         "status.nominatedNodeName",
     ),
-    ("", "nodes"): ("spec.unschedulable",),
-    ("", "namespaces"): ("status.phase",),
-    ("", "secrets"): ("type",),
-    ("events.k8s.io", "events"): (
+    NODES: ("spec.unschedulable",),
+    NAMESPACES: ("status.phase",),
+    SECRETS: ("type",),
+    EVENTS: (
         "reason",
         "reportingController",
         "type",

@@ -51,6 +51,7 @@ from extender.lab.apiserver.requests import (
     Change,
     Request,
     Target,
+    admission_of,
     check_wanted,
     own_request,
     patch_change,
@@ -97,7 +98,7 @@ class ApiServer:
     def _create_system_namespace(self, name: str) -> None:
         kind = self.registry.resolve(NAMESPACES)
         obj: Obj = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
-        defaults.apply(kind.key, obj)
+        defaults.apply(kind.resource, obj)
         strategy.before_create(kind, obj, now_s=self.now(), rng=self.rng)
         self.store.put(self._namespaces, ("", name), obj, None)
 
@@ -179,15 +180,9 @@ class ApiServer:
         self._fill_in(kind, new)
         if kind.resource == NODES:
             defaults.taint_until_ready(new)
-        at = Attributes(
-            operation="CREATE",
-            kind=kind,
-            namespace=metadata.get("namespace", ""),
-            name=metadata.get("name") or "",
-            user=request.user,
-            object=new,
-            dry_run=request.dry_run,
-        )
+        collection = self.store.collection(*kind.key)
+        named = (metadata.get("namespace", ""), metadata.get("name") or "")
+        at = admission_of(request, "CREATE", Target(kind, collection, named), new)
         if self.admission.active():
             new = await self._mutated(kind, at)
         strategy.before_create(kind, new, now_s=self.now(), rng=self.rng)
@@ -197,7 +192,6 @@ class ApiServer:
         if self.admission.active():
             self._check_namespace(kind, at.namespace)
         key = (at.namespace, new["metadata"]["name"])
-        collection = self.store.collection(*kind.key)
         if names_version:
             raise statuses.version_on_create()
         if (there := collection.entries.get(key)) is not None:
@@ -227,7 +221,7 @@ class ApiServer:
         if kind.custom:
             strategy.default_custom(kind, obj)
             return
-        defaults.apply(kind.key, obj)
+        defaults.apply(kind.resource, obj)
         if kind.resource == PODS:
             defaults.default_tolerations(obj)
             defaults.resolve_priority(obj, self._priority_class)
@@ -261,7 +255,7 @@ class ApiServer:
             if kind.custom:
                 strategy.default_custom(kind, mutated)
             else:
-                defaults.apply(kind.key, mutated)
+                defaults.apply(kind.resource, mutated)
         return mutated
 
     def _validate(self, kind: Kind, old: Obj | None, new: Obj, known: Sequence[str] = ()) -> None:
@@ -367,20 +361,10 @@ class ApiServer:
         kind = target.kind
         strategy.default_custom(kind, new)
         if not kind.custom:
-            defaults.apply(kind.key, new)
+            defaults.apply(kind.resource, new)
         if kind.resource == PODS and not target.subresource:
             defaults.default_tolerations(new)
-        at = Attributes(
-            operation="UPDATE",
-            kind=kind,
-            namespace=target.key[0],
-            name=target.key[1],
-            user=request.user,
-            object=new,
-            old=before.obj,
-            subresource=target.subresource,
-            dry_run=request.dry_run,
-        )
+        at = admission_of(request, "UPDATE", target, new, before.obj)
         # Webhooks see the object as it would be stored: for a status write, with the stored spec.
         _apply_strategy(target, before, new)
         if self.admission.active():
@@ -425,19 +409,11 @@ class ApiServer:
             old = subresources.scale_of(target.kind, before.obj)
             wanted = change(own(old))
             subresources.check_scale(target.kind, before, wanted)
-            at = Attributes(
-                operation="UPDATE",
-                kind=target.kind,
-                namespace=target.key[0],
-                name=target.key[1],
-                user=request.user,
-                object=wanted,
-                old=old,
-                subresource="scale",
-                dry_run=request.dry_run,
-                object_kind=subresources.SCALE_KIND,
-            )
             if self.admission.active():
+                at = replace(
+                    admission_of(request, "UPDATE", target, wanted, old),
+                    object_kind=subresources.SCALE_KIND,
+                )
                 wanted = await self._mutated(target.kind, at)
                 await self.admission.validate(_with_object(at, wanted))
             new = before.copy()
@@ -470,16 +446,7 @@ class ApiServer:
             before = target.entry()
             deletion.check_preconditions(target, before, preconditions)
             if self.admission.active():
-                at = Attributes(
-                    operation="DELETE",
-                    kind=target.kind,
-                    namespace=target.key[0],
-                    name=target.key[1],
-                    user=request.user,
-                    object=None,
-                    old=before.obj,
-                    dry_run=request.dry_run,
-                )
+                at = admission_of(request, "DELETE", target, None, before.obj)
                 await self.admission.mutate(at)
                 await self.admission.validate(at)
                 if target.collection.entries.get(target.key) is not before:
@@ -504,15 +471,8 @@ class ApiServer:
         target = self.target(PODS, binding.namespace, binding.name, "binding")
         binding = bindings.own(binding)
         if self.admission.active():
-            at = Attributes(
-                operation="CREATE",
-                kind=target.kind,
-                namespace=binding.namespace,
-                name=binding.name,
-                user=request.user,
-                object=bindings.as_object(binding),
-                subresource="binding",
-                dry_run=request.dry_run,
+            at = replace(
+                admission_of(request, "CREATE", target, bindings.as_object(binding)),
                 object_kind=("", "v1", "Binding"),
             )
             binding = bindings.from_object(await self._mutated(target.kind, at))

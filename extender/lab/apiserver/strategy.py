@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final
 from uuid import UUID
 
-from extender.kube.api import CRDS, NAMESPACES, NODES, PODS, STATEFULSETS, Obj
+from extender.kube.api import CRDS, NAMESPACES, NODES, PODS, STATEFULSETS, Obj, Resource
 from extender.lab.apiserver import schema
 from extender.lab.apiserver.registry import Kind
 from extender.model.timestamps import timestamp
@@ -72,7 +72,7 @@ def before_create(kind: Kind, obj: Obj, *, now_s: float, rng: Random) -> None:
     for field in ("labels", "annotations", "ownerReferences", "finalizers"):
         if field in metadata and not metadata[field]:
             del metadata[field]
-    if (initial := _INITIAL_STATUS.get(kind.key)) is not None:
+    if (initial := _INITIAL_STATUS.get(kind.resource)) is not None:
         obj["status"] = initial(obj)
     elif kind.status and kind.resource != NODES:
         obj.pop("status", None)
@@ -143,11 +143,11 @@ def _definition_status(definition: Obj) -> Obj:
     }
 
 
-_INITIAL_STATUS: Final[dict[tuple[str, str], Callable[[Obj], Obj]]] = {
-    (PODS.group, PODS.plural): _pod_status,
-    (STATEFULSETS.group, STATEFULSETS.plural): lambda _: {"replicas": 0, "availableReplicas": 0},
-    (NAMESPACES.group, NAMESPACES.plural): lambda _: {"phase": "Active"},
-    (CRDS.group, CRDS.plural): _definition_status,
+_INITIAL_STATUS: Final[dict[Resource, Callable[[Obj], Obj]]] = {
+    PODS: _pod_status,
+    STATEFULSETS: lambda _: {"replicas": 0, "availableReplicas": 0},
+    NAMESPACES: lambda _: {"phase": "Active"},
+    CRDS: _definition_status,
 }
 
 _SYSTEM_METADATA: Final = (

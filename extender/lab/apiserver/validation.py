@@ -130,7 +130,7 @@ def finalizer_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
 
 def object_problems(kind: Kind, obj: Obj) -> Iterator[str]:
     """Check the content of a built-in object, new or changed."""
-    check = _CONTENT.get(kind.key)
+    check = _CONTENT.get(kind.resource)
     return check(obj) if check is not None else iter(())
 
 
@@ -143,7 +143,7 @@ def creation_problems(kind: Kind, obj: Obj) -> Iterator[str]:
 
 def change_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
     """Check for changes that are not allowed."""
-    check = _CHANGE.get(kind.key)
+    check = _CHANGE.get(kind.resource)
     return check(old, new) if check is not None else iter(())
 
 
@@ -329,25 +329,19 @@ def _stateful_set_status(status: Obj) -> Iterator[str]:
         yield invalid("status.availableReplicas", available, words)
 
 
-_CONTENT: Final[Mapping[tuple[str, str], Callable[[Obj], Iterator[str]]]] = {
-    (resource.group, resource.plural): check
-    for resource, check in (
-        (PODS, pods.problems),
-        (STATEFULSETS, _stateful_set),
-        (LEASES, _lease),
-        (CRDS, _definition),
-        (NODES, _node),
-        (NAMESPACES, _namespace),
-        (CONFIGMAPS, _config_map),
-    )
+_CONTENT: Final[Mapping[Resource, Callable[[Obj], Iterator[str]]]] = {
+    PODS: pods.problems,
+    STATEFULSETS: _stateful_set,
+    LEASES: _lease,
+    CRDS: _definition,
+    NODES: _node,
+    NAMESPACES: _namespace,
+    CONFIGMAPS: _config_map,
 }
-_CHANGE: Final[Mapping[tuple[str, str], Callable[[Obj, Obj], Iterator[str]]]] = {
-    (resource.group, resource.plural): check
-    for resource, check in (
-        (PODS, pods.change_problems),
-        (STATEFULSETS, _stateful_set_change),
-        (EVENTS, events.change_problems),
-        (NODES, _node_change),
-        (CONFIGMAPS, _config_map_change),
-    )
+_CHANGE: Final[Mapping[Resource, Callable[[Obj, Obj], Iterator[str]]]] = {
+    PODS: pods.change_problems,
+    STATEFULSETS: _stateful_set_change,
+    EVENTS: events.change_problems,
+    NODES: _node_change,
+    CONFIGMAPS: _config_map_change,
 }

@@ -9,7 +9,7 @@ have the type that they requested.
 from collections.abc import Iterable
 from typing import Final
 
-from extender.kube.api import Obj
+from extender.kube.api import PODS, Obj
 from extender.lab.apiserver.core_events import CORE_EVENTS
 from extender.lab.apiserver.registry import Kind, Registry
 from extender.lab.apiserver.statuses import no_such_resource
@@ -148,7 +148,7 @@ def _resource_entries(kind: Kind) -> Iterable[Obj]:
             "version": "v1",
             "verbs": ["get", "patch", "update"],
         }
-    if kind.key == ("", "pods"):
+    if resource == PODS:
         yield {**sub, "name": "pods/binding", "kind": "Binding", "verbs": ["create"]}
         yield {
             **sub,

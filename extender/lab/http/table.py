@@ -7,7 +7,7 @@ else their age.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -21,7 +21,9 @@ from extender.kube.api import (
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     Obj,
+    Resource,
 )
+from extender.lab.apiserver.core_events import CORE_EVENTS
 from extender.lab.apiserver.registry import Kind
 
 TABLE_API_VERSION: Final = "meta.k8s.io/v1"
@@ -34,23 +36,13 @@ Cells = Callable[[Obj, float], list[Cell]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Columns with ``priority`` > 0 are shown only with ``-o wide``."""
+    """One TableColumnDefinition. Columns with ``priority`` > 0 are shown only with ``-o wide``."""
 
     name: str
     type: str = "string"
     format: str = ""
     description: str = ""
     priority: int = 0
-
-    def as_json(self) -> Obj:
-        """Return the TableColumnDefinition."""
-        return {
-            "name": self.name,
-            "type": self.type,
-            "format": self.format,
-            "description": self.description,
-            "priority": self.priority,
-        }
 
 
 _DURATIONS: Final = (
@@ -211,8 +203,8 @@ def _wide(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, priority=1) for name in names)
 
 
-_BUILT_IN: Final[Mapping[tuple[str, str], tuple[tuple[Column, ...], Cells]]] = {
-    (PODS.group, PODS.plural): (
+_BUILT_IN: Final[Mapping[Resource, tuple[tuple[Column, ...], Cells]]] = {
+    PODS: (
         (
             _NAME,
             Column("Ready"),
@@ -223,7 +215,7 @@ _BUILT_IN: Final[Mapping[tuple[str, str], tuple[tuple[Column, ...], Cells]]] = {
         ),
         _pod,
     ),
-    (NODES.group, NODES.plural): (
+    NODES: (
         (
             _NAME,
             Column("Status"),
@@ -234,11 +226,11 @@ _BUILT_IN: Final[Mapping[tuple[str, str], tuple[tuple[Column, ...], Cells]]] = {
         ),
         _node,
     ),
-    (STATEFULSETS.group, STATEFULSETS.plural): (
+    STATEFULSETS: (
         (_NAME, Column("Ready"), _AGE, *_wide("Containers", "Images")),
         _stateful_set,
     ),
-    ("", "events"): (
+    CORE_EVENTS: (
         (
             Column("Last Seen"),
             Column("Type"),
@@ -249,17 +241,17 @@ _BUILT_IN: Final[Mapping[tuple[str, str], tuple[tuple[Column, ...], Cells]]] = {
         ),
         _event,
     ),
-    (NAMESPACES.group, NAMESPACES.plural): ((_NAME, Column("Status"), _AGE), _namespace),
-    (LEASES.group, LEASES.plural): ((_NAME, Column("Holder"), _AGE), _lease),
-    (MUTATING_WEBHOOKS.group, MUTATING_WEBHOOKS.plural): (
+    NAMESPACES: ((_NAME, Column("Status"), _AGE), _namespace),
+    LEASES: ((_NAME, Column("Holder"), _AGE), _lease),
+    MUTATING_WEBHOOKS: (
         (_NAME, Column("Webhooks", "integer"), _AGE),
         _webhooks,
     ),
-    (VALIDATING_WEBHOOKS.group, VALIDATING_WEBHOOKS.plural): (
+    VALIDATING_WEBHOOKS: (
         (_NAME, Column("Webhooks", "integer"), _AGE),
         _webhooks,
     ),
-    (CRDS.group, CRDS.plural): ((_NAME, Column("Created At", "date")), _definition),
+    CRDS: ((_NAME, Column("Created At", "date")), _definition),
 }
 
 
@@ -322,18 +314,15 @@ def table(
     kind: Kind, objects: Sequence[Obj], *, now_s: float, include: str, metadata: Mapping[str, Any]
 ) -> Obj:
     """Return a meta.k8s.io/v1 Table. ``include``: None, Metadata or Object."""
-    built_in = _BUILT_IN.get(kind.key, ((_NAME, _AGE), _other))
+    built_in = _BUILT_IN.get(kind.resource, ((_NAME, _AGE), _other))
     # Items of lists come without kind and apiVersion.
-    gvk = {
-        "kind": kind.resource.kind,
-        "apiVersion": kind.resource.api_version,
-    }
+    gvk = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}
     columns, cells = _custom_columns(kind) if kind.custom else built_in
     return {
         "kind": "Table",
         "apiVersion": TABLE_API_VERSION,
         "metadata": dict(metadata),
-        "columnDefinitions": [column.as_json() for column in columns],
+        "columnDefinitions": [asdict(column) for column in columns],
         "rows": [
             {"cells": cells(obj, now_s), "object": _included({**gvk, **obj}, include)}
             for obj in objects

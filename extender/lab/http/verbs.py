@@ -142,8 +142,7 @@ async def read(call: Call) -> web.Response:
     obj = await call.api.get(
         call.kind.resource, call.namespace, call.name, subresource=call.subresource
     )
-    shown = call.shown(obj)
-    return json_response(_as_table(call, [shown], {}) if _wants_table(call) else shown)
+    return _one(call, call.shown(obj))
 
 
 async def _list(call: Call) -> web.Response:
@@ -174,6 +173,11 @@ def _as_table(call: Call, objects: list[Obj], metadata: Mapping[str, Any]) -> Ob
     kind = Kind(resource=CORE_EVENTS, singular="event") if call.is_core_event else call.kind
     include = call.query.get("includeObject", "Metadata")
     return table(kind, objects, now_s=call.api.server.now(), include=include, metadata=metadata)
+
+
+def _one(call: Call, obj: Obj, status: int = 200) -> web.Response:
+    """Answer with an object, or with a table of it."""
+    return json_response(_as_table(call, [obj], {}) if _wants_table(call) else obj, status)
 
 
 async def watch(call: Call) -> web.StreamResponse:
@@ -247,7 +251,7 @@ async def post(call: Call) -> web.Response:
         raise statuses.method_not_allowed()
     if not call.subresource:
         created = await call.api.create(call.kind.resource, call.namespace, body)
-        return json_response(_as_table(call, [created], {}) if _wants_table(call) else created, 201)
+        return _one(call, created, 201)
     if call.kind.resource != PODS:
         raise statuses.no_such_resource()
     if call.subresource == "binding":
@@ -286,7 +290,7 @@ async def write(call: Call) -> web.Response:
         stored = await call.api.server.patch(
             call.api.request, target, await call.body(), patch_type=content_type
         )
-    return json_response(_as_table(call, [stored], {}) if _wants_table(call) else stored)
+    return _one(call, stored)
 
 
 async def _apply(call: Call) -> web.Response:
@@ -313,10 +317,10 @@ async def _apply(call: Call) -> web.Response:
     if target.key not in target.collection.entries and not call.subresource:
         metadata["name"] = call.name
         created = await call.api.create(resource, call.namespace, applied)
-        return json_response(_as_table(call, [created], {}) if _wants_table(call) else created, 201)
+        return _one(call, created, 201)
     merge = PatchType.MERGE if call.kind.custom or call.subresource == "scale" else STRATEGIC_MERGE
     stored = await server.patch(call.api.request, target, applied, patch_type=merge)
-    return json_response(_as_table(call, [stored], {}) if _wants_table(call) else stored)
+    return _one(call, stored)
 
 
 async def delete(call: Call) -> web.Response:
