@@ -1,16 +1,19 @@
 """Which pods get a vpod's next vreplicas, by the pool's profile (DESIGN 5.1). Pure.
 
 ``grow`` chooses one of three ways: ``round_robin`` is Knative's present one, ``fill_up`` its
-MAXFILLUP of up to 1.16, and ``select`` serves profiles with plugins. MAXFILLUP fills pods
-completely, one after the other, and first those where the vpod already is, so that few pods are in
-use. Knative also fills pods that are missing, pending or marked unschedulable, which is left out
-here.
+MAXFILLUP of up to 1.16, and ``grow_by_plugins`` gives one vreplica at a time to the pod with the
+best score. MAXFILLUP fills pods completely, one after the other, and first those where the vpod
+already is, so that few pods are in use. Knative also fills pods that are missing, pending or marked
+unschedulable, which is left out here.
 """
 
 from collections.abc import Callable, Mapping
 
-from extender.engine.placing.select import grow_by_plugins
+from extender.engine.placing.evenly import grow_evenly
+from extender.engine.placing.pick import picker
+from extender.engine.placing.select import spread_of, start_of
 from extender.engine.pods.bits import bits
+from extender.engine.policy.profile import Profile, Ties
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
 
@@ -52,6 +55,33 @@ def grow(
         return grow_by_plugins(pool, vpod, kept, missing, free, profile)
     give = round_robin if profile.rules.round_robin else fill_up
     return give(room, pool.ordinals_of(kept), free, missing, vpod.weight)
+
+
+def grow_by_plugins(
+    pool: PoolState,
+    vpod: VPod,
+    kept: Mapping[str, int],
+    missing: int,
+    free: Callable[[int], int],
+    profile: Profile,
+) -> tuple[dict[int, int], int]:
+    """Give ``missing`` vreplicas: (ordinal -> vreplicas added, vreplicas left).
+
+    ``free``: an ordinal's free slots beside what is kept there.
+    """
+    room = pool.room_for(vpod.key)
+    if profile.fills_lowest:
+        return fill_up(room, 0, free, missing, vpod.weight)
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=room)
+    if profile.costs is not None:
+        return grow_evenly(spread, profile.costs, missing, free)
+    best = picker(spread, profile, start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0)
+    added: dict[int, int] = {}
+    while missing > 0 and (ordinal := best()) is not None:
+        spread.add(ordinal)
+        added[ordinal] = added.get(ordinal, 0) + 1
+        missing -= 1
+    return added, missing
 
 
 def round_robin(

@@ -1,10 +1,9 @@
-"""Adding and removing vreplicas by a profile's plugins, for ``plan`` and the rebalancer. Pure; does
+"""Removing and moving vreplicas by a profile's plugins, for ``plan`` and the rebalancer. Pure; does
 not change the state.
 
-``grow_by_plugins`` gives one vreplica at a time to the pod with the best score. ``shrink`` takes
-one at a time from the pod that the deschedulers choose. ``better_place`` finds one move that makes
-a placement strictly better. These and ``refusals`` raise ``PluginFailed`` if a third-party plugin
-gives no valid answer (``guard``).
+``shrink`` takes one vreplica at a time from the pod that the deschedulers choose. ``better_place``
+finds one move that makes a placement strictly better. These and ``refusals`` raise ``PluginFailed``
+if a third-party plugin gives no valid answer (``guard``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ from itertools import islice
 from typing import Final
 from zlib import crc32
 
-from extender.engine.placing.evenly import grow_evenly
 from extender.engine.placing.pick import picker, refusal, totals
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
@@ -23,8 +21,7 @@ from extender.engine.policy.framework import (
     Weighted,
     scope_of,
 )
-from extender.engine.policy.ordinals import fill_lowest
-from extender.engine.policy.profile import Profile, Ties
+from extender.engine.policy.profile import Profile
 from extender.engine.policy.spread import Candidate, Spread
 from extender.engine.state.availability import down_among
 from extender.engine.state.pool_state import PoolState
@@ -52,32 +49,6 @@ def spread_of(
         if count and (pod := pool.pods.get(name)) is not None:
             spread.hold(pod, count)
     return spread
-
-
-def grow_by_plugins(
-    pool: PoolState,
-    vpod: VPod,
-    kept: Mapping[str, int],
-    missing: int,
-    free: Callable[[int], int],
-    profile: Profile,
-) -> tuple[dict[int, int], int]:
-    """Give ``missing`` vreplicas: (ordinal -> vreplicas added, vreplicas left).
-
-    ``free``: an ordinal's free slots beside what is kept there.
-    """
-    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=pool.room_for(vpod.key))
-    if profile.costs is not None:
-        return grow_evenly(spread, profile.costs, missing, free)
-    if profile.fills_lowest:
-        return fill_lowest(spread.room, vpod.weight, missing, free)
-    best = picker(spread, profile, start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0)
-    added: dict[int, int] = {}
-    while missing > 0 and (ordinal := best()) is not None:
-        spread.add(ordinal)
-        added[ordinal] = added.get(ordinal, 0) + 1
-        missing -= 1
-    return added, missing
 
 
 def start_of(pool: PoolState, vpod: VPod) -> int:

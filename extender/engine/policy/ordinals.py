@@ -1,10 +1,8 @@
 """Knative's priorities by ordinal. They use few pods, so that the StatefulSet can shrink."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from extender.engine.pods.bits import bits
 from extender.engine.policy.framework import MAX_SCORE, Scope
 from extender.engine.policy.spread import Candidate, Spread
 
@@ -31,21 +29,3 @@ class RemoveWithHighestOrdinalPriority:
     def deschedule(self, candidate: Candidate, _spread: Spread) -> int:
         """The ordinal."""
         return max(0, candidate.ordinal)
-
-
-def fill_lowest(
-    room: int, weight: int, missing: int, free: Callable[[int], int]
-) -> tuple[dict[int, int], int]:
-    """What ``LowestOrdinalPriority`` alone would choose: (ordinal -> vreplicas added, vreplicas
-    left).
-
-    ``room``: bit set of the pods that may get more. ``free``: an ordinal's free slots.
-    """
-    added: dict[int, int] = {}
-    for ordinal in bits(room):
-        if missing <= 0:
-            break
-        if (count := min(missing, free(ordinal) // weight)) > 0:
-            added[ordinal] = count
-            missing -= count
-    return added, missing

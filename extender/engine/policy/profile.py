@@ -219,9 +219,7 @@ class Profile:
 
     @cached_property
     def fills_lowest(self) -> bool:
-        """Whether the lowest ordinal with room is always the best, and no filter is asked
-        (``fill_lowest``).
-        """
+        """Whether the lowest ordinal with room is always the best, and no filter is asked."""
         scores = {type(one.plugin) for one in self.choosing if one.weight > 0}
         return scores == {LowestOrdinalPriority} and not self.filters and len(self.choosing) == 1
 

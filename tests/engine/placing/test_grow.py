@@ -9,8 +9,9 @@ from typing import ClassVar
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from extender.engine.placing.grow import grow_by_plugins
 from extender.engine.placing.pick import best_of_all
-from extender.engine.placing.select import grow_by_plugins, refusals, spread_of, start_of
+from extender.engine.placing.select import refusals, spread_of, start_of
 from extender.engine.policy.framework import Scope, Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from extender.engine.placing.select import grow_by_plugins
+from extender.engine.placing.grow import grow_by_plugins
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import HA_PROFILE
 from extender.engine.policy.spreading import NodeSpread

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from extender.engine.placing.explain import Step
+from extender.engine.placing.grow import grow_by_plugins
 from extender.engine.placing.plan import place
-from extender.engine.placing.select import better_place, grow_by_plugins, refusals, shrink
+from extender.engine.placing.select import better_place, refusals, shrink
 from extender.engine.policy.framework import MAX_SCORE, PlaceUnknown, Scope, Weighted, scope_of
 from extender.engine.policy.guard import PROBLEM_CHARS_MAX, PluginFailed, guarded_filter
 from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile

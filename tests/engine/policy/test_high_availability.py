@@ -4,7 +4,8 @@
 
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.select import grow_by_plugins, shrink
+from extender.engine.placing.grow import grow_by_plugins
+from extender.engine.placing.select import shrink
 from extender.engine.policy.profiles import HA_PROFILE
 from extender.model.ledger import Share
 from tests.engine.policy.shapes import by_zone

@@ -4,7 +4,8 @@ spreading.
 
 import pytest
 
-from extender.engine.placing.select import grow_by_plugins, shrink, spread_of, start_of
+from extender.engine.placing.grow import grow_by_plugins
+from extender.engine.placing.select import shrink, spread_of, start_of
 from extender.engine.policy.even_pod_spread import EvenPodSpread
 from extender.engine.policy.framework import MAX_SCORE, PlaceUnknown, Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
