@@ -16,7 +16,7 @@ from extender.engine.state.cluster_state import ClusterState
 from extender.model.ledger import ledger_slots
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import UNRESOLVABLE, ConflictReason
-from extender.node.bind_ledger import ledger_of_ordinal
+from extender.node.bind_ledger import BindLedger, bind_ledger_of, ledger_of_ordinal
 from extender.node.candidates import Candidates
 from extender.node.wire import Victims
 from extender.node.zone_rule import ZoneRule
@@ -55,6 +55,18 @@ def slots_of(state: ClusterState, pod: AdapterPod) -> int:
         pool.adapter_pool.slots_per_pod
         if own is None
         else min(own, pool.adapter_pool.slots_per_pod)
+    )
+
+
+def bind_ledger_in(state: ClusterState, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
+    """The ledger that a bind of the pod writes now (``bind_ledger_of``). Raises LedgerTooLarge."""
+    return bind_ledger_of(
+        state.pool(pod.pool),
+        pod,
+        slots=slots_of(state, pod),
+        with_planned=with_planned,
+        allows=partial(state.selects, pod.pool),
+        placements_from_former_pool=state.placements_from_former_pool(pod.pool, pod.name),
     )
 
 

@@ -20,9 +20,8 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import Ledger
 from extender.model.objects import AdapterPod, Node, StatefulSet
-from extender.node.bind_ledger import bind_ledger_of, ledger_of_ordinal
 from extender.node.exposure import prioritize_nodes
-from extender.node.verbs import filter_nodes, slots_of
+from extender.node.verbs import bind_ledger_in, filter_nodes
 from extender.whatif.trial import Trial
 
 PODS_BOUND_MAX: Final = 10_000
@@ -106,7 +105,7 @@ def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]
     for pod in waiting:
         trial.check_time()
         try:
-            carried = chooser.carried(pod)
+            carried = bind_ledger_in(state, pod, with_planned=True).ledger
         except LedgerTooLarge:
             continue  # filter refuses it on every node
         node = chooser.choose(pod, carried)
@@ -114,7 +113,7 @@ def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]
             # The pod takes its part of the waiting vreplicas before a node is chosen for the next
             # one, as with a bind or the placer.
             bound = replace(pod, node=node.name, ready=True, ledger=carried, ledger_text=None)
-            ordinal_ledger = ledger_of_ordinal(pool, pod.name, slots_of(state, pod))
+            ordinal_ledger = bind_ledger_in(state, pod, with_planned=False).ledger
             trial.exchange(pod, bound)
             found.append((bound, replace(bound, ledger=ordinal_ledger)))
     # Return these vreplicas: the caller decides which vpods get them, in its own order.
@@ -209,19 +208,6 @@ class _Chooser:
         known = self._pool.pods.get(pod.name)
         if known is not None and known.last_place[0] in self._pool.hosting.zone_of:
             yield known.last_place[0]
-
-    def carried(self, pod: AdapterPod) -> Ledger:
-        """What the ledger of the pod would be: what stands on its ordinal, and its part of what
-        waits. Raises LedgerTooLarge.
-        """
-        state = self._state
-        return bind_ledger_of(
-            self._pool,
-            pod,
-            slots=slots_of(state, pod),
-            with_planned=True,
-            allows=partial(state.selects, pod.pool),
-        ).ledger
 
     def _move_on(self, node: str) -> None:
         """Count one more pod on the node."""

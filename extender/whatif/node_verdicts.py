@@ -6,7 +6,6 @@ nodes that are not Ready.
 """
 
 from collections import Counter
-from functools import partial
 
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
@@ -14,9 +13,9 @@ from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import BindLedger, bind_ledger_of
+from extender.node.bind_ledger import BindLedger
 from extender.node.exposure import prioritize_nodes
-from extender.node.verbs import filter_nodes, pod_problem, slots_of
+from extender.node.verbs import bind_ledger_in, filter_nodes, pod_problem
 from extender.whatif.explanation import Answer
 
 
@@ -31,14 +30,7 @@ class NodeVerdicts:
         self._pool = pool
         self._pod = pod
         try:
-            self.bind_ledger = bind_ledger_of(
-                pool,
-                pod,
-                slots=slots_of(state, pod),
-                with_planned=not pod.node,
-                allows=partial(state.selects, pool.key),
-                placements_from_former_pool=state.placements_from_former_pool(pool.key, pod.name),
-            )
+            self.bind_ledger = bind_ledger_in(state, pod, with_planned=not pod.node)
         except LedgerTooLarge:
             self.bind_ledger = BindLedger(EMPTY_LEDGER, {}, "{}")
             self.problem = self.problem or ConflictReason.LEDGER_TOO_LARGE

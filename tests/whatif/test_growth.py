@@ -9,7 +9,7 @@ from extender.model.node_fit import NodeFit, Taint, Toleration
 from extender.whatif.growth import add_pods, autoscale, bind_missing
 from extender.whatif.snapshot import Snapshot
 from extender.whatif.trial import OutOfTime, Trial
-from tests.support.builders import POOL, Scene, a_node
+from tests.support.builders import NS, POOL, Scene, a_node, a_vpod
 
 
 def copied(scene: Scene) -> Trial:
@@ -20,6 +20,16 @@ def grown(scene: Scene, count: int) -> list[str]:
     """Nodes of the pods that were added."""
     trial = copied(scene)
     return [pod.node for pod in add_pods(trial, trial.state.pool(POOL), count)]
+
+
+def test_a_new_pod_holds_what_vpods_of_another_pool_still_publish_on_it():
+    scene = Scene(replicas=0, slots=4).vpod("b", 4)
+    other = f"{NS}/other"
+    scene.state.vpod_changed(None, a_vpod("a", 3, {0: 3}, pool=other))
+    trial = Trial(Snapshot.of(scene.state, [POOL, other]).state())
+    (pod,) = add_pods(trial, trial.state.pool(POOL), 1)
+    assert pod.ledger == {"tenant/a": Share(3)}, "as the bind of that pod writes it"
+    assert trial.state.pool(POOL).pods[pod.name].free == 1
 
 
 def test_pods_spread_over_zones_and_then_over_nodes():

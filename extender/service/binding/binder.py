@@ -18,7 +18,6 @@ ledger since.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, Protocol
 
 from extender.kube.api import (
@@ -36,7 +35,7 @@ from extender.model.errors import AssumeError, LedgerTooLarge, VReplicaError
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import BindLedger, bind_ledger_of, plans_at_bind
+from extender.node.bind_ledger import BindLedger, plans_at_bind
 from extender.node.candidates import Candidates
 from extender.node.decisions import PlacementDecisionCache
 from extender.node.exposure import prioritize_known_nodes
@@ -44,6 +43,7 @@ from extender.node.narrowing import best_of, room_for
 from extender.node.verbs import (
     NodeLookup,
     NodeVerdicts,
+    bind_ledger_in,
     filter_known_nodes,
     filter_nodes,
     slots_of,
@@ -156,7 +156,7 @@ class SchedulerVReplicaBinder:
         else:
             verdicts = filter_nodes(self._caches.state, pod, candidates.names, lookup)
         try:
-            bind_ledger = self._bind_ledger(pod, with_planned=True)
+            bind_ledger = bind_ledger_in(self._caches.state, pod, with_planned=True)
         except LedgerTooLarge:
             self._cache.delete(pod.uid)
             return NodeVerdicts(
@@ -203,8 +203,8 @@ class SchedulerVReplicaBinder:
         # before a restart.
         pool = state.pool(pod.pool)
         try:
-            bind_ledger = self._bind_ledger(
-                pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile)
+            bind_ledger = bind_ledger_in(
+                state, pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile)
             )
         except LedgerTooLarge as error:
             raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
@@ -262,18 +262,6 @@ class SchedulerVReplicaBinder:
         if known is not None and known.assumed and known.uid == assumed.pod.uid:
             self._caches.pods.restore(assumed.pod.key)
         self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.planned)
-
-    def _bind_ledger(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
-        """The pod's ledger by the present state. Raises LedgerTooLarge."""
-        state = self._caches.state
-        return bind_ledger_of(
-            state.pool(pod.pool),
-            pod,
-            slots=slots_of(state, pod),
-            with_planned=with_planned,
-            allows=partial(state.selects, pod.pool),
-            placements_from_former_pool=state.placements_from_former_pool(pod.pool, pod.name),
-        )
 
     def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
         """kube-scheduler's own filter has checked for a cordon. But bind may be called late, or not
