@@ -31,8 +31,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.model import names
-from extender.model.decode import Json, mapping, quantity, sequence, text
 from extender.model.objects import AdapterPool, object_key
+from extender.model.quantity import quantity
+from extender.model.reading import Json, mapping, sequence, text
 from webhook.caches import WebhookCaches
 from webhook.review import ALLOWED, AdmissionRequest, PatchOp, Verdict
 

@@ -15,9 +15,8 @@ from typing import Final
 
 import orjson
 
-from extender.model.decode import Json, mapping
 from extender.model.errors import VReplicaError
-from extender.model.reading import decode_json
+from extender.model.reading import Json, decode_json, mapping
 from extender.model.safe_repr import safe_repr
 
 REVIEW_API_VERSION: Final = "admission.k8s.io/v1"

@@ -33,20 +33,12 @@ from typing import Final, TypeVar
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.model import names
 from extender.model.counted import counted
-from extender.model.decode import (
-    Json,
-    is_true,
-    mapping,
-    pool_from,
-    quantity,
-    sequence,
-    text,
-    vpod_from,
-)
+from extender.model.decode import is_true, pool_from, vpod_from
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.ledger import decode_ledger, ledger_slots
 from extender.model.objects import AdapterPool, VPod, object_key
-from extender.model.reading import key_of
+from extender.model.quantity import quantity
+from extender.model.reading import Json, key_of, mapping, sequence, text
 from extender.model.safe_repr import safe_repr
 from webhook.caches import WebhookCaches
 from webhook.mutate import pool_name_of

@@ -67,9 +67,9 @@ from extender.kube.lease import (
 )
 from extender.kube.seen_lease import Candidacy, SeenLease
 from extender.kube.timers import TIMER_RESOLUTION_S
-from extender.model.decode import mapping, text
 from extender.model.errors import VReplicaError
 from extender.model.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
+from extender.model.reading import mapping, text
 from extender.model.timestamps import micro_time
 
 ACQUIRE_JITTER_FACTOR: Final = 0.2

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.kube.api import Obj
-from extender.model.decode import mapping, text
 from extender.model.names import BUCKETS_ANNOTATION, LEASE_NAME, PREFERRED_HOLDER_ANNOTATION
+from extender.model.reading import mapping, text
 from extender.model.resource_versions import parse_version
 
 JITTER_FACTOR: Final = 1.2

@@ -40,7 +40,7 @@ from extender.kube.lease import (
     is_new,
     is_newer,
 )
-from extender.model.decode import mapping, text
+from extender.model.reading import mapping, text
 
 KEPT_S: Final = 6.0
 """How long a Lease that was given up for a replica is kept for it."""

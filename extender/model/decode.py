@@ -45,7 +45,6 @@ from extender.model.reading import (
     mappings,
     placements_from,
     selector_from,
-    sequence,
     text,
     texts,
     value_at,
@@ -56,27 +55,6 @@ SLICE_OBJECTS: Final = 100
 """Objects decoded without a pause, some 5 ms. Probes must be answered in between."""
 
 T = TypeVar("T", AdapterPod, Node)
-
-__all__ = [
-    "Json",
-    "conditions_of",
-    "is_adapter",
-    "is_true",
-    "mapping",
-    "mappings",
-    "namespace_from",
-    "node_fit_from",
-    "node_from",
-    "pod_from",
-    "pool_from",
-    "quantity",
-    "selector_from",
-    "sequence",
-    "slots_request_of",
-    "stateful_set_from",
-    "text",
-    "vpod_from",
-]
 
 REFUSAL_CHARS_MAX: Final = 300
 """Length of what kube-scheduler says about a pod: one reason for each kind of node."""

@@ -11,3 +11,12 @@ def timestamp(epoch_s: float, timespec: str = "seconds") -> str:
 def micro_time(epoch_s: float) -> str:
     """Epoch seconds as a metav1.MicroTime."""
     return timestamp(epoch_s, "microseconds")
+
+
+def epoch_s(text: str, default: float) -> float:
+    """An RFC 3339 time in epoch seconds; ``default`` if it is none, or has no time zone."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return default
+    return when.timestamp() if when.tzinfo is not None else default

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.engine.rebalance.absence import epoch_s
 from extender.kube.api import (
     PODS,
     STATEFULSETS,
@@ -34,6 +33,7 @@ from extender.model.ledger import ledger_slots
 from extender.model.moves import MoveReason
 from extender.model.names import POOL_LABEL
 from extender.model.objects import AdapterPod, Condition, VPod
+from extender.model.timestamps import epoch_s
 from tests.e2e.waiting import NotYet, eventually
 
 CAUGHT_UP_TIMEOUT_S: Final = 10.0

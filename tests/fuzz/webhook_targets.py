@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from extender.lab.apiserver.patch import json_patch
-from extender.model.decode import mapping
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION, SLOTS_RESOURCE
+from extender.model.reading import mapping
 from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import Target, recorded
 from tests.webhook.builders import (

@@ -18,6 +18,7 @@ from extender.model.objects import (
     ordinal_of,
     placement_order,
 )
+from extender.model.reading import selector_from
 
 
 def a_pod(**parts) -> AdapterPod:
@@ -264,7 +265,7 @@ class TestSelector:
         ],
     )
     def test_operators(self, operator, values, matching, not_matching):
-        selector = decode.selector_from(
+        selector = selector_from(
             {"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}
         )
         assert all(selector.matches(labels) for labels in matching)

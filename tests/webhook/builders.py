@@ -20,7 +20,7 @@ from extender.kube.api import (
     Resource,
 )
 from extender.lab.apiserver.patch import json_patch
-from extender.model.decode import text
+from extender.model.reading import text
 from tests.kube.fakes import give_list
 from webhook.caches import WebhookCaches
 from webhook.review import AdmissionRequest

@@ -18,7 +18,6 @@ seen itself.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.pool_state import PoolState
@@ -94,12 +93,3 @@ def _was_back(known: _Absence, new: _Absence) -> bool:
         and bool(known.not_ready_since and new.not_ready_since)
         and known.not_ready_since != new.not_ready_since
     )
-
-
-def epoch_s(text: str, default: float) -> float:
-    """An RFC 3339 time in epoch seconds; ``default`` if it is none, or has no time zone."""
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        return default
-    return when.timestamp() if when.tzinfo is not None else default

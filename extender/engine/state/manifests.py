@@ -27,10 +27,8 @@ from extender.model.objects import (
     VPod,
     object_key,
 )
-from extender.model.reading import labels_of, refuse_strange
+from extender.model.reading import Json, labels_of, mapping, refuse_strange, sequence, text
 from extender.model.translate import PlacementTranslator
-
-Json = Mapping[str, object]
 
 KINDS: Final = {
     "StatefulSet": "apps/v1",
@@ -68,7 +66,7 @@ class Manifests:
         """``kind name`` of the objects of other kinds that no pool declares."""
         declared = self._declared_kinds()
         return [
-            f"{decode.text(obj, 'kind')} {decode.text(obj, 'metadata', 'name')}"
+            f"{text(obj, 'kind')} {text(obj, 'metadata', 'name')}"
             for obj in self.others
             if _kind_of(obj) not in declared
         ]
@@ -89,8 +87,8 @@ class Manifests:
             self._add_object(item, source)
 
     def _add_object(self, obj: Json, source: str) -> None:
-        kind, name = decode.text(obj, "kind"), decode.text(obj, "metadata", "name")
-        if KINDS.get(kind) != decode.text(obj, "apiVersion"):
+        kind, name = text(obj, "kind"), text(obj, "metadata", "name")
+        if KINDS.get(kind) != text(obj, "apiVersion"):
             self.others.append(obj)
             return
         if not name:
@@ -122,7 +120,7 @@ class Manifests:
             # owner, or has none.
             if by_name is not None and not (pod.owner or pod.uid):
                 pod = replace(pod, owner=pod.name.rpartition("-")[0])
-            if decode.text(obj, "metadata", "labels", POOL_LABEL):
+            if text(obj, "metadata", "labels", POOL_LABEL):
                 yield pod
             elif by_name is not None:
                 yield replace(pod, pool=by_name)
@@ -145,9 +143,7 @@ class Manifests:
         for node in [*self.nodes, *(Node(name=name, zone=UNKNOWN_ZONE) for name in unseen)]:
             state.node_changed(None, node)
         known = {namespace.name for namespace in self.namespaces}
-        foreign = {
-            decode.text(_with_namespace(obj), "metadata", "namespace") for obj in self._declared()
-        }
+        foreign = {text(_with_namespace(obj), "metadata", "namespace") for obj in self._declared()}
         tenants = sorted(({vpod.namespace for vpod in self.vpods} | foreign) - known)
         implied = [
             Namespace(name=name, labels={"kubernetes.io/metadata.name": name}) for name in tenants
@@ -173,7 +169,7 @@ class Manifests:
             for source in pool.sources:
                 translator = PlacementTranslator(source)
                 for obj in self._declared():
-                    labels = labels_of(decode.mapping(obj, "metadata", "labels"))
+                    labels = labels_of(mapping(obj, "metadata", "labels"))
                     if _kind_of(obj) != (source.group, source.kind) or not source.selector.matches(
                         labels
                     ):
@@ -200,8 +196,8 @@ class Manifests:
 
 def _kind_of(obj: Json) -> tuple[str, str]:
     """Group and kind."""
-    group, slash, _ = decode.text(obj, "apiVersion").partition("/")
-    return (group if slash else "", decode.text(obj, "kind"))
+    group, slash, _ = text(obj, "apiVersion").partition("/")
+    return (group if slash else "", text(obj, "kind"))
 
 
 def _items(document: object, source: str, depth: int) -> Iterator[Json]:
@@ -211,13 +207,13 @@ def _items(document: object, source: str, depth: int) -> Iterator[Json]:
         raise InvalidObject(
             source, "", f"expected a Kubernetes object, found {type(document).__name__}"
         )
-    if decode.text(document, "kind").endswith("List") and isinstance(document.get("items"), list):
+    if text(document, "kind").endswith("List") and isinstance(document.get("items"), list):
         if not depth:
             raise InvalidObject(source, "items", "lists are nested too deep")
-        for item in decode.sequence(document, "items"):
+        for item in sequence(document, "items"):
             yield from _items(item, source, depth - 1)
         return
-    if not decode.text(document, "kind") or not decode.text(document, "apiVersion"):
+    if not text(document, "kind") or not text(document, "apiVersion"):
         raise InvalidObject(
             source, "", "a document without apiVersion and kind is not a Kubernetes object"
         )
@@ -225,10 +221,10 @@ def _items(document: object, source: str, depth: int) -> Iterator[Json]:
 
 
 def _with_namespace(obj: Json) -> Json:
-    metadata = decode.mapping(obj, "metadata")
+    metadata = mapping(obj, "metadata")
     return {
         **obj,
-        "metadata": {**metadata, "namespace": decode.text(metadata, "namespace") or "default"},
+        "metadata": {**metadata, "namespace": text(metadata, "namespace") or "default"},
     }
 
 
@@ -236,11 +232,9 @@ def _refuse_annotations_that_are_no_text(pod: Json) -> None:
     """Refuse what the API server would refuse. YAML makes a number of an unquoted 20, and a mapping
     of an unquoted ledger.
     """
-    for key, value in decode.mapping(pod, "metadata", "annotations").items():
+    for key, value in mapping(pod, "metadata", "annotations").items():
         if not isinstance(value, str):
-            subject = object_key(
-                decode.text(pod, "metadata", "namespace"), decode.text(pod, "metadata", "name")
-            )
+            subject = object_key(text(pod, "metadata", "namespace"), text(pod, "metadata", "name"))
             raise InvalidObject(
                 f"Pod {subject}", f"metadata.annotations.{key}", "must be a string: quote it"
             )

@@ -20,8 +20,8 @@ from extender.kube.api import Obj
 from extender.lab.scheduler import go_json
 from extender.lab.scheduler.extender_transport import Transport, TransportError
 from extender.lab.scheduler.types import NodeInfo, PodInfo, node_view
-from extender.model.decode import mapping, mappings
 from extender.model.errors import VReplicaError
+from extender.model.reading import mapping, mappings
 
 
 class ExtenderError(VReplicaError):

@@ -40,8 +40,7 @@ from extender.lab.scheduler.queueing_hints import (
     pod_change_events,
 )
 from extender.lab.scheduler.types import NodeView, PodInfo, labels_of, node_view, pod_info
-from extender.model.decode import mapping, text
-from extender.model.reading import key_of
+from extender.model.reading import key_of, mapping, text
 
 log = logging.getLogger(__name__)
 

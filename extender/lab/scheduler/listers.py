@@ -16,8 +16,8 @@ from extender.lab.apiserver.registry import (
     STORAGECLASSES,
 )
 from extender.lab.scheduler.types import PodInfo, labels_of
-from extender.model.decode import mapping, mappings, selector_from, text
 from extender.model.objects import LabelSelector, SelectorRequirement, object_key
+from extender.model.reading import mapping, mappings, selector_from, text
 
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 LOOKED_UP: Final = (

@@ -8,7 +8,7 @@ integer, or a field without exactly one value or with another operator than In o
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extender.model.decode import Json, mapping, mappings, sequence, text
+from extender.model.reading import Json, mapping, mappings, sequence, text
 
 _INT64_MAX = 2**63
 

@@ -32,8 +32,8 @@ from extender.lab.scheduler.types import (
     Status,
     optional_selector,
 )
-from extender.model.decode import Json, mappings, sequence, text
 from extender.model.objects import LabelSelector, SelectorRequirement
+from extender.model.reading import Json, mappings, sequence, text
 
 _MISMATCH: Final = "node(s) didn't match pod topology spread constraints"
 _NO_PODS: Final = 2**31 - 1

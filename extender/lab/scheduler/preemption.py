@@ -23,7 +23,7 @@ from extender.lab.scheduler.extender_client import Extender, ExtenderError, Vict
 from extender.lab.scheduler.framework import CycleState, NodeStatuses, Nominator, Profile
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status
-from extender.model.decode import mapping, selector_from, text
+from extender.model.reading import mapping, selector_from, text
 
 CANDIDATES_PERCENTAGE: Final = 10
 CANDIDATES_MIN: Final = 100

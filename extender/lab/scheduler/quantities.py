@@ -17,7 +17,7 @@ from typing import Final
 
 from extender.config.kube_scheduler import is_native_resource
 from extender.lab.apiserver import encoding
-from extender.model.decode import Json, mapping, mappings, text
+from extender.model.reading import Json, mapping, mappings, text
 
 NANO: Final = 10**9
 

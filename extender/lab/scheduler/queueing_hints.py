@@ -16,7 +16,7 @@ from extender.lab.scheduler.predicates import insufficient_resources
 from extender.lab.scheduler.taints import untolerated_taint
 from extender.lab.scheduler.types import NodeInfo, NodeView, PodInfo
 from extender.lab.scheduler.volumes import WAIT_FOR_FIRST_CONSUMER, volume_topology
-from extender.model.decode import text
+from extender.model.reading import text
 
 EXTENDER: Final = "Extender"
 SCHEDULING_GATES: Final = "SchedulingGates"

@@ -15,8 +15,8 @@ from extender.kube.api import Obj
 from extender.lab.scheduler.node_affinity import RequiredNodeAffinity
 from extender.lab.scheduler.quantities import Resources, pod_requests, resource_list, resources_of
 from extender.lab.scheduler.taints import Taint, Toleration
-from extender.model.decode import Json, mapping, mappings, selector_from, sequence, text
 from extender.model.objects import LabelSelector, object_key
+from extender.model.reading import Json, mapping, mappings, selector_from, sequence, text
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MAX_NODE_SCORE: Final = 100

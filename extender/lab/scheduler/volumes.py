@@ -28,7 +28,7 @@ from extender.lab.scheduler.framework import (
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.node_affinity import node_selector_term
 from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status, labels_of
-from extender.model.decode import Json, mapping, mappings, sequence, text
+from extender.model.reading import Json, mapping, mappings, sequence, text
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"

@@ -15,7 +15,7 @@ from extender.model.decode import as_sent, is_adapter, node_from, pod_from
 from extender.model.event_reasons import EventReason
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod
-from extender.model.reading import mapping
+from extender.model.reading import Json, mapping
 from extender.node.candidates import CandidateLists
 from extender.node.exposure import Alike, prioritize_known_nodes, prioritize_nodes
 from extender.node.host_texts import HostTexts
@@ -23,7 +23,6 @@ from extender.node.verbs import NodeLookup, NodeVerdicts, filter_known_nodes, pr
 from extender.node.wire import (
     SCORE_MAX,
     FilterArgs,
-    Json,
     decode_binding_args,
     decode_cut_args,
     decode_extender_args,

@@ -5,11 +5,11 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from extender.engine.rebalance.absence import epoch_s
 from extender.engine.rebalance.repetition import LeftBehind
 from extender.engine.state.pool_state import PoolState
 from extender.model.moves import Move
 from extender.model.objects import VPod
+from extender.model.timestamps import epoch_s
 from extender.service.placing.vpod_status import MOVED
 
 SLICE_VPODS: Final = 50

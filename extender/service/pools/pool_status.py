@@ -23,9 +23,9 @@ from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fence import PoolApi
 from extender.model.bucket import WHOLE, Bucket
 from extender.model.counted import counted, counted_are
-from extender.model.decode import Json, mapping, mappings, text
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPool, VPod
+from extender.model.reading import Json, mapping, mappings, text
 from extender.model.timestamps import timestamp
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import PoolCondition

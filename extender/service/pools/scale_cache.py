@@ -19,8 +19,8 @@ from typing import Final
 
 from extender.kube.api import STATEFULSETS, Api, Conflict, NotFound, Obj
 from extender.model.bounded import put_bounded
-from extender.model.decode import mapping, text
 from extender.model.objects import StatefulSet, object_key
+from extender.model.reading import mapping, text
 
 REFRESH_PERIOD_S: Final = 300.0
 """Knative's default, also used for a refresh period of 0."""

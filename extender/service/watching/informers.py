@@ -38,7 +38,7 @@ from extender.model import decode
 from extender.model.errors import InvalidObject
 from extender.model.names import POOL_LABEL
 from extender.model.objects import VPod
-from extender.model.reading import key_of
+from extender.model.reading import key_of, mapping, text
 from extender.model.resource_versions import parse_version
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import ForeignSources
@@ -122,8 +122,8 @@ class CacheSink(Generic[T]):
             self._cache.update(self._decode(event.object))
 
     def _is_known(self, obj: Obj) -> bool:
-        metadata = decode.mapping(obj, "metadata")
-        uid, version = decode.text(metadata, "uid"), decode.text(metadata, "resourceVersion")
+        metadata = mapping(obj, "metadata")
+        uid, version = text(metadata, "uid"), text(metadata, "resourceVersion")
         return self._cache.confirm(key_of(obj), uid, version)
 
     def _last_of(self, gone: Obj) -> T:

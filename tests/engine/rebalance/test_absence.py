@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.engine.rebalance.absence import Absences, epoch_s
+from extender.engine.rebalance.absence import Absences
 from tests.support.builders import Scene, a_node
 
 AT_100 = "1970-01-01T00:01:40Z"
@@ -139,19 +139,3 @@ def test_given_up_pods_take_nothing_new():
     absences.note(made.pool, 100.0)
     made.pool.set_abandoned(absences.look(made.pool, 1e6)[0])
     assert made.pool.room == 0b01
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1970-01-01T00:01:40Z", 100.0),
-        ("1970-01-01T01:01:40+01:00", 100.0),
-        ("1970-01-01T00:01:40.500000Z", 100.5),
-        ("1970-01-01T00:01:40", -1.0),
-        ("", -1.0),
-        ("soon", -1.0),
-        ("9999-99-99T00:00:00Z", -1.0),
-    ],
-)
-def test_times_are_read_or_replaced(text, expected):
-    assert epoch_s(text, -1.0) == expected

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from extender.engine.rebalance.absence import epoch_s
 from extender.lab.clock import wall_clock
 from extender.lab.simulation.checkers.excuses import Circumstances
 from extender.lab.simulation.world.facts import Pool, ReportedMove, VPod, in_force
+from extender.model.timestamps import epoch_s
 
 LIMITED: Final = frozenset({"Compaction", "Policy"})
 """The reasons of moves that are not urgent."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final
 
-from extender.engine.rebalance.absence import epoch_s
 from extender.engine.state.availability import EXCUSED_S
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.budgets import WRITE_S, Budgets
@@ -23,6 +22,7 @@ from extender.lab.simulation.world.facts import (
     ordinal_of,
 )
 from extender.lab.simulation.world.scale import pool_of, second_name
+from extender.model.timestamps import epoch_s
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the present one."""
