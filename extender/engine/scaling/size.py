@@ -30,6 +30,7 @@ from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodClaims
 from extender.engine.scaling.knative import knative_pods
 from extender.engine.scaling.packing import Packing, ZonePacking, to_replace, zone_rule
 from extender.engine.state.pool_state import PoolState
+from extender.model.counted import counted_are
 from extender.model.objects import AdapterPool, VPod
 
 POOL_PODS_MAX: Final = 10_000
@@ -40,7 +41,7 @@ millions.
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """The pool needs ``wanted`` pods, and without maxPods ``unlimited``. All vpods expect
+    """The pool needs ``wanted`` pods, and without a limit ``unlimited``. All vpods expect
     ``expected_slots``.
 
     ``homeless``: some vreplicas have no place even once all coming pods are there.
@@ -53,8 +54,14 @@ class ScalePlan:
 
     @property
     def limited(self) -> bool:
-        """Whether maxPods keeps the pool smaller than it needs."""
+        """Whether maxPods, or the limit of any pool, keeps the pool smaller than it needs."""
         return self.wanted < self.unlimited
+
+    @property
+    def limit_text(self) -> str:
+        """What keeps a limited pool from the pods that it needs."""
+        limit = "no pool may have more than" if self.wanted == POOL_PODS_MAX else "maxPods allows"
+        return f"{counted_are(self.unlimited, 'pod')} needed, and {limit} {self.wanted}"
 
 
 def anyone(_vpod: VPod) -> bool:

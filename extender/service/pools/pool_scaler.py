@@ -21,7 +21,7 @@ from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fence import PoolApi
 from extender.kube.timers import TIMER_RESOLUTION_S
-from extender.model.counted import counted, counted_are
+from extender.model.counted import counted
 from extender.model.event_reasons import EventReason
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPool, StatefulSet, VPod
@@ -278,8 +278,7 @@ class PoolScaler:
     def _mark_limited(self, plan: ScalePlan) -> None:
         limited_at = plan.unlimited if plan.limited else 0
         if limited_at not in {0, self.limited_at}:
-            note = f"{counted_are(plan.unlimited, 'pod')} needed, maxPods allows {plan.wanted}"
-            self._event(EventReason.SCALING_LIMITED, note)
+            self._event(EventReason.SCALING_LIMITED, plan.limit_text)
         self.limited_at = limited_at
 
     def _scaled(self, reason: EventReason, old: int, new: int, why: str) -> None:

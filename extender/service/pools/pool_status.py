@@ -105,8 +105,7 @@ _WITHIN_LIMITS: Final[PoolCondition] = (
 
 def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
     if plan.limited:
-        note = f"{counted_are(plan.unlimited, 'pod')} needed, and maxPods allows {plan.wanted}"
-        return ("ScalingLimited", True, "MaxPods", note)
+        return ("ScalingLimited", True, "MaxPods", plan.limit_text)
     if foreign is not None and foreign != plan.wanted:
         note = (
             f"somebody else asks for {counted(foreign, 'replica')}, "

@@ -186,6 +186,7 @@ def test_a_pool_without_max_pods_asks_for_no_more_than_ten_thousand():
     plan = plan_scale(scene.pool)
     assert plan is not None
     assert (plan.wanted, plan.limited) == (10_000, True)
+    assert "no pool may have more than 10000" in plan.limit_text
 
 
 @pytest.mark.timeout(20)

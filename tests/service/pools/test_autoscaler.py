@@ -87,7 +87,7 @@ async def test_max_pods_holds_and_is_told_once():
         await asyncio.sleep(60)
         assert await world.replicas() == 2
         (event,) = await world.events("ScalingLimited")
-        assert "5 pods are needed, maxPods allows 2" in event["note"]
+        assert "5 pods are needed, and maxPods allows 2" in event["note"]
         assert "series" not in event, "told once"
         assert service.autoscaler.limited == {f"{NS}/dispatcher"}
         await world.cluster.patch(
