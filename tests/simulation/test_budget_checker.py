@@ -180,10 +180,5 @@ async def test_a_cool_down_is_told_by_the_clock_of_who_moves():
 
 @in_virtual_time
 async def test_a_move_whose_second_ledger_could_not_be_written_at_first_is_told_in_two_parts():
-    assert (
-        await moved_twice("Policy", "Policy", 5.0, ledger_failed_at=lambda *_: LONG_S - 1.0) == []
-    )
-    assert (
-        len(await moved_twice("Policy", "Policy", 5.0, ledger_failed_at=lambda *_: LONG_S - 20.0))
-        == 1
-    )
+    assert await moved_twice("Policy", "Policy", 5.0, failed_at=lambda *_: LONG_S - 1.0) == []
+    assert len(await moved_twice("Policy", "Policy", 5.0, failed_at=lambda *_: LONG_S - 20.0)) == 1

@@ -205,8 +205,7 @@ class Story:
             self._grow,
             lambda: (
                 f"{self._census.placed} placed, "
-                f"{self._census.placed_on(*self._pods_there()) - before} more"
-                f" on {FAILED}"
+                f"{self._census.placed_on(*self._pods_there()) - before} more on {FAILED}"
             ),
         )
 

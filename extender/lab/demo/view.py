@@ -60,9 +60,8 @@ class View:
         census = self._census
         summary = (
             f"{census.placed} of {counted(census.wanted, 'vreplica')} placed, "
-            f"{counted(len(census.pods), 'pod')}, "
-            f"{counted(len(census.vpods), 'vpod')}, {census.moved} moved, "
-            f"{len(census.overcommitted)} overcommitted"
+            f"{counted(len(census.pods), 'pod')}, {counted(len(census.vpods), 'vpod')}, "
+            f"{census.moved} moved, {len(census.overcommitted)} overcommitted"
         )
         not_ready = sorted({pod.node for pod in census.pods.values() if self._in_trouble(pod)})
         below = [f"{', '.join(not_ready)} not Ready"] if not_ready else []

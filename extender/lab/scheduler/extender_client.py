@@ -318,8 +318,7 @@ class HTTPExtender:
                 if uid not in node.pods:
                     raise ExtenderError(
                         f"extender: {self.name} claims to preempt pod (UID: &{{{uid}}}) on node: "
-                        f"{name}, "
-                        "but the pod is not found on that node"
+                        f"{name}, but the pod is not found on that node"
                     )
             found[name] = Victims(
                 tuple(node.pods[uid] for uid in uids), int(entry.get("NumPDBViolations") or 0)

@@ -1,5 +1,6 @@
 """Reads one JSON value like Go's scanner, with the same errors at the same places."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,16 +8,7 @@ from typing import Any, Final
 from extender.model.errors import VReplicaError
 
 _SPACE: Final = " \t\r\n"
-_ESCAPES: Final = {
-    '"': '"',
-    "\\": "\\",
-    "/": "/",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-}
+_ESCAPED: Final = '"\\/bfnrt'
 _DEPTH_MAX: Final = 10000
 """Go's limit for nesting."""
 
@@ -188,42 +180,18 @@ class Scanner:
                 self._at += 1
                 if self._peek() not in "0123456789abcdefABCDEF":
                     raise self._bad("in \\u hexadecimal character escape")
-        elif self._peek() not in _ESCAPES:
+        elif self._peek() not in _ESCAPED:
             raise self._bad("in string escape code")
 
 
 def _quoted(character: str) -> str:
-    if character == "'":
-        return r"'\''"
-    if character == '"':
-        return "'\"'"
-    escapes = {
-        "\n": r"\n",
-        "\r": r"\r",
-        "\t": r"\t",
-        "\\": r"\\",
-        "\b": r"\b",
-        "\f": r"\f",
-        "\v": r"\v",
-        "\a": r"\a",
-    }
+    escapes = {"'": r"\'", "\b": r"\b", "\f": r"\f", "\v": r"\v", "\a": r"\a"}
     if character in escapes:
         return f"'{escapes[character]}'"
-    return f"'{character}'" if character.isprintable() else f"'\\x{ord(character):02x}'"
+    return repr(character)
 
 
 def _unescape(raw: str) -> str:
-    parts: list[str] = []
-    at = 0
-    while at < len(raw):
-        if raw[at] != "\\":
-            parts.append(raw[at])
-            at += 1
-        elif raw[at + 1] == "u":
-            parts.append(chr(int(raw[at + 2 : at + 6], 16)))
-            at += 6
-        else:
-            parts.append(_ESCAPES[raw[at + 1]])
-            at += 2
-    # Join surrogate pairs, and replace lone surrogates by U+FFFD.
-    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text: str = json.loads(f'"{raw}"')
+    # Replace lone surrogates by U+FFFD.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -169,9 +169,8 @@ class Outcome:
             settled += f", at rest in {self.rested_s:.0f} s"
         return (
             f"seed {self.trial.seed}: {len(self.events)} events, {self.faults.total()} faults of "
-            f"{len(self.faults)} kinds, "
-            f"{settled}, moves {sum(self.moves.values())}, trace {self.digest}, "
-            f"{'ok' if self.passed else 'FAILED'}"
+            f"{len(self.faults)} kinds, {settled}, moves {sum(self.moves.values())}, trace "
+            f"{self.digest}, {'ok' if self.passed else 'FAILED'}"
         )
 
 
@@ -274,7 +273,6 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         two_lead=world.leadership.two_lead,
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
         listed_at=world.listed_at,
-        ledger_failed_at=world.ledger_failed_at,
         failed_at=world.failed_at,
         runs_since=world.runs_since,
     )

@@ -74,7 +74,7 @@ class Budgets:
         self._lasts_s = circumstances.excuse_s
         self._now_of = circumstances.now_of
         self._unsure = circumstances.unsure
-        self._ledger_failed_at = circumstances.ledger_failed_at
+        self._failed_at = circumstances.failed_at
         self._limits: dict[str, list[tuple[float, Limits]]] = {}
         self._periods: dict[tuple[str, str], _Periods] = {}
         self._changed_at = -inf
@@ -146,7 +146,7 @@ class Budgets:
         all of it, because a ledger was not written.
         """
         return any(
-            self._ledger_failed_at(actor, name) >= told_at - WRITE_S for name in new.placements
+            self._failed_at(actor, "pods", name) >= told_at - WRITE_S for name in new.placements
         )
 
     def _lately(self, pool: Pool) -> Limits:

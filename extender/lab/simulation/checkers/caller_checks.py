@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from extender.lab.simulation.checkers.context import CheckerContext
+from extender.lab.simulation.checkers.context import Checker, CheckerContext
 from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.world.facts import Pod, VPod
 
@@ -24,18 +24,13 @@ less, as tolerance.
 """
 
 
-class CallerChecks:
+class CallerChecks(Checker):
     """A ``CallerWatcher`` that also watches pods."""
 
     def __init__(self, context: CheckerContext, moves: MoveChecker) -> None:
-        self._stored = context.stored
-        self._clock = context.excuses.clock
-        self._edited_records = context.edited_records
-        self._coverage_excuses = context.coverage_excuses
+        super().__init__(context)
         self._moves = moves
-        self._two_lead = context.circumstances.two_lead
         self._listed_at = context.circumstances.listed_at
-        self._violated = context.violated
         self._answered: dict[str, tuple[str, float]] = {}
         """Vpod -> (the replica that answered it last, when)."""
         self.led_since = -inf

@@ -10,25 +10,20 @@ from math import inf
 from extender.kube.api import Obj
 from extender.lab.simulation.checkers.budgets import Budgets
 from extender.lab.simulation.checkers.caller_checks import CallerChecks
-from extender.lab.simulation.checkers.context import CheckerContext
+from extender.lab.simulation.checkers.context import Checker, CheckerContext
 from extender.lab.simulation.checkers.moves import SPREADING
 from extender.lab.simulation.checkers.presence import Presence
 from extender.lab.simulation.world.facts import SLOTS, Pool, is_ready
 from extender.model.names import ZONE_LABEL
 
 
-class Causes:
+class Causes(Checker):
     """Each method takes an object before and after a change; None if it does not exist."""
 
     def __init__(
         self, context: CheckerContext, budgets: Budgets, presence: Presence, callers: CallerChecks
     ) -> None:
-        self._stored = context.stored
-        self._excuses = context.excuses
-        self._clock = context.excuses.clock
-        self._edited_records = context.edited_records
-        self._coverage_excuses = context.coverage_excuses
-        self._trace = context.trace
+        super().__init__(context)
         self._budgets = budgets
         self._presence = presence
         self._callers = callers

@@ -29,6 +29,21 @@ class CheckerContext:
     violated: Callable[[str], None]
 
 
+class Checker:
+    """One of the checkers, with what all of them share."""
+
+    def __init__(self, context: CheckerContext) -> None:
+        self._stored = context.stored
+        self._excuses = context.excuses
+        self._clock = context.excuses.clock
+        self._edited_records = context.edited_records
+        self._coverage_excuses = context.coverage_excuses
+        self._circumstances = context.circumstances
+        self._two_lead = context.circumstances.two_lead
+        self._trace = context.trace
+        self._violated = context.violated
+
+
 def by_service() -> bool:
     """Return whether a replica of the service makes the current write."""
     return ACTOR.get().startswith(SERVICE)

@@ -3,20 +3,12 @@ written.
 """
 
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.context import CheckerContext
+from extender.lab.simulation.checkers.context import Checker
 from extender.lab.simulation.world.facts import Pod, VPod, in_force
 
 
-class CoverageChecker:
+class CoverageChecker(Checker):
     """Checks bound pods and statuses when they are written, by anybody."""
-
-    def __init__(self, context: CheckerContext) -> None:
-        self._stored = context.stored
-        self._excuses = context.excuses
-        self._edited_records = context.edited_records
-        self._coverage_excuses = context.coverage_excuses
-        self._two_lead = context.circumstances.two_lead
-        self._violated = context.violated
 
     def ledger_written(self, pod: Pod, *, by_service: bool, bound_now: bool) -> None:
         """A ledger has changed, or its pod was bound. Record what it may lack for a good reason."""
@@ -84,6 +76,5 @@ class CoverageChecker:
         vpod = self._stored.vpods[key]
         return (
             f"{ACTOR.get()} wrote; status of {key} (wants {vpod.wanted}) has "
-            f"{dict(vpod.placements)}, "
-            f"ledger of {pod.name} on {pod.node} has {pod.text}"
+            f"{dict(vpod.placements)}, ledger of {pod.name} on {pod.node} has {pod.text}"
         )

@@ -29,8 +29,6 @@ class Circumstances:
     """The number of writes so far whose writer got no answer, or has none yet."""
     listed_at: Callable[[str], float] = lambda _actor: -inf
     """Actor -> loop time of its last list of pods."""
-    ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf
-    """(actor, pod) -> loop time of its last failed write of the pod."""
     failed_at: Callable[[str, str, str], float] = lambda _actor, _plural, _name: -inf
     """(actor, plural, name) -> loop time of its last failed write; events by namespace."""
     runs_since: Callable[[str], float] = lambda _actor: -inf

@@ -3,17 +3,12 @@ a pool that does not select its namespace.
 """
 
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.context import CheckerContext
+from extender.lab.simulation.checkers.context import Checker
 from extender.lab.simulation.world.facts import VPod, in_force
 
 
-class HonestyChecker:
+class HonestyChecker(Checker):
     """Checks statuses that the service writes."""
-
-    def __init__(self, context: CheckerContext) -> None:
-        self._stored = context.stored
-        self._excuses = context.excuses
-        self._violated = context.violated
 
     def check_allowed(self, old: VPod, new: VPod) -> None:
         """Check that a vpod has no more vreplicas than before in a pool that does not select its
@@ -22,8 +17,7 @@ class HonestyChecker:
         if new.total > old.total and self._is_refused(new):
             self._violated(
                 f"status: {ACTOR.get()} gave {new.key} more, whose namespace {new.pool} does not "
-                f"select: "
-                f"{dict(old.placements)} became {dict(new.placements)}"
+                f"select: {dict(old.placements)} became {dict(new.placements)}"
             )
 
     def _is_refused(self, vpod: VPod) -> bool:
@@ -40,6 +34,5 @@ class HonestyChecker:
         if vpod.observed == vpod.generation and vpod.condition[0] == "True" and not placed:
             self._violated(
                 f"status: {vpod.key} says {vpod.condition} for generation {vpod.generation}, which "
-                f"wants "
-                f"{vpod.wanted}, with {dict(vpod.placements)}"
+                f"wants {vpod.wanted}, with {dict(vpod.placements)}"
             )

@@ -9,7 +9,7 @@ from typing import Final
 from extender.engine.state.availability import EXCUSED_S
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.budgets import WRITE_S, Budgets
-from extender.lab.simulation.checkers.context import CheckerContext
+from extender.lab.simulation.checkers.context import Checker, CheckerContext
 from extender.lab.simulation.checkers.evenness import is_better
 from extender.lab.simulation.checkers.presence import ROUNDED_S, Presence
 from extender.lab.simulation.world.facts import (
@@ -43,23 +43,19 @@ def _taken_off(old: VPod, new: VPod) -> Iterator[tuple[str, int]]:
             yield name, taken
 
 
-class MoveChecker:
+class MoveChecker(Checker):
     """Checks statuses when they are written. ``made`` counts moved vreplicas by reason."""
 
     def __init__(self, context: CheckerContext, budgets: Budgets) -> None:
-        self._clock = context.excuses.clock
+        super().__init__(context)
         self._late_s = context.circumstances.late_s
         self.presence = Presence(context.excuses.clock)
         self._nodes: dict[str, tuple[str, float]] = {}
         """Pod name -> (the node where it runs or last ran, since when)."""
         self._seen: dict[str, tuple[str, float]] = {}
         """Pod name -> (UID of the last bound pod of that name, since when it is bound)."""
-        self._stored = context.stored
-        self._excuses = context.excuses
-        self._edited_records = context.edited_records
         self._budgets = budgets
         self._now_of = context.circumstances.now_of
-        self._violated = context.violated
         self.made: dict[str, int] = {}
 
     def check(self, old: VPod, new: VPod, *, was_edited: bool) -> None:
@@ -235,8 +231,7 @@ class MoveChecker:
         if not is_better(pool.profile, made, (old.placements, new.placements), self._place_of):
             self._violated(
                 f"I4: {ACTOR.get()} moved {new.key} by policy {pool.profile}, which is no better "
-                f"for it: "
-                f"{dict(old.placements)} became {dict(new.placements)}"
+                f"for it: {dict(old.placements)} became {dict(new.placements)}"
             )
 
     def _place_of(self, pod_name: str) -> tuple[str, str]:

@@ -4,19 +4,13 @@ ledger replaces another one that its writer has not seen.
 
 from extender.kube.api import Obj
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.context import CheckerContext
+from extender.lab.simulation.checkers.context import Checker
 from extender.lab.simulation.world.facts import LEDGER_BYTES_MAX, Pod, in_force
 from extender.lab.simulation.world.ledgers import write_problems
 
 
-class OvercommitChecker:
+class OvercommitChecker(Checker):
     """Checks bound pods that the service writes."""
-
-    def __init__(self, context: CheckerContext) -> None:
-        self._stored = context.stored
-        self._excuses = context.excuses
-        self._two_lead = context.circumstances.two_lead
-        self._violated = context.violated
 
     def check_write(self, before: Obj, after: Obj) -> None:
         """Check that no update of a ledger is lost."""

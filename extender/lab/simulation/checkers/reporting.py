@@ -15,7 +15,7 @@ from typing import Final
 from extender.config.model import LeaderElectionConfig
 from extender.kube.api import Obj
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.context import CheckerContext, by_service
+from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
 from extender.lab.simulation.world.facts import VPod
 from extender.lab.simulation.world.scale import CROWD
 
@@ -34,16 +34,13 @@ class _Placed:
     at: float
 
 
-class ReportingChecker:
+class ReportingChecker(Checker):
     """Records statuses and events when they are written. ``look`` checks what should have been
     reported by now.
     """
 
     def __init__(self, context: CheckerContext) -> None:
-        self._clock = context.excuses.clock
-        self._stored = context.stored
-        self._circumstances = context.circumstances
-        self._violated = context.violated
+        super().__init__(context)
         self._taken_at: dict[str, float] = {}
         """Actor -> when it last changed the holder of a Lease."""
         self._due: deque[_Placed] = deque()

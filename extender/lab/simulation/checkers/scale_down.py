@@ -6,18 +6,12 @@
 from collections.abc import Collection
 
 from extender.lab.faults import ACTOR
-from extender.lab.simulation.checkers.context import CheckerContext
+from extender.lab.simulation.checkers.context import Checker
 from extender.lab.simulation.world.facts import Pool, VPod
 
 
-class ScaleDownChecker:
+class ScaleDownChecker(Checker):
     """Checks StatefulSets when the service scales them."""
-
-    def __init__(self, context: CheckerContext) -> None:
-        self._stored = context.stored
-        self._edited_records = context.edited_records
-        self._excuses = context.excuses
-        self._violated = context.violated
 
     def check(self, pool: Pool, removed: Collection[int]) -> None:
         """Check the removed ordinals of a pool's StatefulSet."""

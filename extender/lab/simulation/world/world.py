@@ -257,12 +257,10 @@ class World:
         """Return the wall clock of an actor, in epoch seconds."""
         return self._clocks.get(actor, wall_clock)()
 
-    def ledger_failed_at(self, actor: str, pod_name: str) -> float:
-        """Return the loop time of a process's last failed write of a pod; -inf if none."""
-        return self.failed_at(actor, "pods", pod_name)
-
     def failed_at(self, actor: str, plural: str, name: str) -> float:
-        """As ``ledger_failed_at``, for any kind. Events count by their namespace."""
+        """Return the loop time of a process's last failed write of an object; -inf if none. Events
+        count by their namespace.
+        """
         api = self._apis.get(actor)
         return api.failed_at_s.get((plural, name), -inf) if api is not None else -inf
 
