@@ -101,10 +101,8 @@ def _required_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 
     return _count(obj, kind, path, 0, minimum)
 
 
-def _optional_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int | None:
-    if value_at(obj, path) is None:
-        return None
-    return _count(obj, kind, path, 0, minimum)
+def _optional_count(obj: Json, kind: str, path: tuple[str, ...]) -> int | None:
+    return None if value_at(obj, path) is None else _count(obj, kind, path, 0)
 
 
 def _required(obj: Json, kind: str, *path: str) -> str:

@@ -93,7 +93,7 @@ def ledger_of_ordinal(
     pool: PoolState,
     pod_name: str,
     slots: int,
-    placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
+    placements_from_former_pool: Mapping[str, Share],
 ) -> dict[str, Share]:
     """Return the ordinal's standing placements, cut so that they never overcommit ``slots`` (I1).
 
@@ -119,7 +119,7 @@ def ledger_of(
     pool: PoolState,
     pod: AdapterPod,
     slots: int,
-    placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
+    placements_from_former_pool: Mapping[str, Share],
 ) -> Ledger:
     """Return the ledger from which writes to a bound pod start: its own or, if that is missing or
     unreadable, the standing placements of its ordinal.

@@ -44,12 +44,9 @@ class PlacementDecisionCache:
     A pod has the same ledger on every node, so an entry has one ledger and a set of nodes.
     """
 
-    def __init__(
-        self, clock: Callable[[], float], *, ttl_s: float = 60.0, remembered_s: float = REMEMBERED_S
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], *, ttl_s: float = 60.0) -> None:
         self._clock = clock
         self._ttl_s = ttl_s
-        self._remembered_s = remembered_s
         self._times: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """Pod UID -> (number of decisions, when to forget it). Oldest first."""
         self._entries: dict[str, PlacementDecision] = {}
@@ -76,7 +73,7 @@ class PlacementDecisionCache:
             bind_ledger, ledger_text, nodes, now + self._ttl_s
         )
         self._nodes += len(nodes)
-        times = self.times(pod_uid) + 1, now + self._remembered_s
+        times = self.times(pod_uid) + 1, now + REMEMBERED_S
         put_bounded(self._times, pod_uid, times, DECISIONS_MAX)
 
     def get(self, pod_uid: str, node: str) -> PlacementDecision | None:

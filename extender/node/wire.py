@@ -188,7 +188,6 @@ def encode_filter_result(
     passed: Candidates,
     failed: Mapping[str, str],
     unresolvable: Mapping[str, str],
-    error: str = "",
 ) -> bytes:
     """Return ExtenderFilterResult in the request's own form. ``failed``, ``unresolvable``: node
     name -> reason.
@@ -203,7 +202,7 @@ def encode_filter_result(
         _check_asked(args.candidates.asked, through, failed, unresolvable)
         if not failed.keys().isdisjoint(through) or not unresolvable.keys().isdisjoint(through):
             raise ValueError("a node is passed and refused at once")
-    elif args.nodes is None and args.candidates.text and not error:
+    elif args.nodes is None and args.candidates.text:
         # All pass: send the request's list back unchanged.
         return _ALL_PASS % args.candidates.text
     names: object
@@ -217,7 +216,7 @@ def encode_filter_result(
         "NodeNames": names,
         "FailedNodes": failed,
         "FailedAndUnresolvableNodes": unresolvable,
-        "Error": error,
+        "Error": "",
     }
     try:
         return orjson.dumps(result, default=dict)

@@ -85,7 +85,7 @@ class TestStanding:
     def test_the_last_ledger_comes_back_with_the_weights_it_had(self, weight: int):
         scene = Scene(slots=9).pod(0, {"tenant/a": Share(3, 2), "tenant/b": 3}).vpod("b", 3, {0: 3})
         scene.vpod("a", 3, {0: 3}, weight=weight).no_pod(0).pod(0, node="", uid="next")
-        assert ledger_of_ordinal(scene.pool, "dispatcher-0", 9) == {
+        assert ledger_of_ordinal(scene.pool, "dispatcher-0", 9, {}) == {
             "tenant/a": Share(3, 2),
             "tenant/b": Share(3),
         }
@@ -222,7 +222,7 @@ def test_for_every_pending_pod_of_any_pool(world):
     for state in [state for state in pool.pods.values() if state.pending]:
         slots = state.capacity
         bind_ledger = bind_ledger_of(pool, state.pod, slots=slots, with_planned=True, allows=anyone)
-        standing = ledger_of_ordinal(pool, state.name, slots)
+        standing = ledger_of_ordinal(pool, state.name, slots, {})
         assert ledger_slots(bind_ledger.ledger) <= slots, "never more than its slots (I1)"
         published = {
             v.key: v.placements[state.name]

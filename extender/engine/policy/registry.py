@@ -116,12 +116,12 @@ _ALL: Final = (
 BUILT_IN_PLUGINS: Final[Registry] = MappingProxyType({factory.name: factory for factory in _ALL})
 
 
-def with_plugins(added: Registry, registry: Registry = BUILT_IN_PLUGINS) -> Registry:
-    """A registry that also has third-party plugins. Raises InvalidObject if a name is taken or does
+def with_plugins(added: Registry) -> Registry:
+    """The built-in plugins and third-party ones. Raises InvalidObject if a name is taken or does
     not match.
     """
     for name, factory in added.items():
-        if name in registry:
+        if name in BUILT_IN_PLUGINS:
             raise InvalidObject(
                 f"plugin {name}", "name", "is taken by a plugin that is already there"
             )
@@ -131,4 +131,4 @@ def with_plugins(added: Registry, registry: Registry = BUILT_IN_PLUGINS) -> Regi
             raise InvalidObject(
                 f"plugin {name}", "", "is neither a filter nor a score nor a descheduler"
             )
-    return MappingProxyType({**registry, **added})
+    return MappingProxyType({**BUILT_IN_PLUGINS, **added})

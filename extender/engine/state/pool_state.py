@@ -72,14 +72,12 @@ class PoolState:
     pool then has no StatefulSet.
     """
 
-    def __init__(
-        self, key: str, topology: Topology | None = None, profile: Profile = DEFAULT_PROFILE
-    ) -> None:
+    def __init__(self, key: str, topology: Topology | None = None) -> None:
         self.key = key
         self.revision = 0
         self.observer: StateObserver | None = None
         self.topology = topology if topology is not None else Topology()
-        self.profile = profile
+        self.profile: Profile = DEFAULT_PROFILE
         self.adapter_pool: AdapterPool | None = None
         self.stateful_set: StatefulSet | None = None
         self.taken_by = ""

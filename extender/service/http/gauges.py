@@ -169,16 +169,10 @@ def _add_caches(metrics: Metrics, parts: MeasuredParts) -> None:
 
 def _add_reflectors(metrics: Metrics, informers: Informers) -> None:
     def declare(
-        name: str,
-        documentation: str,
-        kind: Kind,
-        amount: Callable[[Reflector], float],
-        like: str = "",
+        name: str, documentation: str, kind: Kind, amount: Callable[[Reflector], float]
     ) -> None:
         metrics.read(
-            Family(
-                name=name, kind=kind, documentation=documentation, labels=(_RESOURCE,), like=like
-            ),
+            Family(name=name, kind=kind, documentation=documentation, labels=(_RESOURCE,)),
             lambda: {
                 (reflector.resource.plural,): amount(reflector)
                 for reflector in informers.reflectors

@@ -71,20 +71,11 @@ Incoming = Counter[tuple[QueueEvent, str]]
 class VPodQueue:
     """A queue of vpod keys. ``clock``: the event loop's time, in seconds."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        *,
-        backoff_initial_s: float = BACKOFF_INITIAL_S,
-        backoff_max_s: float = BACKOFF_MAX_S,
-        incoming: Incoming | None = None,
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], *, incoming: Incoming | None = None) -> None:
         self._clock = clock
         self._incoming: Incoming = Counter() if incoming is None else incoming
         self._waits: dict[str, Wait] = {}
         """All vpods that are not done, the longest waiting first."""
-        self._backoff_initial_s = backoff_initial_s
-        self._backoff_max_s = backoff_max_s
         self._active: dict[str, None] = {}
         self._backoff: list[tuple[float, str]] = []
         self._backing_off: dict[str, float] = {}
@@ -173,7 +164,7 @@ class VPodQueue:
         """A write failed: decide the vpod again after a backoff."""
         self._in_flight.pop(key, None)
         attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
-        delay = min(self._backoff_initial_s * 2 ** min(attempts - 1, 30), self._backoff_max_s)
+        delay = min(BACKOFF_INITIAL_S * 2 ** min(attempts - 1, 30), BACKOFF_MAX_S)
         self._active.pop(key, None)
         self._parked.pop(key, None)
         self._backing_off[key] = self._clock() + delay

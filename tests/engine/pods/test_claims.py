@@ -10,7 +10,7 @@ from tests.support.builders import Scene
 
 def test_the_next_incarnation_that_comes_without_the_end_of_the_last_brings_its_ledger_back():
     scene = Scene().pod(0, {"tenant/a": 2}).vpod("a", 2).pod(0, node="", uid="next")
-    assert ledger_of_ordinal(scene.pool, "dispatcher-0", 20) == {"tenant/a": Share(2)}
+    assert ledger_of_ordinal(scene.pool, "dispatcher-0", 20, {}) == {"tenant/a": Share(2)}
 
 
 def test_only_the_owner_releases_what_it_has_reserved():
