@@ -19,18 +19,13 @@ from extender.config.model import (
     ServerConfig,
 )
 from extender.config.profiles import WatchedContent
-from extender.kube.api import LEASES, Forbidden, OutcomeUnknown
+from extender.kube.api import Forbidden, OutcomeUnknown
 from extender.service import app
 from extender.service.app import Service
 from extender.service.reloading import Watched
 from extender.telemetry.one_line import OneLineFormatter
 from tests.kube.apiserver import kubeconfig
 from tests.support.service import FaultApi, World, schedule, until, wall
-
-
-async def holder(world: World) -> str:
-    lease = await world.cluster.get(LEASES, "vreplica-system", "vreplica-scheduler")
-    return str(lease["spec"].get("holderIdentity") or "")
 
 
 @pytest.mark.parametrize("name", ["LoopLag", "Reloading"])
@@ -67,11 +62,11 @@ async def test_of_two_replicas_one_leads_and_the_other_takes_over_at_once_when_i
     async with world.serving(elect=True, seed=2) as second:
         await asyncio.sleep(30)
         assert (first.leading(), second.leading()) == (True, False)
-        assert await holder(world) == first.identity
+        assert await world.lease_holder() == first.identity
         before = await world.status()
         running.cancel()
         await asyncio.wait({running})
-        assert await holder(world) == ""
+        assert await world.lease_holder() == ""
         await until(lambda: _is_true(second.leading()), timeout_s=6)
         assert await world.status() == before, "a failover moves nothing"
         await world.vpod("b", 2)

@@ -52,24 +52,17 @@ async def reasons(world: World) -> set[str]:
     }
 
 
-def shrunk_to(world: World, replicas: int):
-    async def is_so() -> bool:
-        return await world.replicas() == replicas
-
-    return is_so
-
-
 async def test_a_pool_that_is_too_large_is_emptied_from_the_top_and_shrinks():
     budget = {"movesPerPeriod": 4, "cooldownSeconds": 15}
     world = await World.create(replicas=0, scaleDownPeriodSeconds=10, rebalance=budget)
     async with world.serving() as service, world.adapters(service), stateful_set_controller(world):
         for index in range(8):
             await world.vpod(f"v{index}", 10)
-        await until(shrunk_to(world, 4), timeout_s=5)
+        await until(world.has_replicas(4), timeout_s=5)
         await asyncio.sleep(5)
         for index in range(8):
             await world.set_vreplicas(f"v{index}", 2)
-        await until(shrunk_to(world, 1), timeout_s=200)
+        await until(world.has_replicas(1), timeout_s=200)
         await world.check()
         for index in range(8):
             assert await world.condition(f"v{index}") == ("True", "AllPlaced")

@@ -104,14 +104,9 @@ def write(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
-async def holder(world: World) -> str:
-    lease = await world.cluster.get(LEASES, "vreplica-system", "vreplica-scheduler")
-    return str(lease["spec"].get("holderIdentity") or "")
-
-
 async def holds(world: World, *, somebody: bool) -> bool:
     page = await world.cluster.list_page(LEASES)
-    return bool(page.items) and bool(await holder(world)) is somebody
+    return bool(page.items) and bool(await world.lease_holder()) is somebody
 
 
 async def binding(
@@ -161,12 +156,12 @@ async def test_sigterm_is_unready_at_once_and_ends_once_the_bind_is_done_and_the
         )
         status, text = await program.post("filter", filter_args(pod, ["node-0"]))
         assert (status, text) == (503, b"shutting down\n")
-        assert await holder(world), "the lease is kept for as long as binds write"
+        assert await world.lease_holder(), "the lease is kept for as long as binds write"
         assert set(seen) == {"unready"}
         let_go = time.perf_counter() - began
         server.go_on.set()
         await asyncio.gather(*notes)
-        assert not await holder(world), "the lease is released before it ends"
+        assert not await world.lease_holder(), "the lease is released before it ends"
         assert await program.is_("/livez", 0)
         assert await bind == (200, b'{"Error":""}')
         assert program.process.returncode == 0
@@ -193,6 +188,6 @@ async def test_sigterm_with_a_bind_that_never_ends_is_obeyed_after_the_verbs_dea
             status, body = await bind
             assert await program.process.wait() == 0
         assert (status, b"not answered within 4 s" in body) == (200, True)
-        assert await holder(world) == ""
+        assert await world.lease_holder() == ""
     server.go_on.set()
     await server.stop()

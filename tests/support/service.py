@@ -402,6 +402,18 @@ class World:
     async def replicas(self) -> int:
         return int((await self.cluster.get(STATEFULSETS, NS, "dispatcher"))["spec"]["replicas"])
 
+    def has_replicas(self, replicas: int) -> Callable[[], Awaitable[bool]]:
+        """For ``until``: the StatefulSet asks for that many."""
+
+        async def is_so() -> bool:
+            return await self.replicas() == replicas
+
+        return is_so
+
+    async def lease_holder(self) -> str:
+        lease = await self.cluster.get(LEASES, "vreplica-system", "vreplica-scheduler")
+        return str(lease["spec"].get("holderIdentity") or "")
+
     async def events(self, reason: str) -> list[Obj]:
         page = await self.cluster.list_page(EVENTS)
         return [event for event in page.items if event["reason"] == reason]
@@ -544,6 +556,13 @@ class World:
         finally:
             task.cancel()
             await asyncio.wait({task})
+
+
+async def a_world(*ordinals: int, **pool) -> World:
+    """A world with these pods of its pool."""
+    world = await World.create(**pool)
+    await world.pods(*ordinals)
+    return world
 
 
 async def schedule(service: Service, pod: Obj, nodes: list[str]) -> str:

@@ -29,6 +29,7 @@ from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import bind_ledger_of
 from extender.whatif.candidates import candidates_of
 from extender.whatif.overview import Overview
+from tests.engine.scaling.plans import plan_of
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set
 from tests.support.worlds import Naive, World
 
@@ -256,16 +257,10 @@ def test_what_is_moved_tells_no_other_reason_for_what_is_left():
 # -- sizing ----------------------------------------------------------------------------------------
 
 
-def wanted(scene: Scene) -> int:
-    plan = plan_scale(scene.pool)
-    assert plan is not None
-    return plan.wanted
-
-
 @of_every_profile
 def test_a_pool_grows_for_who_finds_slots_and_no_bytes(profile):
     scene = a_scene(profile, replicas=1).pod(0, FULL).vpod("a", 1)
-    assert wanted(scene) == 2
+    assert plan_of(scene).wanted == 2
 
 
 @of_every_profile
@@ -275,13 +270,13 @@ def test_a_pool_grows_for_who_has_its_share_of_the_bytes(profile):
         .pod(0, ledger_of("greedy", SHARE))
         .vpod("a", 1, namespace="greedy")
     )
-    assert wanted(scene) == 2
+    assert plan_of(scene).wanted == 2
 
 
 @of_every_profile
 def test_pods_to_come_have_bytes_of_their_own(profile):
     scene = published(a_scene(profile).pod(0, FULL).pod(1, node=""), FULL, 0).vpod("a", 1)
-    assert wanted(scene) == 2
+    assert plan_of(scene).wanted == 2
 
 
 @of_every_profile
@@ -305,7 +300,7 @@ def test_for_however_many_long_names_a_pool_grows_until_all_have_a_place(profile
             decision = place(scene.pool, scene.pool.vpods[key])
             scene.pool.reserve("placer", key, decision.shares({}), expires_at=9.0)
         assert scene.pool.placed_vreplicas("tenant/a") == 3, "another tenant finds bytes at once"
-        if (count := wanted(scene)) <= seen[-1]:
+        if (count := plan_of(scene).wanted) <= seen[-1]:
             break
         scene.stateful_set(count).pods(*range(seen[-1], count))
         seen.append(count)
@@ -317,7 +312,7 @@ def test_one_zone_rule_over_two_zones_grows_for_bytes_too():
     scene = a_scene(BUILT_IN_PROFILES["ha"]).node(a_node("n0", "z0")).node(a_node("n1", "z1"))
     scene.node(a_node("node-0", "z0"))
     scene.pod(0, FULL, node="n0").pod(1, FULL, node="n1").vpod("a", 2)
-    assert wanted(scene) == 4
+    assert plan_of(scene).wanted == 4
 
 
 @of_every_profile

@@ -8,19 +8,12 @@ import pytest
 
 from extender.engine.policy.profiles import SPREAD_PROFILE
 from extender.engine.rebalance.moves import Advice, Limits, plan_moves
-from extender.engine.scaling.scale_down import ordinals_to_close
-from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
 from extender.model.ledger import Share
 from extender.model.moves import Move
 from extender.model.objects import VPod
+from tests.engine.scaling.plans import closed_by_autoscaler
 from tests.support.builders import Scene, a_node
-
-
-def to_close(pool: PoolState) -> int:
-    """What the autoscaler closes."""
-    scale = plan_scale(pool)
-    return ordinals_to_close(pool, scale) if scale is not None else 0
 
 
 def planned(scene: Scene, budget: int = 100, **more) -> list[Move]:
@@ -28,7 +21,7 @@ def planned(scene: Scene, budget: int = 100, **more) -> list[Move]:
     advice = Advice(
         **{name: more.pop(name) for name in ("better", "vpods", "returns") if name in more}
     )
-    scene.pool.set_closed(to_close(scene.pool))
+    scene.pool.set_closed(closed_by_autoscaler(scene.pool))
     return plan_moves(scene.pool, Limits(budget=budget, **more), advice)
 
 

@@ -12,12 +12,12 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.moves import Advice, Limits, plan_moves
 from extender.engine.rebalance.relocation import is_published, relocate
 from extender.engine.rebalance.repetition import LeftBehind
-from extender.engine.scaling.scale_down import ordinals_to_close
 from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import ordinal_of
+from tests.engine.scaling.plans import closed_by_autoscaler
 from tests.support import worlds
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import Naive, World
@@ -241,12 +241,6 @@ def a_settled_world(counts: list[int], slots: int, replicas: int) -> World:
     return world
 
 
-def to_close(pool: PoolState) -> int:
-    """What the autoscaler closes."""
-    scale = plan_scale(pool)
-    return ordinals_to_close(pool, scale) if scale is not None else 0
-
-
 def pods_in_use(pool: PoolState) -> int:
     """One more than the highest ordinal that holds something."""
     return max(
@@ -275,7 +269,7 @@ def test_closing_moving_and_scaling_down_ends_at_the_pods_that_are_wanted(
     pool = world.state.pool(POOL)
     before = totals(pool)
     for _ in range(sum(counts) + replicas + 1):
-        pool.set_closed(to_close(pool))
+        pool.set_closed(closed_by_autoscaler(pool))
         plan = plan_moves(pool, Limits(budget=budget))
         if not plan:
             break

@@ -18,17 +18,11 @@ from extender.engine.scaling.scale_down import (
     still_closed,
     waits_for_closed,
 )
-from extender.engine.scaling.size import plan_scale
 from extender.model.ledger import Share
 from extender.model.objects import LabelSelector
+from tests.engine.scaling.plans import plan_of
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_vpod
 from tests.support.worlds import OTHER
-
-
-def plan_of(scene: Scene):
-    plan = plan_scale(scene.pool, lambda vpod: scene.state.selects(POOL, vpod))
-    assert plan is not None
-    return plan
 
 
 def to_close(scene: Scene) -> list[int]:

@@ -11,22 +11,17 @@ from extender.engine.policy.ordinals import LowestOrdinalPriority
 from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
 from extender.engine.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
 from extender.engine.policy.spreading import ZoneSpread
-from extender.engine.scaling.size import ScalePlan, plan_scale
+from extender.engine.scaling.size import plan_scale
 from extender.engine.state.pool_state import PoolState
 from extender.model.ledger import Share
 from extender.model.objects import LabelSelector
+from tests.engine.scaling.plans import plan_of
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import World
 
 
 def wanted(scene: Scene) -> int:
-    return the_plan(scene).wanted
-
-
-def the_plan(scene: Scene) -> ScalePlan:
-    plan = plan_scale(scene.pool, lambda vpod: scene.state.selects(POOL, vpod))
-    assert plan is not None
-    return plan
+    return plan_of(scene).wanted
 
 
 @pytest.mark.parametrize(
@@ -49,7 +44,7 @@ def test_wanted_pods_of_five_slots(vpods, pool, expected):
 
 
 def test_maxpods_below_what_is_needed_is_told():
-    plan = the_plan(Scene(slots=5, replicas=0, max_pods=3).vpod("a", 50))
+    plan = plan_of(Scene(slots=5, replicas=0, max_pods=3).vpod("a", 50))
     assert (plan.wanted, plan.unlimited, plan.limited) == (3, 10, True)
 
 
@@ -196,7 +191,7 @@ def test_a_ceiling_that_is_none_does_not_keep_the_autoscaler_for_ever():
     """
     scene = Scene(slots=10, replicas=1, max_pods=2_147_483_647).pods(0)
     scene.vpod("a", 2_147_483_647, weight=6)
-    plan = the_plan(scene)
+    plan = plan_of(scene)
     assert plan.homeless
     assert plan.wanted == -(-2_147_483_647 * 6 // 10), (
         "what it needs at least; the rest is looked at when these are there"
@@ -265,7 +260,7 @@ def in_zones(
     ],
 )
 def test_pods_of_five_slots_in_three_zones(scene, expected, homeless):
-    plan = the_plan(scene())
+    plan = plan_of(scene())
     assert (plan.wanted, plan.homeless) == (expected, homeless)
 
 
@@ -274,7 +269,7 @@ def test_a_zone_without_machines_does_not_make_the_pool_grow_for_ever():
     scene = in_zones(1, 1, 0).vpod("a", 9)
     sizes: list[int] = []
     for _ in range(20):
-        plan = the_plan(scene)
+        plan = plan_of(scene)
         sizes.append(plan.wanted)
         replicas = len(scene.pool.by_ordinal)
         if plan.wanted <= replicas:
@@ -283,7 +278,7 @@ def test_a_zone_without_machines_does_not_make_the_pool_grow_for_ever():
         for ordinal in range(replicas, plan.wanted):
             scene.pod(ordinal, node=f"n{ordinal % 2}")
     assert sizes[-1] <= 6, "one pod a zone more than each needs"
-    assert the_plan(scene).homeless, "what has no place waits"
+    assert plan_of(scene).homeless, "what has no place waits"
 
 
 def test_two_vreplicas_more_in_a_zone_are_room_where_the_rule_allows_it():
@@ -301,12 +296,12 @@ def test_zones_in_which_the_pool_has_no_pod_count_only_where_the_rule_says_so():
 def test_a_single_zone_refuses_nothing():
     scene = Scene(slots=5, replicas=2).pods(0, 1).vpod("a", 9)
     scene.pool.set_profile(HA_PROFILE)
-    assert (the_plan(scene).wanted, the_plan(scene).homeless) == (2, False)
+    assert (plan_of(scene).wanted, plan_of(scene).homeless) == (2, False)
 
 
 def test_what_stands_in_a_zone_that_is_down_counts_there():
     scene = in_zones(2, 1, 1).vpod("a", 3, {0: 1, 2: 1, 3: 1}).node(a_node("n2", "z2", ready=False))
-    assert not the_plan(scene.vpod("a", 9, {0: 1, 2: 1, 3: 1})).homeless, (
+    assert not plan_of(scene.vpod("a", 9, {0: 1, 2: 1, 3: 1})).homeless, (
         "two zones take work, and are even"
     )
 
@@ -323,7 +318,7 @@ def test_growing_under_a_hard_zone_rule_ends_and_places_all_where_pods_go_round(
         scene.vpod(f"v{index}", vreplicas, weight=weight)
     for _ in range(12):
         settle(scene)
-        plan = the_plan(scene)
+        plan = plan_of(scene)
         replicas = len(scene.pool.by_ordinal)
         if plan.wanted <= replicas:
             break
@@ -399,12 +394,6 @@ def test_without_a_node_that_takes_work_the_factor_is_one():
     assert wanted(scene) == 2
 
 
-def pods_wanted(scene: Scene) -> int:
-    plan = plan_scale(scene.pool)
-    assert plan is not None
-    return plan.wanted
-
-
 class TestPodsTakenForLost:
     """Not Ready for rescheduleAfterSeconds: what they hold needs another place, as long as that can
     help.
@@ -417,9 +406,9 @@ class TestPodsTakenForLost:
             .pod(1, {"tenant/a": 20}, ready=False)
         )
         scene.vpod("a", 40, {0: 20, 1: 20})
-        assert pods_wanted(scene) == 2
+        assert plan_of(scene).wanted == 2
         scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
-        assert pods_wanted(scene) == 3
+        assert plan_of(scene).wanted == 3
 
     @pytest.mark.parametrize("there", [True, False], ids=["pending", "not there yet"])
     def test_one_that_is_not_bound_is_still_to_come_for_a_further_one_would_wait_beside_it(
@@ -429,7 +418,7 @@ class TestPodsTakenForLost:
         if there:
             scene.pod(1, node="")
         scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
-        assert pods_wanted(scene) == 2
+        assert plan_of(scene).wanted == 2
 
     def test_all_pods_of_a_lost_node_need_a_place_also_where_fewer_are_at_work(self):
         """A lost pod that holds nothing is no room for what the others hold."""
@@ -438,18 +427,18 @@ class TestPodsTakenForLost:
         scene.pod(2, {"tenant/a": 20}).pod(3, node="gone", ready=False).vpod(
             "a", 60, {0: 20, 1: 20, 2: 20}
         )
-        assert pods_wanted(scene) == 4
+        assert plan_of(scene).wanted == 4
         scene.pool.set_abandoned(frozenset({"dispatcher-0", "dispatcher-1", "dispatcher-3"}))
-        assert pods_wanted(scene) == 6
+        assert plan_of(scene).wanted == 6
 
     def test_pods_to_come_are_enough_for_a_lost_node_however_long_they_wait(self):
         scene = Scene(replicas=2, slots=20).node(a_node("gone", ready=False))
         scene.pod(0, {"tenant/a": 20}, node="gone").pod(1, {"tenant/a": 20}, node="gone")
         scene.vpod("a", 40, {0: 20, 1: 20})
         scene.pool.set_abandoned(frozenset({"dispatcher-0", "dispatcher-1"}))
-        assert pods_wanted(scene) == 4
+        assert plan_of(scene).wanted == 4
         scene.stateful_set(4).pod(2, node="").pod(3, node="")
-        assert pods_wanted(scene) == 4
+        assert plan_of(scene).wanted == 4
 
     def test_the_only_pod_of_a_pool_is_replaced_too(self):
         """On a node that is Ready, and nothing at work beside it (seed 195993238)."""
@@ -457,12 +446,12 @@ class TestPodsTakenForLost:
             Scene(replicas=1, slots=20).pod(0, {"tenant/a": 20}, ready=False).vpod("a", 20, {0: 20})
         )
         scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
-        assert pods_wanted(scene) == 2
+        assert plan_of(scene).wanted == 2
 
     def test_adapters_that_never_get_ready_get_one_pod_more_and_no_further_one(self):
         scene = Scene(replicas=0, slots=20).vpod("a", 40)
         for _ in range(20):
-            wanted = pods_wanted(scene)
+            wanted = plan_of(scene).wanted
             scene.stateful_set(wanted)
             for ordinal in range(wanted):
                 scene.pod(ordinal, ready=False)

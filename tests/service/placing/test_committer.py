@@ -17,7 +17,7 @@ from extender.service.binding.pod_binder import PodBinder
 from extender.service.placing.committer import RESERVATION_TTL_S
 from extender.service.placing.ledger_patch import ledger_patch
 from tests.support.builders import NS, POOL, a_pod
-from tests.support.service import TENANT, World, always, lost
+from tests.support.service import TENANT, World, a_world, always, lost
 
 OWNER = ("test", 1)
 
@@ -58,12 +58,6 @@ async def commit(world: World, *wanted: Decision) -> dict[str, str]:
 
 def wrote(world: World) -> list[str]:
     return [f"{call.what} {call.name}" for call in world.api.writes()]
-
-
-async def a_world(*ordinals: int, **pool) -> World:
-    world = await World.create(**pool)
-    await world.pods(*ordinals)
-    return world
 
 
 async def test_growing_writes_the_ledger_before_the_status():

@@ -23,9 +23,9 @@ from extender.service.placing.ledger_confirmations import (
 from extender.service.placing.status_doubts import StatusDoubts
 from extender.service.placing.unreported_moves import UnreportedMoves
 from extender.service.watching.caches import Caches
-from tests.service.placing.test_committer import OWNER, a_decision, a_world, commit, made_now
+from tests.service.placing.test_committer import OWNER, a_decision, commit, made_now
 from tests.support.builders import NS, POOL, a_vpod
-from tests.support.service import TENANT, World, lost
+from tests.support.service import TENANT, World, a_world, lost
 
 pytestmark = pytest.mark.looptime
 

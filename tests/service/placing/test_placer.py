@@ -28,15 +28,9 @@ from extender.service.app import Service
 from extender.service.placing.placer import Placer
 from extender.service.pools.availability import FEED_PERIOD_S
 from tests.support.builders import NS, POOL
-from tests.support.service import TENANT, Call, World, lost, schedule, until
+from tests.support.service import TENANT, Call, World, a_world, lost, schedule, until
 
 pytestmark = pytest.mark.looptime
-
-
-async def a_world(*ordinals: int, **pool) -> World:
-    world = await World.create(**pool)
-    await world.pods(*ordinals)
-    return world
 
 
 async def placed(world: World, name: str = "a", **more) -> None:

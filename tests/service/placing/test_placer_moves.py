@@ -10,17 +10,11 @@ from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod
 from extender.service.placing.placer import NotCommitted
 from tests.support.builders import NS, POOL
-from tests.support.service import World, lost, until
+from tests.support.service import World, a_world, lost, until
 
 pytestmark = pytest.mark.looptime
 KEY = "tenant/a"
 CALLERS = "tenant/topic@queue.example.com"
-
-
-async def a_world(*ordinals: int, **pool) -> World:
-    world = await World.create(**pool)
-    await world.pods(*ordinals)
-    return world
 
 
 async def settled(world: World, published: dict[int, int], name: str = "a") -> None:

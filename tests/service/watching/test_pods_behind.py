@@ -6,9 +6,9 @@ import pytest
 
 from extender.kube.api import PODS
 from extender.service.watching.pods_behind import LIST_PERIOD_S, PATIENCE_S, PodsBehind
-from tests.service.placing.test_committer import OWNER, a_decision, a_world, made_now
+from tests.service.placing.test_committer import OWNER, a_decision, made_now
 from tests.support.builders import NS, POOL, a_pod
-from tests.support.service import NoLists, World
+from tests.support.service import NoLists, World, a_world
 
 
 class Clock:
