@@ -167,11 +167,11 @@ def _enough(
     Vreplicas that wait for a place now must fit too, as far as they fit in the whole pool.
     """
     replicas = stateful_set.replicas
-    homeless = _left_with(state, pool, stateful_set, replicas, allows)
+    unschedulable = _left_with(state, pool, stateful_set, replicas, allows)
 
     def fits(count: int) -> bool:
         left = _left_with(state, pool, stateful_set, count, allows)
-        return left is not None and homeless is not None and left <= homeless
+        return left is not None and unschedulable is not None and left <= unschedulable
 
     if fits(wanted):
         return wanted

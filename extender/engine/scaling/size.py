@@ -44,13 +44,13 @@ class ScalePlan:
     """The pool needs ``wanted`` pods, and without a limit ``unlimited``. All vpods expect
     ``expected_slots``.
 
-    ``homeless``: some vreplicas have no place even once all coming pods are there.
+    ``unschedulable``: some vreplicas have no place even once all coming pods are there.
     """
 
     wanted: int
     unlimited: int
     expected_slots: int
-    homeless: bool = False
+    unschedulable: bool = False
 
     @property
     def limited(self) -> bool:
@@ -82,10 +82,10 @@ def plan_scale(
     if pool is None or stateful_set is None:
         return None
     expected = expected_slots(state, allows)
-    homeless = False
+    unschedulable = False
     if state.profile.rules.scale_by_need:
         count = stateful_set.replicas if replicas is None else replicas
-        unlimited, homeless = _by_need(state, pool, count, expected, allows)
+        unlimited, unschedulable = _by_need(state, pool, count, expected, allows)
         unlimited = min(unlimited, max(_sane(state, pool, expected), count))
     else:
         unlimited = knative_pods(state, allows)
@@ -95,9 +95,9 @@ def plan_scale(
             count = stateful_set.replicas if replicas is None else replicas
             by_need, _ = _by_need(state, pool, count, expected, allows)
             unlimited = max(unlimited, min(by_need, max(_sane(state, pool, expected), count)))
-        homeless = any(True for _ in missing_vreplicas(state, pool, allows))
+        unschedulable = any(True for _ in missing_vreplicas(state, pool, allows))
     limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
-    return ScalePlan(limit, unlimited, expected, homeless)
+    return ScalePlan(limit, unlimited, expected, unschedulable)
 
 
 def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:

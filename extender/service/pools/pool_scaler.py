@@ -200,7 +200,7 @@ class PoolScaler:
         if view.plan.wanted == view.stateful_set.replicas or self._needs != view.needs:
             self.writes.settle()
             return False
-        return not (view.plan.homeless and view.plan.wanted > view.stateful_set.replicas)
+        return not (view.plan.unschedulable and view.plan.wanted > view.stateful_set.replicas)
 
     def _backs_off(self) -> bool:
         """Whether somebody else has undone this pool's writes so often that even vreplicas without

@@ -284,7 +284,7 @@ def test_a_pool_that_may_not_grow_says_so(profile):
     scene = a_scene(profile, replicas=1, max_pods=1).pod(0, FULL).vpod("a", 1)
     plan = plan_scale(scene.pool)
     assert plan is not None
-    assert (plan.limited, plan.wanted, plan.unlimited, plan.homeless) == (True, 1, 2, True)
+    assert (plan.limited, plan.wanted, plan.unlimited, plan.unschedulable) == (True, 1, 2, True)
 
 
 @of_every_profile

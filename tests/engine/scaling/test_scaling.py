@@ -192,7 +192,7 @@ def test_a_ceiling_that_is_none_does_not_keep_the_autoscaler_for_ever():
     scene = Scene(slots=10, replicas=1, max_pods=2_147_483_647).pods(0)
     scene.vpod("a", 2_147_483_647, weight=6)
     plan = plan_of(scene)
-    assert plan.homeless
+    assert plan.unschedulable
     assert plan.wanted == -(-2_147_483_647 * 6 // 10), (
         "what it needs at least; the rest is looked at when these are there"
     )
@@ -232,7 +232,7 @@ def in_zones(
 
 
 @pytest.mark.parametrize(
-    ("scene", "expected", "homeless"),
+    ("scene", "expected", "unschedulable"),
     [
         pytest.param(lambda: in_zones(1, 1, 1).vpod("a", 15), 3, False, id="it fits"),
         pytest.param(
@@ -259,9 +259,9 @@ def in_zones(
         ),
     ],
 )
-def test_pods_of_five_slots_in_three_zones(scene, expected, homeless):
+def test_pods_of_five_slots_in_three_zones(scene, expected, unschedulable):
     plan = plan_of(scene())
-    assert (plan.wanted, plan.homeless) == (expected, homeless)
+    assert (plan.wanted, plan.unschedulable) == (expected, unschedulable)
 
 
 def test_a_zone_without_machines_does_not_make_the_pool_grow_for_ever():
@@ -278,7 +278,7 @@ def test_a_zone_without_machines_does_not_make_the_pool_grow_for_ever():
         for ordinal in range(replicas, plan.wanted):
             scene.pod(ordinal, node=f"n{ordinal % 2}")
     assert sizes[-1] <= 6, "one pod a zone more than each needs"
-    assert plan_of(scene).homeless, "what has no place waits"
+    assert plan_of(scene).unschedulable, "what has no place waits"
 
 
 def test_two_vreplicas_more_in_a_zone_are_room_where_the_rule_allows_it():
@@ -296,12 +296,12 @@ def test_zones_in_which_the_pool_has_no_pod_count_only_where_the_rule_says_so():
 def test_a_single_zone_refuses_nothing():
     scene = Scene(slots=5, replicas=2).pods(0, 1).vpod("a", 9)
     scene.pool.set_profile(HA_PROFILE)
-    assert (plan_of(scene).wanted, plan_of(scene).homeless) == (2, False)
+    assert (plan_of(scene).wanted, plan_of(scene).unschedulable) == (2, False)
 
 
 def test_what_stands_in_a_zone_that_is_down_counts_there():
     scene = in_zones(2, 1, 1).vpod("a", 3, {0: 1, 2: 1, 3: 1}).node(a_node("n2", "z2", ready=False))
-    assert not plan_of(scene.vpod("a", 9, {0: 1, 2: 1, 3: 1})).homeless, (
+    assert not plan_of(scene.vpod("a", 9, {0: 1, 2: 1, 3: 1})).unschedulable, (
         "two zones take work, and are even"
     )
 
@@ -329,7 +329,7 @@ def test_growing_under_a_hard_zone_rule_ends_and_places_all_where_pods_go_round(
             scene.pod(ordinal, node=f"n{zones[ordinal % 3]}")
     else:
         pytest.fail("wants to grow for ever")
-    assert not plan.homeless
+    assert not plan.unschedulable
     assert not scene.pool.unplaced
 
 
