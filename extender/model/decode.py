@@ -70,7 +70,7 @@ def is_true(value: str) -> bool:
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
-def _no_bools(annotations: Json) -> tuple[str, ...]:
+def _invalid_annotations(annotations: Json) -> tuple[str, ...]:
     """A clause for each annotation that should drain the pod and is no bool. Its writer believes
     that it drains.
     """
@@ -212,7 +212,7 @@ def pod_from(obj: Json) -> AdapterPod:
         has_annotations=bool(annotations),
         unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
         or is_true(text(annotations, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)),
-        no_bools=_no_bools(annotations),
+        invalid_annotations=_invalid_annotations(annotations),
         deleting=bool(metadata.get("deletionTimestamp")),
         finished=text(status, "phase") in {"Succeeded", "Failed"},
         ready=ready.get("status") == "True",

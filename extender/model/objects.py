@@ -130,7 +130,7 @@ class AdapterPod:
     """A bind that is not confirmed yet has put it on ``node``. The API server never sends this."""
     unschedulable: bool = False
     """Our annotation or Knative's says that the pod takes no new work."""
-    no_bools: tuple[str, ...] = ()
+    invalid_annotations: tuple[str, ...] = ()
     """A clause for each such annotation whose value is no bool. Such a value drains nothing."""
     deleting: bool = False
     finished: bool = False

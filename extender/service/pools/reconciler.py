@@ -80,7 +80,7 @@ class Reconciler:
         """UID -> a pod in need of repair, as last seen. The placer may repair it first, while
         placing.
         """
-        self._no_bools: dict[str, tuple[str, ...]] = {}
+        self._invalid_annotations: dict[str, tuple[str, ...]] = {}
         """UID -> what was reported of a pod's drain annotations that are no booleans."""
         caches.pods.add_event_handler(self._pod_changed)
         caches.pools.add_event_handler(self._pool_changed)
@@ -89,7 +89,7 @@ class Reconciler:
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if new is None:
             if old is not None:
-                self._no_bools.pop(old.uid, None)
+                self._invalid_annotations.pop(old.uid, None)
             return
         broken = self._needs_repair(new)
         if not broken and new.uid not in self._broken and not self._has_new_no_bools(new):
@@ -136,7 +136,7 @@ class Reconciler:
                 del self._broken[uid]
             for pod in self._caches.pods.list():
                 if bucket.has(pod.pool):
-                    self._no_bools.pop(pod.uid, None)
+                    self._invalid_annotations.pop(pod.uid, None)
 
     async def run_expiry(self) -> None:
         """Drop expired reservations until cancelled, on every replica: a former leader may have
@@ -171,17 +171,17 @@ class Reconciler:
         self._report_repaired(bucket)
 
     def _has_new_no_bools(self, pod: AdapterPod) -> bool:
-        return pod.no_bools != self._no_bools.get(pod.uid, ())
+        return pod.invalid_annotations != self._invalid_annotations.get(pod.uid, ())
 
     def _report_no_bools(self, pod: AdapterPod) -> None:
         """Report, once per value and leader, that the pod is not drained: its annotator believes
         that it is.
         """
-        if not pod.no_bools:
-            del self._no_bools[pod.uid]
+        if not pod.invalid_annotations:
+            del self._invalid_annotations[pod.uid]
             return
-        self._no_bools[pod.uid] = pod.no_bools
-        note = f"annotation {'; '.join(pod.no_bools)}: the pod is not drained"
+        self._invalid_annotations[pod.uid] = pod.invalid_annotations
+        note = f"annotation {'; '.join(pod.invalid_annotations)}: the pod is not drained"
         self._unexpected_writes.warn(pod, EventReason.ANNOTATION_UNREADABLE, note)
 
     async def _requeue_differences(self, bucket: Bucket) -> None:

@@ -179,7 +179,7 @@ def _slots_of_pools(facts: Facts) -> dict[str, int]:
 def _draining(facts: Facts) -> CheckResult:
     notes = Notes()
     for pod in facts.of("pods").pods():
-        notes.warnings += [f"{pod.key}: annotation {problem}" for problem in pod.no_bools]
+        notes.warnings += [f"{pod.key}: annotation {why}" for why in pod.invalid_annotations]
     return notes.result(
         "no annotation that should drain a pod is misspelt",
         nothing=facts.none_of("pods"),
