@@ -55,8 +55,8 @@ def find_pod(state: ClusterState, key: str) -> tuple[PoolState, PodClaims]:
     for pool in state.pools.values():
         if pool.key.partition("/")[0] != namespace:
             continue
-        if (stranger := pool.strangers.get(name)) is not None:
-            return pool, _standing_for(state, stranger)
+        if (unowned := pool.unowned_pods.get(name)) is not None:
+            return pool, _standing_for(state, unowned)
         known = pool.pods.get(name)
         if known is None:
             continue
@@ -70,10 +70,10 @@ def find_pod(state: ClusterState, key: str) -> tuple[PoolState, PodClaims]:
     )
 
 
-def _standing_for(state: ClusterState, stranger: AdapterPod) -> PodClaims:
+def _standing_for(state: ClusterState, unowned: AdapterPod) -> PodClaims:
     """The claims of a pod that counts nowhere."""
-    known = PodClaims(stranger.name, stranger.ordinal)
-    known.stand(stranger, state.nodes.get(stranger.node))
+    known = PodClaims(unowned.name, unowned.ordinal)
+    known.stand(unowned, state.nodes.get(unowned.node))
     return known
 
 

@@ -130,7 +130,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         profile=pool.profile,
         objects=(
             *(state.pod for state in pool.pods.values() if state.pod is not None),
-            *pool.strangers.values(),
+            *pool.unowned_pods.values(),
             *pool.vpods.values(),
         ),
         reservations=tuple(

@@ -217,17 +217,17 @@ class ClusterState:
             self.namespaces.pop(old.name, None)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """An adapter pod came, changed or went. It is among the pool's ``strangers``, and counts
+        """An adapter pod came, changed or went. It is among the pool's ``unowned_pods``, and counts
         nowhere, while ``_is_a_pod_of`` is false.
         """
         if self.observer is not None:
             self.observer.changed(old, new)
         self._index_by_owner(old, new)
-        if old is not None and self.pool(old.pool).strangers.pop(old.name, None) is not None:
+        if old is not None and self.pool(old.pool).unowned_pods.pop(old.name, None) is not None:
             self._forget(old.pool)
             old = None
         if new is not None and not self._is_a_pod_of(self.pool(new.pool), new):
-            self.pool(new.pool).strangers[new.name] = new
+            self.pool(new.pool).unowned_pods[new.name] = new
             new = None
         if old is not None or new is not None:
             self._take_pod(old, new)
@@ -251,15 +251,15 @@ class ClusterState:
         ``known``: whether a StatefulSet was known before. If not, nobody had checked whose the pods
         are, and the last ledgers of those that are not its own are forgotten.
         """
-        for pod in [pod for pod in pool.strangers.values() if self._is_a_pod_of(pool, pod)]:
-            del pool.strangers[pod.name]
+        for pod in [pod for pod in pool.unowned_pods.values() if self._is_a_pod_of(pool, pod)]:
+            del pool.unowned_pods[pod.name]
             self._take_pod(None, pod)
         known_pods = [state.pod for state in pool.pods.values() if state.pod is not None]
         for pod in [pod for pod in known_pods if not self._is_a_pod_of(pool, pod)]:
             self._take_pod(pod, None)
             if not known:
                 pool.forget_last_ledger(pod.name)
-            pool.strangers[pod.name] = pod
+            pool.unowned_pods[pod.name] = pod
 
     def _is_a_pod_of(self, pool: PoolState, pod: AdapterPod) -> bool:
         """Whether the pool's StatefulSet controls that pod, or another StatefulSet of the namespace

@@ -82,7 +82,7 @@ class PoolState:
         self.stateful_set: StatefulSet | None = None
         self.taken_by = ""
         self.pods: dict[str, PodClaims] = {}
-        self.strangers: dict[str, AdapterPod] = {}
+        self.unowned_pods: dict[str, AdapterPod] = {}
         """By name, pods with the pool's label that are not its own (``ClusterState.pod_changed``).
         They count nowhere.
         """

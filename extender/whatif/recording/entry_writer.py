@@ -89,7 +89,7 @@ def snapshot_of(state: ClusterState) -> Iterator[EntryContent]:
     yield from (Put(pool.adapter_pool) for pool in pools if pool.adapter_pool is not None)
     for pool in pools:
         yield from (Put(pod.pod) for pod in pool.pods.values() if pod.pod is not None)
-        yield from map(Put, pool.strangers.values())
+        yield from map(Put, pool.unowned_pods.values())
         yield from (Put(vpod) for vpod in pool.vpods.values())
         for vpod, claims in pool.placements.items():
             for name, claim in claims.items():
