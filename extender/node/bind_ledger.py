@@ -139,7 +139,7 @@ def _planned(
     if not pool.unplaced:
         return {}
     ledgers = LedgerRoom(pool)
-    free, returning = _to_come(pool, ordinal, slots, ledgers)
+    free, returning = _free_once_bound(pool, ordinal, slots, ledgers)
     room = sum(1 << there for there, left in free.items() if left > 0)
     planned: dict[str, int] = {}
     for key in list(pool.unplaced):
@@ -165,7 +165,7 @@ def _planned(
     return planned
 
 
-def _to_come(
+def _free_once_bound(
     pool: PoolState, ordinal: int, slots: int, ledgers: LedgerRoom
 ) -> tuple[dict[int, int], dict[str, int]]:
     """Return the free slots of ``ordinal``, which has ``slots``, and of all pending pods, and the
@@ -174,7 +174,7 @@ def _to_come(
     free: dict[int, int] = {}
     returning: dict[str, int] = {}
     asked = pool.by_ordinal.get(ordinal)
-    for state in (pool.to_come if asked is None else {**pool.to_come, asked.name: asked}).values():
+    for state in (pool.unbound if asked is None else {**pool.unbound, asked.name: asked}).values():
         if not pool.is_member(state):
             continue
         back = _returning(pool, state)

@@ -141,7 +141,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         ),
         remains=tuple(
             Remains(name, dict(state.last_ledger), state.last_ledger_old, state.last_place)
-            for name, state in pool.to_come.items()
+            for name, state in pool.unbound.items()
             if state.last_ledger or state.last_place != ("", "")
         ),
         closed=pool.closed,

@@ -45,7 +45,7 @@ class Packing:
             pod = state.by_ordinal.get(ordinal)
             if pod is None:
                 self._free[ordinal] = self._slots
-            elif pod.schedulable or to_come(pod) or (pod.abandoned and pod.name not in left):
+            elif pod.schedulable or will_be_bound(pod) or (pod.abandoned and pod.name not in left):
                 self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)
         self._with_free: dict[int, int] = {}
         """Free slots -> bit set of the ordinals that have this number. So ``add`` skips pods that
@@ -168,7 +168,7 @@ class ZonePacking(Packing):
         known = 0
         for bit_set in self._zones.values():
             known |= bit_set
-        self._to_come = [ordinal for ordinal in self._free if not known & 1 << ordinal]
+        self._unbound = [ordinal for ordinal in self._free if not known & 1 << ordinal]
         self._slots_left = {
             zone: sum(self._free[ordinal] for ordinal in bits(bit_set & self._with_slots(1)))
             for zone, bit_set in self._zones.items()
@@ -258,20 +258,20 @@ class ZonePacking(Packing):
         zone = min(counts, key=lambda name: (counts[name], name))
         pods = max(1, missing // len(counts) // max(1, self._slots // weight))
         grown = 0
-        while grown < pods and (ordinal := self._next_to_come()) is not None:
+        while grown < pods and (ordinal := self._next_unbound()) is not None:
             self._zones[zone] |= 1 << ordinal
             self._slots_left[zone] += self._free[ordinal]
             grown += 1
         return grown > 0
 
-    def _next_to_come(self) -> int | None:
-        for index, ordinal in enumerate(self._to_come):
+    def _next_unbound(self) -> int | None:
+        for index, ordinal in enumerate(self._unbound):
             if self._free[ordinal] > 0:
-                return self._to_come.pop(index)
+                return self._unbound.pop(index)
         return self._append()
 
 
-def to_come(pod: PodClaims) -> bool:
+def will_be_bound(pod: PodClaims) -> bool:
     """Whether the ordinal's pod is still to be bound and will then take work."""
     return not (pod.bound or pod.draining)
 

@@ -118,7 +118,7 @@ class PoolState:
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
         """Node name -> bit set of the schedulable pods on it; never 0."""
-        self.to_come: dict[str, PodClaims] = {}
+        self.unbound: dict[str, PodClaims] = {}
         """The pods that are not bound, and those whose last ledger is kept."""
         self._gone_since: dict[str, float] = {}
         """Pod name whose last ledger is kept -> when that was first noticed (s)."""
@@ -333,7 +333,7 @@ class PoolState:
         if new is not None and new.node and not new.assumed:
             state.last_ledger = {}
         self._stand(state, new, node)
-        self._note_to_come(state)
+        self._note_unbound(state)
         self._set_ledger(
             state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
         )
@@ -359,17 +359,17 @@ class PoolState:
         bound = state.where if state is not None and state.bound else None
         self.bound_pods.note(pod_name, bound or self._expected.get(pod_name))
 
-    def _note_to_come(self, state: PodClaims) -> None:
+    def _note_unbound(self, state: PodClaims) -> None:
         if state.bound and not state.last_ledger:
-            self.to_come.pop(state.name, None)
+            self.unbound.pop(state.name, None)
         else:
-            self.to_come[state.name] = state
+            self.unbound[state.name] = state
 
     def forget_last_ledger(self, pod_name: str) -> None:
         """Forget what the ordinal's former pod was seen to carry."""
         if (state := self.pods.get(pod_name)) is not None:
             state.last_ledger = {}
-            self._note_to_come(state)
+            self._note_unbound(state)
             self._forget_if_empty(state)
 
     def recall(
@@ -378,7 +378,7 @@ class PoolState:
         """Take over what another state remembers of an ordinal, before the ordinal's pod comes."""
         state = self._pod(pod_name)
         state.last_ledger, state.last_ledger_old, state.last_place = dict(last_ledger), old, place
-        self._note_to_come(state)
+        self._note_unbound(state)
 
     def node_changed(self, pod_name: str, node: Node | None) -> None:
         """The node under a pod changed."""
@@ -514,7 +514,7 @@ class PoolState:
         pod may be bound soon (I2). For ordinals that the StatefulSet has, the last ledger is
         kept for that bind, however late, and only marked as old.
         """
-        held = [state for state in self.to_come.values() if state.last_ledger]
+        held = [state for state in self.unbound.values() if state.last_ledger]
         self._gone_since = {state.name: self._gone_since.get(state.name, now) for state in held}
         for state in held:
             if now - self._gone_since[state.name] < HOLD_S:
@@ -529,7 +529,7 @@ class PoolState:
     def _pod(self, name: str) -> PodClaims:
         state = self.pods.get(name)
         if state is None:
-            state = self.pods[name] = self.to_come[name] = PodClaims(name, ordinal_of(name))
+            state = self.pods[name] = self.unbound[name] = PodClaims(name, ordinal_of(name))
             self._index(state)
             self._refresh(state)
         return state
@@ -546,7 +546,7 @@ class PoolState:
     def _forget_if_empty(self, state: PodClaims) -> None:
         if state.pod is None and not state.claims and not state.last_ledger:
             self.pods.pop(state.name, None)
-            self.to_come.pop(state.name, None)
+            self.unbound.pop(state.name, None)
             if state.ordinal is not None and self.by_ordinal.get(state.ordinal) is state:
                 del self.by_ordinal[state.ordinal]
                 self._set_bits(state, state.ordinal, schedulable=False)
