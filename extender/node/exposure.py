@@ -125,10 +125,10 @@ class _Exposure:
         self._zone_met: dict[str, float] = {}
         self._node_met: dict[str, float] = {}
         self._others = pool.bound_pods
-        self._own_node, self._own_zone = pool.bound_pods.place_of(pod.name)
+        self._own_node, self._own_zone = pool.bound_pods.location_of(pod.name)
         """Where ``bound_pods`` counts the pod itself."""
         known = pool.pods.get(pod.name)
-        self._last_node, self._last_zone = known.last_place if known is not None else NOWHERE
+        self._last_node, self._last_zone = known.last_location if known is not None else NOWHERE
         self._costs: dict[tuple[str, int], _Cost] = {}
         for key, share in ledger.items():
             self._meet(pool, pod.name, key, share.vreplicas)

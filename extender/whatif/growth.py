@@ -206,8 +206,8 @@ class _Chooser:
     def _returning(self, pod: AdapterPod) -> Iterator[str]:
         """The node where the ordinal last stood: it is preferred."""
         known = self._pool.pods.get(pod.name)
-        if known is not None and known.last_place[0] in self._pool.hosting.zone_of:
-            yield known.last_place[0]
+        if known is not None and known.last_location[0] in self._pool.hosting.zone_of:
+            yield known.last_location[0]
 
     def _move_on(self, node: str) -> None:
         """Count one more pod on the node."""

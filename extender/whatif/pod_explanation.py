@@ -102,7 +102,7 @@ def explain_pod(
         "profile": pool.profile.name if pool.adapter_pool is not None else "",
         "node": node if known.bound else "",
         "zone": zone if known.bound else "",
-        "lastNode": known.last_place[0],
+        "lastNode": known.last_location[0],
         "schedulerName": pod.scheduler_name if pod is not None else "",
         "slots": known.capacity,
         "usedSlots": known.placed,

@@ -46,7 +46,7 @@ class Remains(NamedTuple):
     pod_name: str
     last_ledger: Mapping[str, Share]
     last_ledger_old: bool
-    last_place: tuple[str, str]
+    last_location: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +140,9 @@ def _taken(pool: PoolState) -> PoolSnapshot:
             if claim.reserved is not None
         ),
         remains=tuple(
-            Remains(name, dict(state.last_ledger), state.last_ledger_old, state.last_place)
+            Remains(name, dict(state.last_ledger), state.last_ledger_old, state.last_location)
             for name, state in pool.unbound.items()
-            if state.last_ledger or state.last_place != ("", "")
+            if state.last_ledger or state.last_location != ("", "")
         ),
         closed=pool.closed,
         abandoned=pool.abandoned,
@@ -159,7 +159,7 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
             remains.pod_name,
             remains.last_ledger,
             old=remains.last_ledger_old,
-            place=remains.last_place,
+            location=remains.last_location,
         )
     for obj in taken.objects:
         object_changed(state, None, obj)

@@ -63,7 +63,7 @@ def places_of(state: Mapping[str, Any], pods: list[Mapping[str, Any]], asked: in
     for ordinal in {*nodes, *state["schedulablePods"], asked} - {None}:
         pod = by_ordinal[ordinal] = PodClaims(f"{prefix}-{ordinal}", ordinal)
         node = nodes.get(ordinal, "")
-        pod.place = (node, topology.zone_of.get(node, ""))
+        pod.location = (node, topology.zone_of.get(node, ""))
     schedulable = sum(1 << ordinal for ordinal in state["schedulablePods"])
     room = sum(1 << ordinal for ordinal in state["schedulablePods"] if free_in(state, ordinal) > 0)
     stateful_set = StatefulSet(namespace="ns", name=prefix, replicas=state["replicas"])

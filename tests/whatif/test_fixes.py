@@ -71,11 +71,11 @@ def test_a_number_is_the_smallest_that_is_enough(scene):
 @given(scenes())
 def test_trying_leaves_the_state_as_it_was(scene):
     state = Snapshot.of(scene.state, [POOL]).state()
-    before, places = state.digest(), {n: p.last_place for n, p in state.pool(POOL).pods.items()}
+    before, places = state.digest(), {n: p.last_location for n, p in state.pool(POOL).pods.items()}
     turns = list(state.pool(POOL).unplaced)
     find_fixes(state, state.pool(POOL), KEY)
     assert state.digest() == before
-    assert {n: p.last_place for n, p in state.pool(POOL).pods.items()} == places
+    assert {n: p.last_location for n, p in state.pool(POOL).pods.items()} == places
     assert list(state.pool(POOL).unplaced) == turns, "who has waited longest is served first"
 
 

@@ -52,7 +52,7 @@ def test_what_an_ordinal_last_held_and_where_it_stood_is_in_it():
     scene = Scene(replicas=2).pod(0, {"tenant/a": 2}, node="node-0").vpod("a", 2, {0: 2})
     scene.no_pod(0)
     pod = Snapshot.of(scene.state, [POOL]).state().pool(POOL).pods["dispatcher-0"]
-    assert (pod.last_ledger, pod.last_place) == ({"tenant/a": Share(2)}, ("node-0", "z0"))
+    assert (pod.last_ledger, pod.last_location) == ({"tenant/a": Share(2)}, ("node-0", "z0"))
 
 
 def test_other_pools_take_their_slots_of_nodes_that_declare_some():

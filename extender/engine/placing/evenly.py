@@ -92,7 +92,7 @@ class _Growing:
             pods[ordinal] = pods.get(ordinal, 0) + 1
             self._own |= 1 << ordinal
             zone.load += 1
-            node = by_ordinal[ordinal].place[0]
+            node = by_ordinal[ordinal].location[0]
             if node in zone.used:
                 nodes[node] += 1
             else:

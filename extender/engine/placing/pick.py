@@ -157,7 +157,7 @@ class ClassPicker:
                 best, chosen = self._best_on(candidate, pods, total, (best, chosen))
         if chosen < 0:
             return None
-        node, zone = self._spread.by_ordinal[chosen].place
+        node, zone = self._spread.by_ordinal[chosen].location
         self._zones[zone].stale = True
         self._use(node, zone)
         return chosen

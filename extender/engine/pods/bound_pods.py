@@ -7,9 +7,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-Place = tuple[str, str]
+Location = tuple[str, str]
 """Node and zone."""
-NOWHERE: Place = ("", "")
+NOWHERE: Location = ("", "")
 
 
 class BoundPods:
@@ -18,9 +18,9 @@ class BoundPods:
     """
 
     def __init__(self) -> None:
-        self._place: dict[str, Place] = {}
+        self._location: dict[str, Location] = {}
         """Pod name -> its node and zone."""
-        self._at: dict[Place, int] = {}
+        self._at: dict[Location, int] = {}
         self._alike: dict[tuple[str, int], set[str]] = {}
         """(Zone, number of pods) -> the zone's nodes that have this number; never empty."""
         self.on_node: dict[str, int] = {}
@@ -28,30 +28,30 @@ class BoundPods:
         self.in_zone: dict[str, int] = {}
         """Zone -> pods; never 0."""
 
-    def note(self, pod_name: str, place: Place | None) -> None:
+    def note(self, pod_name: str, location: Location | None) -> None:
         """Put a pod there; None: nowhere."""
-        old = self._place.get(pod_name)
-        if old == place:
+        old = self._location.get(pod_name)
+        if old == location:
             return
         if old is not None:
-            del self._place[pod_name]
+            del self._location[pod_name]
             self._count(old, -1)
-        if place is not None:
-            self._place[pod_name] = place
-            self._count(place, 1)
+        if location is not None:
+            self._location[pod_name] = location
+            self._count(location, 1)
 
-    def place_of(self, pod_name: str) -> Place:
+    def location_of(self, pod_name: str) -> Location:
         """Where the pod is, or ``NOWHERE``."""
-        return self._place.get(pod_name, NOWHERE)
+        return self._location.get(pod_name, NOWHERE)
 
     def alike(self) -> Iterator[tuple[str, int, set[str]]]:
         """(Zone, pods on each node, nodes), for all nodes that have any."""
         for (zone, count), nodes in self._alike.items():
             yield zone, count, nodes
 
-    def _count(self, place: Place, change: int) -> None:
-        node, zone = place
-        before = self._at.get(place, 0)
+    def _count(self, location: Location, change: int) -> None:
+        node, zone = location
+        before = self._at.get(location, 0)
         if before:
             nodes = self._alike[zone, before]
             nodes.discard(node)
@@ -59,7 +59,7 @@ class BoundPods:
                 del self._alike[zone, before]
         if before + change:
             self._alike.setdefault((zone, before + change), set()).add(node)
-        _add(self._at, place, change)
+        _add(self._at, location, change)
         _add(self.on_node, node, change)
         _add(self.in_zone, zone, change)
 

@@ -136,8 +136,8 @@ class PodClaims:
     ``held`` and ``placed`` are the sums of the claims, in slots. ``ledger_bytes`` is the greatest
     possible length of a ledger with all of them. ``last_ledger`` is what the ordinal's previous pod
     was last seen to carry. A bind must cover it, since our view of the statuses may be behind.
-    ``last_place`` is the node and zone where the ordinal was last bound. It outlives the pod, but
-    not a restart of this process.
+    ``last_location`` is the node and zone where it was last bound. It outlives the pod, but not a
+    restart of this process.
     """
 
     __slots__ = (
@@ -149,13 +149,13 @@ class PodClaims:
         "held",
         "last_ledger",
         "last_ledger_old",
-        "last_place",
+        "last_location",
         "ledger_bytes",
+        "location",
         "name",
         "node",
         "open",
         "ordinal",
-        "place",
         "placed",
         "pod",
         "revision",
@@ -174,7 +174,7 @@ class PodClaims:
         """All statuses that could rely on ``last_ledger`` have arrived. What they do not publish is
         nobody's.
         """
-        self.last_place: tuple[str, str] = ("", "")
+        self.last_location: tuple[str, str] = ("", "")
         self.revision = 0
         """Grows with every change of the claims, and of all that is derived from pod, node and
         pool.
@@ -198,7 +198,7 @@ class PodClaims:
         self.schedulable = False
         self.open = False
         """Whether it is schedulable, has room and is not closed."""
-        self.place: tuple[str, str] = ("", "")
+        self.location: tuple[str, str] = ("", "")
         """Node and zone under which the pool's bit sets have it; "" while it is not schedulable."""
 
     def stand(self, pod: AdapterPod | None, node: Node | None) -> None:
@@ -210,7 +210,7 @@ class PodClaims:
         elif served:
             self.excused = True
         if node is not None and self.bound and pod is not None and not pod.assumed:
-            self.last_place = (node.name, node.zone)
+            self.last_location = (node.name, node.zone)
 
     @property
     def where(self) -> tuple[str, str]:
@@ -220,10 +220,10 @@ class PodClaims:
         The zone is "" if the node is not known.
         """
         if self.pod is None or not self.bound:
-            return self.last_place
+            return self.last_location
         if self.node is not None:
             return (self.node.name, self.node.zone)
-        return self.last_place if self.last_place[0] == self.pod.node else (self.pod.node, "")
+        return self.last_location if self.last_location[0] == self.pod.node else (self.pod.node, "")
 
     @property
     def free(self) -> int:

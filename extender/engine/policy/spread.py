@@ -196,7 +196,7 @@ class Spread:
 
     def _count(self, ordinal: int, count: int) -> None:
         self._least.clear()
-        node, zone = self.by_ordinal[ordinal].place
+        node, zone = self.by_ordinal[ordinal].location
         _change(self.nodes, node, count)
         _change(self.zones, zone, count)
         before = self.pods.get(ordinal, 0)
@@ -223,7 +223,7 @@ class Spread:
     def candidate(self, ordinal: int) -> Candidate:
         """A schedulable pod, as plugins see it."""
         pod = self.by_ordinal[ordinal]
-        node, zone = pod.place
+        node, zone = pod.location
         given = self._given.get(ordinal, 0)
         # Candidate(...) without matching names to fields: decisions spend most of their time here.
         return tuple.__new__(

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from extender.engine.pods.bits import bits
-from extender.engine.pods.bound_pods import BoundPods, Place
+from extender.engine.pods.bound_pods import BoundPods, Location
 from extender.engine.pods.claims import (
     NOTHING,
     SHARE_BYTES_MAX,
@@ -112,7 +112,7 @@ class PoolState:
         kinds is gone.
         """
         self.bound_pods = BoundPods()
-        self._expected: dict[str, Place] = {}
+        self._expected: dict[str, Location] = {}
         """Pod name -> where a bind that still waits would put it."""
         self.zones: dict[str, int] = {}
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
@@ -281,7 +281,7 @@ class PoolState:
         self.shares.clear()
         self.zones, self.nodes = {}, {}
         for pod in list(self.pods.values()):
-            pod.place = ("", "")
+            pod.location = ("", "")
             self._index(pod)
             self._refresh(pod)
             self._forget_if_empty(pod)
@@ -347,14 +347,14 @@ class PoolState:
         one zone.
         """
         self._expected[pod_name] = (node.name, node.zone)
-        self._note_place(pod_name)
+        self._note_location(pod_name)
         try:
             yield
         finally:
             self._expected.pop(pod_name, None)
-            self._note_place(pod_name)
+            self._note_location(pod_name)
 
-    def _note_place(self, pod_name: str) -> None:
+    def _note_location(self, pod_name: str) -> None:
         state = self.pods.get(pod_name)
         bound = state.where if state is not None and state.bound else None
         self.bound_pods.note(pod_name, bound or self._expected.get(pod_name))
@@ -373,11 +373,12 @@ class PoolState:
             self._forget_if_empty(state)
 
     def recall(
-        self, pod_name: str, last_ledger: Mapping[str, Share], *, old: bool, place: tuple[str, str]
+        self, pod_name: str, last_ledger: Mapping[str, Share], *, old: bool, location: Location
     ) -> None:
         """Take over what another state remembers of an ordinal, before the ordinal's pod comes."""
         state = self._pod(pod_name)
-        state.last_ledger, state.last_ledger_old, state.last_place = dict(last_ledger), old, place
+        state.last_ledger, state.last_ledger_old = dict(last_ledger), old
+        state.last_location = location
         self._note_unbound(state)
 
     def node_changed(self, pod_name: str, node: Node | None) -> None:
@@ -398,7 +399,7 @@ class PoolState:
     def _stand(self, state: PodClaims, pod: AdapterPod | None, node: Node | None) -> None:
         down = state.down
         state.stand(pod, node)
-        self._note_place(state.name)
+        self._note_location(state.name)
         if state.down is not down:
             self._refresh_served(state)
 
@@ -656,10 +657,10 @@ class PoolState:
         self.room = self.room | bit if open_ else self.room & ~bit
         node = state.node.name if schedulable and state.node is not None else ""
         zone = state.node.zone if schedulable and state.node is not None else ""
-        if (node, zone) != state.place:
-            _move_bit(self.nodes, bit, state.place[0], node)
-            _move_bit(self.zones, bit, state.place[1], zone)
-            state.place = (node, zone)
+        if (node, zone) != state.location:
+            _move_bit(self.nodes, bit, state.location[0], node)
+            _move_bit(self.zones, bit, state.location[1], zone)
+            state.location = (node, zone)
 
     def _refresh_vpod(self, key: str) -> None:
         self.revision += 1
