@@ -264,6 +264,11 @@ class ControlPlane:
         await asyncio.sleep(away_s)
         await self._run_etcd()
 
+    async def restart_kwok(self) -> None:
+        """SIGKILL, and a new one, which looks at all nodes and pods anew."""
+        await self.kwok.kill()
+        await self._start_kwok()
+
     async def _start_apiserver(self) -> None:
         tokens = self.work_dir / "tokens.csv"
         tokens.touch(mode=0o600)
@@ -385,7 +390,7 @@ class ControlPlane:
 
     async def _start_kwok(self) -> None:
         address = f"127.0.0.1:{free_port()}"
-        process = self.processes.start(
+        self.kwok = self.processes.start(
             "kwok",
             [
                 self.binaries.program("kwok"),
@@ -396,4 +401,4 @@ class ControlPlane:
                 f"--server-address={address}",
             ],
         )
-        await process.ready(Probe(f"http://{address}/healthz"), self.settings.start_timeout_s)
+        await self.kwok.ready(Probe(f"http://{address}/healthz"), self.settings.start_timeout_s)
