@@ -18,13 +18,12 @@ from extender.cli.recordings.recorder import (
     position_of,
 )
 from extender.cli.recordings.recording_file import RecordingFile
-from extender.cli.terminal.cluster_access import access_of, open_cluster
+from extender.cli.terminal.cluster_access import access_of, open_watched
 from extender.cli.terminal.output import plain
 from extender.cli.terminal.progress import Progress
 from extender.cli.terminal.replica import open_replica
 from extender.cli.terminal.replica_access import replica_of
 from extender.model.errors import InvalidObject
-from extender.service.watching.observer import watched
 
 
 async def record(options: argparse.Namespace) -> int:
@@ -62,13 +61,8 @@ async def _source(options: argparse.Namespace) -> AsyncIterator[Source]:
         async with open_replica(replica_of(options)) as replica:
             yield ReplicaSource(replica)
         return
-    with Progress("first lists", unit="objects") as listing:
-        async with (
-            open_cluster(access_of(options)) as cluster,
-            watched(cluster.api, progress=listing) as caches,
-        ):
-            listing.end()
-            yield ClusterSource(caches, now=time.time)
+    async with open_watched(access_of(options)) as (_, caches):
+        yield ClusterSource(caches, now=time.time)
 
 
 def _begin(file: RecordingFile, *, resume: bool, force: bool) -> Position | None:

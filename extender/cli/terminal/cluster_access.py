@@ -9,10 +9,14 @@ import argparse
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from extender.cli.terminal.progress import Progress
 from extender.kube.api import Api, ListOptions, Obj, Resource
 from extender.model.names import COMPONENT
+
+if TYPE_CHECKING:
+    from extender.service.watching.caches import Caches
 
 PAGE_OBJECTS: Final = 500
 
@@ -82,6 +86,22 @@ async def open_cluster(
     ) as api:
         namespace = access.namespace or api.namespace
         yield OpenCluster(ReadOnlyApi(api), namespace, api.server, api.server_version)
+
+
+@asynccontextmanager
+async def open_watched(access: ClusterAccess) -> AsyncIterator[tuple[OpenCluster, "Caches"]]:
+    """Open the cluster, with caches that follow it until the block ends. Shows the progress of the
+    first lists. Raises ConnectError, NotReadable.
+    """
+    from extender.service.watching.observer import watched  # noqa: PLC0415
+
+    with Progress("first lists", unit="objects") as progress:
+        async with (
+            open_cluster(access) as cluster,
+            watched(cluster.api, progress=progress) as caches,
+        ):
+            progress.end()
+            yield cluster, caches
 
 
 async def objects(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:

@@ -14,10 +14,9 @@ from typing import Final, Protocol
 
 from rich.live import Live
 
-from extender.cli.terminal.cluster_access import OpenCluster, access_of, open_cluster
+from extender.cli.terminal.cluster_access import OpenCluster, access_of, open_watched
 from extender.cli.terminal.console import Terminal
 from extender.cli.terminal.output import print_result
-from extender.cli.terminal.progress import Progress
 from extender.cli.terminal.replica import Replica, ReplicaError, open_replica
 from extender.cli.terminal.replica_access import replica_of
 from extender.cli.top.sorting import Row
@@ -27,7 +26,6 @@ from extender.kube.api import LEASES, ApiError
 from extender.model.reading import text
 from extender.model.timestamps import timestamp
 from extender.service.http.overview import ChangeCounts, overview_of
-from extender.service.watching.observer import watched
 
 ONCE_ROWS: Final = 60
 
@@ -58,26 +56,21 @@ async def _looks(options: argparse.Namespace) -> AsyncIterator[Look]:
         async with open_replica(replica_of(options)) as replica:
             yield _replica_look(replica)
         return
-    with Progress("first lists", unit="objects") as progress:
-        async with (
-            open_cluster(access_of(options)) as cluster,
-            watched(cluster.api, progress=progress) as caches,
-        ):
-            progress.end()
-            counts = ChangeCounts(caches)
+    async with open_watched(access_of(options)) as (cluster, caches):
+        counts = ChangeCounts(caches)
 
-            async def look() -> Row:
-                leader = await _leader(cluster)
-                found = await overview_of(caches.state)
-                counters = counts.to_json()
-                return {
-                    "at": timestamp(time.time()),
-                    "leader": leader,
-                    "counters": counters,
-                    **found,
-                }
+        async def look() -> Row:
+            leader = await _leader(cluster)
+            found = await overview_of(caches.state)
+            counters = counts.to_json()
+            return {
+                "at": timestamp(time.time()),
+                "leader": leader,
+                "counters": counters,
+                **found,
+            }
 
-            yield look
+        yield look
 
 
 def _replica_look(replica: Replica) -> Look:

@@ -92,7 +92,11 @@ class Reconciler:
                 self._invalid_annotations.pop(old.uid, None)
             return
         broken = self._needs_repair(new)
-        if not broken and new.uid not in self._broken and not self._has_new_no_bools(new):
+        if (
+            not broken
+            and new.uid not in self._broken
+            and not self._has_new_invalid_annotations(new)
+        ):
             return
         for bucket, wake in self._running.items():
             if bucket.has(new.pool):
@@ -162,18 +166,18 @@ class Reconciler:
         self.expire_reservations()
         await self._requeue_differences(bucket)
         for pod in self._caches.pods.list():
-            if bucket.has(pod.pool) and self._has_new_no_bools(pod):
-                self._report_no_bools(pod)
+            if bucket.has(pod.pool) and self._has_new_invalid_annotations(pod):
+                self._report_invalid_annotations(pod)
         for pod in list(self._caches.pods.list()):
             if bucket.has(pod.pool) and self._needs_repair(pod):
                 self._broken[pod.uid] = pod
                 await self._repair_pod(pod)
         self._report_repaired(bucket)
 
-    def _has_new_no_bools(self, pod: AdapterPod) -> bool:
+    def _has_new_invalid_annotations(self, pod: AdapterPod) -> bool:
         return pod.invalid_annotations != self._invalid_annotations.get(pod.uid, ())
 
-    def _report_no_bools(self, pod: AdapterPod) -> None:
+    def _report_invalid_annotations(self, pod: AdapterPod) -> None:
         """Report, once per value and leader, that the pod is not drained: its annotator believes
         that it is.
         """

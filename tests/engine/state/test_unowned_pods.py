@@ -13,7 +13,7 @@ from extender.node.verbs import pod_problem
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 
 OWNED: dict[str, Any] = {"owner_uid": "sts"}
-STRANGERS: dict[str, dict[str, Any]] = {
+UNOWNED: dict[str, dict[str, Any]] = {
     "no controller": {"owner": "", "owner_uid": ""},
     "the controller's name alone": {"owner_uid": "another"},
     "another StatefulSet's": {"owner": "other", "owner_uid": "other"},
@@ -21,17 +21,17 @@ STRANGERS: dict[str, dict[str, Any]] = {
 
 
 def scene(**fields) -> Scene:
-    """A pool with a StatefulSet of UID ``sts``, one pod of its own, and a stranger in the place of
-    the next.
+    """A pool with a StatefulSet of UID ``sts``, one pod of its own, and an unowned pod in the place
+    of the next.
     """
     made = Scene(replicas=2).stateful_set(2, uid="sts").pod(0, {}, **OWNED)
-    return made.pod(1, {"tenant/ghost": 3}, uid="stranger", **fields)
+    return made.pod(1, {"tenant/ghost": 3}, uid="unowned", **fields)
 
 
 @pytest.mark.parametrize(
-    "fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()]
+    "fields", [pytest.param(fields, id=what) for what, fields in UNOWNED.items()]
 )
-def test_a_stranger_takes_no_work_has_no_room_and_its_ledger_says_nothing(fields):
+def test_an_unowned_pod_takes_no_work_has_no_room_and_its_ledger_says_nothing(fields):
     pool = scene(**fields).pool
     assert pool.schedulable == pool.room == 0b01
     assert pool.claims_of("tenant/ghost") == {}
@@ -41,9 +41,9 @@ def test_a_stranger_takes_no_work_has_no_room_and_its_ledger_says_nothing(fields
 
 
 @pytest.mark.parametrize(
-    "fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()]
+    "fields", [pytest.param(fields, id=what) for what, fields in UNOWNED.items()]
 )
-def test_a_stranger_with_all_the_slots_in_the_world_takes_none_of_its_node(fields):
+def test_an_unowned_pod_with_all_the_slots_in_the_world_takes_none_of_its_node(fields):
     made = scene(slots=2**31 - 1, slots_request=2**31 - 1, **fields)
     made.node(a_node(slots=40))
     assert set(made.state.pods_on_node["node-0"]) == {f"{POOL.rpartition('/')[0]}/dispatcher-0"}
@@ -52,27 +52,27 @@ def test_a_stranger_with_all_the_slots_in_the_world_takes_none_of_its_node(field
 
 
 @pytest.mark.parametrize(
-    "fields", [pytest.param(fields, id=what) for what, fields in STRANGERS.items()]
+    "fields", [pytest.param(fields, id=what) for what, fields in UNOWNED.items()]
 )
-def test_no_verb_takes_a_stranger_for_an_adapter(fields):
+def test_no_verb_takes_an_unowned_pod_for_an_adapter(fields):
     made = scene(node="", **fields)
-    stranger = a_pod(1, node="", uid="stranger", **fields)
-    assert pod_problem(made.state, stranger) == "StatefulSetNotFound"
+    unowned = a_pod(1, node="", uid="unowned", **fields)
+    assert pod_problem(made.state, unowned) == "StatefulSetNotFound"
     assert pod_problem(made.state, a_pod(1, node="", **OWNED)) is None
 
 
-def test_what_a_vpod_publishes_on_an_ordinal_stays_while_a_stranger_is_in_its_place():
-    made = scene(**STRANGERS["no controller"]).vpod("a", 4, {0: 2, 1: 2})
+def test_what_a_vpod_publishes_on_an_ordinal_stays_while_an_unowned_pod_is_in_its_place():
+    made = scene(**UNOWNED["no controller"]).vpod("a", 4, {0: 2, 1: 2})
     assert made.pool.placed_of("tenant/a") == {"dispatcher-0": 2, "dispatcher-1": 2}
     assert list(made.pool.unplaced) == []
 
 
 def test_a_pod_counts_from_when_its_stateful_set_adopts_it_until_it_lets_it_go():
-    made = scene(**STRANGERS["no controller"])
-    made.pod(1, {"tenant/a": 3}, uid="stranger", **OWNED)
+    made = scene(**UNOWNED["no controller"])
+    made.pod(1, {"tenant/a": 3}, uid="unowned", **OWNED)
     assert made.pool.schedulable == 0b11
     assert made.pool.placed_of("tenant/a") == {"dispatcher-1": 3}
-    made.pod(1, {"tenant/a": 3}, uid="stranger", **STRANGERS["no controller"])
+    made.pod(1, {"tenant/a": 3}, uid="unowned", **UNOWNED["no controller"])
     assert made.pool.schedulable == 0b01
     assert made.pool.placed_of("tenant/a") == {}
 
@@ -121,8 +121,8 @@ def test_it_does_not_matter_what_is_known_first(order):
         told(facts[index])
     assert state.pool(POOL).schedulable == 0b01
     assert set(state.pool(POOL).pods) == {"dispatcher-0"}
-    stranger = pods[1]
-    state.pod_changed(stranger, None)
+    unowned = pods[1]
+    state.pod_changed(unowned, None)
     state.stateful_set_changed(stateful_set, None)
     state.vpod_changed(None, a_vpod("a", 1, {0: 1}))
     assert set(state.pool(POOL).pods) == {"dispatcher-0"}
