@@ -20,6 +20,11 @@ NAMESPACE: Final = "adapters"
 POOL: Final = "dispatcher"
 SLOTS: Final = 20
 SAMPLE_S: Final = 0.25
+KUBELET_RESYNC_S: Final = 100.0
+"""Until a kubelet has certainly written a pod's file. It does so at once when an annotation
+changes. But it can miss a change that comes while it writes the one before, and then writes it when
+it next looks at the pod: after ``syncFrequency`` (a minute) and up to half as much again.
+"""
 _WORKER: Final = """trap 'exit 0' TERM
 last=
 while :; do
@@ -151,31 +156,48 @@ class Adapters:
         """Returns when the files of Ready pods are what the vpods publish, ``wanted`` vreplicas
         together; when the last was read.
 
+        ``timeout_s`` is the service's time, until the annotations are so; the kubelet has its own.
         The containers of a lost machine can no longer be told anything: theirs do not count.
         """
+        await eventually(
+            lambda: self._annotated(wanted), timeout_s, f"{wanted} vreplicas are in annotations"
+        )
 
-        async def as_published() -> datetime.datetime:
-            pods, vpods = await self.pods(), await self.vpods()
-            published: dict[str, dict[str, int]] = {}
-            for name, each in vpods.items():
-                for placement in each.get("status", {}).get("placements", ()):
-                    published.setdefault(placement["podName"], {})[f"tenant/{name}"] = placement[
-                        "vreplicas"
-                    ]
-            told_now = {
-                pod: at_and_counts
-                for pod, at_and_counts in self.told().items()
-                if pod in pods and is_ready(pods[pod])
-            }
-            read = {pod: counts for pod, (_, counts) in told_now.items() if counts}
-            total = sum(sum(counts.values()) for counts in read.values())
-            if read != published or total != wanted:
-                raise NotYet(f"published {published}, read {read}")
+        async def in_files() -> datetime.datetime:
+            annotated = await self._annotated(wanted)
+            told_now = {pod: each for pod, each in self.told().items() if pod in annotated}
+            read = {pod: counts for pod, (_, counts) in told_now.items()}
+            late = {pod: at for pod, at in annotated.items() if read.get(pod, {}) != at}
+            if late:
+                raise NotYet("; ".join(f"{pod} has {read.get(pod)}" for pod in late))
             return max(at for at, counts in told_now.values() if counts)
 
         return await eventually(
-            as_published, timeout_s, f"{wanted} vreplicas are in the containers' files"
+            in_files, KUBELET_RESYNC_S, f"{wanted} vreplicas are in the containers' files"
         )
+
+    async def _annotated(self, wanted: int) -> dict[str, dict[str, int]]:
+        """The annotations of the Ready pods, once they are what the vpods publish."""
+        pods, vpods = await self.pods(), await self.vpods()
+        published: dict[str, dict[str, int]] = {}
+        for name, each in vpods.items():
+            for placement in each.get("status", {}).get("placements", ()):
+                held = published.setdefault(placement["podName"], {})
+                held[f"tenant/{name}"] = placement["vreplicas"]
+        annotated = {
+            name: json.loads(pod["metadata"]["annotations"].get(PLACEMENTS_ANNOTATION, "{}"))
+            for name, pod in pods.items()
+            if is_ready(pod)
+        }
+        wrong = {
+            pod: f"{annotated.get(pod)}, published {published.get(pod)}"
+            for pod in annotated.keys() | published.keys()
+            if annotated.get(pod, {}) != published.get(pod, {})
+        }
+        total = sum(sum(counts.values()) for counts in annotated.values())
+        if wrong or total != wanted:
+            raise NotYet(f"{total} are; {wrong}")
+        return annotated
 
     async def unserved(self, dead: frozenset[str] = frozenset()) -> int:
         """Wanted vreplicas that are on no Ready pod; ``dead`` pods are known to serve nobody,
