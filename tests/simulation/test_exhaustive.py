@@ -3,15 +3,16 @@ itself on toys.
 """
 
 import asyncio
+import multiprocessing
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import pytest
 
+from tests.simulation.exhaustive.__main__ import run_into
 from tests.simulation.exhaustive.explorer import (
     THREAD,
     Director,
@@ -26,48 +27,68 @@ from tests.simulation.exhaustive.situations import SITUATIONS
 
 pytestmark = pytest.mark.sim
 
-ROOT = Path(__file__).parents[2]
-SECONDS_EACH = 120.0
+SECONDS_EACH: Final = 120.0
 """The slowest needs 8 on an idle machine. One that does not end by then fails: it has not tried
 all.
 """
+FORKS: Final = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([run_into.__module__])
 
 
-def explored(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """In a process of its own: exploring forks."""
-    command = [sys.executable, "-m", "tests.simulation.exhaustive", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+class Ended(NamedTuple):
+    """An exploration's exit status, and what it printed."""
+
+    status: int | None
+    printed: str
+
+
+def explored(tmp: Path, *arguments: str) -> Ended:
+    """In a process of its own, because exploring forks; of one that has imported all."""
+    printed = tmp / "printed"
+    process = FORKS.Process(target=run_into, args=(printed, arguments))
+    process.start()
+    process.join()
+    return Ended(process.exitcode, printed.read_text())
 
 
 @pytest.mark.timeout(SECONDS_EACH + 20.0)
 @pytest.mark.parametrize("watches", ["--late", "--no-late"])
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_every_order_with_at_most_one_change_keeps_the_invariants_and_settles(
-    name: str, watches: str
+    name: str, watches: str, tmp_path: Path
 ):
-    ended = explored("--depth", "1", "--situation", name, watches, "--seconds", str(SECONDS_EACH))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert " (all), " in ended.stdout
-
-
-def test_an_exploration_that_its_time_cuts_off_says_so_and_fails():
-    ended = explored("--depth", "1", "--situation", "both bind", "--no-late", "--seconds", "0")
-    assert ended.returncode == 2, ended.stdout + ended.stderr
-    assert ended.stdout.endswith("not all that there are\n")
-
-
-def test_a_replica_that_does_not_lead_binds_in_an_exploration():
-    """Else every situation in which it competes with the leader for a pod is none."""
-    ended = explored("--situation", "place and bind", "--no-late", "--replay", "")
-    assert "replica-B: bind of dispatcher-2 is answered ok" in ended.stdout
-
-
-def test_a_call_that_its_sender_gives_up_is_served_later():
     ended = explored(
-        "--situation", "late lower, given up by its sender", "--no-late", "--replay", "0,0,0,0,0,2"
+        tmp_path, "--depth", "1", "--situation", name, watches, "--seconds", str(SECONDS_EACH)
     )
-    assert "replica-A: patch of pods dispatcher-2 is given up, under way" in ended.stdout
-    assert "late, patch of pods dispatcher-2 of replica-A is served" in ended.stdout
+    assert ended.status == 0, ended.printed
+    assert " (all), " in ended.printed
+
+
+def test_an_exploration_that_its_time_cuts_off_says_so_and_fails(tmp_path: Path):
+    ended = explored(
+        tmp_path, "--depth", "1", "--situation", "both bind", "--no-late", "--seconds", "0"
+    )
+    assert ended.status == 2, ended.printed
+    assert ended.printed.endswith("not all that there are\n")
+
+
+def test_a_replica_that_does_not_lead_binds_in_an_exploration(tmp_path: Path):
+    """Else every situation in which it competes with the leader for a pod is none."""
+    ended = explored(tmp_path, "--situation", "place and bind", "--no-late", "--replay", "")
+    assert "replica-B: bind of dispatcher-2 is answered ok" in ended.printed
+
+
+def test_a_call_that_its_sender_gives_up_is_served_later(tmp_path: Path):
+    ended = explored(
+        tmp_path,
+        "--situation",
+        "late lower, given up by its sender",
+        "--no-late",
+        "--replay",
+        "0,0,0,0,0,2",
+    )
+    assert "replica-A: patch of pods dispatcher-2 is given up, under way" in ended.printed
+    assert "late, patch of pods dispatcher-2 of replica-A is served" in ended.printed
 
 
 # -- the explorer ----------------------------------------------------------------------------------

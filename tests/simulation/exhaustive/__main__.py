@@ -9,9 +9,12 @@ for all. ``--replay N,N,...`` runs one order and prints it.
 import argparse
 import logging
 import multiprocessing
+import os
 import sys
 import time
-from typing import NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 from tests.simulation.exhaustive.check import Bounds, Explored, Failure, explore, play
 from tests.simulation.exhaustive.situations import SITUATIONS
@@ -74,7 +77,7 @@ def replay(situation: str, bounds: Bounds, choices: str) -> int:
     return 1 if problems else 0
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation.exhaustive", description=__doc__
     )
@@ -116,6 +119,14 @@ def main(arguments: list[str]) -> int:
         f"failed{'' if complete else ', not all that there are'}"
     )
     return 1 if failed else 0 if complete else 2
+
+
+def run_into(printed: Path, arguments: Sequence[str]) -> NoReturn:
+    """``main`` as a process that prints into a file."""
+    with printed.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.exit(main(arguments))
 
 
 if __name__ == "__main__":
