@@ -18,12 +18,14 @@ from typing import Any, Final, Protocol, Self
 from extender.kube.api import NODES, PODS, STATEFULSETS, Api, Obj
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.strategy import rfc3339
+from extender.lab.controllers.admission import Admission
 from extender.lab.controllers.garbage import GarbageCollector, NamespaceController
 from extender.lab.controllers.kubelet import (
     DelayOf,
     Heartbeats,
     Kubelet,
     NodeRegistrar,
+    PodDelays,
     ready_condition,
 )
 from extender.lab.controllers.node_lifecycle import (
@@ -150,9 +152,9 @@ class EmbeddedCluster:
             node_user,
             pods,
             self.heartbeats,
+            Admission(nodes),
             clock=self.node_time,
-            start_delay_s=settings.pod_start_delay_s,
-            stop_delay_s=settings.pod_stop_delay_s,
+            delays=PodDelays(settings.pod_start_delay_s, settings.pod_stop_delay_s),
         )
         return [
             StatefulSetController(manager, sets, pods),

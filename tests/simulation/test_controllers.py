@@ -21,6 +21,7 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.lab.apiserver.registry import CONFIGMAPS, CONTROLLERREVISIONS
+from extender.lab.controllers.admission import Refusal, general_refusal
 from extender.lab.controllers.stateful_set import REVISION_LABEL, is_running_and_ready
 from extender.lab.embedded import (
     ControllerSettings,
@@ -29,6 +30,7 @@ from extender.lab.embedded import (
     stateful_set_object,
 )
 from extender.lab.informer import Informer
+from extender.lab.scheduler.types import NodeInfo, node_view, pod_info
 from tests.simulation.cluster_scene import NS, a_pod, a_virtual_cluster
 
 pytestmark = pytest.mark.looptime
@@ -541,3 +543,109 @@ async def test_equal_seeds_run_equally():
         return [timeless(item) for item in value] if isinstance(value, list) else value
 
     assert timeless(first) == timeless(second)
+
+
+def asking(cpu: str, **spec) -> Obj:
+    """A pod that asks for CPU."""
+    pod = a_pod("p", **spec)
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    return pod
+
+
+HOST_PORT = [{"containerPort": 80, "hostPort": 80}]
+
+
+async def test_a_kubelet_refuses_a_pod_for_which_its_node_has_no_cpu():
+    async with a_scene(a_set(1), nodes=1) as scene:
+        await eventually(scene.ready, ["s-0"])
+        await scene.api.create(PODS, NS, asking("7950m", nodeName="n0"))
+        await asyncio.sleep(3)
+        status = (await scene.pods())["p"]["status"]
+        assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
+        assert status["message"] == (
+            "Pod was rejected: Node didn't have enough resource: cpu, requested: 7950, used: 100, "
+            "capacity: 8000"
+        )
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason", "text"),
+    [
+        pytest.param(
+            a_pod(nodeSelector={"disk": "ssd"}),
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+            id="a label that the node does not have",
+        ),
+        pytest.param(
+            a_pod(tolerations=[{"key": "other", "operator": "Exists"}]),
+            "TaintToleration",
+            "node(s) had taints that the pod didn't tolerate",
+            id="a NoExecute taint",
+        ),
+    ],
+)
+def test_a_predicate_that_fails_is_the_reason(pod: Obj, reason: str, text: str):
+    node = node_object("n0", "z")
+    if reason == "TaintToleration":
+        node["spec"]["taints"] = [
+            {"key": "full", "effect": "NoSchedule"},
+            {"key": "gone", "effect": "NoExecute"},
+        ]
+    refused = general_refusal(pod_info(pod), NodeInfo(node_view(node)))
+    assert refused == Refusal(reason, f"Predicate {reason} failed: {text}")
+
+
+def test_a_kubelet_looks_at_no_noschedule_taint_and_no_resource_that_its_node_does_not_offer():
+    node, pod = node_object("n0", "z"), asking("1")
+    node["spec"]["taints"] = [{"key": "full", "effect": "NoSchedule"}]
+    pod["spec"]["containers"][0]["resources"]["requests"]["vreplica.dev/slots"] = "20"
+    assert general_refusal(pod_info(pod), NodeInfo(node_view(node))) is None
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(asking("7900m"), id="what is left of the CPU"),
+        pytest.param(a_pod("p", tolerations=[{"operator": "Exists"}]), id="tolerates all"),
+    ],
+)
+async def test_a_kubelet_admits_what_fits(pod: Obj):
+    async with a_scene(a_set(1), nodes=1) as scene:
+        await eventually(scene.ready, ["s-0"])
+        await scene.api.create(PODS, NS, {**pod, "spec": {**pod["spec"], "nodeName": "n0"}})
+        await eventually(scene.ready, ["p", "s-0"])
+
+
+async def test_a_host_port_is_free_again_once_the_pod_that_held_it_is_gone():
+    def with_port(name: str) -> Obj:
+        pod = a_pod(name, nodeName="n0")
+        pod["spec"]["containers"][0]["ports"] = HOST_PORT
+        return pod
+
+    async with a_scene(nodes=1) as scene:
+        for name in ("p", "q"):
+            await scene.api.create(PODS, NS, with_port(name))
+            await asyncio.sleep(3)
+        assert (await scene.pods())["q"]["status"]["reason"] == "NodePorts"
+        await scene.api.delete(PODS, NS, "p")
+        await scene.api.delete(PODS, NS, "q")
+        await eventually(scene.names, [])
+        await scene.api.create(PODS, NS, with_port("r"))
+        await eventually(scene.ready, ["r"])
+
+
+async def test_a_pod_of_a_set_that_a_kubelet_refused_is_made_anew_until_it_fits():
+    async with a_scene(nodes=1) as scene:
+        await scene.api.create(
+            PODS, NS, asking("7950m", nodeName="n0", schedulerName="no scheduler of ours")
+        )
+        await eventually(scene.ready, ["p"])
+        await scene.api.create(STATEFULSETS, NS, a_set(1))
+        await eventually(scene.names, ["p", "s-0"])
+        refused = (await scene.pods())["s-0"]["metadata"]["uid"]
+        await asyncio.sleep(10)
+        assert await scene.ready() == ["p"]
+        assert (await scene.pods())["s-0"]["metadata"]["uid"] != refused
+        await scene.api.delete(PODS, NS, "p")
+        await eventually(scene.ready, ["s-0"])

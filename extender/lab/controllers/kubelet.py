@@ -1,20 +1,22 @@
 """A stand-in for every node's kubelet. It starts bound pods and removes deleted ones, unless their
 node has failed.
 
-A pod becomes Running and Ready ``start_delay_s(pod)`` after it was bound. It is removed (a delete
-with grace 0, with its uid as precondition) ``stop_delay_s(pod)`` after its deletion was requested.
-A failed node does neither, and sends no heartbeat. The node lifecycle controller sees only the
-missing heartbeat. A recovered node continues where it stopped.
+``delays.start_s(pod)`` after it was bound, a pod becomes Running and Ready, or Failed if its node
+cannot take it (see ``admission``). A pod is removed (a delete with grace 0, with its
+uid as precondition) ``delays.stop_s(pod)`` after its deletion was requested. A failed node does
+none of it, and sends no heartbeat. The node lifecycle controller sees only the missing heartbeat. A
+recovered node continues where it stopped.
 """
 
 import asyncio
 import ipaddress
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, Preconditions
 from extender.lab.apiserver.strategy import rfc3339
+from extender.lab.controllers.admission import Admission, Refusal
 from extender.lab.controllers.controller import Controller
 from extender.lab.controllers.stateful_set import has_failed, is_running_and_ready, is_terminating
 from extender.lab.informer import Informer, ObjectKey, key_of
@@ -62,6 +64,15 @@ class Heartbeats:
             listener(node)
 
 
+class PodDelays(NamedTuple):
+    """How long a pod takes to start after it was bound, and to stop after its deletion was
+    requested.
+    """
+
+    start_s: DelayOf
+    stop_s: DelayOf
+
+
 class Kubelet(Controller[ObjectKey]):
     """All kubelets of the cluster."""
 
@@ -70,17 +81,17 @@ class Kubelet(Controller[ObjectKey]):
         api: Api,
         pods: Informer,
         heartbeats: Heartbeats,
+        admission: Admission,
         *,
         clock: ClockOf,
-        start_delay_s: DelayOf,
-        stop_delay_s: DelayOf,
+        delays: PodDelays,
     ) -> None:
         super().__init__(api)
         self._pods = pods
+        self._admission = admission
         self._heartbeats = heartbeats
         self._clock = clock
-        self._start_delay_s = start_delay_s
-        self._stop_delay_s = stop_delay_s
+        self._delays = delays
         self._due: dict[tuple[str, str], float] = {}
         self._unready: dict[str, None] = {}
         self._addresses = 0
@@ -105,9 +116,12 @@ class Kubelet(Controller[ObjectKey]):
         if after is None and before is not None:
             uid = before["metadata"]["uid"]
             self._unready.pop(uid, None)
+            self._admission.forget(uid)
             for what in ("start", "stop"):
                 self._due.pop((uid, what), None)
         elif after is not None and after["spec"].get("nodeName"):
+            if has_failed(after):
+                self._admission.forget(after["metadata"]["uid"])
             self.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
@@ -118,11 +132,12 @@ class Kubelet(Controller[ObjectKey]):
             # The key may also belong to the next pod of that name, which is not bound yet.
             return
         if is_terminating(pod):
-            if self._is_due(pod, "stop", self._stop_delay_s):
+            if self._is_due(pod, "stop", self._delays.stop_s):
                 await self._remove(pod)
         elif (pod.get("status") or {}).get("phase") == "Pending":
-            if self._is_due(pod, "start", self._start_delay_s):
-                await self._report(pod)
+            refused = self._admission.refusal(pod)
+            if self._is_due(pod, "start", self._delays.start_s):
+                await (self._report(pod) if refused is None else self._refuse(pod, refused))
         elif not has_failed(pod) and is_running_and_ready(pod) is (
             pod["metadata"]["uid"] in self._unready
         ):
@@ -144,8 +159,22 @@ class Kubelet(Controller[ObjectKey]):
         with suppress(NotFound, Conflict):
             await self._api.delete(PODS, *key_of(pod), preconditions=uid, grace_period_s=0)
 
+    async def _refuse(self, pod: Obj, refused: Refusal) -> None:
+        """As the kubelet's rejectPod does."""
+        await self._write_status(
+            pod,
+            {
+                "phase": "Failed",
+                "reason": refused.reason,
+                "message": f"Pod was rejected: {refused.message}",
+            },
+        )
+
     async def _report(self, pod: Obj) -> None:
-        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": self._status_of(pod)}
+        await self._write_status(pod, self._status_of(pod))
+
+    async def _write_status(self, pod: Obj, status: Obj) -> None:
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
         with suppress(NotFound, Conflict):
             await self._merge(PODS, key_of(pod), patch, "status")
 

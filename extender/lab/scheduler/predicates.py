@@ -124,10 +124,22 @@ class NodePorts(NodeLocalFilter):
 
 @dataclass(frozen=True, slots=True)
 class InsufficientResource:
-    """One resource that a node lacks. ``unresolvable``: even the empty node would lack it."""
+    """One resource that a node lacks, with amounts in the resource's own unit (CPU: milli)."""
 
-    reason: str
-    unresolvable: bool = False
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def reason(self) -> str:
+        """kube-scheduler's text."""
+        return "Too many pods" if self.resource == "pods" else f"Insufficient {self.resource}"
+
+    @property
+    def unresolvable(self) -> bool:
+        """Whether even the empty node would lack it. kube-scheduler never says so of pods."""
+        return self.resource != "pods" and self.requested > self.capacity
 
 
 def insufficient_resources(
@@ -139,7 +151,7 @@ def insufficient_resources(
     allocatable, requests = node.view.allocatable, pod.requests
     lacking = []
     if len(node.pods) + 1 > allocatable.pods:
-        lacking.append(InsufficientResource("Too many pods"))
+        lacking.append(InsufficientResource("pods", 1, len(node.pods), allocatable.pods))
     if requests.empty:
         return lacking
     amounts = [
@@ -158,7 +170,7 @@ def insufficient_resources(
         if name not in ignored or is_native_resource(name)
     ]
     lacking += [
-        InsufficientResource(f"Insufficient {name}", unresolvable=wanted > capacity)
+        InsufficientResource(name, wanted, used, capacity)
         for name, wanted, used, capacity in amounts
         if wanted > 0 and wanted > capacity - used
     ]
