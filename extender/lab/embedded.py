@@ -79,6 +79,7 @@ class EmbeddedCluster:
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self._kubelet: Kubelet | None = None
+        self._admission: Admission | None = None
         self._informers: list[Informer] = []
 
     async def __aenter__(self) -> Self:
@@ -133,6 +134,11 @@ class EmbeddedCluster:
             raise KeyError((namespace, name))
         self._kubelet.set_ready(namespace, name, ready=ready)
 
+    def refuse_next(self, namespace: str, name: str) -> None:
+        """Let a kubelet refuse the next pod of this name. Before the cluster runs, nothing."""
+        if self._admission is not None:
+            self._admission.refuse_next(namespace, name)
+
     def _parts(self) -> list[_Runs]:
         settings, server, now = self._settings, self.cluster.server, self.cluster.server.now
         manager = settings.controller_api(
@@ -148,11 +154,12 @@ class EmbeddedCluster:
             Informer(manager, STATEFULSETS),
         )
         self._informers = [pods, nodes, sets]
+        self._admission = Admission(nodes)
         self._kubelet = Kubelet(
             node_user,
             pods,
             self.heartbeats,
-            Admission(nodes),
+            self._admission,
             clock=self.node_time,
             delays=PodDelays(settings.pod_start_delay_s, settings.pod_stop_delay_s),
         )

@@ -59,6 +59,7 @@ class FaultActs:
             "podNotReady": self._pod_not_ready,
             "podForceDeleted": self._force_delete,
             "podsForceDeleted": self._force_delete_all,
+            "podRefused": self._refuse_next,
             "leaseDeleted": self._delete_lease,
             "rivalLeader": self._start_rival,
             "leaseEmptied": self._empty_lease,
@@ -330,6 +331,15 @@ class FaultActs:
         pod = self._scene.pod()
         if pod is None:
             return False
+        await self._delete_now(pod)
+        return True
+
+    async def _refuse_next(self) -> bool:
+        pod = self._scene.pod()
+        if pod is None:
+            return False
+        metadata = pod["metadata"]
+        self._scene.world.embedded.refuse_next(metadata["namespace"], metadata["name"])
         await self._delete_now(pod)
         return True
 

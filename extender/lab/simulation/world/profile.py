@@ -113,6 +113,12 @@ ACT_KINDS: Final = tuple(
             "name",
         ),
         (
+            "podRefused",
+            0.03,
+            "a pod is deleted at once, and a kubelet refuses the next one of its name, which "
+            "becomes Failed",
+        ),
+        (
             "etcdRestored",
             0.01,
             "etcd goes back to a backup seconds old, and versions with it or not: what was written "
@@ -148,6 +154,7 @@ DRAWN_LAST: Final = frozenset(
         "ordinalsMoved",
         "podNotReady",
         "etcdRestored",
+        "podRefused",
     }
 )
 """Kinds that are drawn after all others, so that they do not change the other draws of a seed."""
