@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import PODS, STATEFULSETS, ApiError
+from extender.kube.api import PODS, STATEFULSETS, VPODS, ApiError, Obj
 from extender.lab.simulation.checkers.settled import Stored
 from extender.lab.simulation.run import Trial, simulate
 from extender.lab.simulation.workload.acts import Scene
@@ -14,8 +14,9 @@ from extender.lab.simulation.workload.edits import STARTS
 from extender.lab.simulation.workload.fault_acts import FaultActs
 from extender.lab.simulation.world.facts import Pod, Pool, VPod
 from extender.lab.simulation.world.profile import FaultProfile
-from extender.lab.simulation.world.scale import NAME, NS
+from extender.lab.simulation.world.scale import NAME, NS, TENANTS
 from extender.lab.simulation.world.world import World
+from extender.model.names import PLACEMENTS_ANNOTATION
 from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time, later, stamp
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
@@ -104,7 +105,7 @@ def with_alone(kind: str, seeds: range) -> list[Trial]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["ordinalsMoved", "podNotReady"])
+@pytest.mark.parametrize("kind", ["ordinalsMoved", "podNotReady", "podRefused"])
 def test_the_invariants_hold_with_this_act_alone(kind: str):
     outcomes = [simulate(trial) for trial in with_alone(kind, range(1, 9))]
     assert [outcome.problems for outcome in outcomes] == [[]] * len(outcomes)
@@ -164,3 +165,44 @@ async def test_a_pod_that_is_not_ready_stands_on_a_ready_node_and_may_stay_so_th
         await asyncio.sleep(5.0)
         for_good = 6 - len(await ready_pods(world, 0))
         assert down > for_good > 0
+
+
+async def refused_pod(world: World) -> Obj:
+    """The next pod that a kubelet refuses."""
+    api = world.cluster
+    version = (await api.list_page(PODS)).resource_version
+    async for event in api.watch(PODS, resource_version=version, timeout_s=1e6):
+        if event.object["status"].get("reason") == "UnexpectedAdmissionError":
+            return event.object
+    raise AssertionError("the watch ended")
+
+
+@in_virtual_time
+async def test_a_pod_that_its_kubelet_refuses_is_made_anew_with_what_it_held():
+    async with World(3) as world:
+        scene = Scene(world)
+        await scene.merge(STATEFULSETS, NS, NAME, {"spec": {"replicas": 3}})
+        await ready_pods(world, 3)
+        pool = {"name": NAME, "namespace": NS}
+        vpod = {"metadata": {"name": "v"}, "spec": {"poolRef": pool, "vreplicas": 6}}
+        await world.cluster.create(VPODS, TENANTS[0], vpod)
+
+        def ledger(name: str) -> str:
+            annotations = world.stored(PODS)[NS, name]["metadata"].get("annotations") or {}
+            return str(annotations.get(PLACEMENTS_ANNOTATION) or "{}")
+
+        def names() -> list[str]:
+            return [name for _, name in world.stored(PODS)]
+
+        await world.until(lambda: any(ledger(name) != "{}" for name in names()), "it is placed")
+        await asyncio.sleep(1.0)
+        before = {name: ledger(name) for name in names()}
+        watching = asyncio.create_task(refused_pod(world))
+        await asyncio.sleep(0)
+        assert await FaultActs(scene).acts["podRefused"]()
+        refused = await watching
+        name = refused["metadata"]["name"]
+        assert refused["metadata"]["annotations"][PLACEMENTS_ANNOTATION] == before[name]
+        await ready_pods(world, 3)
+        assert ledger(name) == before[name] != "{}"
+        assert world.stored(PODS)[NS, name]["metadata"]["uid"] != refused["metadata"]["uid"]
