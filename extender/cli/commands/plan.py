@@ -5,7 +5,7 @@ import re
 from typing import Any, Final
 
 from extender.cli.query.options import add_where, where_from
-from extender.cli.terminal.parsing import Commands, ask
+from extender.cli.terminal.parsing import Commands, ask, setting
 
 VPODS_MAX: Final = 10_000
 NAMESPACE: Final = "what-if"
@@ -55,7 +55,7 @@ def add(commands: Commands) -> None:
         help="so many vpods more",
     )
     asked.add_argument(
-        "--set", metavar="FIELD=NUMBER", type=_setting, action="append", default=[],
+        "--set", metavar="FIELD=NUMBER", type=setting(over_time=False), action="append", default=[],
         help="slotsPerPod, minPods, maxPods or minPodsPerVPod of the AdapterPool",
     )  # fmt: skip
     asked.add_argument(
@@ -92,22 +92,6 @@ def _target(text: str) -> str:
     if not re.fullmatch(r"(pod|node|zone)/.+|[^/]+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not pod/NAME, node/NAME or zone/NAME")
     return text
-
-
-def _setting(text: str) -> tuple[str, int]:
-    """Read ``FIELD=NUMBER`` and check the field and its minimum."""
-    from extender.whatif.settings import SETTINGS  # noqa: PLC0415
-
-    field, equals, number = text.partition("=")
-    if not equals or not re.fullmatch(r"[0-9]{1,10}", number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=NUMBER, such as slotsPerPod=22")
-    if field not in SETTINGS:
-        raise argparse.ArgumentTypeError(
-            f"{field!r} cannot be set (can be: {', '.join(sorted(SETTINGS))})"
-        )
-    if int(number) < SETTINGS[field][1]:
-        raise argparse.ArgumentTypeError(f"{field} is at least {SETTINGS[field][1]}, not {number}")
-    return field, int(number)
 
 
 def _request(options: argparse.Namespace) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import argparse
 
 from extender.cli.terminal.exit_status import DIFFERENT
 from extender.cli.terminal.output import add_output_option
-from extender.cli.terminal.parsing import Commands
+from extender.cli.terminal.parsing import Commands, setting
 from extender.model.names import CONFIG_KIND
 
 
@@ -33,7 +33,8 @@ def add(commands: Commands) -> None:
     )
     replay.add_argument(
         "--set",
-        metavar="FIELD=N",
+        metavar="FIELD=NUMBER",
+        type=setting(over_time=True),
         action="append",
         default=[],
         help="a field of every AdapterPool's spec, such as slotsPerPod=22",

@@ -15,7 +15,6 @@ from extender.model.errors import InvalidObject
 from extender.whatif.recording.entries import Entry, Header, Line
 from extender.whatif.recording.player import Changes
 from extender.whatif.recording.report import Replay, Span
-from extender.whatif.settings import OVER_TIME
 
 
 def replay_files(options: argparse.Namespace) -> int:
@@ -43,20 +42,7 @@ def _changes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Ch
             "",
             f"{options.profile!r} is not known (known: {', '.join(sorted(profiles))})",
         )
-    settings: dict[str, int] = {}
-    for given in options.set:
-        name, _, value = given.partition("=")
-        if name not in OVER_TIME:
-            raise InvalidObject(
-                "--set", "", f"{name!r} cannot be set (can be: {', '.join(sorted(OVER_TIME))})"
-            )
-        lowest = OVER_TIME[name][1]
-        if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) < lowest:
-            raise InvalidObject(
-                "--set", name, f"must be an integer from {lowest} up, not {value!r}"
-            )
-        settings[name] = int(value)
-    return Changes(options.profile, settings)
+    return Changes(options.profile, dict(options.set))
 
 
 def _lines(files: list[Path]) -> Iterator[tuple[int, Line | None]]:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import re
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -19,6 +20,33 @@ def port(value: str) -> int:
     if not value.isdigit() or int(value) > 65535:
         raise argparse.ArgumentTypeError(f"{value!r} is not a port: 0 to 65535")
     return int(value)
+
+
+def setting(*, over_time: bool) -> Callable[[str], tuple[str, int]]:
+    """Make the type of ``--set FIELD=NUMBER``, which checks the field and its minimum. Its result
+    is (field, number). ``over_time``: also the fields that only a replay may change.
+    """
+
+    def read(text: str) -> tuple[str, int]:
+        from extender.whatif.settings import OVER_TIME, SETTINGS  # noqa: PLC0415
+
+        fields = OVER_TIME if over_time else SETTINGS
+        field, equals, number = text.partition("=")
+        if not equals or not re.fullmatch(r"[0-9]{1,10}", number):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not FIELD=NUMBER, such as slotsPerPod=22"
+            )
+        if field not in fields:
+            raise argparse.ArgumentTypeError(
+                f"{field!r} cannot be set (can be: {', '.join(sorted(fields))})"
+            )
+        if int(number) < fields[field][1]:
+            raise argparse.ArgumentTypeError(
+                f"{field} is at least {fields[field][1]}, not {number}"
+            )
+        return field, int(number)
+
+    return read
 
 
 def text_of(name: str) -> str:

@@ -128,19 +128,9 @@ def test_an_existing_file_is_not_written_over(recording: Path, run: Run):
             "--profile: 'best' is not known (known: default",
             id="profile",
         ),
-        pytest.param(
-            ("EMPTY", "--set", "slots=3"),
-            "--set: 'slots' cannot be set (can be: cooldown",
-            id="field",
-        ),
-        pytest.param(
-            ("EMPTY", "--set", "slotsPerPod=0"),
-            "--set: slotsPerPod: must be an integer from 1",
-            id="value",
-        ),
     ],
 )
-def test_a_wrong_file_or_option_is_one_line(
+def test_a_wrong_file_or_an_unknown_profile_is_one_line(
     tmp_path: Path, run: Run, arguments: tuple[str, ...], message: str
 ):
     for name, content in {
@@ -154,6 +144,23 @@ def test_a_wrong_file_or_option_is_one_line(
     assert (status, out) == (1, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        pytest.param("slots=3", "'slots' cannot be set (can be: cooldown", id="field"),
+        pytest.param("slotsPerPod=0", "slotsPerPod is at least 1, not 0", id="value"),
+        pytest.param("slotsPerPod", "is not FIELD=NUMBER, such as slotsPerPod=22", id="no value"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_a_wrong_option(
+    capsys: pytest.CaptureFixture[str], given: str, message: str
+):
+    with pytest.raises(SystemExit) as ended:
+        main(["replay", "no-such-file", "--set", given])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 async def test_without_a_replica_there_it_says_so_at_once(tmp_path: Path):

@@ -16,7 +16,7 @@ def test_the_page_is_what_the_parsers_say():
 
 
 @pytest.mark.parametrize(
-    "said", ["## vreplica replay", "### vreplica config check", "`--set FIELD=N`", "| 130 |"]
+    "said", ["## vreplica replay", "### vreplica config check", "`--set FIELD=NUMBER`", "| 130 |"]
 )
 def test_it_has_commands_actions_options_and_exit_statuses(said: str):
     assert said in PAGE.read_text()
