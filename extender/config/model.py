@@ -13,6 +13,7 @@ and reload.
                      resourceName: vreplica-scheduler, leaseDurationSeconds: 15,
                      renewDeadlineSeconds: 10, retryPeriodSeconds: 2, buckets: 1}
     clientConnection: {kubeconfig: "", context: "", qps: 1000, burst: 2000}
+    scaleCache: {refreshPeriodSeconds: 300, maxEntries: 10000}
     filter: {narrowTo: 0}
     logging: {level: "", format: ""}
     mode: active                  # shadow: decide beside another scheduler, write nothing, report
@@ -43,6 +44,8 @@ ALLOWED_HOSTS_MAX: Final = 100
 SCHEDULER_NAMES_MAX: Final = 32
 BUCKETS_MAX: Final = 64
 """Each bucket is a Lease that is written every two seconds."""
+SCALE_REFRESH_PERIOD_S: Final = 300.0
+"""Knative's default."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 DNS_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 """A namespace's name (RFC 1123), as a regular expression for Python and JSON schema."""
@@ -255,6 +258,31 @@ class ClientConnectionConfig:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleCacheConfig:
+    """The autoscaler's cache of scale subresources (Knative's ScaleCacheConfig, whose RefreshPeriod
+    is 5 minutes by default).
+    """
+
+    refresh_period_s: float = _of(
+        SCALE_REFRESH_PERIOD_S,
+        "refreshPeriodSeconds",
+        "How long the autoscaler uses a StatefulSet's scale before it reads it again. A change of "
+        "the StatefulSet ends that at once. 0 means the default.",
+        reload=Reload.LIVE,
+        minimum=0.0,
+        maximum=86_400.0,
+    )
+    entries_max: int = _of(
+        10_000,
+        "maxEntries",
+        "Number of StatefulSets whose scales are kept. The oldest go first.",
+        reload=Reload.LIVE,
+        minimum=1,
+        maximum=1_000_000,
+    )
+
+
 class Mode(StrEnum):
     """What the service does with its decisions."""
 
@@ -299,6 +327,9 @@ class Config:
         ClientConnectionConfig,
         "clientConnection",
         "How to reach the API server, and how many requests to send.",
+    )
+    scale_cache: ScaleCacheConfig = _section(
+        ScaleCacheConfig, "scaleCache", "How long the autoscaler keeps StatefulSets' scales."
     )
     mode: Mode = _of(
         Mode.ACTIVE,

@@ -102,7 +102,7 @@ class Service:
         self.binder = SchedulerVReplicaBinder(
             api, self.caches, clock=clock, leads=self.leadership.leads, narrow_to=config.narrow_to
         )
-        self._wire_placing()
+        self._wire_placing(config)
         self._wire_moving()
         ordinal_history_reader = OrdinalHistoryReader(
             self.caches,
@@ -151,7 +151,7 @@ class Service:
             rng=rng,
         )
 
-    def _wire_placing(self) -> None:
+    def _wire_placing(self, config: Config) -> None:
         """The parts that place vpods, write ledgers and statuses, and scale pools."""
         self.committer = committer = Committer(
             self._api,
@@ -172,6 +172,7 @@ class Service:
             metrics=self.metrics,
             rng=self._rng,
             no_predecessor_writes=self.leadership.no_predecessor_writes,
+            scale_cache=config.scale_cache,
         )
         self.placer = Placer(
             self.caches,
@@ -277,6 +278,7 @@ class Service:
     def reconfigure(self, config: Config) -> None:
         """Apply the settings of ``config`` that can change without a restart (``Reload.LIVE``)."""
         self.server.reconfigure(config.server)
+        self.autoscaler.scales.reconfigure(config.scale_cache)
         self.binder.narrow_to = config.narrow_to
         self.pod_binder.scheduler_names = config.scheduler_names
 

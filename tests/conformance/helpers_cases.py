@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from extender.config.model import ScaleCacheConfig
 from extender.kube.api import ApiError, Obj, Resource
 from extender.lab.scheduler.types import Code, Status
 from extender.model.placements import (
@@ -139,7 +140,7 @@ class Life:
         self.cache = ScaleCache(
             self.client,  # type: ignore[arg-type]  # the two methods that the cache calls
             clock=lambda: self.now_s,
-            refresh_period_s=case["refresh_period_seconds"],
+            config=ScaleCacheConfig(refresh_period_s=case["refresh_period_seconds"]),
         )
         self.differs = False
 

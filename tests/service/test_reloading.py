@@ -18,6 +18,7 @@ from extender.kube.ratelimit import TokenBucket
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
 from extender.telemetry.logs import LogFormat, format_in_use, set_up
 from extender.telemetry.metrics import Metrics
+from tests.support.builders import NS
 from tests.support.configs import config_from
 from tests.support.service import World, filter_args, schedule
 
@@ -202,6 +203,8 @@ def test_no_setting_that_decisions_rest_on_is_live():
         "server.tls.allowedClients",
         "clientConnection.qps",
         "clientConnection.burst",
+        "scaleCache.refreshPeriodSeconds",
+        "scaleCache.maxEntries",
         "schedulerNames",
         "filter.narrowTo",
         "logging.level",
@@ -277,3 +280,16 @@ async def test_a_running_service_answers_by_the_settings_that_it_was_given_last(
         assert "OtherScheduler" in await schedule(service, pod, nodes)
         service.reconfigure(config_of())
         assert await schedule(service, pod, nodes) == ""
+
+
+@pytest.mark.looptime
+async def test_a_running_autoscaler_reads_a_scale_again_by_the_period_that_it_was_given_last():
+    world = await World.create(replicas=3)
+    async with world.serving() as service:
+        scales = service.autoscaler.scales
+        await scales.get_scale(NS, "dispatcher")
+        before = world.api.count("get", "statefulsets/scale")
+        await asyncio.sleep(30)
+        service.reconfigure(config_of(scaleCache={"refreshPeriodSeconds": 20}))
+        await scales.get_scale(NS, "dispatcher")
+        assert world.api.count("get", "statefulsets/scale") == before + 1

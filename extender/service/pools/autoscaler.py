@@ -23,6 +23,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from extender.config.model import ScaleCacheConfig
 from extender.kube.api import Api, ApiError, Conflict, NotFound
 from extender.kube.events import EventRecorder
 from extender.kube.fence import PoolApi
@@ -57,6 +58,7 @@ class Autoscaler:
         metrics: Metrics,
         rng: random.Random,
         no_predecessor_writes: Callable[[str], bool],
+        scale_cache: ScaleCacheConfig,
     ) -> None:
         """``api`` is for reads, ``fenced`` for writes. ``no_predecessor_writes``: see
         ``PoolLeadership``.
@@ -64,10 +66,10 @@ class Autoscaler:
         self._caches = caches
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
-        self._scales = ScaleCache(api, clock=now)
+        self.scales = ScaleCache(api, clock=now, config=scale_cache)
         self._context = ScalerContext(
             caches,
-            self._scales,
+            self.scales,
             fenced,
             recorder,
             metrics,
@@ -81,7 +83,7 @@ class Autoscaler:
         self._wake = asyncio.Event()
         self._led: list[Bucket] = []
         caches.pools.add_event_handler(self._pool_changed)
-        caches.stateful_sets.add_event_handler(self._scales.stateful_set_changed)
+        caches.stateful_sets.add_event_handler(self.scales.stateful_set_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
 
     @property
@@ -159,7 +161,7 @@ class Autoscaler:
         """Forget former knowledge of the bucket's pools, and close the ordinals that another
         leader's scale-down may still remove. Must run before anything is placed.
         """
-        self._scales.reset()
+        self.scales.reset()
         for key in [key for key in self._pools if bucket.has(key)]:
             del self._pools[key]
             self._running.discard(key)

@@ -1,5 +1,5 @@
 """``ScaleCache``: the scale subresources of StatefulSets, each read at most once per refresh period
-(after Knative's ScaleCache).
+(after Knative's ScaleCache and its ScaleCacheConfig).
 
 Verbs and life of an entry are as in Knative: a get within the period makes no request, an update
 always writes and stores the reply, a failed update keeps the entry, and reset forgets all. Two
@@ -15,16 +15,12 @@ things differ on purpose:
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
+from extender.config.model import SCALE_REFRESH_PERIOD_S, ScaleCacheConfig
 from extender.kube.api import STATEFULSETS, Api, Conflict, NotFound, Obj
 from extender.model.bounded import put_bounded
 from extender.model.objects import StatefulSet, object_key
 from extender.model.reading import mapping, text
-
-REFRESH_PERIOD_S: Final = 300.0
-"""Knative's default, also used for a refresh period of 0."""
-ENTRIES_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +45,18 @@ class Scale:
 class ScaleCache:
     """Scales by StatefulSet, for one event loop. ``clock``: seconds."""
 
-    def __init__(
-        self, api: Api, *, clock: Callable[[], float], refresh_period_s: float = REFRESH_PERIOD_S
-    ) -> None:
+    def __init__(self, api: Api, *, clock: Callable[[], float], config: ScaleCacheConfig) -> None:
         self._api = api
         self._clock = clock
-        self._period_s = refresh_period_s or REFRESH_PERIOD_S
         self._entries: OrderedDict[str, tuple[float, Scale]] = OrderedDict()
+        """Key -> when it was read or written, and what. Oldest first."""
+        self._config = config
+
+    def reconfigure(self, config: ScaleCacheConfig) -> None:
+        """Apply a new configuration, also to what is kept already."""
+        self._config = config
+        while len(self._entries) > config.entries_max:
+            self._entries.popitem(last=False)
 
     async def get_scale(self, namespace: str, name: str) -> Scale:
         """The scale, no older than the refresh period. Raises NotFound and other ApiErrors of a
@@ -63,7 +64,8 @@ class ScaleCache:
         """
         key = object_key(namespace, name)
         known = self._entries.get(key)
-        if known is not None and self._clock() < known[0]:
+        period_s = self._config.refresh_period_s or SCALE_REFRESH_PERIOD_S
+        if known is not None and self._clock() < known[0] + period_s:
             return known[1]
         scale = _scale(
             namespace, name, await self._api.get(STATEFULSETS, namespace, name, subresource="scale")
@@ -113,8 +115,7 @@ class ScaleCache:
             self.forget(changed.key)
 
     def _store(self, scale: Scale) -> None:
-        entry = self._clock() + self._period_s, scale
-        put_bounded(self._entries, scale.key, entry, ENTRIES_MAX)
+        put_bounded(self._entries, scale.key, (self._clock(), scale), self._config.entries_max)
 
 
 def _scale(namespace: str, name: str, obj: Obj) -> Scale:

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from extender.config.model import ScaleCacheConfig
 from extender.engine.pods.bits import bits
 from extender.kube.api import STATEFULSETS, Conflict, OutcomeUnknown, PatchType
 from extender.service.pools.draining_ordinals import SHOWN_S
@@ -25,7 +26,7 @@ def a_scaler(world: World, *, alone: bool = True, period_s: float = 0.0) -> Pool
     """One whose period ends at once."""
     context = ScalerContext(
         world.caches,
-        ScaleCache(world.api, clock=asyncio.get_running_loop().time),
+        ScaleCache(world.api, clock=asyncio.get_running_loop().time, config=ScaleCacheConfig()),
         lambda _: world.api,
         world.recorder(),
         world.metrics,

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from extender.config.model import SCALE_REFRESH_PERIOD_S, ScaleCacheConfig
 from extender.kube.api import STATEFULSETS, ApiError, Conflict, NotFound, OutcomeUnknown, PatchType
 from extender.model.objects import StatefulSet
-from extender.service.pools.scale_cache import ENTRIES_MAX, REFRESH_PERIOD_S, ScaleCache
+from extender.service.pools.scale_cache import ScaleCache
 from tests.support.builders import NS
 from tests.support.service import World
 
@@ -14,9 +15,10 @@ pytestmark = pytest.mark.looptime
 NAME = "dispatcher"
 
 
-async def a_world() -> tuple[World, ScaleCache]:
+async def a_world(period_s: float = 60.0, **limits: int) -> tuple[World, ScaleCache]:
     world = await World.create(replicas=3)
-    return world, ScaleCache(world.api, clock=asyncio.get_running_loop().time, refresh_period_s=60)
+    config = ScaleCacheConfig(refresh_period_s=period_s, **limits)
+    return world, ScaleCache(world.api, clock=asyncio.get_running_loop().time, config=config)
 
 
 def reads(world: World) -> int:
@@ -41,10 +43,9 @@ async def test_within_the_period_nobody_is_asked_twice():
 
 
 async def test_a_period_of_zero_means_knatives_five_minutes():
-    world = await World.create(replicas=3)
-    cache = ScaleCache(world.api, clock=asyncio.get_running_loop().time, refresh_period_s=0)
+    world, cache = await a_world(0.0)
     await cache.get_scale(NS, NAME)
-    await asyncio.sleep(REFRESH_PERIOD_S - 1)
+    await asyncio.sleep(SCALE_REFRESH_PERIOD_S - 1)
     await cache.get_scale(NS, NAME)
     assert reads(world) == 1
 
@@ -126,13 +127,40 @@ async def test_a_stateful_set_that_the_watch_saw_deleted_is_forgotten():
     assert reads(world) == 2
 
 
-async def test_the_oldest_entries_go_first(monkeypatch: pytest.MonkeyPatch):
-    assert ENTRIES_MAX >= 1000
-    monkeypatch.setattr("extender.service.pools.scale_cache.ENTRIES_MAX", 1)
-    world, cache = await a_world()
+async def create_another(world: World) -> None:
     other = await world.cluster.get(STATEFULSETS, NS, NAME)
     other["metadata"] = {"name": "other"}
     await world.cluster.create(STATEFULSETS, NS, other)
+
+
+async def test_a_new_period_also_applies_to_what_is_kept():
+    world, cache = await a_world()
+    await cache.get_scale(NS, NAME)
+    await asyncio.sleep(30)
+    cache.reconfigure(ScaleCacheConfig(refresh_period_s=20.0))
+    await cache.get_scale(NS, NAME)
+    assert reads(world) == 2
+    cache.reconfigure(ScaleCacheConfig(refresh_period_s=120.0))
+    await asyncio.sleep(100)
+    await cache.get_scale(NS, NAME)
+    assert reads(world) == 2
+
+
+async def test_a_lower_limit_drops_the_oldest_at_once():
+    world, cache = await a_world(entries_max=2)
+    await create_another(world)
+    for name in (NAME, "other"):
+        await cache.get_scale(NS, name)
+    cache.reconfigure(ScaleCacheConfig(entries_max=1))
+    cache.reconfigure(ScaleCacheConfig(entries_max=2))
+    for name in ("other", NAME):
+        await cache.get_scale(NS, name)
+    assert reads(world) == 3
+
+
+async def test_the_oldest_entries_go_first():
+    world, cache = await a_world(entries_max=1)
+    await create_another(world)
     for name in (NAME, "other", "other", NAME):
         await cache.get_scale(NS, name)
     assert reads(world) == 3
