@@ -18,7 +18,7 @@ from extender.kube.api import (
     PatchType,
     Resource,
 )
-from extender.model.decode import pod_from
+from extender.model.decode import pod_from, pool_from
 from extender.model.ledger import Share
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World, schedule, until
@@ -26,6 +26,7 @@ from tests.support.service import TENANT, World, schedule, until
 pytestmark = pytest.mark.looptime
 
 KNATIVE = Path(__file__).parents[2] / "contract" / "knative"
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples" / "knative"
 GROUPS = Resource(
     "internal.kafka.eventing.knative.dev", "v1alpha1", "consumergroups", "ConsumerGroup"
 )
@@ -588,3 +589,25 @@ async def test_what_nobody_serves_of_a_foreign_kind_is_told_by_the_pool_and_neve
             for event in await world.events("Unavailable")
             if event["regarding"]["kind"] == "ConsumerGroup"
         ] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "stateful_set"),
+    [
+        ("kafkasource", "kafka-source-dispatcher"),
+        ("trigger", "kafka-broker-dispatcher"),
+        ("kafkachannel", "kafka-channel-dispatcher"),
+    ],
+)
+def test_a_consumer_group_is_of_the_pool_whose_dispatchers_serve_its_kind(
+    kind: str, stateful_set: str
+):
+    """The StatefulSets and labels of Knative's consumergroup controller (getSelectorLabel)."""
+    pools = [
+        pool_from(yaml.safe_load(file.read_text()))
+        for file in sorted(EXAMPLES.glob("kafka-*-dispatcher.yaml"))
+    ]
+    assert len(pools) == 3
+    labels = {"kafka.eventing.knative.dev/metadata.kind": kind}
+    selecting = [pool for pool in pools if pool.sources[0].selector.matches(labels)]
+    assert [(pool.name, pool.stateful_set) for pool in selecting] == [(stateful_set, stateful_set)]
