@@ -43,12 +43,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- or .Values.webhook.hostNetwork .Values.extender.hostNetwork | ternary "privileged" "restricted" -}}
 {{- end -}}
 
-{{/* An image from .repository, .tag or .digest, and a tag to fall back on: (dict "image" .. "tag" ..). */}}
+{{/* A repository, in global.imageRegistry if that is given: (dict "image" .. "root" $). A registry of its own goes: what comes before
+     the first slash, if it has a dot or a port. */}}
+{{- define "vreplica.repository" -}}
+{{- $repository := .image.repository -}}
+{{- with (.root.Values.global | default dict).imageRegistry -}}
+{{- $first := regexFind "^[^/]+/" $repository -}}
+{{- if or (contains "." $first) (contains ":" $first) (eq $first "localhost/") }}{{ $repository = trimPrefix $first $repository }}{{ end -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) $repository -}}
+{{- end -}}
+{{ $repository }}
+{{- end -}}
+
+{{/* An image from .repository, .tag or .digest, and a tag to fall back on: (dict "image" .. "tag" .. "root" $). */}}
 {{- define "vreplica.image" -}}
 {{- if .image.digest -}}
-{{ printf "%s@%s" .image.repository .image.digest }}
+{{ printf "%s@%s" (include "vreplica.repository" .) .image.digest }}
 {{- else -}}
-{{ printf "%s:%s" .image.repository (.image.tag | default .tag) }}
+{{ printf "%s:%s" (include "vreplica.repository" .) (.image.tag | default .tag) }}
 {{- end -}}
 {{- end -}}
 
@@ -57,7 +69,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- define "vreplica.kubeSchedulerImage" -}}
 {{- $image := .Values.kubeScheduler.image -}}
 {{- $tag := $image.tag | default (regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version) -}}
-{{- include "vreplica.image" (dict "image" $image "tag" $tag) -}}
+{{- include "vreplica.image" (dict "image" $image "tag" $tag "root" $) -}}
 {{- if and (not $image.digest) (eq $image.repository "registry.k8s.io/kube-scheduler") -}}
 {{- with get ($image.digests | default dict) $tag }}@{{ . }}{{ end -}}
 {{- end -}}
@@ -164,24 +176,40 @@ exec:
 {{- end -}}
 {{- end -}}
 
-{{/* What the pod security standard "restricted" asks of a pod. */}}
+{{/* What the pod security standard "restricted" asks of a pod, with podSecurityContext over it. */}}
 {{- define "vreplica.podSecurityContext" -}}
-runAsNonRoot: true
+{{- $context := dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
 {{- range $name := list "runAsUser" "runAsGroup" "fsGroup" }}
-{{- with get $.Values.identity $name }}
-{{ $name }}: {{ int . }}
-{{- end }}
-{{- end }}
-seccompProfile:
-  type: RuntimeDefault
+{{- with get $.Values.identity $name }}{{ $_ := set $context $name (int .) }}{{ end -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $context (deepCopy .Values.podSecurityContext)) -}}
 {{- end -}}
 
-{{/* The same of a container, with nothing to write to but what is mounted. */}}
+{{/* The same of a container, with nothing to write to but what is mounted, and securityContext over it. */}}
 {{- define "vreplica.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- $context := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) -}}
+{{- toYaml (mergeOverwrite $context (deepCopy .Values.securityContext)) -}}
+{{- end -}}
+
+{{/* How a Deployment's pods are replaced: revisionHistoryLimit, and the workload's strategy or else the given one:
+     (dict "values" .. "root" $ "strategy" ..). */}}
+{{- define "vreplica.rollout" -}}
+{{- if kindIs "float64" .root.Values.revisionHistoryLimit }}
+revisionHistoryLimit: {{ int .root.Values.revisionHistoryLimit }}
+{{- end }}
+{{- with .values.strategy | default .strategy }}
+strategy:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The labels of a pod: what selects it, and the workload's podLabels: (dict "name" .. "values" ..). */}}
+{{- define "vreplica.podLabels" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/part-of: vreplica-scheduler
+{{- with .values.podLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Where pods may run and how they spread: (dict "name" app name, "values" the workload's part, "root" $). */}}
@@ -192,7 +220,7 @@ capabilities:
 priorityClassName: {{ .name }}
 {{- end }}
 {{- end }}
-{{- with .root.Values.imagePullSecrets }}
+{{- with concat .root.Values.imagePullSecrets ((.root.Values.global | default dict).imagePullSecrets | default list) | uniq }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -248,6 +276,9 @@ spec:
     - --authentication-kubeconfig=/etc/kube-scheduler/kubeconfig.yaml
     - --authorization-kubeconfig=/etc/kube-scheduler/kubeconfig.yaml
     - --secure-port=10259
+    {{- with .Values.kubeScheduler.extraArgs }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   ports:
     - {name: https-metrics, containerPort: 10259, protocol: TCP}
   startupProbe:
@@ -274,6 +305,9 @@ spec:
     - {name: kube-scheduler-token, mountPath: /etc/kube-scheduler-token, readOnly: true}
     {{- else }}
     - {name: kube-scheduler-tls, mountPath: /etc/kube-scheduler-tls, readOnly: true}
+    {{- end }}
+    {{- with .Values.kubeScheduler.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end -}}
 

@@ -1,0 +1,200 @@
+"""What the chart's values add to its pods and Deployments, as charts of the field have it."""
+
+from typing import Any
+
+import pytest
+
+from tests.manifests.chart import RenderFailed, Values, objects, render
+from tests.manifests.tool import ToolUnavailable, helm
+
+WORKLOADS = {
+    "extender": "vreplica-scheduler",
+    "webhook": "vreplica-webhook",
+    "kubeScheduler": "vreplica-kube-scheduler",
+}
+IN_ITS_OWN_PODS: Values = {
+    "certManager": {"enabled": True},
+    "kubeScheduler": {"mode": "deployment"},
+}
+HARD = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+
+
+@pytest.fixture(autouse=True)
+def needs_helm() -> None:
+    try:
+        helm()
+    except ToolUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+def merged(first: Values, second: Values) -> Values:
+    return {
+        key: {**first.get(key, {}), **second.get(key, {})} if isinstance(value, dict) else value
+        for key, value in {**first, **second}.items()
+    }
+
+
+def deployments(values: Values) -> dict[str, dict[str, Any]]:
+    return {
+        obj["metadata"]["name"]: obj["spec"]
+        for obj in objects(render(values))
+        if obj["kind"] == "Deployment"
+    }
+
+
+def deployment_of(workload: str, given: Values) -> dict[str, Any]:
+    """The spec of a workload's Deployment, with these values of the workload."""
+    return deployments(merged(IN_ITS_OWN_PODS, {workload: given}))[WORKLOADS[workload]]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_labels_arguments_and_volumes_are_added_to_what_a_pod_has(workload: str):
+    before = deployment_of(workload, {})["template"]
+    after = deployment_of(
+        workload,
+        {
+            "podLabels": {"team": "platform"},
+            "extraArgs": ["--more=1"],
+            "extraVolumes": [{"name": "ca", "configMap": {"name": "corporate-ca"}}],
+            "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/corporate-ca"}],
+        },
+    )["template"]
+    labels = after["metadata"]["labels"]
+    assert labels == {**before["metadata"]["labels"], "team": "platform"}
+    had, has = before["spec"]["containers"][0], after["spec"]["containers"][0]
+    arguments = [*has["command"], *has.get("args", [])]
+    assert arguments == [*had["command"], "--more=1"]
+    assert has["volumeMounts"][:-1] == had["volumeMounts"]
+    assert has["volumeMounts"][-1] == {"name": "ca", "mountPath": "/etc/corporate-ca"}
+    assert after["spec"]["volumes"][:-1] == before["spec"]["volumes"]
+    assert after["spec"]["volumes"][-1]["configMap"] == {"name": "corporate-ca"}
+
+
+def test_a_kube_scheduler_beside_the_extender_has_its_own_additions():
+    given = {
+        "extraArgs": ["--v=4"],
+        "extraVolumes": [{"name": "policy", "configMap": {"name": "policy"}}],
+        "extraVolumeMounts": [{"name": "policy", "mountPath": "/etc/policy"}],
+    }
+    spec = deployments({"kubeScheduler": given})["vreplica-scheduler"]["template"]["spec"]
+    extender, scheduler = spec["containers"]
+    assert scheduler["command"][-1] == "--v=4"
+    assert scheduler["volumeMounts"][-1]["name"] == spec["volumes"][-1]["name"] == "policy"
+    assert "args" not in extender
+    assert "policy" not in {mount["name"] for mount in extender["volumeMounts"]}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_strategy_is_taken_as_it_is_given(workload: str):
+    assert deployment_of(workload, {"strategy": {"type": "Recreate"}})["strategy"] == {
+        "type": "Recreate"
+    }
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_every_deployment_keeps_as_many_old_replica_sets(limit: int):
+    found = deployments({"revisionHistoryLimit": limit})
+    assert {spec["revisionHistoryLimit"] for spec in found.values()} == {limit}
+
+
+def test_by_default_kubernetes_own_number_is_kept():
+    assert all("revisionHistoryLimit" not in spec for spec in deployments({}).values())
+
+
+def test_annotations_of_service_accounts():
+    given = {"serviceAccount": {"annotations": {"example.com/role": "reader"}}}
+    found = {
+        obj["metadata"]["name"]: obj["metadata"].get("annotations")
+        for obj in objects(render({"extender": given}))
+        if obj["kind"] == "ServiceAccount"
+    }
+    assert found["vreplica-scheduler"] == {"example.com/role": "reader"}
+    assert found["vreplica-webhook"] is None
+
+
+def contexts(values: Values) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Of all pods, and of all containers."""
+    pods = [spec["template"]["spec"] for spec in deployments(values).values()]
+    containers = [
+        container
+        for pod in pods
+        for container in [*pod.get("initContainers", []), *pod["containers"]]
+    ]
+    return [pod["securityContext"] for pod in pods], [
+        each["securityContext"] for each in containers
+    ]
+
+
+def test_security_contexts_go_over_the_restricted_ones_and_keep_what_they_do_not_name():
+    pods, containers = contexts(
+        {
+            "podSecurityContext": {"fsGroup": 2000, "supplementalGroups": [4000]},
+            "securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}},
+        }
+    )
+    assert {(pod["fsGroup"], pod["runAsUser"], pod["runAsNonRoot"]) for pod in pods} == {
+        (2000, 65532, True)
+    }
+    assert all(pod["supplementalGroups"] == [4000] for pod in pods)
+    capabilities = {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}
+    assert all(each == {**HARD, "capabilities": capabilities} for each in containers)
+
+
+def test_by_default_every_container_is_as_the_restricted_standard_asks():
+    pods, containers = contexts({})
+    assert all(each == {**HARD, "capabilities": {"drop": ["ALL"]}} for each in containers)
+    assert all(pod["seccompProfile"] == {"type": "RuntimeDefault"} for pod in pods)
+
+
+def images(values: Values) -> set[str]:
+    return {
+        container["image"]
+        for spec in deployments(values).values()
+        for container in [
+            *spec["template"]["spec"].get("initContainers", []),
+            *spec["template"]["spec"]["containers"],
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("repository", "pulled"),
+    [
+        pytest.param("vreplica-scheduler", "mirror.example/vreplica-scheduler", id="no registry"),
+        pytest.param("team/vreplica", "mirror.example/team/vreplica", id="a path"),
+        pytest.param("registry.example/team/v", "mirror.example/team/v", id="a registry"),
+        pytest.param("registry:5000/v", "mirror.example/v", id="a registry with a port"),
+        pytest.param("localhost/v", "mirror.example/v", id="localhost"),
+    ],
+)
+def test_all_images_come_from_the_registry_that_is_given_for_all(repository: str, pulled: str):
+    values = {
+        "global": {"imageRegistry": "mirror.example"},
+        "image": {"repository": repository, "tag": "1"},
+        "kubeScheduler": {"image": {"tag": "v1.37.2"}},
+    }
+    assert images(values) == {f"{pulled}:1", "mirror.example/kube-scheduler:v1.37.2"}
+
+
+def test_pull_secrets_of_both_places_are_named_once():
+    values = {
+        "imagePullSecrets": [{"name": "ours"}, {"name": "both"}],
+        "global": {"imagePullSecrets": [{"name": "both"}, {"name": "theirs"}]},
+    }
+    for spec in deployments(values).values():
+        names = [each["name"] for each in spec["template"]["spec"]["imagePullSecrets"]]
+        assert names == ["ours", "both", "theirs"]
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"extender": {"extraArgs": "--one"}}, "extraArgs"),
+        ({"webhook": {"extraVolumeMounts": [{"name": "no-path"}]}}, "extraVolumeMounts"),
+        ({"extender": {"podLabels": {"n": 1}}}, "podLabels"),
+        ({"revisionHistoryLimit": -1}, "revisionHistoryLimit"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_path(values: Values, path: str):
+    with pytest.raises(RenderFailed, match=path):
+        render(values)
