@@ -18,7 +18,7 @@ KILLS: Final = 5
 AWAY_S: Final = 2.0
 """Longer than a request of ours waits between two tries, shorter than a lease."""
 VPODS_A_KILL: Final = 4
-KWOKS: Final = 4
+KWOKS: Final = 3
 
 
 async def all_ready(system: System) -> bool:
