@@ -105,7 +105,7 @@ class RecordingTarget(FileTarget):
             files=[str(self.path)],
             profile="spread",
             config="",
-            set=["maxPods=3"],
+            set=[("maxPods", 3)],
             first=3,
             check=False,
             output="json",
