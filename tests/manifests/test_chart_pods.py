@@ -97,10 +97,6 @@ def test_every_deployment_keeps_as_many_old_replica_sets(limit: int):
     assert {spec["revisionHistoryLimit"] for spec in found.values()} == {limit}
 
 
-def test_by_default_kubernetes_own_number_is_kept():
-    assert all("revisionHistoryLimit" not in spec for spec in deployments({}).values())
-
-
 def test_annotations_of_service_accounts():
     given = {"serviceAccount": {"annotations": {"example.com/role": "reader"}}}
     found = {

@@ -193,10 +193,8 @@ exec:
 
 {{/* How a Deployment's pods are replaced: revisionHistoryLimit, and the workload's strategy or else the given one:
      (dict "values" .. "root" $ "strategy" ..). */}}
-{{- define "vreplica.rollout" -}}
-{{- if kindIs "float64" .root.Values.revisionHistoryLimit }}
+{{- define "vreplica.rollout" }}
 revisionHistoryLimit: {{ int .root.Values.revisionHistoryLimit }}
-{{- end }}
 {{- with .values.strategy | default .strategy }}
 strategy:
   {{- toYaml . | nindent 2 }}
