@@ -13,7 +13,8 @@ selects both its labels and its namespace. Once the object is placed, it stays w
 After a restart, the pods that its placements name tell which pool it has.
 
 Knative's presets set only fields that a scheduler writes. ConsumerGroup's own controller writes
-``status.replicas``, the count of ready consumers, so the preset leaves it out. KafkaSource's
+``status.replicas``, the count of ready consumers, and the conditions Ready, Consumers,
+ConsumersScheduled and Autoscaler, so the preset leaves them alone. KafkaSource's
 ``spec.consumers`` is 1 if absent, and at most ``status.maxAllowedVReplicas``, as in its
 GetVReplicas.
 """
@@ -45,6 +46,7 @@ PRESETS: Final[Mapping[str, Source]] = MappingProxyType(
                 vreplicas=("spec", "replicas"),
                 vreplicas_default=1,
                 placements=("status", "placements"),
+                conditions=("status", "conditions"),
             ),
         ),
         "knative-kafkasource": Source(
@@ -58,6 +60,7 @@ PRESETS: Final[Mapping[str, Source]] = MappingProxyType(
                 vreplicas_max=("status", "maxAllowedVReplicas"),
                 placements=("status", "placements"),
                 scheduled=("status", "consumers"),
+                conditions=("status", "conditions"),
             ),
         ),
     }
@@ -76,8 +79,10 @@ _PATH_FIELDS: Final = frozenset(
         "vreplicasMax",
         "slotsPerVReplica",
         "scheduledVReplicas",
+        "conditions",
     }
 )
+_CONDITIONS: Final = ("status", "conditions")
 
 
 def source_of(vpod_key: str) -> str:
@@ -194,6 +199,9 @@ def _source(item: object) -> Source:
         raise InvalidObject(
             "", "writeStatus", f"must be true or false, not {safe_repr(write_status)}"
         )
+    if not write_status:
+        # Whoever writes the placements says what has become of them.
+        base = replace(base, paths=replace(base.paths, conditions=()))
     return replace(
         base, selector=selector_from(mapping(item, "labelSelector")), write_status=write_status
     )
@@ -240,21 +248,25 @@ def _paths(raw: object) -> SourcePaths:
             "", "paths", "is required: a resource needs group, version, kind and paths"
         )
     _no_others(raw, "paths.", _PATH_FIELDS)
-    scheduled = (
-        _path(raw, "scheduledVReplicas", below_status=True) if "scheduledVReplicas" in raw else ()
-    )
+    written = {
+        field: _written_path(raw, field)
+        for field in ("placements", "scheduledVReplicas", "conditions")
+        if field in raw or field == "placements"
+    }
+    _apart(written)
     return SourcePaths(
         vreplicas=_path(raw, "vreplicas"),
-        placements=_path(raw, "placements", below_status=True),
+        placements=written["placements"],
         pod_name=_entry_key(raw, "podName", "podName"),
         count=_entry_key(raw, "count", "vreplicas"),
         vreplicas_max=_path(raw, "vreplicasMax") if "vreplicasMax" in raw else (),
         slots_per_vreplica=_path(raw, "slotsPerVReplica") if "slotsPerVReplica" in raw else (),
-        scheduled=scheduled,
+        scheduled=written.get("scheduledVReplicas", ()),
+        conditions=written.get("conditions", ()),
     )
 
 
-def _path(raw: Json, field: str, *, below_status: bool = False) -> Path:
+def _path(raw: Json, field: str) -> Path:
     value = raw.get(field)
     steps = tuple(value.split(".")) if isinstance(value, str) else ()
     if not 1 <= len(steps) <= PATH_STEPS_MAX or not all(_STEP.fullmatch(step) for step in steps):
@@ -263,13 +275,32 @@ def _path(raw: Json, field: str, *, below_status: bool = False) -> Path:
             f"paths.{field}",
             f"must be keys with dots between them (as spec.replicas), not {safe_repr(value, 80)}",
         )
-    if below_status and (len(steps) < 2 or steps[0] != "status" or steps[1] == "conditions"):
-        raise InvalidObject(
-            "",
-            f"paths.{field}",
-            f"must be below status and not its conditions: we write it, not {safe_repr(value, 80)}",
-        )
     return steps
+
+
+def _written_path(raw: Json, field: str) -> Path:
+    """The path of a field that this project writes."""
+    steps = _path(raw, field)
+    if len(steps) < 2 or steps[0] != "status":
+        problem = "must be below status: we write it"
+    elif field != "conditions" and steps[:2] == _CONDITIONS:
+        problem = "must be below status and not its conditions: we write it"
+    else:
+        return steps
+    value = safe_repr(".".join(steps), 80)
+    raise InvalidObject("", f"paths.{field}", f"{problem}, not {value}")
+
+
+def _apart(written: Mapping[str, Path]) -> None:
+    """Refuse paths of which one leads through another: one write would overwrite the other."""
+    for field, path in written.items():
+        for other, within in written.items():
+            if field != other and within[: len(path)] == path:
+                raise InvalidObject(
+                    "",
+                    f"paths.{other}",
+                    f"must not be paths.{field} or below it: both are written",
+                )
 
 
 def _entry_key(raw: Json, field: str, default: str) -> str:

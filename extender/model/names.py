@@ -45,6 +45,11 @@ UNKNOWN_ZONE: Final = "unknown"
 UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 
+CONDITION_PREFIX: Final = "vreplica.dev/"
+"""Before the types of the conditions that we write to objects of foreign kinds. Their own
+controllers have types such as Scheduled, too (Knative's KafkaSource has).
+"""
+
 LEASE_NAME: Final = "vreplica-scheduler"
 OWN_NAMESPACE: Final = "vreplica-system"
 """The namespace of the service, the webhook and the Lease in our manifests."""

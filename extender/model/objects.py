@@ -87,6 +87,13 @@ class VPod:
     ready_vreplicas: int | None = None
     """Placed vreplicas that are served, as its status says; None if it does not say."""
     conditions: tuple[Condition, ...] = ()
+    """Of an object of a foreign kind: only this project's, without ``CONDITION_PREFIX``. One whose
+    kind has no place for them has a Scheduled condition that follows from its placements.
+    """
+    conditions_json: bytes | None = None
+    """All conditions of an object of a foreign kind, as they are stored: a write of ours repeats
+    the others. None: we write none. b"": the object has none yet.
+    """
     deleting: bool = False
     source: str = ""
     """``<kind>.<group>`` in lower case for an object of a foreign kind; "" for a VPod."""
@@ -299,6 +306,8 @@ class SourcePaths:
     slots_per_vreplica: Path = ()
     scheduled: Path = ()
     """Below ``status``: how many vreplicas have a place, if this project writes that field."""
+    conditions: Path = ()
+    """A list of conditions below ``status``, if this project writes its own there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ from extender.service.http.schedule import ScheduleVerb
 from extender.service.http.server import ExtenderServer, Health
 from extender.service.placing.committer import Committer
 from extender.service.placing.decision_history import DecisionHistory
+from extender.service.placing.foreign_status import ForeignStatus
 from extender.service.placing.placer import Placer, Reporting
 from extender.service.placing.vpod_events import VPodEvents
 from extender.service.pools.autoscaler import Autoscaler
@@ -97,7 +98,9 @@ class Service:
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.leadership = self._leadership(api, config, now, rng)
         self._fenced = fenced_by_pool(api, self.leadership.leads)
-        self._vpod_events = VPodEvents(self.recorder, self.metrics)
+        self._vpod_events = VPodEvents(
+            self.recorder, self.metrics, self.informers.sources.reference
+        )
         # Caches call their handlers in the order in which the parts are constructed here.
         self.binder = SchedulerVReplicaBinder(
             api, self.caches, clock=clock, leads=self.leadership.leads, narrow_to=config.narrow_to
@@ -160,7 +163,7 @@ class Service:
             now=self._now,
             leadership=self.leadership,
             lists=self.informers,
-            write_foreign_status=self.informers.sources.write_status,
+            write_foreign_status=ForeignStatus(self.informers.sources.status_place),
             vpod_events=self._vpod_events,
             metrics=self.metrics,
         )

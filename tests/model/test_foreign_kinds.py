@@ -2,6 +2,8 @@
 release.
 """
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -38,7 +40,7 @@ class TestReading:
         assert problems == ()
         assert (source.versions, source.paths, source.write_status) == (
             ("v1", "v1beta1"),
-            KAFKA.paths,
+            replace(KAFKA.paths, conditions=()),
             False,
         )
         assert source.selector.matches({"a": "b"})
@@ -52,6 +54,7 @@ class TestReading:
             "vreplicasMax": "status.max",
             "slotsPerVReplica": "spec.weight.slots",
             "scheduledVReplicas": "status.n",
+            "conditions": "status.conditions",
         }
         (source,), problems = sources_from([{**PLACE, "paths": paths}])
         assert problems == ()
@@ -61,7 +64,23 @@ class TestReading:
         assert source.paths.vreplicas_max == ("status", "max")
         assert source.paths.slots_per_vreplica == ("spec", "weight", "slots")
         assert source.paths.scheduled == ("status", "n")
+        assert source.paths.conditions == ("status", "conditions")
         assert source.paths.vreplicas_default is None
+
+    def test_a_kind_whose_declaration_names_no_place_for_conditions_gets_none(self):
+        (source,), problems = sources_from([{**PLACE, "paths": PATHS}])
+        assert (source.paths.conditions, problems) == ((), ())
+
+    def test_where_others_write_the_status_they_write_the_conditions_too(self):
+        paths = {**PATHS, "conditions": "status.conditions"}
+        sources, problems = sources_from(
+            [
+                {**PLACE, "paths": paths, "writeStatus": False},
+                {"preset": "knative-consumergroup", "writeStatus": False},
+            ]
+        )
+        assert [source.paths.conditions for source in sources] == [(), ()]
+        assert problems == ()
 
     @pytest.mark.parametrize(
         ("entry", "problem"),
@@ -128,6 +147,31 @@ class TestReading:
                 {**PLACE, "paths": {**PATHS, "scheduledVReplicas": "spec.n"}},
                 "below status",
                 id="the spec",
+            ),
+            pytest.param(
+                {**PLACE, "paths": {**PATHS, "conditions": "spec.conditions"}},
+                ".paths.conditions must be below status",
+                id="conditions in the spec",
+            ),
+            pytest.param(
+                {**PLACE, "paths": {**PATHS, "conditions": 3}},
+                ".paths.conditions must be keys with dots",
+                id="conditions as a number",
+            ),
+            pytest.param(
+                {**PLACE, "paths": {**PATHS, "conditions": "status.placements"}},
+                ".paths.conditions must not be paths.placements or below it",
+                id="conditions over placements",
+            ),
+            pytest.param(
+                {**PLACE, "paths": {**PATHS, "scheduledVReplicas": "status.placements.n"}},
+                ".paths.scheduledVReplicas must not be paths.placements or below it",
+                id="a count in the placements",
+            ),
+            pytest.param(
+                {**PLACE, "paths": {**PATHS, "conditions": "status.conditions\nx: y"}},
+                "must be keys with dots between them (as spec.replicas), not 'status.condi",
+                id="a line break",
             ),
             pytest.param(
                 {**PLACE, "paths": {**PATHS, "podName": "a.b"}},

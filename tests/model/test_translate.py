@@ -1,5 +1,8 @@
 """Objects of foreign kinds to vpods, and placements back to their statuses in their own shape."""
 
+from dataclasses import replace
+
+import orjson
 import pytest
 from hypothesis import given, strategies as st
 
@@ -7,8 +10,8 @@ from extender.kube.api import Obj
 from extender.lab.apiserver.patch import merge_patch
 from extender.model.errors import InvalidObject
 from extender.model.foreign_kinds import PRESETS
-from extender.model.objects import Source, SourcePaths
-from extender.model.translate import PlacementTranslator
+from extender.model.objects import Condition, Source, SourcePaths
+from extender.model.translate import CONDITIONS_BYTES_MAX, PlacementTranslator
 
 GROUPS = PlacementTranslator(PRESETS["knative-consumergroup"])
 KAFKA = PlacementTranslator(PRESETS["knative-kafkasource"])
@@ -28,6 +31,22 @@ OWN = PlacementTranslator(
         ),
     )
 )
+
+THEIRS: Obj = {"type": "Ready", "status": "Unknown", "severity": "", "more": {"a": [1, None]}}
+OURS: Obj = {
+    "type": "vreplica.dev/Moved",
+    "status": "True",
+    "reason": "Drain",
+    "message": "moved",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+def nested(levels: int) -> object:
+    value: object = 0
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
 def an_object(spec: Obj | None = None, status: Obj | None = None, **metadata) -> Obj:
@@ -57,7 +76,7 @@ class TestToVPod:
         )
         assert list(vpod.placements.items()) == [("d-2", 2), ("d-10", 1)]
         assert (vpod.generation, vpod.observed_generation, vpod.scheduled_vreplicas) == (4, 4, 3)
-        assert [(c.type, c.status) for c in vpod.conditions] == [("Scheduled", "False")]
+        assert (vpod.conditions, vpod.conditions_json) == ((), b"")
         assert not vpod.deleting
 
     @pytest.mark.parametrize("translator", [GROUPS, KAFKA], ids=["ConsumerGroup", "KafkaSource"])
@@ -75,6 +94,37 @@ class TestToVPod:
         )
         assert (vpod.vreplicas, vpod.weight, dict(vpod.placements)) == (4, 3, {"d-0": 4})
         assert [(c.type, c.status) for c in vpod.conditions] == [("Scheduled", "True")]
+
+    def test_of_the_conditions_only_ours_are_the_vpods_and_all_are_kept_for_a_write(self):
+        vpod = GROUPS.to_vpod(an_object({}, {"conditions": [THEIRS, OURS]}))
+        assert vpod.conditions == (
+            Condition("Moved", "True", "Drain", "moved", "2026-01-01T00:00:00Z"),
+        )
+        assert vpod.conditions_json is not None
+        assert orjson.loads(vpod.conditions_json) == [THEIRS, OURS]
+
+    def test_a_kind_without_a_place_for_conditions_is_scheduled_as_its_placements_say(self):
+        vpod = OWN.to_vpod(an_object({"n": 4}, {"conditions": [THEIRS, OURS]}))
+        assert [(c.type, c.status) for c in vpod.conditions] == [("Scheduled", "False")]
+        assert vpod.conditions_json is None
+
+    @pytest.mark.parametrize(
+        "conditions",
+        [
+            pytest.param(
+                [{**THEIRS, "message": "x" * CONDITIONS_BYTES_MAX}], id="more than is kept"
+            ),
+            pytest.param([{**THEIRS, "more": nested(300)}], id="too deep"),
+        ],
+    )
+    def test_conditions_that_cannot_be_repeated_are_not_written_and_stop_nothing(self, conditions):
+        obj = an_object({"replicas": 1}, {"conditions": conditions})
+        vpod = GROUPS.to_vpod(obj)
+        assert vpod.conditions_json is None
+        assert [(c.type, c.status) for c in vpod.conditions] == [("Scheduled", "False")]
+        patch = GROUPS.status_of(vpod, {"d-0": 1}, [Condition("Scheduled", "True")])
+        assert patch is not None
+        assert set(patch["status"]) == {"placements"}
 
     def test_one_that_is_being_deleted(self):
         assert GROUPS.to_vpod(an_object({}, deletionTimestamp="2026-01-01T00:00:00Z")).deleting
@@ -113,6 +163,18 @@ class TestToVPod:
                 "ConsumerGroup t/a: status.placements: must be a list",
                 id="placements as a mapping",
             ),
+            pytest.param(
+                GROUPS,
+                an_object({}, {"conditions": {"type": "Ready"}}),
+                "ConsumerGroup t/a: status.conditions: must be a list of conditions",
+                id="conditions as a mapping",
+            ),
+            pytest.param(
+                GROUPS,
+                an_object({}, {"conditions": ["Ready"]}),
+                "ConsumerGroup t/a: status.conditions: must be a list of conditions",
+                id="conditions as texts",
+            ),
         ],
     )
     def test_what_cannot_be_read_is_named(self, translator, obj, message):
@@ -148,6 +210,42 @@ class TestStatusOf:
         assert KAFKA.status_of(there, {"d-0": 2}) is None
         changed = KAFKA.to_vpod(an_object({"consumers": 2}, {"placements": listed, "consumers": 1}))
         assert KAFKA.status_of(changed, {"d-0": 2}) is not None
+
+    def test_our_conditions_replace_those_of_their_types_and_leave_the_others_as_they_are(self):
+        scheduled = {**OURS, "type": "vreplica.dev/Scheduled"}
+        stored = [scheduled, THEIRS, OURS, {"type": 3}, scheduled]
+        vpod = GROUPS.to_vpod(an_object({"replicas": 0}, {"conditions": stored}))
+        new = Condition(
+            "Scheduled", "False", "InsufficientSlots", "no room", "2026-02-02T00:00:00Z"
+        )
+        patch = GROUPS.status_of(vpod, {}, [new])
+        assert patch is not None
+        assert patch["status"]["conditions"] == [
+            THEIRS,
+            OURS,
+            {"type": 3},
+            {
+                "type": "vreplica.dev/Scheduled",
+                "status": "False",
+                "severity": "Info",
+                "reason": "InsufficientSlots",
+                "message": "no room",
+                "lastTransitionTime": "2026-02-02T00:00:00Z",
+            },
+        ]
+        after = an_object({"replicas": 0}, dict(patch["status"]))
+        assert GROUPS.to_vpod(after).conditions[-1] == new
+
+    def test_conditions_in_a_place_of_their_own(self):
+        deep = PlacementTranslator(
+            replace(OWN.source, paths=replace(OWN.source.paths, conditions=("status", "deep", "c")))
+        )
+        patch = deep.status_of(
+            deep.to_vpod(an_object({"n": 1})), {"d-0": 1}, [Condition("Available", "True")]
+        )
+        assert patch is not None
+        assert patch["status"]["deep"]["c"][0]["type"] == "vreplica.dev/Available"
+        assert patch["status"]["deep"]["n"] == 1
 
     def test_an_object_without_placements_gets_none_written(self):
         assert GROUPS.status_of(GROUPS.to_vpod(an_object({"replicas": 0})), {}) is None

@@ -85,6 +85,21 @@ def a_source(**fields: object) -> Obj:
             "they must be below status",
             id="path",
         ),
+        pytest.param(
+            {
+                "sources": [
+                    a_source(
+                        paths={
+                            "placements": "status.p",
+                            "vreplicas": "spec.v",
+                            "conditions": "metadata.conditions",
+                        }
+                    )
+                ]
+            },
+            "they must be below status",
+            id="conditions",
+        ),
     ],
 )
 async def test_what_a_rule_refuses_is_invalid_in_the_real_servers_words(spec: Obj, problem: str):

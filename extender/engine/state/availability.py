@@ -10,6 +10,7 @@ change of a pod, a node or a status updates it. ``availability_of`` counts again
 of one vpod, and gives the reason.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -57,6 +58,8 @@ UNSERVED_REASONS: Final = (
     AvailableReason.POD_NOT_READY,
 )
 """The reasons why placed vreplicas are not served, the worst first."""
+_COUNTED: Final = re.compile(r"(\d{1,10}) of ")
+"""The beginning of ``Availability.message``, with the vreplicas that are served."""
 _RANK: Final[Mapping[str, int]] = {reason: rank for rank, reason in enumerate(UNSERVED_REASONS)}
 
 
@@ -175,14 +178,17 @@ def down_among(pool: "PoolState", ordinals: int) -> int:
 
 
 def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
-    """Whether a VPod's status is wrong about readiness. Statuses of foreign kinds do not mention
-    it.
+    """Whether a vpod's status is wrong about readiness. A foreign kind's status mentions it only in
+    our conditions. If another writer has dropped all of these, they are not written again until
+    the next decision: it would drop them again.
     """
-    if vpod.source or (vpod.ready_vreplicas is None and not vpod.conditions):
+    if vpod.source and vpod.conditions_json is None:
+        return False
+    if vpod.ready_vreplicas is None and not vpod.conditions:
         return False  # one that has no status yet gets it when it is placed
     now = availability_of(pool, vpod.placements, 0)
     told = condition_of(vpod)
-    if vpod.ready_vreplicas != now.ready or told is None:
+    if told is None or (not vpod.source and vpod.ready_vreplicas != now.ready):
         return True
     if not now.unserved:
         return told.reason in UNSERVED_REASONS
@@ -201,6 +207,22 @@ class Served:
     ready: int
     unserved: int
     """vreplicas that are placed and not served."""
+
+
+def served_of(vpod: VPod) -> Served | None:
+    """What the vpod's stored status says; None if it has no condition Available.
+
+    A foreign kind's status has no field for the vreplicas that are served. For one of its objects,
+    the number is that at the beginning of the condition's message.
+    """
+    told = condition_of(vpod)
+    if told is None:
+        return None
+    placed, ready = sum(vpod.placements.values()), vpod.ready_vreplicas
+    if ready is None:
+        counted = _COUNTED.match(told.message) if vpod.source else None
+        ready = min(int(counted[1]), placed) if counted is not None else 0
+    return Served(told.reason, ready, placed - ready)
 
 
 def told_change(before: Served, after: Served) -> EventReason | None:

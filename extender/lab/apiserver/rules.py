@@ -47,6 +47,7 @@ def _written_below_status(source: Mapping[str, Any], _old: object) -> bool:
     return paths is None or (
         paths["placements"].startswith(_STATUS)
         and paths.get("scheduledVReplicas", _STATUS).startswith(_STATUS)
+        and paths.get("conditions", _STATUS).startswith(_STATUS)
     )
 
 
@@ -62,7 +63,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "!has(self.group) || self.group != 'vreplica.dev'": _not_ours,
     "!has(self.paths) || self.paths.placements.startsWith('status.')"
     " && (!has(self.paths.scheduledVReplicas)"
-    " || self.paths.scheduledVReplicas.startsWith('status.'))": _written_below_status,
+    " || self.paths.scheduledVReplicas.startsWith('status.'))"
+    " && (!has(self.paths.conditions)"
+    " || self.paths.conditions.startsWith('status.'))": _written_below_status,
 }
 """Text of the rule, with single spaces -> its function."""
 

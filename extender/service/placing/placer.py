@@ -31,7 +31,7 @@ from extender.service.placing.committer import Committer
 from extender.service.placing.decision_history import ASKED, EVICTOR, DecisionHistory
 from extender.service.placing.queue import VPodQueues
 from extender.service.placing.vpod_events import VPodEvents, has_grown
-from extender.service.placing.vpod_status import SCHEDULED
+from extender.service.placing.vpod_status import is_scheduled
 from extender.service.watching.caches import Caches
 from extender.service.watching.external_vpods import ExternalVPods
 from extender.telemetry.metrics import Metrics
@@ -335,9 +335,7 @@ class Placer:
 
     def _is_scheduled(self, pool: str, key: str) -> bool:
         vpod = self._caches.state.pool(pool).vpods.get(key)
-        return vpod is not None and any(
-            c.type == SCHEDULED and c.status == "True" for c in vpod.conditions
-        )
+        return vpod is not None and is_scheduled(vpod)
 
     def _settle(
         self, decision: Decision, committed: Committed, started: float, *, newly: bool

@@ -1,27 +1,42 @@
-"""``VPodEvents``: reports decisions to the users of a vpod, by events on the VPod and the metric of
-moves.
+"""``VPodEvents``: reports decisions to the users of a vpod, by events on its object and the metric
+of moves. The object is a VPod, or one of a foreign kind that is watched.
 
 Every move is reported with its reason (I4): in an event, in the metric, and in the Moved condition
 (``vpod_status``).
 """
 
+from collections.abc import Callable
+
 from extender.engine.placing.explain import Step
 from extender.engine.placing.plan import Decision
-from extender.engine.state.availability import Served, condition_of, told_change
+from extender.engine.state.availability import condition_of, served_of, told_change
 from extender.engine.state.pool_state import PoolState
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.model.event_reasons import EventReason
 from extender.model.names import API_VERSION
-from extender.model.objects import Condition, VPod
+from extender.model.objects import AdapterPod, VPod
 from extender.telemetry.metrics import Metrics
+
+ForeignReference = Callable[[VPod], ObjectReference | None]
+"""(vpod that is not a VPod) -> the object that events are about; None if there is none."""
+
+
+def no_reference(_vpod: VPod) -> None:
+    """The ``ForeignReference`` where no foreign kind is watched."""
 
 
 class VPodEvents:
     """Reports each decision that has been written."""
 
-    def __init__(self, recorder: EventRecorder, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        foreign_reference: ForeignReference = no_reference,
+    ) -> None:
         self._recorder = recorder
         self._metrics = metrics
+        self._foreign_reference = foreign_reference
 
     def decided(self, pool: PoolState, decision: Decision, *, newly: bool) -> None:
         """Report that a vpod was placed as far as possible. ``newly``: it was not Scheduled
@@ -60,38 +75,39 @@ class VPodEvents:
         the event Scheduled instead. The stored status remembers what was reported, so another
         leader does not report it again.
         """
-        before, after = condition_of(old), condition_of(new)
-        if before is None or after is None:
+        before, after, told = served_of(old), served_of(new), condition_of(new)
+        if before is None or after is None or told is None:
             return
-        change = told_change(_served(old, before), _served(new, after))
-        if change is EventReason.UNAVAILABLE or (change is not None and after.status == "True"):
-            self._event(new, change, after.message)
+        change = told_change(before, after)
+        if change is EventReason.UNAVAILABLE or (change is not None and told.status == "True"):
+            self._event(new, change, told.message)
 
     def would_move(self, vpod: VPod, note: str) -> None:
         """Report what an evictor in a dry run would do."""
         self._event(vpod, EventReason.WOULD_MOVE, note)
 
-    def write_refused(self, regarding: ObjectReference, note: str) -> None:
+    def write_refused(self, obj: AdapterPod | VPod, note: str) -> None:
         """Report on an object that the API server forbids a write; the
         ``Report`` of ``WriteRefusals``.
         """
-        self._recorder.event(
-            regarding,
-            reason=EventReason.WRITE_REFUSED,
-            note=f"{note}; check the roles of the scheduler service's ServiceAccount, and "
-            f"admission policies and webhooks",
+        note = (
+            f"{note}; check the roles of the scheduler service's ServiceAccount, and "
+            f"admission policies and webhooks"
         )
+        if isinstance(obj, VPod):
+            self._event(obj, EventReason.WRITE_REFUSED, note)
+            return
+        regarding = ObjectReference("v1", "Pod", obj.namespace, obj.name, obj.uid)
+        self._recorder.event(regarding, reason=EventReason.WRITE_REFUSED, note=note)
 
     def _event(self, vpod: VPod, reason: EventReason, note: str, *, cause: str = "") -> None:
-        if vpod.source:
-            return
-        regarding = ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid)
-        self._recorder.event(regarding, reason=reason, note=note, cause=cause)
-
-
-def _served(vpod: VPod, available: Condition) -> Served:
-    ready = vpod.ready_vreplicas or 0
-    return Served(available.reason, ready, sum(vpod.placements.values()) - ready)
+        regarding = (
+            self._foreign_reference(vpod)
+            if vpod.source
+            else ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid)
+        )
+        if regarding is not None:
+            self._recorder.event(regarding, reason=reason, note=note, cause=cause)
 
 
 def has_grown(decision: Decision) -> bool:

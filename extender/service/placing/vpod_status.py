@@ -1,11 +1,14 @@
-"""The status of a VPod: placements, counts, and the conditions Scheduled, Available and Moved."""
+"""The status of a VPod: placements, counts, and the conditions Scheduled, Available and Moved.
+Objects of foreign kinds get the same conditions (``foreign_status``).
+"""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from extender.engine.placing.plan import Decision
-from extender.engine.state.availability import AVAILABLE, Availability, condition_of
+from extender.engine.state.availability import Availability, condition_of
 from extender.kube.api import VPODS, Obj
 from extender.kube.events import clean_note
 from extender.model.counted import counted, counted_are
@@ -92,28 +95,16 @@ def status_patch(
     name others.
     """
     published = sum(placements.values())
-    condition = scheduled_condition(decision, placements)
-    available = availability.condition()
-    known = next((item for item in vpod.conditions if item.type == SCHEDULED), None)
-    known_available = condition_of(vpod)
     if (
         dict(vpod.placements) == dict(placements)
         and vpod.scheduled_vreplicas == published
         and vpod.observed_generation == vpod.generation
         and vpod.ready_vreplicas == availability.ready
-        and _says_the_same(known, condition)
-        and _says_the_same(known_available, available)
-        and (
-            not availability.unserved or _message_of(known_available) == _stored_message(available)
-        )
+        and have_conditions(vpod, decision, placements, availability)
     ):
         return None
-    written = [
-        _written(vpod, condition, known, now),
-        _written(vpod, available, known_available, now),
-    ]
-    moved = _moved(vpod, decision, placements, now)
-    ours = {SCHEDULED, AVAILABLE, MOVED} if moved else {SCHEDULED, AVAILABLE}
+    written = conditions_of(vpod, decision, placements, availability, now)
+    ours = {item.type for item in written}
     others = [_plain(item) for item in vpod.conditions if item.type not in ours]
     return {
         "metadata": {"resourceVersion": vpod.resource_version, "uid": vpod.uid},
@@ -124,9 +115,60 @@ def status_patch(
             ],
             "scheduledVReplicas": published,
             "readyVReplicas": availability.ready,
-            "conditions": [*others, *written, *moved],
+            "conditions": [
+                *others,
+                *({**_plain(item), "observedGeneration": vpod.generation} for item in written),
+            ],
         },
     }
+
+
+def have_conditions(
+    vpod: VPod, decision: Decision, placements: Mapping[str, int], availability: Availability
+) -> bool:
+    """Whether the vpod's stored conditions say what ``conditions_of`` would, but for messages."""
+    available = availability.condition()
+    known_available = condition_of(vpod)
+    return (
+        _says_the_same(_scheduled(vpod), scheduled_condition(decision, placements))
+        and _says_the_same(known_available, available)
+        and (
+            not availability.unserved or _message_of(known_available) == _stored_message(available)
+        )
+    )
+
+
+def conditions_of(
+    vpod: VPod,
+    decision: Decision,
+    placements: Mapping[str, int],
+    availability: Availability,
+    now: float,
+) -> list[Condition]:
+    """The conditions to store with ``placements``: Scheduled, Available, and Moved if this write
+    takes vreplicas away that are moved. Otherwise the stored Moved stays.
+    """
+    scheduled, available = scheduled_condition(decision, placements), availability.condition()
+    return [
+        _written(scheduled, _scheduled(vpod), now),
+        _written(available, condition_of(vpod), now),
+        *_moved(vpod, decision, placements, now),
+    ]
+
+
+def is_scheduled(vpod: VPod) -> bool:
+    """Whether the vpod's status says that all its vreplicas are placed. If an object of a foreign
+    kind does not say, its placements count.
+    """
+    known = _scheduled(vpod)
+    if known is None and vpod.source:
+        return sum(vpod.placements.values()) >= vpod.vreplicas
+    return known is not None and known.status == "True"
+
+
+def _scheduled(vpod: VPod) -> Condition | None:
+    """The stored condition Scheduled."""
+    return next((item for item in vpod.conditions if item.type == SCHEDULED), None)
 
 
 def _message_of(known: Condition | None) -> str:
@@ -142,24 +184,23 @@ def _says_the_same(known: Condition | None, now: Condition) -> bool:
     return known is not None and (known.status, known.reason) == (now.status, now.reason)
 
 
-def _written(vpod: VPod, condition: Condition, known: Condition | None, now: float) -> Obj:
+def _written(condition: Condition, known: Condition | None, now: float) -> Condition:
     """A condition as it is stored. ``known``: the present one, whose transition time stays if the
     status is the same.
     """
     since = (
         known.last_transition_time if known is not None and known.status == condition.status else ""
     )
-    return {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": _stored_message(condition),
-        "observedGeneration": vpod.generation,
-        "lastTransitionTime": since or timestamp(now),
-    }
+    return replace(
+        condition,
+        message=_stored_message(condition),
+        last_transition_time=since or timestamp(now),
+    )
 
 
-def _moved(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> list[Obj]:
+def _moved(
+    vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float
+) -> list[Condition]:
     """The Moved condition, about the published vreplicas that this write takes away. [] if there
     are none: then the present condition stays.
     """
@@ -167,16 +208,8 @@ def _moved(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: f
     moves = list(moves_made(decision.moves, vpod.placements, placements, wanted=wanted))
     if not moves:
         return []
-    return [
-        {
-            "type": MOVED,
-            "status": "True",
-            "reason": str(moves[0].reason),
-            "message": "; ".join(move.sentence() for move in moves)[:_MESSAGE_CHARS_MAX],
-            "observedGeneration": vpod.generation,
-            "lastTransitionTime": timestamp(now),
-        }
-    ]
+    message = "; ".join(move.sentence() for move in moves)[:_MESSAGE_CHARS_MAX]
+    return [Condition(MOVED, "True", str(moves[0].reason), message, timestamp(now))]
 
 
 def _plain(condition: Condition) -> Obj:

@@ -11,12 +11,11 @@ is allowed.
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 from extender.engine.placing.plan import Decision
 from extender.kube.api import Forbidden
-from extender.kube.events import ObjectReference
-from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPod, VPod
 from extender.model.reasons import ConflictReason
 from extender.telemetry.metrics import Metrics
@@ -26,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 VPODS_REPORTED_MAX: Final = 32
 """vpods of one refused ledger that get an event. The event on the pod, and the log, cover all."""
 
-Report = Callable[[ObjectReference, str], None]
+Report = Callable[[AdapterPod | VPod, str], None]
 """(the object, a sentence): ``VPodEvents.write_refused``."""
 
 
@@ -43,10 +42,9 @@ class WriteRefusals:
         """
         why = f"the ledger of pod {pod.key} may not be written: {error.message}"
         self._note(why)
-        self._report(ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid), why)
-        own = [vpod for vpod in vpods if vpod is not None and not vpod.source]
-        for vpod in own[:VPODS_REPORTED_MAX]:
-            self._report(_reference(vpod), why)
+        self._report(pod, why)
+        for vpod in islice(filter(None, vpods), VPODS_REPORTED_MAX):
+            self._report(vpod, why)
         return why
 
     def status(self, vpod: VPod, error: Forbidden) -> str:
@@ -55,8 +53,7 @@ class WriteRefusals:
             f"the status of {vpod.source or 'VPod'} {vpod.key} may not be written: {error.message}"
         )
         self._note(why)
-        if not vpod.source:
-            self._report(_reference(vpod), why)
+        self._report(vpod, why)
         return why
 
     def _note(self, why: str) -> None:
@@ -75,7 +72,3 @@ def as_refused(decision: Decision, why: str | None) -> Decision:
         return decision
     explanation = decision.explanation._replace(reason=ConflictReason.WRITE_REFUSED, detail=why)
     return decision._replace(explanation=explanation)
-
-
-def _reference(vpod: VPod) -> ObjectReference:
-    return ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid)

@@ -23,17 +23,15 @@ publish them, and whoever places these vpods next decides when that ends (``is_c
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from extender.engine.placing.plan import Decision
-from extender.engine.state.availability import Availability
 from extender.kube.api import Api, Obj, Resource
+from extender.kube.events import ObjectReference
 from extender.kube.sources import NOT_LISTED, KindWatch, Problem
 from extender.model.foreign_kinds import Claimant
 from extender.model.objects import AdapterPool, Namespace, Source, VPod
-from extender.model.translate import PlacementTranslator
 from extender.service.watching.caches import Caches
 from extender.service.watching.foreign_kind import ForeignKind
 
@@ -57,6 +55,17 @@ class StatusWrite:
 
     resource: Resource
     patch: Obj
+    decode: Callable[[Obj], VPod]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPlace:
+    """Where the status of an object is written: its resource, how its pool declares the kind, and a
+    decoder for the reply.
+    """
+
+    resource: Resource
+    source: Source
     decode: Callable[[Obj], VPod]
 
 
@@ -276,26 +285,27 @@ class ForeignSources:
         declared = [known] if known is not None else list(pool.sources) if pool is not None else []
         return any(source.key == vpod.source and source.write_status for source in declared)
 
-    def write_status(
-        self,
-        vpod: VPod,
-        _decision: Decision,
-        placements: Mapping[str, int],
-        _availability: Availability,
-        _now: float,
-    ) -> StatusWrite | None:
-        """The ``StatusWriter`` of foreign kinds. It writes the placements and their number; the
-        rest of the status belongs to the kind's controller.
-        """
+    def status_place(self, vpod: VPod) -> StatusPlace | None:
+        """Where this service writes the vpod's status. None if it does not."""
         running = self._running.get(vpod.source)
         source = running.kind.declared(vpod) if running is not None else None
         if running is None or source is None or not source.write_status:
             return None
-        patch = PlacementTranslator(source).status_of(vpod, placements)
-        if patch is None:
-            return None
         kind = running.kind
-        return StatusWrite(running.watch.resource, patch, lambda reply: kind.written(reply, vpod))
+        return StatusPlace(running.watch.resource, source, lambda reply: kind.written(reply, vpod))
+
+    def reference(self, vpod: VPod) -> ObjectReference | None:
+        """The object that is the vpod, for events. None if it is not watched: a caller of
+        ``POST /v1/schedule`` may keep its vpod anywhere.
+        """
+        running = self._running.get(vpod.source)
+        known = self._caches.vpods.latest(vpod.key)
+        if running is None or known is None:
+            return None
+        resource = running.watch.resource
+        return ObjectReference(
+            resource.api_version, resource.kind, known.namespace, known.name, known.uid
+        )
 
     @property
     def pools_with_conditions(self) -> int:

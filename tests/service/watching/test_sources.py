@@ -124,6 +124,9 @@ async def test_a_consumer_group_is_placed_and_its_status_is_in_its_own_shape():
     async with world.serving():
         await placed_is(world, 4)
         status = await status_of(world)
+        ours = [c["type"] for c in status["conditions"] if c not in theirs["conditions"]]
+        assert ours == ["vreplica.dev/Scheduled", "vreplica.dev/Available"]
+        status["conditions"] = [c for c in status["conditions"] if c["type"] not in ours]
         assert {key: status[key] for key in theirs} == theirs
         assert status["placements"] == [
             {"podName": "dispatcher-0", "vreplicas": 2},
@@ -258,9 +261,10 @@ async def test_when_the_list_comes_late_a_group_keeps_where_it_is():
         await asyncio.sleep(100)
         assert (await world.ledger(1), await world.ledger(0)) == ({KEY: 3}, {})
         assert await placed(world) == 3
-    assert not [
-        call for call in world.api.writes() if call.what.startswith(("pods", "consumergroups"))
+    written = [
+        call.what for call in world.api.writes() if call.what.startswith(("pods", "consumergroups"))
     ]
+    assert written == ["consumergroups/status"], "its conditions, which it did not have"
 
 
 async def test_an_object_that_becomes_unreadable_keeps_what_is_known_of_it():
@@ -566,7 +570,7 @@ async def test_a_version_that_ceases_to_be_served_is_probed_for_again():
         assert service.caches.vpods.get(KEY) is None
 
 
-async def test_what_nobody_serves_of_a_foreign_kind_is_told_by_the_pool_and_never_on_the_object():
+async def test_what_nobody_serves_of_a_foreign_kind_is_told_by_the_pool_and_by_the_object():
     world = await a_world()
     await world.pods(0)
     async with world.serving() as service:
@@ -582,7 +586,7 @@ async def test_what_nobody_serves_of_a_foreign_kind_is_told_by_the_pool_and_neve
         text = service.metrics.render().decode()
         assert f'pool_unserved_vreplicas{{pool="{POOL}"}} 3.0' in text
         status = await status_of(world)
-        assert "conditions" not in status
+        assert [c["reason"] for c in status["conditions"]] == ["AllPlaced", "PodNotReady"]
         assert not {"readyVReplicas", "replicas"} & status.keys()
         assert [
             event

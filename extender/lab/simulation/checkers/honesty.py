@@ -24,6 +24,14 @@ class HonestyChecker(Checker):
         lately = (f"labels {vpod.namespace}", f"selector {vpod.pool}", f"pool {vpod.key}")
         return not any(map(self._excuses.holds, lately)) and not self._stored.is_allowed(vpod)
 
+    def check_others(self, old: VPod, new: VPod) -> None:
+        """Check that the conditions of a foreign kind's own controller stay as they are."""
+        if new.others != old.others:
+            self._violated(
+                f"status: {ACTOR.get()} changed the conditions of others on {new.key}: "
+                f"{old.others} became {new.others}"
+            )
+
     def check_scheduled(self, vpod: VPod) -> None:
         """Check that with Scheduled=True for the present generation, the present spec is placed."""
         pool = self._stored.pool(vpod.pool)

@@ -144,13 +144,12 @@ class MoveChecker(Checker):
     def check_unreported_moves(
         self, old: VPod, new: VPod, is_excused: Callable[[str], bool]
     ) -> str:
-        """As ``check``, for vpods whose moves are not reported: each vreplica that leaves a pod has
-        some true reason, or is more than the vpod wants. Return a description of the problem, "" if
-        there is none.
+        """As ``check``, for the vpods of callers, whose moves are not reported: each vreplica that
+        leaves a pod has some true reason, or is more than the vpod wants. Return a description of
+        the problem, "" if there is none.
 
         ``is_excused``: pod name -> whether the pod needs no reason.
         """
-        reasons = OF_CALLERS if old.by_caller else (*OF_CALLERS, "Policy")
         surplus = max(0, old.total - new.wanted)
         gained = (
             name for name, count in new.placements.items() if count > old.placements.get(name, 0)
@@ -163,7 +162,7 @@ class MoveChecker(Checker):
                 continue
             if not any(
                 self._holds(ReportedMove(1, name, to, why), new, was_edited=False)
-                for why in reasons
+                for why in OF_CALLERS
             ):
                 return (
                     f"took {left} of {new.key} (wants {new.wanted}) off {name} for no reason: "

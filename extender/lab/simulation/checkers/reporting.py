@@ -72,8 +72,8 @@ class ReportingChecker(Checker):
         crowd = new.key.partition("/")[2].startswith(CROWD)
         # If a ledger was not written, the first placements are partial. They are reported with the
         # rest.
-        first = not old.total and not old.observed and new.total and new.condition[0] == "True"
-        if by_service() and first and not new.foreign and not crowd:
+        first = not old.total and not old.condition[0] and new.total and new.condition[0] == "True"
+        if by_service() and first and not crowd:
             self._due.append(_Placed(ACTOR.get(), new, self._clock()))
 
     def look(self) -> None:
@@ -90,7 +90,9 @@ class ReportingChecker(Checker):
 
     def _may_be_silent(self, placed: _Placed) -> bool:
         actor, vpod, since = placed.actor, placed.vpod, placed.at
-        name, failed_at = vpod.key.partition("/")[2], self._circumstances.failed_at
+        failed_at = self._circumstances.failed_at
+        name = vpod.key.partition("/")[2].partition("@")[0]
+        plural = "streams" if vpod.foreign else "vpods"
         now = self._stored.vpods.get(vpod.key)
         return (
             now is None
@@ -99,7 +101,7 @@ class ReportingChecker(Checker):
             # A leader that has lost its Lease notices it at its next renewal. It may stop between a
             # status and its event.
             or self._lost_at(actor) >= since - LEASE_S
-            or failed_at(actor, "vpods", name) >= since
+            or failed_at(actor, plural, name) >= since
             or failed_at(actor, "events", vpod.namespace) >= since - REPORTED_WITHIN_S
             # The writer is behind in this namespace, but continues.
             or self._wrote_at.get((actor, vpod.namespace), -inf) > since

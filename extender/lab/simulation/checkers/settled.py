@@ -212,9 +212,8 @@ class Stored:
         told_otherwise = (vpod.condition[0] == "True") is not placed and not (
             placed and may_be_short
         )
-        # Callers and foreign vpods hear only how many vreplicas have no place, not that some must
-        # leave theirs.
-        if told_otherwise and not (vpod.is_silent and draining):
+        # Callers hear only how many vreplicas have no place, not that some must leave theirs.
+        if told_otherwise and not (vpod.by_caller and draining):
             # Vreplicas that stay on a drained pod, because there is no room elsewhere, count as not
             # scheduled.
             found.append(
@@ -236,13 +235,13 @@ class Stored:
         """Check the vpod's report of served vreplicas: those on Ready pods that are not being
         deleted, on Ready nodes.
         """
-        if vpod.is_silent:
+        if vpod.by_caller or self._is_nobodys(vpod):
             return
         ready = sum(
             count for name, count in vpod.placements.items() if self._serves(self.pods.get(name))
         )
         reported = vpod.available
-        if reported is None or reported[0] != ready:
+        if reported is None or reported[0] not in (None, ready):
             yield f"{vpod.key}: {ready} of {vpod.total} are served, and its status says {reported}"
         elif (reported[1] == "True" and not ready == vpod.total >= vpod.wanted) or (
             reported[2] in _UNSERVED
@@ -260,12 +259,18 @@ class Stored:
         """
         if vpod.total > self.pool_of(vpod).most(vpod):
             return [f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}"]
-        says_why = vpod.condition[0] == "False" and (
-            vpod.foreign or vpod.condition[1] == "TenantNotAllowed"
-        )
+        if self._is_nobodys(vpod):
+            return []
+        says_why = vpod.condition == ("False", "TenantNotAllowed")
         if (vpod.total < vpod.wanted) is not says_why:
             return [f"{vpod.key} is not allowed in {vpod.pool}, and Scheduled is {vpod.condition}"]
         return []
+
+    def _is_nobodys(self, vpod: VPod) -> bool:
+        """Return whether an object of a foreign kind belongs to no pool, so that nobody writes its
+        status: no pool selects it, and it has no place that would keep it with one.
+        """
+        return vpod.foreign and not vpod.total and not self.is_allowed(vpod)
 
     def _must_go(self, pool: Pool, name: str) -> bool:
         """Return whether a pod's vreplicas should leave it: it is marked or given up."""

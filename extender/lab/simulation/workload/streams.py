@@ -5,7 +5,12 @@ from typing import Final
 from extender.kube.api import Obj
 from extender.lab.simulation.workload.acts import Act, Scene
 from extender.lab.simulation.world.scale import TENANTS
-from extender.lab.simulation.world.streams import LABEL, STREAMS, stream_object
+from extender.lab.simulation.world.streams import (
+    LABEL,
+    STREAMS,
+    stream_object,
+    with_own_condition,
+)
 
 STREAMS_MAX: Final = 6
 
@@ -31,16 +36,28 @@ class StreamActs:
         self._streams += 1
         weight = rng.choice((1, 1, 1, 2, 3))
         stream = stream_object(f"s{self._streams}", rng.randint(1, 10), weight, scene.pool_name())
-        await scene.world.cluster.create(STREAMS, rng.choice(TENANTS), stream)
+        namespace = rng.choice(TENANTS)
+        await scene.world.cluster.create(STREAMS, namespace, stream)
+        await self._own_controller(namespace, stream["metadata"]["name"])
         return True
 
     async def _change(self, patch: Obj) -> bool:
         return await self._scene.change(STREAMS, self._scene.any(STREAMS), patch)
 
+    async def _own_controller(self, namespace: str, name: str) -> None:
+        """The kind's own controller, which the service must not disturb, sets its condition."""
+        stream = await self._scene.world.cluster.get(STREAMS, namespace, name)
+        await self._scene.merge(STREAMS, namespace, name, with_own_condition(stream), "status")
+
     async def _resize(self) -> bool:
-        return await self._change(
-            {"spec": {"parallelism": self._scene.rng.choice((0, 1, 2, 4, 8, 12))}}
-        )
+        stream = self._scene.any(STREAMS)
+        if stream is None:
+            return False
+        parallelism = self._scene.rng.choice((0, 1, 2, 4, 8, 12))
+        await self._scene.change(STREAMS, stream, {"spec": {"parallelism": parallelism}})
+        metadata = stream["metadata"]
+        await self._own_controller(metadata["namespace"], metadata["name"])
+        return True
 
     async def _reweigh(self) -> bool:
         return await self._change({"spec": {"weight": self._scene.rng.randint(1, 4)}})

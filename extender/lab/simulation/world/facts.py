@@ -116,22 +116,21 @@ class VPod:
     scheduled: int
     condition: tuple[str, str]
     moved: tuple[str, str, str]
-    available: tuple[int, str, str] | None = None
-    """readyVReplicas, and status and reason of Available; None without that condition."""
+    available: tuple[int | None, str, str] | None = None
+    """readyVReplicas (None: its kind has no such field), and status and reason of Available; None
+    without that condition.
+    """
     by_caller: bool = False
     """It belongs to a caller of /v1/schedule and is no object."""
     foreign: bool = False
     """It is an object of a foreign kind (``spec.sources``)."""
+    others: tuple[str, ...] = ()
+    """The conditions of a foreign kind's own controller, as text."""
 
     @property
     def namespace(self) -> str:
         """The namespace in its key."""
         return self.key.partition("/")[0]
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether no status says why it was moved or is not scheduled."""
-        return self.by_caller or self.foreign
 
     @property
     def total(self) -> int:

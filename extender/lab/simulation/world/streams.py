@@ -11,6 +11,8 @@ from extender.lab.simulation.world.facts import VPod
 
 STREAMS: Final = Resource("example.dev", "v1", "streams", "Stream")
 LABEL: Final = "example.dev/pool"
+OURS: Final = "vreplica.dev/"
+"""Before the types of the conditions that the service writes."""
 
 
 def definition() -> Obj:
@@ -52,6 +54,7 @@ def source(pool: str) -> Obj:
             "podName": "pod",
             "count": "share",
             "scheduledVReplicas": "status.scheduled",
+            "conditions": "status.conditions",
         },
         "labelSelector": {"matchLabels": {LABEL: pool}},
     }
@@ -65,9 +68,30 @@ def stream_object(name: str, parallelism: int, weight: int, pool: str) -> Obj:
     }
 
 
+def with_own_condition(stream: Obj) -> Obj:
+    """Return the merge patch by which the kind's own controller sets its condition. It leaves the
+    others as they are, and fails if the Stream has changed since.
+    """
+    metadata = stream["metadata"]
+    generation = metadata.get("generation", 0)
+    others = [
+        item
+        for item in (stream.get("status") or {}).get("conditions") or ()
+        if item["type"] != "Ready"
+    ]
+    own = {"type": "Ready", "status": "Unknown", "detail": {"generation": generation}}
+    return {
+        "metadata": {"resourceVersion": metadata["resourceVersion"]},
+        "status": {"conditions": [*others, own]},
+    }
+
+
 def read_stream(obj: Obj) -> VPod:
-    """Read a Stream. It has no conditions: it counts as scheduled if enough is placed."""
+    """Read a Stream. Of its conditions, the service's own have a prefix."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+    conditions = {item["type"]: item for item in status.get("conditions") or ()}
+    scheduled, moved = conditions.get(f"{OURS}Scheduled"), conditions.get(f"{OURS}Moved")
+    available = conditions.get(f"{OURS}Available")
     placements: dict[str, int] = {}
     for item in status.get("assigned") or ():
         placements[item["pod"]] = placements.get(item["pod"], 0) + item["share"]
@@ -82,7 +106,11 @@ def read_stream(obj: Obj) -> VPod:
         observed=metadata.get("generation", 0),
         placements=placements,
         scheduled=status.get("scheduled", placed),
-        condition=("True" if placed >= spec["parallelism"] else "False", ""),
-        moved=("", "", ""),
+        condition=(scheduled["status"], scheduled["reason"]) if scheduled else ("", ""),
+        available=(None, available["status"], available["reason"]) if available else None,
+        moved=(moved["reason"], moved["message"], moved["lastTransitionTime"])
+        if moved
+        else ("", "", ""),
         foreign=True,
+        others=tuple(repr(c) for kind, c in conditions.items() if not kind.startswith(OURS)),
     )
