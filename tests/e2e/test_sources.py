@@ -11,9 +11,20 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, CRDS, ApiError, NotFound, Obj, PatchType, Resource
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    CRDS,
+    EVENTS,
+    ApiError,
+    ListOptions,
+    NotFound,
+    Obj,
+    PatchType,
+    Resource,
+)
 from extender.model.decode import pod_from
 from extender.model.ledger import ledger_slots
+from extender.model.names import CONDITION_PREFIX
 from extender.scheduling_api import (
     CallersVPod,
     GetTotalVReplicas,
@@ -109,6 +120,40 @@ async def status_with(
     return await eventually(look, 45.0, f"{namespace}/{name} has {vreplicas}")
 
 
+def theirs(status: Obj) -> Obj:
+    """What the kind's own controller has in the status."""
+    others = [c for c in status["conditions"] if not c["type"].startswith(CONDITION_PREFIX)]
+    return {**{key: status[key] for key in THEIRS}, "conditions": others}
+
+
+def ours(status: Obj) -> dict[str, tuple[str, str]]:
+    """Type without its prefix -> (status, reason) of the service's own conditions."""
+    return {
+        item["type"].removeprefix(CONDITION_PREFIX): (item["status"], item["reason"])
+        for item in status["conditions"]
+        if item["type"].startswith(CONDITION_PREFIX)
+    }
+
+
+async def event_about(
+    system: System, resource: Resource, namespace: str, name: str, reason: str
+) -> None:
+    """Returns when the object has an event with that reason, under its own UID."""
+    uid = (await system.backend.api.get(resource, namespace, name))["metadata"]["uid"]
+
+    async def look() -> bool:
+        page = await system.backend.api.list_page(EVENTS, ListOptions(namespace=namespace))
+        found = [
+            (event["reason"], event["regarding"].get("uid"), event["regarding"].get("kind"))
+            for event in page.items
+        ]
+        if (reason, uid, resource.kind) not in found:
+            raise NotYet(str(found))
+        return True
+
+    await eventually(look, 20.0, f"an event {reason} on {namespace}/{name}")
+
+
 async def ledgers(system: System, key: str) -> dict[str, int]:
     adapters = [pod_from(obj) for obj in await system.adapters()]
     assert all(ledger_slots(adapter.ledger) <= SLOTS_PER_POD for adapter in adapters)
@@ -144,8 +189,10 @@ async def test_an_object_of_a_foreign_kind_is_placed_grows_shrinks_and_goes(
         tenant = await backend.namespace("tenant")
         await create(system, resource, tenant, "a", **{count: 8})
         status = await status_with(system, resource, tenant, "a", 8)
-        assert {key: status[key] for key in THEIRS} == THEIRS
+        assert theirs(status) == THEIRS
         assert set(status) == {*THEIRS, "placements", *([field] if field else [])}
+        assert ours(status)["Scheduled"] == ("True", "AllPlaced")
+        await event_about(system, resource, tenant, "a", "Scheduled")
         assert field is None or status[field] == 8
         await change(system, resource, tenant, "a", **{count: 45})
         status = await status_with(system, resource, tenant, "a", 45)
@@ -191,13 +238,17 @@ async def test_a_service_that_is_killed_moves_nothing_of_a_foreign_kind(
         await asyncio.gather(
             *(create(system, GROUPS, tenant, f"g-{i}", replicas=7) for i in range(6))
         )
-        before = [await status_with(system, GROUPS, tenant, f"g-{i}", 7) for i in range(6)]
+        before = [
+            (await status_with(system, GROUPS, tenant, f"g-{i}", 7))["placements"] for i in range(6)
+        ]
         await system.restart()
         await system.service.leads()
         await change(system, GROUPS, tenant, "g-0", replicas=9)
         await status_with(system, GROUPS, tenant, "g-0", 9)
         after = [await status_with(system, GROUPS, tenant, f"g-{i}", 7) for i in range(1, 6)]
-        assert after == before[1:]
+        assert [status["placements"] for status in after] == before[1:]
+        assert [theirs(status) for status in after] == [THEIRS] * 5
+        assert not [status for status in after if "Moved" in ours(status)]
 
 
 async def test_a_caller_is_placed_and_its_share_outlives_the_service(

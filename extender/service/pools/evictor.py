@@ -6,8 +6,8 @@ between two of its batches. Each pool sets the limits:
 
 - *budget*: at most movesPerPeriod vreplicas per period, however often the pool is looked at;
 - *cool-down*: compaction and policy do not move a vpod that was moved less than cooldownSeconds
-  ago. The ``Moved`` condition has the time, so a new leader knows it too. Objects of foreign kinds
-  have no such condition; for them the time is only in memory;
+  ago. The ``Moved`` condition has the time, so a new leader knows it too. For objects of foreign
+  kinds without a place for conditions, the time is only in memory;
 - *dryRun*: moves are planned, counted and reported (event ``WouldMove``), but not made.
 
 The autoscaler closes the ordinals that it wants to remove. The evictor triggers it after a move. A
