@@ -49,6 +49,13 @@ def nested(levels: int) -> object:
     return value
 
 
+def status_in(patch: dict[str, object] | None) -> Obj:
+    assert patch is not None
+    status = patch["status"]
+    assert isinstance(status, dict)
+    return status
+
+
 def an_object(spec: Obj | None = None, status: Obj | None = None, **metadata) -> Obj:
     found: Obj = {
         "metadata": {"namespace": "t", "name": "a", "uid": "u", "resourceVersion": "7", **metadata}
@@ -123,8 +130,7 @@ class TestToVPod:
         assert vpod.conditions_json is None
         assert [(c.type, c.status) for c in vpod.conditions] == [("Scheduled", "False")]
         patch = GROUPS.status_of(vpod, {"d-0": 1}, [Condition("Scheduled", "True")])
-        assert patch is not None
-        assert set(patch["status"]) == {"placements"}
+        assert set(status_in(patch)) == {"placements"}
 
     def test_one_that_is_being_deleted(self):
         assert GROUPS.to_vpod(an_object({}, deletionTimestamp="2026-01-01T00:00:00Z")).deleting
@@ -219,8 +225,7 @@ class TestStatusOf:
             "Scheduled", "False", "InsufficientSlots", "no room", "2026-02-02T00:00:00Z"
         )
         patch = GROUPS.status_of(vpod, {}, [new])
-        assert patch is not None
-        assert patch["status"]["conditions"] == [
+        assert status_in(patch)["conditions"] == [
             THEIRS,
             OURS,
             {"type": 3},
@@ -233,7 +238,7 @@ class TestStatusOf:
                 "lastTransitionTime": "2026-02-02T00:00:00Z",
             },
         ]
-        after = an_object({"replicas": 0}, dict(patch["status"]))
+        after = an_object({"replicas": 0}, status_in(patch))
         assert GROUPS.to_vpod(after).conditions[-1] == new
 
     def test_conditions_in_a_place_of_their_own(self):
@@ -243,9 +248,9 @@ class TestStatusOf:
         patch = deep.status_of(
             deep.to_vpod(an_object({"n": 1})), {"d-0": 1}, [Condition("Available", "True")]
         )
-        assert patch is not None
-        assert patch["status"]["deep"]["c"][0]["type"] == "vreplica.dev/Available"
-        assert patch["status"]["deep"]["n"] == 1
+        deep_status = status_in(patch)["deep"]
+        assert deep_status["c"][0]["type"] == "vreplica.dev/Available"
+        assert deep_status["n"] == 1
 
     def test_an_object_without_placements_gets_none_written(self):
         assert GROUPS.status_of(GROUPS.to_vpod(an_object({"replicas": 0})), {}) is None

@@ -188,6 +188,8 @@ def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
         return False  # one that has no status yet gets it when it is placed
     now = availability_of(pool, vpod.placements, 0)
     told = condition_of(vpod)
+    if vpod.source and told is not None and not (told.reason and told.message):
+        return False  # the kind's schema drops these fields: another write would not help
     if told is None or (not vpod.source and vpod.ready_vreplicas != now.ready):
         return True
     if not now.unserved:

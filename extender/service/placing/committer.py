@@ -30,6 +30,7 @@ from extender.kube.api import (
     ApiError,
     Conflict,
     Forbidden,
+    Invalid,
     OutcomeUnknown,
     PatchType,
 )
@@ -325,6 +326,7 @@ class Committer:
             gone = self._caches.vpods.latest(key) is None
             batch.reported[key] = self._unreported_moves.reported(decision) if gone else decision
             return
+        write = None
         try:
             async with self._slots:
                 write = self._status_write(batch, decision, vpod)
@@ -349,6 +351,8 @@ class Committer:
             batch.failed[key] = str(error)
             if isinstance(error, Forbidden):
                 self._refusals.status(vpod, error)
+            if isinstance(error, Invalid) and write is not None:
+                write.refused(error)
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
             if isinstance(error, (OutcomeUnknown, Conflict)):

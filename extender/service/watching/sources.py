@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from extender.kube.api import Api, Obj, Resource
+from extender.kube.api import Api, Invalid, Obj, Resource
 from extender.kube.events import ObjectReference
 from extender.kube.sources import NOT_LISTED, KindWatch, Problem
 from extender.model.foreign_kinds import Claimant
@@ -51,11 +51,14 @@ PoolCondition = tuple[str, bool, str, str]
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite:
-    """A merge patch of ``resource``'s status, and a decoder for its reply."""
+    """A merge patch of ``resource``'s status, and a decoder for its reply. ``refused`` is called if
+    the API server refuses it as invalid.
+    """
 
     resource: Resource
     patch: Obj
     decode: Callable[[Obj], VPod]
+    refused: Callable[[Invalid], None] = lambda _error: None
 
 
 @dataclass(frozen=True, slots=True)

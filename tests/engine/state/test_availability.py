@@ -13,12 +13,13 @@ from extender.engine.state.availability import (
     availability_of,
     is_outdated,
     pool_availability,
+    served_of,
     told_change,
 )
 from extender.engine.state.pool_state import PoolState
 from extender.kube.events import clean_note
 from extender.model.event_reasons import EventReason
-from extender.model.objects import Condition
+from extender.model.objects import Condition, VPod
 from tests.support.builders import POOL, Scene, a_node
 
 
@@ -121,6 +122,63 @@ def test_a_status_is_outdated_once_as_many_are_down_on_another_pod():
     scene.pod(1, {}, node="node-1", ready=False)
     pool.end_excuse("dispatcher-1")
     assert is_outdated(pool, pool.vpods["tenant/a"])
+
+
+FOREIGN = {"source": "stream.example.dev", "conditions_json": b""}
+
+
+def the_stream(scene: Scene, conditions: tuple[Condition, ...], **fields) -> tuple[PoolState, VPod]:
+    """A Stream with 3 vreplicas on pod 0. ``conditions``: of ours, as they are stored."""
+    scene.vpod("s", 3, {0: 3}, conditions=conditions, **{**FOREIGN, **fields})
+    pool = the_pool(scene)
+    return pool, pool.vpods["tenant/s@stream.example.dev"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "fields", "outdated"),
+    [
+        pytest.param(
+            (Condition("Available", "False", "NodeLost", "0 of 3"),), {}, True, id="wrong"
+        ),
+        pytest.param(
+            (Condition("Available", "True", "AllReady", "3 of 3"),), {}, False, id="right"
+        ),
+        pytest.param((Condition("Scheduled", "True", "AllPlaced", "all"),), {}, True, id="missing"),
+        pytest.param((), {}, False, id="all of ours dropped"),
+        pytest.param((Condition("Available", "False"),), {}, False, id="fields dropped"),
+        pytest.param(
+            (Condition("Available", "False", "NodeLost", "0 of 3"),),
+            {"conditions_json": None},
+            False,
+            id="no place for conditions",
+        ),
+    ],
+)
+def test_a_foreign_status_is_outdated_only_by_the_conditions_that_we_write(
+    stored, fields, outdated
+):
+    pool, stream = the_stream(a_scene(), stored, **fields)
+    assert is_outdated(pool, stream) is outdated
+
+
+def test_what_a_foreign_status_says_is_counted_as_that_of_a_vpod():
+    scene = a_scene()
+    pool, stream = the_stream(scene, ())
+    assert served_of(stream) is None
+    scene.pod(0, {}, node="node-0", ready=False)
+    pool.end_excuse("dispatcher-0")
+    placements = {"dispatcher-0": 3, "dispatcher-1": 4}
+    now = availability_of(pool, placements, 9)
+    told = replace(stream, placements=placements, conditions=(now.condition(),))
+    assert served_of(told) == Served("PodNotReady", 4, 3)
+    assert served_of(told) == served_of(replace(told, source="", ready_vreplicas=now.ready))
+
+
+def test_a_message_that_somebody_else_has_written_counts_nothing_as_served():
+    _, stream = the_stream(a_scene(), (Condition("Available", "False", "NodeLost", "9" * 40),))
+    assert served_of(stream) == Served("NodeLost", 0, 3)
+    _, stream = the_stream(a_scene(), (Condition("Available", "True", "AllReady", "99 of 3"),))
+    assert served_of(stream) == Served("AllReady", 3, 0)
 
 
 @pytest.mark.parametrize("chars", [1, 40, 253])

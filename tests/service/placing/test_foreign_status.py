@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from extender.kube.api import EVENTS, Forbidden, Obj
+from extender.kube.api import EVENTS, Forbidden, Invalid, Obj
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from extender.model.timestamps import timestamp
 from tests.service.pools.test_availability import set_node_ready, set_ready
@@ -326,6 +326,46 @@ async def test_a_status_that_may_not_be_written_is_a_warning_on_the_object(
         assert "\n" not in note
 
 
+@pytest.mark.parametrize(
+    "served_again", [pytest.param(False, id="within"), pytest.param(True, id="after")]
+)
+async def test_conditions_that_the_kinds_schema_refuses_keep_nobody_from_a_place(
+    served_again: bool, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.WARNING)
+    world = await a_world(minPods=3)
+    await world.pods(0)
+    await set_ready(world, 0, ready=True)
+    await group(world, replicas=3)
+    invalid = Invalid(422, "Invalid", "status.conditions[0].type: Unsupported value")
+    world.api.fail("patch", "consumergroups/status", before=invalid)
+    async with world.serving():
+        await placed_is(world, 3)
+        assert "conditions" not in await status_of(world)
+        assert caplog.text.count("so objects of its kind get none for 600 s: 422 Invalid") == 1
+        await asyncio.sleep(700 if served_again else 300)
+        await want(world, 4)
+        await placed_is(world, 4)
+        await asyncio.sleep(10)
+        assert bool(await conditions(world)) is served_again
+
+
+async def test_a_schema_that_drops_fields_of_a_condition_is_not_written_to_again_and_again():
+    world = await a_world(minPods=3)
+    await world.pods(0)
+    await group(world, replicas=3)
+    async with world.serving():
+        await says(world, "Available", "False", "PodNotReady")
+        kept = [
+            {key: value for key, value in item.items() if key not in {"reason", "message"}}
+            for item in (await conditions(world)).values()
+        ]
+        writes = status_writes(world)
+        await set_status(world, conditions=kept)
+        await asyncio.sleep(200)
+        assert status_writes(world) == writes
+
+
 async def test_where_the_kinds_controller_writes_the_status_we_write_none_of_it():
     world = await a_world(sources=[{**PRESET, "writeStatus": False}])
     await world.pods(0)
@@ -336,7 +376,7 @@ async def test_where_the_kinds_controller_writes_the_status_we_write_none_of_it(
         assert status_writes(world) == 0
 
 
-async def test_conditions_and_events_come_once_a_pool_declares_their_place():
+async def test_conditions_come_once_a_pool_declares_their_place():
     world = await a_world(sources=[WITHOUT_CONDITIONS])
     await world.pods(0)
     await group(world, replicas=3)
@@ -347,5 +387,13 @@ async def test_conditions_and_events_come_once_a_pool_declares_their_place():
         with_conditions = {**PLACE, "paths": {**PATHS, "conditions": "status.conditions"}}
         await patch_pool(world, {"sources": [with_conditions]})
         await says(world, "Scheduled", "True", "AllPlaced")
-        await asyncio.sleep(5)
-        assert len(await told(world, "Scheduled")) == 1, "it has had its places for long"
+
+
+async def test_an_object_that_had_all_its_places_before_gets_conditions_and_no_event():
+    world = await a_world()
+    await world.pods(0)
+    await group(world, replicas=3, placements=[{"podName": "dispatcher-0", "vreplicas": 3}])
+    async with world.serving():
+        await says(world, "Scheduled", "True", "AllPlaced")
+        await asyncio.sleep(30)
+        assert await told(world) == []
