@@ -2,29 +2,35 @@
 kind's own shape, and the conditions of a VPod if the kind's declaration says where.
 
 The rest of the status belongs to the kind's controller, including all other conditions
-(``PlacementTranslator``). If the API server refuses a write with conditions as invalid, the kind's
-schema may not allow them. Then the placements are written without them: nobody may go without a
-place because of a wrong ``paths.conditions``.
+(``PlacementTranslator``). If the API server refuses an object's status as invalid several times in
+a row, the kind's schema may not allow our conditions. Then the placements are written without them:
+nobody may go without a place because of a wrong ``paths.conditions``.
 """
 
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from extender.engine.placing.plan import Decision
 from extender.engine.state.availability import Availability
-from extender.kube.api import Invalid
+from extender.kube.api import Invalid, Obj
 from extender.model.bounded import put_bounded
-from extender.model.objects import Path, Source, VPod
+from extender.model.objects import VPod
 from extender.model.translate import PlacementTranslator
 from extender.service.placing.vpod_status import conditions_of, have_conditions
-from extender.service.watching.sources import KINDS_MAX, StatusPlace, StatusWrite
+from extender.service.watching.sources import StatusPlace, StatusWrite
 
 log: Final = logging.getLogger(__name__)
 
-TRY_AGAIN_S: Final = 600.0
-"""How long a kind gets no conditions after a refused write. Its schema may be corrected."""
+REFUSALS_MAX: Final = 3
+"""After so many refused writes in a row, an object gets no conditions. A single one may have
+another cause.
+"""
+TRY_AGAIN_S: Final = 60.0
+"""After this time, the next decision for it tries again."""
+OBJECTS_MAX: Final = 10_000
+"""Objects with refused writes that are remembered."""
 
 
 class ForeignStatus:
@@ -34,8 +40,8 @@ class ForeignStatus:
 
     def __init__(self, place_of: Callable[[VPod], StatusPlace | None]) -> None:
         self._place_of = place_of
-        self._refused_at: OrderedDict[tuple[str, Path], float] = OrderedDict()
-        """(source, path of its conditions) -> epoch seconds."""
+        self._refused: OrderedDict[str, _Refused] = OrderedDict()
+        """vpod key -> its last writes with conditions."""
 
     def __call__(
         self,
@@ -51,7 +57,8 @@ class ForeignStatus:
             return None
         conditions = (
             conditions_of(vpod, decision, placements, availability, now)
-            if self._takes_conditions(place.source, vpod, now)
+            if vpod.conditions_json is not None
+            and not self._gives_up(vpod, now)
             and _differs(vpod, decision, placements, availability)
             else ()
         )
@@ -61,34 +68,41 @@ class ForeignStatus:
         if not conditions:
             return StatusWrite(place.resource, patch, place.decode)
 
+        def accepted(reply: Obj) -> VPod:
+            self._refused.pop(vpod.key, None)
+            return place.decode(reply)
+
         def refused(error: Invalid) -> None:
-            self._note_refused(place.source, vpod, error, now)
+            self._note_refused(vpod, error, now)
 
-        return StatusWrite(place.resource, patch, place.decode, refused)
+        return StatusWrite(place.resource, patch, accepted, refused)
 
-    def _takes_conditions(self, source: Source, vpod: VPod, now: float) -> bool:
-        refused_at = self._refused_at.get(_key(source))
-        return vpod.conditions_json is not None and (
-            refused_at is None or abs(now - refused_at) >= TRY_AGAIN_S
+    def _gives_up(self, vpod: VPod, now: float) -> bool:
+        known = self._refused.get(vpod.key)
+        return (
+            known is not None and known.times >= REFUSALS_MAX and abs(now - known.at) < TRY_AGAIN_S
         )
 
-    def _note_refused(self, source: Source, vpod: VPod, error: Invalid, now: float) -> None:
-        put_bounded(self._refused_at, _key(source), now, KINDS_MAX)
-        log.warning(
-            "%s %s: its status with conditions is refused, so objects of its kind get none for "
-            "%d s: %s; if the kind has no such conditions, leave paths.conditions out of "
-            "AdapterPool %s",
-            source.key,
-            vpod.key,
-            TRY_AGAIN_S,
-            error,
-            vpod.pool,
-            extra={"vpod": vpod.key, "pool": vpod.pool},
-        )
+    def _note_refused(self, vpod: VPod, error: Invalid, now: float) -> None:
+        known = self._refused.get(vpod.key)
+        times = known.times + 1 if known is not None else 1
+        put_bounded(self._refused, vpod.key, _Refused(times, now), OBJECTS_MAX)
+        if times == REFUSALS_MAX:
+            log.warning(
+                "%s gets no conditions, because its status with them is refused: %s; if its kind "
+                "has no such conditions, leave paths.conditions out of AdapterPool %s",
+                vpod.key,
+                error,
+                vpod.pool,
+                extra={"vpod": vpod.key, "pool": vpod.pool},
+            )
 
 
-def _key(source: Source) -> tuple[str, Path]:
-    return source.key, source.paths.conditions
+class _Refused(NamedTuple):
+    times: int
+    """In a row."""
+    at: float
+    """Epoch seconds of the last time."""
 
 
 def _differs(

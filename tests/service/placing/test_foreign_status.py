@@ -10,6 +10,7 @@ import pytest
 from extender.kube.api import EVENTS, Forbidden, Invalid, Obj
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from extender.model.timestamps import timestamp
+from extender.service.placing.foreign_status import REFUSALS_MAX
 from tests.service.pools.test_availability import set_node_ready, set_ready
 from tests.service.watching.test_sources import (
     GROUP_KEY,
@@ -326,28 +327,43 @@ async def test_a_status_that_may_not_be_written_is_a_warning_on_the_object(
         assert "\n" not in note
 
 
-@pytest.mark.parametrize(
-    "served_again", [pytest.param(False, id="within"), pytest.param(True, id="after")]
-)
+def invalid() -> Invalid:
+    return Invalid(422, "Invalid", "status.conditions[0].type: Unsupported value")
+
+
 async def test_conditions_that_the_kinds_schema_refuses_keep_nobody_from_a_place(
-    served_again: bool, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ):
     caplog.set_level(logging.WARNING)
     world = await a_world(minPods=3)
     await world.pods(0)
     await set_ready(world, 0, ready=True)
     await group(world, replicas=3)
-    invalid = Invalid(422, "Invalid", "status.conditions[0].type: Unsupported value")
-    world.api.fail("patch", "consumergroups/status", before=invalid)
+    world.api.fail("patch", "consumergroups/status", before=invalid(), times=REFUSALS_MAX)
     async with world.serving():
         await placed_is(world, 3)
         assert "conditions" not in await status_of(world)
-        assert caplog.text.count("so objects of its kind get none for 600 s: 422 Invalid") == 1
-        await asyncio.sleep(700 if served_again else 300)
+        await asyncio.sleep(200)
+        assert status_writes(world) == REFUSALS_MAX + 1
+        assert caplog.text.count("with them is refused: 422 Invalid: status.conditions[0]") == 1
         await want(world, 4)
-        await placed_is(world, 4)
-        await asyncio.sleep(10)
-        assert bool(await conditions(world)) is served_again
+        await says(world, "Scheduled", "True", "AllPlaced")
+
+
+async def test_one_refused_write_costs_no_condition():
+    world = await a_world()
+    await world.pods(0)
+    await group(world, replicas=3)
+    world.api.fail("patch", "consumergroups/status", before=invalid())
+    async with world.serving():
+        await placed_is(world, 3)
+        await says(world, "Scheduled", "True", "AllPlaced")
+        for wanted in (4, 5, 6):
+            world.api.fail("patch", "consumergroups/status", before=invalid())
+            await want(world, wanted)
+            await placed_is(world, wanted)
+            scheduled = await says(world, "Scheduled", "True", "AllPlaced")
+            assert scheduled["message"].startswith(f"all {wanted} vreplicas"), "none in a row"
 
 
 async def test_a_schema_that_drops_fields_of_a_condition_is_not_written_to_again_and_again():
