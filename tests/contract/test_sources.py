@@ -81,7 +81,7 @@ def test_the_schema_has_every_path_that_is_read_and_the_same_defaults():
     schema = item_schema()
     assert schema["maxItems"] == SOURCES_MAX
     paths = schema["items"]["properties"]["paths"]["properties"]
-    below_status = {"placements", "scheduledVReplicas"}
+    below_status = {"placements", "scheduledVReplicas", "conditions"}
     full = {
         name: inner.get("default", f"{'status' if name in below_status else 'spec'}.{name.lower()}")
         for name, inner in paths.items()
