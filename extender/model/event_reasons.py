@@ -47,7 +47,7 @@ class EventReason(StrEnum):
 @dataclass(frozen=True, slots=True)
 class EventKind:
     """What an event with a certain reason says. ``regarding``: the kinds of objects that it is
-    about.
+    about. For VPod, it may also be an object of a foreign kind that a pool declares.
     """
 
     type: EventType
