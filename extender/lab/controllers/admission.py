@@ -23,7 +23,9 @@ from extender.lab.scheduler.types import NodeInfo, PodInfo, node_view, pod_info
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a kubelet refuses a pod. ``reason`` becomes ``status.reason``."""
+    """Why a kubelet refuses a pod. ``reason`` becomes ``status.reason``, and ``message`` the end of
+    ``status.message``.
+    """
 
     reason: str
     message: str
