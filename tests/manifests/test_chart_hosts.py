@@ -9,19 +9,13 @@ import yaml
 
 from extender.config.model import Config
 from tests.manifests.chart import RenderFailed, Values, objects, render
-from tests.manifests.tool import ToolUnavailable, helm
 from tests.support.configs import config_from
 
 HTTPS: Values = {"certManager": {"enabled": True}, "kubeScheduler": {"mode": "deployment"}}
 METRICS: Values = {"metrics": {"enabled": True}}
 
 
-@pytest.fixture(autouse=True)
-def needs_helm() -> None:
-    try:
-        helm()
-    except ToolUnavailable as missing:
-        pytest.skip(str(missing))
+pytestmark = pytest.mark.usefixtures("needs_helm")
 
 
 class Rendered:

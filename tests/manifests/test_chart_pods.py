@@ -1,11 +1,11 @@
 """What the chart's values add to its pods and Deployments, as charts of the field have it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.manifests.chart import RenderFailed, Values, objects, render
-from tests.manifests.tool import ToolUnavailable, helm
 
 WORKLOADS = {
     "extender": "vreplica-scheduler",
@@ -19,12 +19,7 @@ IN_ITS_OWN_PODS: Values = {
 HARD = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
 
 
-@pytest.fixture(autouse=True)
-def needs_helm() -> None:
-    try:
-        helm()
-    except ToolUnavailable as missing:
-        pytest.skip(str(missing))
+pytestmark = pytest.mark.usefixtures("needs_helm")
 
 
 def merged(first: Values, second: Values) -> Values:
@@ -40,6 +35,12 @@ def deployments(values: Values) -> dict[str, dict[str, Any]]:
         for obj in objects(render(values))
         if obj["kind"] == "Deployment"
     }
+
+
+def containers_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All containers of a Deployment's pods."""
+    pod = spec["template"]["spec"]
+    return [*pod.get("initContainers", []), *pod["containers"]]
 
 
 def deployment_of(workload: str, given: Values) -> dict[str, Any]:
@@ -110,15 +111,11 @@ def test_annotations_of_service_accounts():
 
 def contexts(values: Values) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Of all pods, and of all containers."""
-    pods = [spec["template"]["spec"] for spec in deployments(values).values()]
-    containers = [
-        container
-        for pod in pods
-        for container in [*pod.get("initContainers", []), *pod["containers"]]
-    ]
-    return [pod["securityContext"] for pod in pods], [
-        each["securityContext"] for each in containers
-    ]
+    specs = deployments(values).values()
+    return (
+        [spec["template"]["spec"]["securityContext"] for spec in specs],
+        [each["securityContext"] for spec in specs for each in containers_of(spec)],
+    )
 
 
 def test_security_contexts_go_over_the_restricted_ones_and_keep_what_they_do_not_name():
@@ -143,14 +140,7 @@ def test_by_default_every_container_is_as_the_restricted_standard_asks():
 
 
 def images(values: Values) -> set[str]:
-    return {
-        container["image"]
-        for spec in deployments(values).values()
-        for container in [
-            *spec["template"]["spec"].get("initContainers", []),
-            *spec["template"]["spec"]["containers"],
-        ]
-    }
+    return {each["image"] for spec in deployments(values).values() for each in containers_of(spec)}
 
 
 @pytest.mark.parametrize(

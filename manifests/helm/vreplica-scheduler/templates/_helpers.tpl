@@ -201,6 +201,22 @@ strategy:
 {{- end }}
 {{- end -}}
 
+{{/* A ServiceAccount, with the workload's annotations: (dict "name" .. "values" .. "root" $). */}}
+{{- define "vreplica.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "vreplica.labels" .root | nindent 4 }}
+  {{- with .values.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end -}}
+
 {{/* The labels of a pod: what selects it, and the workload's podLabels: (dict "name" .. "values" ..). */}}
 {{- define "vreplica.podLabels" -}}
 app.kubernetes.io/name: {{ .name }}
