@@ -3,7 +3,8 @@ tools.
 
 .. code-block:: text
 
-    pools[]            name, found, profile, replicas, missingPods (ordinals without a pod),
+    pools[]            name, found, statefulSet, capacity (slots per pod), minPods,
+                       minPodsPerVPod, profile, replicas, missingPods (ordinals without a pod),
                        lastOrdinal, closedOrdinals, the counts of AdapterPool.status,
                        expectedVReplicas, unschedulable {reason: pods}
       podList[]        name, node, zone, slots, usedSlots, freeSlots, schedulable,
@@ -158,6 +159,12 @@ class _Page:
         return {
             "name": pool.key,
             "found": pool.adapter_pool is not None,
+            "statefulSet": found.stateful_set,
+            "capacity": found.capacity,
+            "minPods": pool.adapter_pool.min_pods if pool.adapter_pool is not None else 0,
+            "minPodsPerVPod": (
+                pool.adapter_pool.min_pods_per_vpod if pool.adapter_pool is not None else 0
+            ),
             "profile": pool.profile.name,
             "replicas": found.replicas if pool.stateful_set is not None else None,
             "missingPods": found.missing_pods,

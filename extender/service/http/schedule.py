@@ -17,6 +17,10 @@ the ledger until a later call no longer publishes it (I2). ``vreplicas`` 0 or ``
 gives everything back; with ``deleted``, what is published no longer counts. Nobody else releases
 such a vpod: it stays in the ledgers, even across restarts, until its caller gives it back.
 
+``resourceVersion`` is optional: the version of the object whose status publishes ``placements``. A
+request is refused if this leader has had a newer version: a status that lags behind publishes too
+little, and what it does not publish could be taken away (I2).
+
 Only the pool's leader decides; other replicas answer 503 and name the leader. The listener is the
 extender's, so callers are those that reach loopback or have a client certificate.
 """
@@ -38,6 +42,7 @@ from extender.model.safe_repr import safe_repr
 from extender.service.binding.verbs import SUCCESS, UNSCHEDULABLE
 from extender.service.placing.placer import NotCommitted
 from extender.service.watching.caches import Caches
+from extender.service.watching.external_vpods import StaleVPod
 from extender.service.watching.sources import ForeignSources
 
 log: Final = logging.getLogger(__name__)
@@ -59,16 +64,22 @@ _SUBJECT: Final = "request"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_VERSION: Final = re.compile(r"[0-9]{1,19}")
 _VPOD_FIELDS: Final = frozenset(
-    {"namespace", "name", "kind", "group", "vreplicas", "slotsPerVReplica", "placements", "deleted"}
+    {
+        *("namespace", "name", "kind", "group", "vreplicas", "slotsPerVReplica", "placements"),
+        *("deleted", "resourceVersion"),
+    }
 )
+STALE: Final = 412
+"""The status of a refusal: the object is older than the one that was scheduled last."""
 
 
 class SchedulesVPods(Protocol):
     """The placer, which decides between two batches of the pool."""
 
     async def schedule(self, vpod: VPod) -> Decision:
-        """Decide, write the ledgers, and return what they cover. Raises NotCommitted."""
+        """Decide, write the ledgers, and return what they cover. Raises NotCommitted, StaleVPod."""
         ...
 
 
@@ -116,8 +127,8 @@ class ScheduleVerb:
         self._deciding: set[asyncio.Task[Decision]] = set()
 
     async def schedule(self, body: bytes) -> tuple[bytes, str]:
-        """Answer one request: (body, status for the metrics). Raises WireError: 400, 404, 409, 413,
-        503.
+        """Answer one request: (body, status for the metrics). Raises WireError: 400, 404, 409, 412,
+        413, 503.
         """
         vpod = vpod_of_request(body)
         if not self._leadership.leads(vpod.pool):
@@ -145,6 +156,8 @@ class ScheduleVerb:
                 raise ScheduleRefused(f"AdapterPool {vpod.pool} does not exist", 404)
         try:
             decision = await self._decide(vpod)
+        except StaleVPod as error:
+            raise ScheduleRefused(str(error), STALE, retry_after_s=RETRY_SOON_S) from error
         except NotCommitted as error:
             raise ScheduleRefused(str(error), 503, retry_after_s=RETRY_SOON_S) from error
         return _reply(decision), UNSCHEDULABLE if decision.left else SUCCESS
@@ -223,6 +236,7 @@ def _vpod(root: object) -> VPod:
     return VPod(
         namespace=_text(vpod, "vpod.namespace", _LABEL),
         name=_text(vpod, "vpod.name", _SUBDOMAIN),
+        resource_version=_version(vpod),
         pool=object_key(
             _text(pool, "pool.namespace", _LABEL), _text(pool, "pool.name", _SUBDOMAIN)
         ),
@@ -234,6 +248,14 @@ def _vpod(root: object) -> VPod:
         deleting=released,
         source=f"{kind}.{group}".lower(),
     )
+
+
+def _version(vpod: Json) -> str:
+    """The resourceVersion, "" for none. Kubernetes' are integers that can be compared."""
+    value = vpod.get("resourceVersion")
+    if value is None or value == "":
+        return ""
+    return _text(vpod, "vpod.resourceVersion", _VERSION)
 
 
 def _section(value: object, field: str, known: frozenset[str]) -> Json:

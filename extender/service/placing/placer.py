@@ -259,7 +259,7 @@ class Placer:
 
         From then on the vpod counts for its pool. It is forgotten once it wants nothing and
         publishes nothing. Raises NotCommitted if not all is written; the next call finds the part
-        that was.
+        that was. Raises StaleVPod if a newer version of the object was scheduled before.
         """
         since = self._committer.leadership.leads_since(vpod.pool)
         async with self._lock(vpod.pool):

@@ -20,11 +20,17 @@ from typing import Final
 from extender.engine.state.external_vpods import may_exist_unseen
 from extender.engine.state.pool_state import PoolState
 from extender.model.bucket import Bucket
+from extender.model.errors import VReplicaError
 from extender.model.objects import VPod
+from extender.model.resource_versions import parse_version
 from extender.service.watching.caches import Caches
 
 GIVEN_BACK_MAX: Final = 10_000
 """While some ordinal has no bound pod. Beyond this, the oldest are forgotten."""
+
+
+class StaleVPod(VReplicaError):
+    """A request has an older version of its object than the request before."""
 
 
 class ExternalVPods:
@@ -53,8 +59,17 @@ class ExternalVPods:
         return self._vpods.get(key)
 
     def ask(self, vpod: VPod) -> VPod | None:
-        """Remember a caller's request. Return the one before."""
+        """Remember a caller's request. Return the one before.
+
+        Raises StaleVPod if that one had a newer version of the object. Requests without a version
+        are not compared.
+        """
         known = self._vpods.get(vpod.key)
+        if known is not None and _is_older(vpod, known):
+            raise StaleVPod(
+                f"vpod {vpod.key} was scheduled with resourceVersion {known.resource_version}, and "
+                f"{vpod.resource_version} is older: read the object again"
+            )
         self._vpods[vpod.key] = vpod
         self._state.vpod_changed(known, vpod)
         return known
@@ -126,6 +141,11 @@ class ExternalVPods:
         """
         pool = self._state.pool(pool_key)
         return key not in pool.vpods and key not in self._vpods and may_exist_unseen(pool, key)
+
+
+def _is_older(vpod: VPod, known: VPod) -> bool:
+    here, there = parse_version(vpod.resource_version), parse_version(known.resource_version)
+    return here is not None and there is not None and here < there
 
 
 def _awaits_pods(pool: PoolState) -> bool:

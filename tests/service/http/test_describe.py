@@ -48,6 +48,10 @@ def test_a_pool_says_what_its_pods_and_vpods_have_and_who_takes_no_work():
     assert pool == {
         "name": POOL,
         "found": True,
+        "statefulSet": "dispatcher",
+        "capacity": 20,
+        "minPods": 0,
+        "minPodsPerVPod": 0,
         "profile": "default",
         "replicas": 4,
         "missingPods": 1,

@@ -83,7 +83,7 @@ async def test_a_caller_is_placed_publishes_grows_and_goes():
 async def test_the_example_of_the_page_prints_what_the_page_says(
     capsys: pytest.CaptureFixture[str],
 ):
-    page = (Path(__file__).parents[1] / "docs" / "python-api.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "python-api.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     printed = re.search(r"it prints\n\n```\n(.*?)```", page, re.DOTALL)
     assert code is not None

@@ -1,0 +1,217 @@
+"""``HttpScheduler``: a ``Scheduler`` that asks the service's leader over HTTP."""
+
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Self, TypeVar
+
+import aiohttp
+import orjson
+
+from extender.model.objects import split_key
+from extender.model.placements import Placement
+from extender.scheduling_api.scheduler import (
+    InsufficientSlots,
+    NotScheduled,
+    RequestRefused,
+    StaleVPod,
+)
+from extender.scheduling_api.vpods import AnyVPod, CallersVPod, plain, source_of
+
+TIMEOUT_S: Final = 6.0
+"""Limit of one call. The service answers or gives up within its own deadline, by default 4 s."""
+REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
+STATE_BYTES_MAX: Final = 32 * 1024 * 1024
+RETRY_AFTER_S: Final = 5.0
+"""Used if the answer has no value: Knative's requeue delay."""
+STALE: Final = 412
+"""The HTTP status for an object that is older than the one before."""
+_MESSAGE_CHARS_MAX: Final = 500
+
+T = TypeVar("T")
+
+
+class HttpScheduler:
+    """A ``Scheduler`` that calls ``POST /v1/schedule``. Use it as an async context manager, or
+    ``close`` it.
+
+    ``urls`` are the service's replicas. Only the leader schedules. ``schedule`` tries the URLs in
+    turn, beginning with the one that answered last. ``pool`` is the AdapterPool's
+    ``namespace/name``. ``kind`` and ``group`` are those of objects that do not say their own.
+    ``tls`` has the client certificate and the CA; it is needed if the service does not listen on
+    loopback.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        pool: str,
+        kind: str = "",
+        group: str = "",
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        namespace, name = split_key(pool)
+        if not urls or not namespace or not name:
+            raise ValueError("HttpScheduler needs at least one URL, and the pool as namespace/name")
+        self._urls = [url.rstrip("/") for url in urls]
+        self._pool = {"namespace": namespace, "name": name}
+        self._pool_key = pool
+        self._kind, self._group = kind, group
+        self._tls = tls
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def schedule(self, vpod: AnyVPod) -> list[Placement]:
+        """See ``Scheduler``. Raises InsufficientSlots, NotScheduled, RequestRefused."""
+        request = _request(plain(vpod, kind=self._kind, group=self._group))
+        body = orjson.dumps({"vpod": request, "pool": self._pool})
+        return await self._in_turn(lambda url: self._ask(url, body))
+
+    Schedule = schedule
+
+    async def describe(self) -> dict[str, Any]:
+        """Return what a replica knows of the pool: its object in ``/state.json``. It may lag behind
+        the leader. Raises NotScheduled if no replica answers, RequestRefused without such a pool.
+        """
+        key = self._pool_key
+        pools = await self._in_turn(lambda url: self._pools(url, {"pool": key}))
+        found = next((pool for pool in pools if pool["name"] == key), None)
+        if found is None or not found.get("found"):
+            raise RequestRefused(f"AdapterPool {key} does not exist", 404)
+        return found
+
+    async def is_only_here(self, vpod: AnyVPod) -> bool:
+        """Whether this pool knows a vpod, and no other one does. Raises NotScheduled."""
+        facts = plain(vpod, kind=self._kind, group=self._group)
+        key = f"{facts.key}@{source_of(facts.kind, facts.group)}"
+        pools = await self._in_turn(lambda url: self._pools(url, {"vpod": key}))
+        return [pool["name"] for pool in pools] == [self._pool_key]
+
+    async def _in_turn(self, ask: Callable[[str], Awaitable[T]]) -> T:
+        why: list[str] = []
+        retry_after_s = 0.0
+        for url in list(self._urls):
+            try:
+                answer = await ask(url)
+            except (InsufficientSlots, RequestRefused, StaleVPod):
+                self._prefer(url)
+                raise
+            except NotScheduled as error:
+                why.append(f"{url}: {error}")
+                retry_after_s = max(retry_after_s, error.retry_after_s or RETRY_AFTER_S)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                why.append(f"{url}: {error!r:.200}")
+                retry_after_s = max(retry_after_s, RETRY_AFTER_S)
+            else:
+                self._prefer(url)
+                return answer
+        raise NotScheduled("; ".join(why), retry_after_s)
+
+    def _prefer(self, url: str) -> None:
+        self._urls.remove(url)
+        self._urls.insert(0, url)
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=self._timeout)
+        return self._session
+
+    async def _ask(self, url: str, body: bytes) -> list[Placement]:
+        async with self._connected().post(
+            f"{url}/v1/schedule",
+            data=body,
+            headers={"Content-Type": "application/json"},
+            ssl=self._tls if self._tls is not None else True,
+        ) as reply:
+            return _answer(await _content(reply, REPLY_BYTES_MAX))
+
+    async def _pools(self, url: str, query: dict[str, str]) -> list[dict[str, Any]]:
+        async with self._connected().get(
+            f"{url}/state.json",
+            params=query,
+            ssl=self._tls if self._tls is not None else True,
+        ) as reply:
+            content = await _content(reply, STATE_BYTES_MAX)
+        try:
+            pools: list[dict[str, Any]] = orjson.loads(content)["pools"]
+            return [pool for pool in pools if pool["name"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise NotScheduled(f"the state cannot be read: {error!r}", RETRY_AFTER_S) from error
+
+
+async def _content(reply: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+    """Read the whole body of a good answer. Raises RequestRefused, StaleVPod, and NotScheduled if
+    it is none, also if it is longer than ``bytes_max``.
+    """
+    content = bytearray()
+    async for chunk in reply.content.iter_any():
+        content += chunk
+        if len(content) > bytes_max:
+            raise NotScheduled(f"the reply is longer than {bytes_max} bytes", RETRY_AFTER_S)
+    if reply.status == 200:
+        return bytes(content)
+    text = content.decode(errors="replace").strip()[:_MESSAGE_CHARS_MAX]
+    message, retry_after_s = text or str(reply.reason), _seconds(reply.headers.get("Retry-After"))
+    if reply.status == STALE:
+        raise StaleVPod(message, retry_after_s)
+    if 400 <= reply.status < 500:
+        raise RequestRefused(message, reply.status)
+    raise NotScheduled(message, retry_after_s)
+
+
+def _request(vpod: CallersVPod) -> dict[str, object]:
+    request: dict[str, object] = {
+        "namespace": vpod.namespace,
+        "name": vpod.name,
+        "vreplicas": vpod.vreplicas,
+        "slotsPerVReplica": vpod.slots_per_vreplica,
+        "placements": [
+            {"podName": item.pod_name, "vreplicas": item.vreplicas} for item in vpod.placements
+        ],
+        "deleted": vpod.deleted,
+    }
+    optional = {
+        "kind": vpod.kind,
+        "group": vpod.group,
+        "resourceVersion": vpod.resource_version,
+    }
+    return request | {key: value for key, value in optional.items() if value}
+
+
+def _answer(content: bytes) -> list[Placement]:
+    """Return the placements of a reply. Raises InsufficientSlots if some vreplicas have no place,
+    NotScheduled if the reply cannot be read.
+    """
+    try:
+        reply = orjson.loads(content)
+        placements = [
+            Placement(str(item["podName"]), int(item["vreplicas"])) for item in reply["placements"]
+        ]
+        left, reason = int(reply["left"]), str(reply.get("reason", ""))
+        retry_after_s = float(reply.get("retryAfterSeconds", RETRY_AFTER_S))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotScheduled(f"the reply cannot be read: {error!r}", RETRY_AFTER_S) from error
+    if left:
+        raise InsufficientSlots(placements, left, reason, retry_after_s)
+    return placements
+
+
+def _seconds(header: str | None) -> float:
+    return (
+        float(header)
+        if header is not None and header.isascii() and header.isdigit()
+        else RETRY_AFTER_S
+    )
