@@ -27,6 +27,36 @@ STATE_OF_LEDGERS = Difference(
     "Knative counts what the listed vpods publish, so a status that is wrong or old fills a pod",
 )
 
+OF_CALLS = (
+    # Not about what a row expects, but about what is called and when: tests/scheduling_api.
+    Difference(
+        "a listed vpod is scheduled",
+        "Knative counts it for the size of the StatefulSet, and places it when its reconciler asks",
+    ),
+    Difference(
+        "the evictor is called as soon as a pod is to be left",
+        "Knative calls it for ordinals that are gone; what is on an annotated pod stays published "
+        "until something else makes the reconciler schedule",
+    ),
+    Difference(
+        "what two lists lack is released",
+        "Knative forgets a reservation if one list lacks the vpod, so a list that lags behind "
+        "gives slots away",
+    ),
+    Difference(
+        "an older object is refused",
+        "Knative up to 1.16 refuses every version but the listed one; today's version reads none",
+    ),
+    Difference(
+        "an object that is being deleted is released",
+        "Knative schedules it as any other, and its reservation ends when the list lacks it",
+    ),
+    Difference(
+        "the AdapterPool has the settings",
+        "Knative takes capacity and minReplicas from the controller's configuration",
+    ),
+)
+
 
 @dataclass(frozen=True)
 class Other:

@@ -541,6 +541,12 @@ BAD_VPODS = [
     pytest.param({"group": "vreplica.dev"}, "vpod.group: vreplica.dev is ours", id="our own group"),
     pytest.param({"deleted": "yes"}, "vpod.deleted: must be true or false", id="a text for a flag"),
     pytest.param(
+        {"resourceVersion": "v7"}, "vpod.resourceVersion: is not a valid name", id="no number"
+    ),
+    pytest.param(
+        {"resourceVersion": [7]}, "vpod.resourceVersion: is not a valid name", id="a list"
+    ),
+    pytest.param(
         {"placements": {}}, "vpod.placements: must be a list", id="placements as a mapping"
     ),
     pytest.param(
@@ -585,6 +591,7 @@ def test_a_vpod_that_cannot_be_read_is_told_which_field(vpod, message):
                         "placements",
                         "podName",
                         "deleted",
+                        "resourceVersion",
                     ]
                 ),
                 inner,
@@ -599,6 +606,36 @@ def test_no_body_raises_anything_but_an_answer(body):
         return
     with suppress(WireError):
         vpod_of_request(encoded)
+
+
+async def test_an_older_version_of_an_object_is_refused_and_takes_nothing_away():
+    world = await a_world()
+    async with calling(world) as caller:
+        first = await caller.ask(2, resourceVersion="100")
+        grown = await caller.ask(6, first.placed, resourceVersion="205")
+        late = await caller.ask(2, first.placed, resourceVersion="100")
+        assert (late.status, late.headers["Retry-After"]) == (412, "1")
+        assert "resourceVersion 205, and 100 is older: read the object again" in late.text
+        assert await world.ledger(2) == {KEY: 2}
+        again = await caller.ask(6, grown.placed, resourceVersion="205")
+        assert (again.status, again.placed) == (200, grown.placed)
+
+
+@pytest.mark.parametrize("versions", [("100", None), (None, "100"), ("99", "100")])
+async def test_a_request_without_a_version_or_with_a_newer_one_is_answered(versions):
+    world = await a_world()
+    async with calling(world) as caller:
+        for version in versions:
+            reply = await caller.ask(2, resourceVersion=version)
+            assert reply.status == 200
+
+
+async def test_another_leader_does_not_know_which_version_was_scheduled():
+    world = await a_world()
+    async with calling(world) as caller:
+        await caller.ask(2, resourceVersion="205")
+    async with calling(world) as caller:
+        assert (await caller.ask(2, resourceVersion="100")).status == 200
 
 
 def test_a_body_over_the_limit_is_refused_unread():
