@@ -161,6 +161,17 @@ LEADING = (
         (f"{_TEST}test_an_installed_lease_that_is_younger_than_we_is_waited_for",),
     ),
     Mutant(
+        "a pod is closed without which the pool would grow again",
+        "extender/engine/scaling/scale_down.py",
+        "        count = lasting_count(state, count, allows)\n    start",
+        "    start",
+        "it is closed, kept and opened again for ever",
+        (
+            "tests/engine/scaling/test_scale_down.py::"
+            "test_a_pod_without_which_the_pool_would_grow_again_at_once_is_not_closed",
+        ),
+    ),
+    Mutant(
         "what is to leave its pod waits for no closed one",
         "extender/engine/scaling/scale_down.py",
         "chain(state.unplaced, _to_leave(state))",

@@ -379,6 +379,19 @@ LOOPS = (
         ),
     ),
     Mutant(
+        "what a caller gave back is forgotten while an ordinal that is gone may bring it back",
+        "extender/service/watching/external_vpods.py",
+        """ or any(
+        state.last_ledger for state in pool.unbound.values()
+    )""",
+        "",
+        "its slots are taken for ever: nobody else releases it",
+        (
+            "tests/service/watching/test_external_vpods.py::"
+            "test_a_vpod_that_gave_all_back_is_remembered_while_a_pod_may_bring_some_back",
+        ),
+    ),
+    Mutant(
         "a caller that has changed its pool is forgotten before the first one's pods are back",
         "extender/service/watching/external_vpods.py",
         "if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",

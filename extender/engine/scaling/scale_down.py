@@ -42,6 +42,9 @@ def ordinals_to_close(
     count = plan.wanted
     if (state.profile.rules.scale_by_need or state.shares.crowded) and not plan.limited:
         count = _enough(state, pool, stateful_set, plan.wanted, allows)
+        # A pod without which the pool would grow again at once is not removed, so closing it would
+        # only keep vreplicas off (simulation seed 208158874).
+        count = lasting_count(state, count, allows)
     start = stateful_set.ordinals_start
     return _below(start + stateful_set.replicas) ^ _below(start + count)
 

@@ -26,7 +26,7 @@ from extender.model.resource_versions import parse_version
 from extender.service.watching.caches import Caches
 
 GIVEN_BACK_MAX: Final = 10_000
-"""While some ordinal has no bound pod. Beyond this, the oldest are forgotten."""
+"""While a pod may come back (``_awaits_pods``). Beyond this, the oldest are forgotten."""
 
 
 class StaleVPod(VReplicaError):
@@ -149,7 +149,11 @@ def _is_older(vpod: VPod, known: VPod) -> bool:
 
 
 def _awaits_pods(pool: PoolState) -> bool:
-    """Whether an ordinal of the pool has no bound pod."""
+    """Whether an ordinal of the pool has no bound pod, or one that the pool no longer has could
+    come back with what its last pod held.
+    """
     ordinals = pool.stateful_set.ordinals if pool.stateful_set is not None else ()
     bound = (pool.by_ordinal.get(ordinal) for ordinal in ordinals)
-    return any(state is None or not state.bound for state in bound)
+    return any(state is None or not state.bound for state in bound) or any(
+        state.last_ledger for state in pool.unbound.values()
+    )

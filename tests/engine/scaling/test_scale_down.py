@@ -135,6 +135,14 @@ def test_under_a_hard_zone_rule_each_zone_keeps_what_its_share_needs():
     assert to_close(scene) == [3, 4, 5]
 
 
+def test_a_pod_without_which_the_pool_would_grow_again_at_once_is_not_closed():
+    """Seed 208158874: such a pod was closed, kept and opened again, every five minutes."""
+    scene = three_zones(Scene(slots=5, replicas=5), pods=5)
+    scene.vpod("a", 3, {0: 1, 2: 1}, weight=2).vpod("b", 3, {2: 1}, weight=3)
+    assert plan_of(scene).wanted == 3, "with five pods; with three it wants four"
+    assert to_close(scene) == [4]
+
+
 def test_a_closed_ordinal_that_is_wanted_again_is_not_among_those_that_stay_closed():
     scene = close(Scene(slots=5, replicas=4).pods(0, 1, 2, 3), 1, 2, 3, 7)
     scene.vpod("a", 11)
