@@ -63,6 +63,7 @@ class PoolSnapshot:
     closed: int
     abandoned: frozenset[str]
     watched_sources: frozenset[str]
+    next_start_ordinal: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +148,7 @@ def _taken(pool: PoolState) -> PoolSnapshot:
         closed=pool.closed,
         abandoned=pool.abandoned,
         watched_sources=pool.watched_sources,
+        next_start_ordinal=pool.next_start_ordinal,
     )
 
 
@@ -167,3 +169,4 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
         pool.reserve(one.owner, one.vpod, {one.pod_name: one.share}, expires_at=one.expires_at)
     pool.set_closed(taken.closed)
     pool.set_abandoned(taken.abandoned)
+    pool.next_start_ordinal = taken.next_start_ordinal

@@ -130,6 +130,7 @@ class Trial:
             for name, claim in pool.claims_of(key).items()
             if claim.reserved is not None
         }
+        start = pool.next_start_ordinal
         pool.reserve(self, key, decision.shares(pool.placed_of(key)), expires_at=FOREVER)
 
         def release() -> None:
@@ -137,6 +138,7 @@ class Trial:
             for name, (share, owner, expires_at) in before.items():
                 if share is not None:
                     pool.reserve(owner, key, {name: share}, expires_at=expires_at)
+            pool.next_start_ordinal = start
 
         self._undo.append(release)
 

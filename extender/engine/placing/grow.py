@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 from extender.engine.placing.evenly import grow_evenly
 from extender.engine.placing.pick import picker
-from extender.engine.placing.select import spread_of, start_of
+from extender.engine.placing.select import spread_of
 from extender.engine.pods.bits import bits
-from extender.engine.policy.profile import Profile, Ties
+from extender.engine.policy.profile import Profile
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
 
@@ -75,7 +75,7 @@ def grow_by_plugins(
     spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=room)
     if profile.costs is not None:
         return grow_evenly(spread, profile.costs, missing, free)
-    best = picker(spread, profile, start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0)
+    best = picker(spread, profile, pool.next_start_ordinal)
     added: dict[int, int] = {}
     while missing > 0 and (ordinal := best()) is not None:
         spread.add(ordinal)

@@ -43,7 +43,8 @@ class Decision(NamedTuple):
     zeros.
 
     ``weight``: slots of one vreplica. ``left``: vreplicas without a place. ``of``: UID and
-    generation of the decided vpod; ("", 0) for one that is gone.
+    generation of the decided vpod; ("", 0) for one that is gone. ``start``: the ordinal at which
+    ties started.
     """
 
     vpod: str
@@ -53,6 +54,7 @@ class Decision(NamedTuple):
     left: int
     explanation: Explanation
     of: tuple[str, int] = ("", 0)
+    start: int = 0
 
     @property
     def scheduled(self) -> int:
@@ -521,4 +523,5 @@ class _Plan:
             left,
             explanation,
             (self.vpod.uid, self.vpod.generation),
+            self.pool.next_start_ordinal,
         )

@@ -6,14 +6,15 @@ The result is what the policies would have chosen from the start, but any vrepli
 filters, pods that the vpod leaves still count as in use, since the source's partitions are on them
 until the vpod has left. Every pod with room is scored for every vreplica, as in Knative: a pod that
 is left is not equal to an empty one.
+
+Ties go to the lowest ordinal, even if the profile lets pods take turns: each decision would move
+vreplicas.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from extender.engine.placing.explain import Reasoning, Step
 from extender.engine.placing.pick import best_of_all
-from extender.engine.placing.select import start_of
-from extender.engine.policy.profile import Ties
 from extender.engine.policy.spread import Spread
 from extender.engine.state.pool_state import PoolState
 from extender.model.moves import MoveReason
@@ -36,9 +37,8 @@ def replace_all(
     for name in current_pods:
         spread.hold(pool.pods[name], 0)
     profile = pool.profile
-    start = start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0
     placed: dict[str, int] = {}
-    while wanted > 0 and (ordinal := best_of_all(spread, profile, start)) is not None:
+    while wanted > 0 and (ordinal := best_of_all(spread, profile)) is not None:
         spread.add(ordinal)
         name = pool.by_ordinal[ordinal].name
         placed[name] = placed.get(name, 0) + 1

@@ -9,7 +9,6 @@ if a third-party plugin gives no valid answer (``guard``).
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
-from zlib import crc32
 
 from extender.engine.placing.pick import picker, refusal, totals
 from extender.engine.pods.bits import bits
@@ -49,14 +48,6 @@ def spread_of(
         if count and (pod := pool.pods.get(name)) is not None:
             spread.hold(pod, count)
     return spread
-
-
-def start_of(pool: PoolState, vpod: VPod) -> int:
-    """The ordinal at which a vpod's ties start under ``Ties.ROUND_ROBIN``. It is arbitrary, but
-    always the same.
-    """
-    pods = pool.schedulable.bit_length()
-    return crc32(vpod.key.encode()) % pods if pods else 0
 
 
 def refusals(
@@ -203,7 +194,7 @@ def better_place(
     ]
     for name in islice(_in_order(pool, sources, spread, profile), SOURCES_TRIED_MAX):
         source = pool.pods[name]
-        to = _preferred(pool, vpod, spread, source, profile)
+        to = _preferred(pool, spread, source, profile)
         if to is not None and _is_worth_it(
             spread_of(pool, placed, weight=vpod.weight), source, to, profile
         ):
@@ -211,9 +202,7 @@ def better_place(
     return None
 
 
-def _preferred(
-    pool: PoolState, vpod: VPod, spread: Spread, source: PodClaims, profile: Profile
-) -> int | None:
+def _preferred(pool: PoolState, spread: Spread, source: PodClaims, profile: Profile) -> int | None:
     """The ordinal that one vreplica of ``source`` would rather go to than back; None if there is
     none.
     """
@@ -224,7 +213,7 @@ def _preferred(
     if not source.down:
         # A vreplica that is served there must be served at its destination too.
         spread.room = room & ~down_among(pool, room)
-    best = picker(spread, profile, start_of(pool, vpod))()
+    best = picker(spread, profile, pool.next_start_ordinal)()
     spread.room = room
     if best is not None and best != source.ordinal:
         both = [spread.candidate(best), spread.candidate(source.ordinal)]

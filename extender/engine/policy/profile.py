@@ -85,8 +85,9 @@ class Ties(StrEnum):
     LOWEST_ORDINAL = "LowestOrdinal"
     """The lowest ordinal, so that pods fill up from below."""
     ROUND_ROBIN = "RoundRobin"
-    """The next ordinal from a start that differs between vpods, as kube-scheduler's selectHost once
-    rotated.
+    """The pods take turns, as the nodes did in kube-scheduler's selectHost up to 1.15. A decision
+    takes the next ordinal from the one after those that the decision before gave something. The
+    turns begin anew in each process.
     """
 
 

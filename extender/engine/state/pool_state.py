@@ -34,7 +34,7 @@ from extender.engine.pods.claims import (
 )
 from extender.engine.pods.ledger_shares import LedgerShares
 from extender.engine.pods.topology import Topology, Zones
-from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
+from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
 from extender.engine.state.ordinal_history import HOLD_S
 from extender.engine.state.state_observer import StateObserver
 from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, share_of
@@ -96,8 +96,7 @@ class PoolState:
         """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``);
         never 0.
         """
-        self.schedulable = 0
-        self.room = 0
+        self.schedulable = self.room = 0
         self.shares = LedgerShares()
         self.closed = 0
         """Bit set of the ordinals being emptied: they get nothing new, and what they have stays
@@ -107,6 +106,8 @@ class PoolState:
         """Pods that were not Ready for longer than rescheduleAfterSeconds. What they have is placed
         elsewhere.
         """
+        self.next_start_ordinal = 0
+        """Where ties of the next decision start, with ``Ties.ROUND_ROBIN``."""
         self.watched_sources: frozenset[str] = frozenset()
         """Foreign kinds of which ``vpods`` has all objects. Any other vpod of these
         kinds is gone.
@@ -458,6 +459,8 @@ class PoolState:
         """
         if self.observer is not None:
             self.observer.reserved(self.key, owner, vpod_key, shares, expires_at)
+        if self.profile.ties is Ties.ROUND_ROBIN:
+            self._take_turns(vpod_key, shares)
         pods = self.pods
         for name, share in shares.items():
             state = pods.get(name) or self._pod(name)
@@ -469,6 +472,21 @@ class PoolState:
             if state.open and not state.has_room:
                 self._follow_room(state)
         self._refresh_vpod(vpod_key)
+
+    def _take_turns(self, vpod_key: str, shares: Mapping[str, Share]) -> None:
+        """The next decision's ties start after the last pod that this one gives something, counted
+        around from where this one started.
+        """
+        claims = self.claims_of(vpod_key)
+        given = [
+            ordinal
+            for name, share in shares.items()
+            if (ordinal := ordinal_of(name)) is not None
+            and share.vreplicas > (claims[name].placed.vreplicas if name in claims else 0)
+        ]
+        if given:
+            around = [ordinal for ordinal in given if ordinal < self.next_start_ordinal]
+            self.next_start_ordinal = max(around or given) + 1
 
     def release(self, owner: object, vpod_key: str) -> None:
         """Release exactly the reservations of ``owner``. Later ones of another owner stay."""

@@ -83,7 +83,7 @@ class Abandon(NamedTuple):
 
 class Decided(NamedTuple):
     """The parts of a decision that are compared. ``wanted``, ``left``: vreplicas. ``asked``: the
-    moves that it carries out.
+    moves that it carries out. ``start``: the ordinal at which ties started.
     """
 
     cause: Cause
@@ -98,6 +98,7 @@ class Decided(NamedTuple):
     refused: tuple[tuple[str, int], ...] = ()
     moves: tuple[Move, ...] = ()
     asked: tuple[Move, ...] = ()
+    start: int = 0
 
     @property
     def outcome(self) -> tuple[Mapping[str, int], int, int]:
@@ -167,6 +168,7 @@ def decided(cause: Cause, decision: Decision, asked: tuple[Move, ...] = ()) -> D
         explanation.refused,
         decision.moves,
         asked,
+        decision.start,
     )
 
 

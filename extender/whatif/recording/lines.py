@@ -126,6 +126,7 @@ def _decided_to_json(decided: Decided) -> dict[str, object]:
         ),
         **({"moves": [_move_to_json(move) for move in decided.moves]} if decided.moves else {}),
         **({"asked": [_move_to_json(move) for move in decided.asked]} if decided.asked else {}),
+        **({"start": decided.start} if decided.start else {}),
     }
 
 
@@ -287,6 +288,7 @@ def _decision(part: _Part) -> EntryContent:
         tuple((str(why), part.count(count)) for count, why in refused),
         part.moves("moves"),
         part.moves("asked"),
+        part.count(part.fields.get("start", 0), "start"),
     )
 
 

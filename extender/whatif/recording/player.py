@@ -194,6 +194,7 @@ class Player:
     def _made(self, recorded: Decided) -> Decision | None:
         pool = self.state.pool(recorded.pool)
         vpod = pool.vpods.get(recorded.vpod)
+        pool.next_start_ordinal = recorded.start
         if vpod is None:
             return release_all(pool, recorded.vpod)
         if recorded.cause is Cause.MOVE:

@@ -11,7 +11,9 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.grow import grow_by_plugins
 from extender.engine.placing.pick import best_of_all
-from extender.engine.placing.select import refusals, spread_of, start_of
+from extender.engine.placing.plan import place
+from extender.engine.placing.replace_all import replace_all
+from extender.engine.placing.select import refusals, spread_of
 from extender.engine.policy.framework import Scope, Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
@@ -23,6 +25,7 @@ from extender.engine.policy.profiles import (
 )
 from extender.engine.policy.spread import Candidate, Spread
 from extender.engine.policy.spreading import ZONE_SKEW, NodeSpread, ZoneSpread
+from extender.whatif.trial import Trial
 from tests.engine.policy.shapes import Shape, profiles, shapes, spreading_profiles
 from tests.support.builders import Scene, a_node, a_vpod
 
@@ -49,7 +52,7 @@ def one_at_a_time(shape: Shape, profile: Profile, missing: int) -> tuple[dict[in
     """Every pod scored for each vreplica: what growing means."""
     pool, vpod = shape.scene().pool, a_vpod(weight=shape.weight)
     spread = spread_of(pool, shape.kept(), weight=vpod.weight)
-    start = start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0
+    start = pool.next_start_ordinal if profile.ties is Ties.ROUND_ROBIN else 0
     added: dict[int, int] = {}
     while missing and (ordinal := best_of_all(spread, profile, start)) is not None:
         spread.add(ordinal)
@@ -214,15 +217,69 @@ def test_nothing_is_added_without_any_pod(profile: Profile):
     assert grown(Scene(replicas=0), profile, 3) == ({}, 3)
 
 
-def test_round_robin_ties_begin_elsewhere_for_another_vpod():
-    scene = Scene(replicas=50).pods(*range(50))
-    profile = Profile(name="x", scores=(Weighted(NodeSpread(), 1),), ties=Ties.ROUND_ROBIN)
-    first = {
-        name: next(iter(grown(scene, profile, 1, vpod=a_vpod(name))[0]))
-        for name in ("a", "b", "c", "d")
-    }
-    assert len(set(first.values())) > 1
-    assert first["a"] == next(iter(grown(scene, profile, 1, vpod=a_vpod("a"))[0]))
+ROUND_ROBIN = Profile(name="x", scores=(Weighted(NodeSpread(), 1),), ties=Ties.ROUND_ROBIN)
+
+
+def decide(scene: Scene, name: str, vreplicas: int, **fields) -> list[int]:
+    """Decide for a new vpod and reserve that. Return the ordinals that it got."""
+    scene.vpod(name, vreplicas, **fields)
+    decision = place(scene.pool, scene.pool.vpods[f"tenant/{name}"])
+    scene.pool.reserve("test", decision.vpod, decision.shares({}), expires_at=30.0)
+    return [int(name.rpartition("-")[2]) for name in decision.target]
+
+
+def pods_in_turn(replicas: int, **fields) -> Scene:
+    """Each pod on a node of its own, all equal."""
+    scene = Scene(replicas=replicas, **fields)
+    for ordinal in range(replicas):
+        scene.node(a_node(f"n{ordinal}", "z")).pod(ordinal, node=f"n{ordinal}")
+    scene.pool.set_profile(ROUND_ROBIN)
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("wanted", "turns"),
+    [
+        pytest.param([1, 1, 1, 1], [[0], [1], [2], [0]], id="one after the other, and around"),
+        pytest.param([2, 2], [[0, 1], [0, 2]], id="after the last that got something"),
+        pytest.param([3, 1], [[0, 1, 2], [0]], id="after a whole round"),
+    ],
+)
+def test_equal_pods_take_turns_from_decision_to_decision(wanted, turns):
+    scene = pods_in_turn(3)
+    assert [decide(scene, f"v{index}", count) for index, count in enumerate(wanted)] == turns
+
+
+def test_a_decision_that_gives_nothing_does_not_take_a_turn():
+    scene = pods_in_turn(3)
+    decide(scene, "a", 1)
+    scene.vpod("a", 1, {0: 1})
+    assert place(scene.pool, scene.pool.vpods["tenant/a"]).target == {"dispatcher-0": 1}
+    decide(scene, "too-heavy", 1, weight=21)
+    assert decide(scene, "b", 1) == [1]
+
+
+def test_a_full_pod_loses_its_turn():
+    scene = pods_in_turn(3, slots=1)
+    scene.vpod("full", 1, {1: 1})
+    assert [decide(scene, name, 1) for name in ("a", "b")] == [[0], [2]]
+
+
+def test_an_undone_trial_leaves_the_turn_as_it_was():
+    scene = pods_in_turn(3)
+    scene.vpod("a", 1)
+    with Trial(scene.state) as trial:
+        trial.decide(scene.pool, scene.pool.vpods["tenant/a"])
+        assert scene.pool.next_start_ordinal == 1
+    assert scene.pool.next_start_ordinal == 0
+
+
+def test_what_is_placed_afresh_takes_no_turns():
+    """With another start each time, every decision would move vreplicas."""
+    scene = pods_in_turn(3).vpod("a", 2)
+    scene.pool.next_start_ordinal = 2
+    placed, left = replace_all(scene.pool, a_vpod("a", 2), [], 2, scene.pool.free_of)
+    assert (placed, left) == ({"dispatcher-0": 1, "dispatcher-1": 1}, 0)
 
 
 class EvenOrdinalsOnly:

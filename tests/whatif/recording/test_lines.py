@@ -61,6 +61,7 @@ LINES: list[Line] = [
                 (("no free slots", 2),),
                 (MOVE,),
                 (MOVE, MOVE),
+                3,
             ),
         )
     ),

@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.plan import place
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.ordinals import LowestOrdinalPriority
+from extender.engine.policy.profile import Profile, Ties
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.state.cluster_state import ClusterState
+from extender.engine.state.state_observer import Recorded
 from extender.model.objects import AdapterPod, VPod, placement_order
 from extender.whatif.recording.entries import Cause, Decided, Entry, Header, Put
 from extender.whatif.recording.player import Changes, Player
+from extender.whatif.trial import object_changed
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.notebook import Notebook
 from tests.support.worlds import World, ordinals, pods, vpod_names, vpods, worlds
@@ -109,6 +115,32 @@ def a_cluster(player: Player, *vpods_) -> Player:
     for obj in objects:
         player.play(Put(obj))
     return player
+
+
+def test_pods_take_their_turns_again_although_the_recording_begins_in_the_middle():
+    score = Weighted(LowestOrdinalPriority(), 0)
+    turns = Profile(name="turns", scores=(score,), ties=Ties.ROUND_ROBIN)
+    profiles = {**BUILT_IN_PROFILES, "turns": turns}
+    state = ClusterState(profiles)
+    objects: list[Recorded] = [a_node(), a_stateful_set(3), a_pool(5, profile="turns")]
+    for obj in [*objects, *map(a_pod, range(3))]:
+        object_changed(state, None, obj)
+    pool = state.pool(POOL)
+
+    def decide(name: str, notebook: Notebook | None = None) -> None:
+        state.vpod_changed(None, a_vpod(name, 1))
+        decision = place(pool, pool.vpods[f"tenant/{name}"])
+        if notebook is not None:
+            notebook.notes.decided(Cause.PLACE, decision)
+        state.reserve("placer:1", POOL, decision.vpod, decision.shares({}), expires_at=30.0)
+
+    decide("a")
+    notebook = Notebook(state)
+    decide("b", notebook)
+    decide("c", notebook)
+    _, pairs = notebook.played(profiles)
+    assert [dict(was.target) for was, _ in pairs] == [{"dispatcher-1": 1}, {"dispatcher-2": 1}]
+    assert [made for _, made in pairs] == [was for was, _ in pairs]
 
 
 def test_with_more_slots_a_pod_is_played_as_if_stamped_with_them():
