@@ -47,6 +47,7 @@ format: $(VENV)/stamp-dev ## Format the code
 .PHONY: conformance
 conformance: $(VENV)/stamp-test ## Compare with recorded behaviour of Knative and Kubernetes (CASES=DIR)
 	@$(BIN)/python -m tests.conformance $(CASES)
+	@$(BIN)/python -m pytest -q -n 0 tests/conformance/test_api_rows.py tests/conformance/test_volume_binder_rows.py
 
 .PHONY: simulate
 SEEDS ?= 20

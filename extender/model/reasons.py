@@ -58,6 +58,11 @@ class ConflictReason(StrEnum):
     """
 
 
+ConflictReasons = tuple[ConflictReason, ...]
+"""All reasons for which a pod does not fit a node, as the volume binder's type of that name. Empty
+if it fits.
+"""
+
 UNRESOLVABLE = frozenset(
     {
         ConflictReason.POOL_NOT_FOUND,

@@ -6,16 +6,17 @@ refuses every node with the same reason, so that kube-scheduler's FailedScheduli
 short line.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from typing import Final
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.ledger import ledger_slots
 from extender.model.objects import AdapterPod, Node
-from extender.model.reasons import UNRESOLVABLE, ConflictReason
+from extender.model.reasons import UNRESOLVABLE, ConflictReason, ConflictReasons
 from extender.node.bind_ledger import BindLedger, bind_ledger_of, ledger_of_ordinal
 from extender.node.candidates import Candidates
 from extender.node.wire import Victims
@@ -23,26 +24,39 @@ from extender.node.zone_rule import ZoneRule
 
 NodeLookup = Callable[[str], Node | None]
 
+_SKEW: Final = ConflictReason.ZONE_SKEW_EXCEEDED
+
 
 @dataclass(slots=True)
 class NodeVerdicts:
-    """Filter's answer: the nodes that pass, in the request's order, and why the others do not."""
+    """Filter's answer: the nodes that pass, in the request's order, and all reasons why each of the
+    others does not.
+    """
 
     passed: Candidates = field(default_factory=Candidates.none)
-    failed: dict[str, ConflictReason] = field(default_factory=dict)
-    unresolvable: dict[str, ConflictReason] = field(default_factory=dict)
+    failed: dict[str, ConflictReasons] = field(default_factory=dict)
+    unresolvable: dict[str, ConflictReasons] = field(default_factory=dict)
 
-    def refuse(self, node: str, reason: ConflictReason) -> None:
-        """Refuse a node. ``reason`` decides whether preemption could help."""
-        (self.unresolvable if reason in UNRESOLVABLE else self.failed)[node] = reason
+    @classmethod
+    def none_passes(cls, nodes: Iterable[str], reason: ConflictReason) -> "NodeVerdicts":
+        """All nodes are refused for one reason, which is the pod's own."""
+        verdicts = cls()
+        for node in nodes:
+            verdicts.refuse(node, (reason,))
+        return verdicts
+
+    def refuse(self, node: str, reasons: ConflictReasons) -> None:
+        """Refuse a node. Preemption could help if it could cure every reason."""
+        hopeless = not UNRESOLVABLE.isdisjoint(reasons)
+        (self.unresolvable if hopeless else self.failed)[node] = reasons
 
     def reasons(self) -> Iterator[ConflictReason]:
         """The reasons of all refused nodes."""
-        return chain(self.failed.values(), self.unresolvable.values())
+        return chain.from_iterable(chain(self.failed.values(), self.unresolvable.values()))
 
-    def refusal(self, node: str) -> ConflictReason | None:
-        """Why a node is refused; None if it passes."""
-        return self.failed.get(node) or self.unresolvable.get(node)
+    def refusal(self, node: str) -> ConflictReasons:
+        """Why a node is refused; empty if it passes."""
+        return self.failed.get(node) or self.unresolvable.get(node, ())
 
 
 def slots_of(state: ClusterState, pod: AdapterPod) -> int:
@@ -151,26 +165,36 @@ def filter_nodes(
     """
     problem = pod_problem(state, pod)
     if problem is not None:
-        return NodeVerdicts(unresolvable=dict.fromkeys(names, problem))
-    verdicts = NodeVerdicts()
+        return NodeVerdicts.none_passes(names, problem)
+    reasons: dict[str, ConflictReason] = {}
     zones: dict[str, str] = {}
     for name in names:
         node = lookup(name)
-        reason = node_problem(state, pod, node)
-        if reason is None and node is not None:
+        if (reason := node_problem(state, pod, node)) is not None:
+            reasons[name] = reason
+        if node is not None:
             zones[name] = node.zone
-        else:
-            verdicts.refuse(name, reason or ConflictReason.NODE_UNKNOWN)
-    rule = zone_rule(state, pod)
-    if rule is None:
-        verdicts.passed = Candidates.of(zones)
-        return verdicts
-    allowed = rule.allowed(zones.values())
-    verdicts.passed = Candidates.of(name for name, zone in zones.items() if zone in allowed)
-    for name, zone in zones.items():
-        if zone not in allowed:
-            verdicts.refuse(name, ConflictReason.ZONE_SKEW_EXCEEDED)
+    skewed: AbstractSet[str] = frozenset()
+    if (rule := zone_rule(state, pod)) is not None:
+        offered = {zone for name, zone in zones.items() if name not in reasons}
+        skewed = _skewed(rule, offered, frozenset(zones.values()))
+    verdicts = NodeVerdicts()
+    for name in names:
+        skew = (_SKEW,) if zones.get(name) in skewed else ()
+        if refused := ((reasons[name],) if name in reasons else ()) + skew:
+            verdicts.refuse(name, refused)
+    verdicts.passed = Candidates.of(name for name in names if not verdicts.refusal(name))
     return verdicts
+
+
+def _skewed(rule: ZoneRule, offered: AbstractSet[str], zones: AbstractSet[str]) -> AbstractSet[str]:
+    """Those of ``zones`` that the rule forbids. ``offered``: the zones with nodes that fit
+    otherwise.
+
+    In each of the other zones every node is full. Would the rule allow that zone if one were free?
+    """
+    skewed = {zone for zone in zones - offered if zone not in rule.allowed({*offered, zone})}
+    return skewed | (offered - rule.allowed(offered))
 
 
 def filter_known_nodes(
@@ -182,13 +206,13 @@ def filter_known_nodes(
     asked = candidates.asked
     problem = pod_problem(state, pod)
     if problem is not None:
-        return NodeVerdicts(unresolvable=dict.fromkeys(candidates, problem))
-    index, reasons = state.node_index, dict[str, ConflictReason]()
+        return NodeVerdicts.none_passes(candidates, problem)
+    index, reasons = state.node_index, dict[str, ConflictReasons]()
     if not candidates.known:
-        reasons |= dict.fromkeys(asked - index.names.keys(), ConflictReason.NODE_UNKNOWN)
+        reasons |= dict.fromkeys(asked - index.names.keys(), (ConflictReason.NODE_UNKNOWN,))
     full = index.full_for(_declared(state, pod), partial(_declared, state))
     if not full.isdisjoint(asked):
-        reasons |= dict.fromkeys(full & asked, ConflictReason.NODE_SLOTS_EXCEEDED)
+        reasons |= dict.fromkeys(full & asked, (ConflictReason.NODE_SLOTS_EXCEEDED,))
         # If the pod itself is counted on a node, assumed or bound, it may be what fills the node.
         own = _node_of(state, pod)
         if (
@@ -200,11 +224,12 @@ def filter_known_nodes(
     rule = zone_rule(state, pod)
     if rule is not None:
         left = asked.difference(reasons) if reasons else asked
-        offered = {
-            zone: there for zone, there in index.in_zone.items() if not there.isdisjoint(left)
-        }
-        for zone in offered.keys() - rule.allowed(offered):
-            reasons |= dict.fromkeys(offered[zone] & left, ConflictReason.ZONE_SKEW_EXCEEDED)
+        zones = {zone for zone, there in index.in_zone.items() if not there.isdisjoint(asked)}
+        offered = {zone for zone in zones if not index.in_zone[zone].isdisjoint(left)}
+        for zone in _skewed(rule, offered, zones):
+            there = index.in_zone[zone] & asked
+            reasons |= {name: (*reasons[name], _SKEW) for name in there - left}
+            reasons |= dict.fromkeys(there & left, (_SKEW,))
     if not reasons:
         return NodeVerdicts(candidates)
     verdicts = NodeVerdicts(candidates.without(reasons.keys()))

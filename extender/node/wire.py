@@ -26,6 +26,7 @@ import orjson
 
 from extender.model.errors import WireError
 from extender.model.names import NAME_CHARS_MAX
+from extender.model.reasons import ConflictReasons
 from extender.node.candidates import NODES_MAX, PLACEHOLDER, Candidates
 from extender.node.wire_values import (
     api_name_at,
@@ -186,11 +187,11 @@ def decode_preemption_args(body: bytes) -> PreemptionArgs:
 def encode_filter_result(
     args: FilterArgs,
     passed: Candidates,
-    failed: Mapping[str, str],
-    unresolvable: Mapping[str, str],
+    failed: Mapping[str, ConflictReasons],
+    unresolvable: Mapping[str, ConflictReasons],
 ) -> bytes:
     """Return ExtenderFilterResult in the request's own form. ``failed``, ``unresolvable``: node
-    name -> reason.
+    name -> reasons, which kube-scheduler gets as one text.
 
     Nodes in ``unresolvable`` are no candidates for preemption. Raises ValueError for a node that
     was not asked about, or that is both passed and refused. Raises WireError if a node of the
@@ -214,14 +215,18 @@ def encode_filter_result(
     result = {
         "Nodes": nodes,
         "NodeNames": names,
-        "FailedNodes": failed,
-        "FailedAndUnresolvableNodes": unresolvable,
+        "FailedNodes": _texts(failed),
+        "FailedAndUnresolvableNodes": _texts(unresolvable),
         "Error": "",
     }
     try:
         return orjson.dumps(result, default=dict)
     except orjson.JSONEncodeError as problem:
         raise WireError(f"Nodes.items: cannot be sent back: {problem}") from problem
+
+
+def _texts(refused: Mapping[str, ConflictReasons]) -> dict[str, str]:
+    return {name: ", ".join(reasons) for name, reasons in refused.items()}
 
 
 def encode_host_priorities(args: FilterArgs, scores: Mapping[str, int]) -> bytes:

@@ -59,6 +59,8 @@ from extender.telemetry.metrics import Metrics
 
 log: Final = logging.getLogger(__name__)
 
+BIND_SEEN_WITHIN_S: Final = 1.0
+"""How long a bind waits at most for the watch to show it: at most a quarter of its deadline."""
 EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
 
 
@@ -103,7 +105,12 @@ class Service:
         )
         # Caches call their handlers in the order in which the parts are constructed here.
         self.binder = SchedulerVReplicaBinder(
-            api, self.caches, clock=clock, leads=self.leadership.leads, narrow_to=config.narrow_to
+            api,
+            self.caches,
+            clock=clock,
+            leads=self.leadership.leads,
+            narrow_to=config.narrow_to,
+            seen_within_s=min(BIND_SEEN_WITHIN_S, config.server.deadline_s / 4),
         )
         self._wire_placing(config)
         self._wire_moving()

@@ -38,10 +38,10 @@ class NodeVerdicts:
         verdicts = filter_nodes(state, pod, names, state.nodes.get)
         self._refused: dict[str, tuple[str, str]] = {}
         for name in names:
-            reason = verdicts.refusal(name)
+            reasons = verdicts.refusal(name)
             own = self._of_kube_scheduler(state.nodes[name])
-            if reason is not None:
-                self._refused[name] = (str(reason), _text(reason))
+            if reasons:
+                self._refused[name] = (str(reasons[0]), "; ".join(map(_text, reasons)))
             elif own is not None:
                 self._refused[name] = own
         self.passing = [name for name in names if name not in self._refused]

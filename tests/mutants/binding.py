@@ -19,19 +19,31 @@ BINDING = (
     Mutant(
         "bind without validating again",
         _BINDER,
-        "problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node) or "
-        "self._cordon(pod, node)",
-        "problem: ConflictReason | None = None",
+        "problems = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node)\n        "
+        "problems += self._cordon(pod, node)",
+        "problems: ConflictReasons = ()",
         "what filter has seen may not hold any more when bind comes",
         (f"{_TEST}test_a_bind_that_must_not_be_is_refused_and_leaves_nothing",),
     ),
     Mutant(
         "bind on a cordoned node",
         _BINDER,
-        ".refusal(node) or self._cordon(pod, node)",
-        ".refusal(node)",
+        "problems += self._cordon(pod, node)\n",
+        "",
         "a bind that comes late, or from nowhere, must not go around a cordon",
         (f"{_FORGED}test_a_forged_bind_binds_nothing[a_cordoned_node seen]",),
+    ),
+    Mutant(
+        "bind does not wait for the watch",
+        _BINDER,
+        "            await self._see(assumed, seen)\n",
+        "",
+        "as the volume binder waits for its claims; a pod that is gone is no success",
+        (
+            "tests/conformance/test_volume_binder_rows.py::test_bind_succeeds_after_time",
+            "tests/conformance/test_volume_binder_rows.py"
+            "::test_bind_fails_once_the_watch_shows_that_the_pod_is_gone",
+        ),
     ),
     Mutant(
         "ledger changed since filter is not noticed",

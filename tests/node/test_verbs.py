@@ -25,10 +25,11 @@ THE_POD = a_pod(9, node="", uid="the-pod", slots=20, slots_request=20)
 
 def verdict(scene: Scene, pod: AdapterPod = THE_POD, node: str = "node-0") -> ConflictReason | None:
     verdicts = filter_nodes(scene.state, pod, [node], scene.state.nodes.get)
-    reason = {**verdicts.failed, **verdicts.unresolvable}.get(node)
-    assert (reason is None) == (list(verdicts.passed) == [node])
-    assert (reason in UNRESOLVABLE) == (node in verdicts.unresolvable)
-    return reason
+    reasons = {**verdicts.failed, **verdicts.unresolvable}.get(node, ())
+    assert (not reasons) == (list(verdicts.passed) == [node])
+    assert any(reason in UNRESOLVABLE for reason in reasons) == (node in verdicts.unresolvable)
+    assert len(reasons) <= 1
+    return reasons[0] if reasons else None
 
 
 def proposal(*uids: list[str]) -> dict[str, Victims]:
@@ -150,7 +151,7 @@ class TestFilter:
         names = [f"node-{index}" for index in range(len(standing))]
         verdicts = filter_nodes(scene.state, the_pod_of(scene), names, scene.state.nodes.get)
         assert {scene.state.nodes[name].zone for name in verdicts.passed} == passed
-        assert set(verdicts.unresolvable.values()) <= {ConflictReason.ZONE_SKEW_EXCEEDED}
+        assert set(verdicts.unresolvable.values()) <= {(ConflictReason.ZONE_SKEW_EXCEEDED,)}
 
     def test_what_its_last_pod_held_and_nobody_publishes_decides_no_zone_once_it_is_old(self):
         scene = returning(0, z0=1, z1=0)
@@ -181,8 +182,18 @@ class TestFilter:
             scene.state, pod, ["node-0", "node-1", "node-2"], scene.state.nodes.get
         )
         assert list(verdicts.passed) == ["node-0"]
-        assert verdicts.failed == {"node-1": ConflictReason.NODE_SLOTS_EXCEEDED}
-        assert verdicts.unresolvable == {"node-2": ConflictReason.ZONE_SKEW_EXCEEDED}
+        assert verdicts.failed == {"node-1": (ConflictReason.NODE_SLOTS_EXCEEDED,)}
+        assert verdicts.unresolvable == {"node-2": (ConflictReason.ZONE_SKEW_EXCEEDED,)}
+
+    def test_a_full_node_in_a_zone_that_has_its_share_says_both_and_eviction_does_not_cure_it(self):
+        scene = returning(5, z0=4, z1=1, z2=8).node(a_node("node-2", "z2", slots=0))
+        verdicts = filter_nodes(
+            scene.state, the_pod_of(scene), ["node-1", "node-2"], scene.state.nodes.get
+        )
+        assert verdicts.failed == {}
+        assert verdicts.unresolvable == {
+            "node-2": (ConflictReason.NODE_SLOTS_EXCEEDED, ConflictReason.ZONE_SKEW_EXCEEDED)
+        }
 
     def test_nodes_stay_in_the_order_asked(self):
         scene = Scene().node(a_node("node-1")).node(a_node("node-2", slots=1))

@@ -11,11 +11,14 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from extender.model.errors import WireError
+from extender.model.reasons import ConflictReason, ConflictReasons
 from extender.node import wire
 from extender.node.candidates import Candidates
 
 POD: dict[str, Any] = {"metadata": {"name": "a-0", "namespace": "ns", "uid": "u-1"}, "spec": {}}
 NONE = Candidates.none()
+FULL, SKEWED = ConflictReason.NODE_SLOTS_EXCEEDED, ConflictReason.ZONE_SKEW_EXCEEDED
+Refused = dict[str, ConflictReasons]
 DECODERS = (wire.decode_extender_args, wire.decode_binding_args, wire.decode_preemption_args)
 
 
@@ -225,10 +228,10 @@ def test_text_that_only_looks_like_a_doubled_key_is_accepted() -> None:
 )
 def test_filter_result_in_the_form_of_the_request(args: wire.FilterArgs) -> None:
     result = orjson.loads(
-        wire.encode_filter_result(args, Candidates.of("b"), {"a": "Full"}, {"c": "PoolNotFound"})
+        wire.encode_filter_result(args, Candidates.of("b"), {"a": (FULL,)}, {"c": (FULL, SKEWED)})
     )
-    assert result["FailedNodes"] == {"a": "Full"}
-    assert result["FailedAndUnresolvableNodes"] == {"c": "PoolNotFound"}
+    assert result["FailedNodes"] == {"a": "NodeSlotsExceeded"}
+    assert result["FailedAndUnresolvableNodes"] == {"c": "NodeSlotsExceeded, ZoneSkewExceeded"}
     assert result["Error"] == ""
     if args.nodes is None:
         assert (result["NodeNames"], result["Nodes"]) == (["b"], None)
@@ -244,15 +247,15 @@ def test_an_error_goes_into_the_result() -> None:
     ("passed", "failed", "unresolvable"),
     [
         pytest.param(["x"], {}, {}, id="passed"),
-        pytest.param([], {"x": "r"}, {}, id="failed"),
-        pytest.param([], {}, {"x": "r"}, id="unresolvable"),
-        pytest.param(["a"], {"a": "r"}, {}, id="passed and failed"),
-        pytest.param(["a"], {}, {"a": "r"}, id="passed and unresolvable"),
+        pytest.param([], {"x": (FULL,)}, {}, id="failed"),
+        pytest.param([], {}, {"x": (FULL,)}, id="unresolvable"),
+        pytest.param(["a"], {"a": (FULL,)}, {}, id="passed and failed"),
+        pytest.param(["a"], {}, {"a": (FULL,)}, id="passed and unresolvable"),
     ],
 )
 @pytest.mark.parametrize("args", [named("a"), whole("a")], ids=["names", "whole nodes"])
 def test_a_node_not_asked_about_never_leaves(
-    args: wire.FilterArgs, passed: list[str], failed: dict[str, str], unresolvable: dict[str, str]
+    args: wire.FilterArgs, passed: list[str], failed: Refused, unresolvable: Refused
 ) -> None:
     with pytest.raises(ValueError, match=r"not asked about|at once"):
         wire.encode_filter_result(args, Candidates.of(passed), failed, unresolvable)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from extender.kube.api import ApiError
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod
-from extender.model.reasons import ConflictReason
+from extender.model.reasons import ConflictReasons
 from extender.node.bind_ledger import BindLedger
 from extender.node.candidates import Candidates
 from extender.node.verbs import NodeLookup, NodeVerdicts
@@ -18,11 +18,14 @@ from extender.service.binding.binder import AssumedPod, BindRefused
 
 @dataclass(slots=True, kw_only=True)
 class FakeBinderConfig:
-    """What to answer. ``refused``: node name -> reason of ``find``; the errors are raised by
-    ``assume`` and ``bind``.
+    """What to answer, as FakeVolumeBinderConfig: ``all_bound`` (AllBound), ``find_reasons``
+    (FindReasons) by node, and the errors that ``find``, ``assume`` and ``bind`` raise (FindErr,
+    AssumeErr, BindErr).
     """
 
-    refused: Mapping[str, ConflictReason] = field(default_factory=dict)
+    all_bound: bool = False
+    find_reasons: Mapping[str, ConflictReasons] = field(default_factory=dict)
+    find_error: Exception | None = None
     bind_ledger: BindLedger = field(default_factory=lambda: BindLedger(EMPTY_LEDGER, {}, "{}"))
     slots: int = 20
     assume_error: BindRefused | None = None
@@ -52,12 +55,13 @@ class FakeVReplicaBinder:
         del lookup
         nodes = candidates.names
         self.calls.append(("find", pod.uid, ""))
-        verdicts = NodeVerdicts(
-            Candidates.of(node for node in nodes if node not in self.config.refused)
-        )
+        if self.config.find_error is not None:
+            raise self.config.find_error
+        refused = self.config.find_reasons
+        verdicts = NodeVerdicts(Candidates.of(node for node in nodes if node not in refused))
         for node in nodes:
-            if (reason := self.config.refused.get(node)) is not None:
-                verdicts.refuse(node, reason)
+            if reasons := refused.get(node):
+                verdicts.refuse(node, reasons)
         self._passed.discard(pod.uid)
         if verdicts.passed:
             self._passed.add(pod.uid)
@@ -72,7 +76,8 @@ class FakeVReplicaBinder:
         self.calls.append(("assume", pod.uid, node))
         if self.config.assume_error is not None:
             raise self.config.assume_error
-        assumed = AssumedPod(pod, node, self.config.bind_ledger, self.config.slots)
+        config = self.config
+        assumed = AssumedPod(pod, node, config.bind_ledger, config.slots, config.all_bound)
         self.assumed[pod.uid] = assumed
         return assumed
 

@@ -464,10 +464,15 @@ class World:
     def digest(self) -> dict[str, object]:
         return self.caches.state.digest()
 
-    def binder(self, narrow_to: int = 0) -> SchedulerVReplicaBinder:
-        clock = asyncio.get_running_loop().time
+    def binder(self, *, narrow_to: int = 0, seen_within_s: float = 0.0) -> SchedulerVReplicaBinder:
+        """By default its binds do not wait for the watch: ``sync`` stands for that."""
         return SchedulerVReplicaBinder(
-            self.api, self.caches, clock=clock, leads=lambda _: self.leads, narrow_to=narrow_to
+            self.api,
+            self.caches,
+            clock=asyncio.get_running_loop().time,
+            leads=lambda _: self.leads,
+            narrow_to=narrow_to,
+            seen_within_s=seen_within_s,
         )
 
     def pod_binder(self) -> PodBinder:

@@ -15,6 +15,7 @@ pod's UID and version as preconditions, so it fails if anybody has bound the pod
 ledger since.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,9 +33,10 @@ from extender.kube.api import (
 )
 from extender.model.decode import pod_from
 from extender.model.errors import AssumeError, LedgerTooLarge, VReplicaError
+from extender.model.ledger import encode_ledger
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod
-from extender.model.reasons import ConflictReason
+from extender.model.reasons import ConflictReason, ConflictReasons
 from extender.node.bind_ledger import BindLedger, plans_at_bind
 from extender.node.candidates import Candidates
 from extender.node.decisions import PlacementDecisionCache
@@ -68,12 +70,16 @@ class BindRefused(VReplicaError):
 class AssumedPod:
     """What ``assume`` did and ``revert`` undoes. ``pod`` is the pod before; the other fields are
     what it shall have.
+
+    ``all_bound``: the pod is on the node already, so nothing was assumed and nothing is to be
+    written (AssumePodVolumes' allFullyBound).
     """
 
     pod: AdapterPod
     node: str
     bind_ledger: BindLedger
     slots: int
+    all_bound: bool = False
 
     @property
     def owner(self) -> tuple[str, str]:
@@ -106,12 +112,15 @@ class VReplicaBinder(Protocol):
         ...
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
-        """Validate again and assume. Raises BindRefused, and has then changed nothing."""
+        """Validate again and assume; nothing for a pod that is on the node already. Raises
+        BindRefused, and has then changed nothing.
+        """
         ...
 
     async def bind(self, assumed: AssumedPod) -> None:
-        """Write the Binding. Raises ApiError, and BindRefused if the API server forbids the write
-        (403).
+        """Write the Binding, and wait until the watch shows it (BindPodVolumes waits for its
+        claims, too). Raises ApiError, and BindRefused if the API server forbids the write (403), or
+        if the watch shows that the pod is gone.
 
         If the outcome of the write is unknown, reads the pod back. Raises OutcomeUnknown only if
         that fails too.
@@ -136,14 +145,20 @@ class SchedulerVReplicaBinder:
         clock: Callable[[], float],
         leads: Callable[[str], bool],
         narrow_to: int = 0,
+        seen_within_s: float = 0.0,
     ) -> None:
-        """``narrow_to``: how many nodes ``find`` passes at most, with cached nodes; 0: all."""
+        """``narrow_to``: how many nodes ``find`` passes at most, with cached nodes; 0: all.
+        ``seen_within_s``: how long ``bind`` waits for the watch, which may be cut.
+        """
         self._api = api
         self._caches = caches
         self._clock = clock
         self._leads = leads
         self.narrow_to = narrow_to
         """May change at any time: each ``find`` reads it."""
+        self._seen_within_s = seen_within_s
+        self._awaited: dict[str, asyncio.Future[bool]] = {}
+        """UID of a pod that is being bound -> whether the watch shows it bound, or else gone."""
         self._cache = PlacementDecisionCache(clock)
         caches.pods.add_event_handler(self._pod_changed)
 
@@ -156,16 +171,25 @@ class SchedulerVReplicaBinder:
         else:
             verdicts = filter_nodes(self._caches.state, pod, candidates.names, lookup)
         try:
-            bind_ledger = bind_ledger_in(self._caches.state, pod, with_planned=True)
+            bind_ledger = self._assumed_ledger(pod) or bind_ledger_in(
+                self._caches.state, pod, with_planned=True
+            )
         except LedgerTooLarge:
             self._cache.delete(pod.uid)
-            return NodeVerdicts(
-                unresolvable=dict.fromkeys(candidates, ConflictReason.LEDGER_TOO_LARGE)
-            )
+            return NodeVerdicts.none_passes(candidates, ConflictReason.LEDGER_TOO_LARGE)
         if lookup is None and self.narrow_to:
             verdicts.passed = self._narrowed(pod, bind_ledger, verdicts.passed)
         self._cache.update(pod.uid, bind_ledger, pod.ledger_text, verdicts.passed.asked)
         return verdicts
+
+    def _assumed_ledger(self, pod: AdapterPod) -> BindLedger | None:
+        """What the pod is assumed to carry, as its claims count already. kube-scheduler asks again
+        if a bind has not answered in time.
+        """
+        known = self._caches.pods.get(pod.key)
+        if known is None or not known.assumed or known.uid != pod.uid:
+            return None
+        return BindLedger(known.ledger, {}, encode_ledger(known.ledger))
 
     def _narrowed(self, pod: AdapterPod, bind_ledger: BindLedger, passed: Candidates) -> Candidates:
         """The best of the nodes that passed, if there are more than wanted."""
@@ -186,13 +210,15 @@ class SchedulerVReplicaBinder:
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """See VReplicaBinder."""
+        if pod.node == node:
+            carried = BindLedger(pod.ledger, {}, pod.ledger_text or "")
+            return AssumedPod(pod, node, carried, pod.slots or 0, all_bound=True)
         state = self._caches.state
-        problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node) or self._cordon(
-            pod, node
-        )
-        if problem is not None:
+        problems = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node)
+        problems += self._cordon(pod, node)
+        if problems:
             self._cache.clear(pod.uid, node)
-            raise BindRefused(problem)
+            raise BindRefused(problems[0], "".join(f"and {reason}" for reason in problems[1:]))
         decision = self._cache.get(pod.uid, node)
         if decision is not None and decision.ledger_text != pod.ledger_text:
             self._cache.delete(pod.uid)
@@ -222,6 +248,31 @@ class SchedulerVReplicaBinder:
 
     async def bind(self, assumed: AssumedPod) -> None:
         """See VReplicaBinder."""
+        if assumed.all_bound:
+            return
+        uid = assumed.pod.uid
+        seen = self._awaited[uid] = asyncio.get_running_loop().create_future()
+        try:
+            await self._write(assumed)
+            await self._see(assumed, seen)
+        finally:
+            del self._awaited[uid]
+        self._cache.delete(uid)
+
+    async def _see(self, assumed: AssumedPod, seen: asyncio.Future[bool]) -> None:
+        """Wait for the watch. The API server has said that the pod is bound, so a watch that is
+        late or cut makes no difference to that.
+        """
+        try:
+            async with asyncio.timeout(self._seen_within_s):
+                exists = await seen
+        except TimeoutError:
+            log.debug("bind of pod %s: the watch has not shown it yet", assumed.pod.key)
+            return
+        if not exists:
+            raise BindRefused(ConflictReason.POD_CHANGED, f"pod {assumed.pod.key} is gone")
+
+    async def _write(self, assumed: AssumedPod) -> None:
         pod = assumed.pod
         binding = Binding(
             pod.namespace,
@@ -254,7 +305,6 @@ class SchedulerVReplicaBinder:
                 raise Conflict(
                     409, "NotBound", f"the Binding had no effect: {error.message}"
                 ) from error
-        self._cache.delete(pod.uid)
 
     def revert(self, assumed: AssumedPod) -> None:
         """See VReplicaBinder."""
@@ -263,7 +313,7 @@ class SchedulerVReplicaBinder:
             self._caches.pods.restore(assumed.pod.key)
         self._release(assumed.pod.pool, assumed.pod.uid, assumed.bind_ledger.planned)
 
-    def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
+    def _cordon(self, pod: AdapterPod, node: str) -> ConflictReasons:
         """kube-scheduler's own filter has checked for a cordon. But bind may be called late, or not
         by a scheduler.
         """
@@ -274,7 +324,7 @@ class SchedulerVReplicaBinder:
         cordoned = known is not None and known.cordoned
         fit = workload.fit if workload is not None else None
         tolerated = fit is None or fit.tolerates_cordon()
-        return ConflictReason.NODE_UNSCHEDULABLE if cordoned and not tolerated else None
+        return (ConflictReason.NODE_UNSCHEDULABLE,) if cordoned and not tolerated else ()
 
     def _assume_pod(self, assumed: AssumedPod) -> None:
         bind_ledger, pod = assumed.bind_ledger, assumed.pod
@@ -299,6 +349,10 @@ class SchedulerVReplicaBinder:
         """Drop reservations and decisions of a pod whose bind the watch has confirmed, or that is
         gone.
         """
+        if old is not None and (new is None or new.uid != old.uid):
+            self._end_wait(old.uid, bound=False)
+        if new is not None and new.node and not new.assumed:
+            self._end_wait(new.uid, bound=True)
         if new is not None and (not new.node or new.assumed):
             return
         pod = new or old
@@ -314,6 +368,11 @@ class SchedulerVReplicaBinder:
             if claim.owner == owner
         ]:
             pool.release(owner, key)
+
+    def _end_wait(self, pod_uid: str, *, bound: bool) -> None:
+        seen = self._awaited.get(pod_uid)
+        if seen is not None and not seen.done():
+            seen.set_result(bound)
 
     async def _is_bound(self, pod: AdapterPod, node: str) -> bool:
         try:

@@ -104,10 +104,9 @@ class PodBinder:
 
     async def _bind_adapter(self, pod: AdapterPod, uid: str, node: str) -> None:
         for attempt in range(self.ATTEMPTS_MAX):
-            if self._settled(pod, uid, node):
-                return
+            self._check(pod, uid, node)
             assumed = await self._assume(pod, uid, node)
-            if assumed is None:
+            if assumed.all_bound:
                 return
             sent_at = asyncio.get_running_loop().time()
             try:
@@ -139,20 +138,24 @@ class PodBinder:
         """Bind a pod that is no adapter. The Binding names its UID and no version: whatever else
         has changed, the pod needs a node.
         """
-        if not self._settled(pod, uid, node):
+        self._check(pod, uid, node)
+        if not pod.node:
             await self._api.bind(Binding(pod.namespace, pod.name, node, uid=uid))
 
-    async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod | None:
-        """Assume the pod. None if the pod is on the node already: the refusal may come from a cache
-        that is behind (I5).
+    async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod:
+        """Assume the pod. A refusal may come from a cache that is behind: then the pod is on the
+        node already (I5).
         """
         try:
-            await self._check_past(pod, node)
+            if not pod.node:
+                await self._check_past(pod, node)
             return self._binder.assume(pod, node)
         except BindRefused:
-            if self._settled(await self._read(pod.namespace, pod.name), uid, node):
-                return None
-            raise
+            pod = await self._read(pod.namespace, pod.name)
+            self._check(pod, uid, node)
+            if not pod.node:
+                raise
+            return self._binder.assume(pod, node)
 
     async def _check_past(self, pod: AdapterPod, node: str) -> None:
         state = self._caches.state
@@ -167,8 +170,8 @@ class PodBinder:
                 ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here"
             )
 
-    def _settled(self, pod: AdapterPod, uid: str, node: str) -> bool:
-        """Whether the pod is on the node already. Raises BindRefused if it may not go there."""
+    def _check(self, pod: AdapterPod, uid: str, node: str) -> None:
+        """Raise BindRefused if the pod may not go to the node, whatever the node is like."""
         if pod.uid != uid:
             raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is another one now")
         if pod.node and pod.node != node:
@@ -186,7 +189,6 @@ class PodBinder:
                 f"service binds for "
                 f"{', '.join(sorted(self.scheduler_names))} (schedulerNames in its configuration)",
             )
-        return bool(pod.node)
 
     def _doubt(self, assumed: AssumedPod) -> None:
         uid = assumed.pod.uid

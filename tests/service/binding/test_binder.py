@@ -492,7 +492,7 @@ async def test_a_ledger_over_128_kib_is_refused_by_filter_and_by_bind():
     before = world.digest()
     verdicts = find(world, world.binder())
     assert not verdicts.passed
-    assert set(verdicts.unresolvable.values()) == {ConflictReason.LEDGER_TOO_LARGE}
+    assert set(verdicts.unresolvable.values()) == {(ConflictReason.LEDGER_TOO_LARGE,)}
     with pytest.raises(BindRefused) as raised:
         await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     assert raised.value.reason is ConflictReason.LEDGER_TOO_LARGE

@@ -39,11 +39,11 @@ def test_both_binders_have_the_protocols_methods():
 
 def test_it_refuses_the_nodes_it_was_told_to_refuse():
     fake = FakeVReplicaBinder(
-        FakeBinderConfig(refused={"node-1": ConflictReason.NODE_SLOTS_EXCEEDED})
+        FakeBinderConfig(find_reasons={"node-1": (ConflictReason.NODE_SLOTS_EXCEEDED,)})
     )
     verdicts = find(fake)
     assert list(verdicts.passed) == ["node-0"]
-    assert verdicts.failed == {"node-1": ConflictReason.NODE_SLOTS_EXCEEDED}
+    assert verdicts.failed == {"node-1": (ConflictReason.NODE_SLOTS_EXCEEDED,)}
     assert fake.bind_ledger("uid-0") is fake.config.bind_ledger
 
 

@@ -351,7 +351,7 @@ async def test_verbs_work_over_any_binder():
     pod = await a_pending_pod(world)
     fake = FakeVReplicaBinder(
         FakeBinderConfig(
-            refused={"node-1": ConflictReason.ZONE_SKEW_EXCEEDED},
+            find_reasons={"node-1": (ConflictReason.ZONE_SKEW_EXCEEDED,)},
             bind_ledger=BindLedger({}, {}, "{}"),
             assume_error=BindRefused(ConflictReason.SLOTS_MISMATCH),
         )
