@@ -57,7 +57,7 @@ TRIALS = [
     pytest.param(Trial(1001, events=60), 0, id="drawn faults"),
     pytest.param(Trial(4, events=60, plain=True), 0, id="one plain pool"),
     pytest.param(Trial(1003, events=60), 15, id="recorded from the middle on"),
-    pytest.param(Trial(1005, events=60, faults=frozenset()), 0, id="no faults"),
+    pytest.param(Trial(1010, events=60, faults=frozenset()), 0, id="no faults"),
 ]
 
 
