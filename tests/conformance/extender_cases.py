@@ -30,6 +30,7 @@ from extender.lab.scheduler.framework import CycleState, NodeStatuses, Profile
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.predicates import NodeResourcesFit
 from extender.lab.scheduler.preemption import Preemptor, call_extenders
+from extender.lab.scheduler.select_host import at_random
 from extender.lab.scheduler.types import Code, PodInfo, Status
 from tests.conformance.extender_fakes import (
     FakeExtender,
@@ -60,7 +61,8 @@ def _definitions(case: Case) -> Outcome:
 
 async def _schedule_pod(case: Case) -> Outcome:
     expected = case["expected"]
-    algorithm = SchedulingAlgorithm(fake_extenders(case), a_queue(), random.Random(case["id"]))
+    select_host = at_random(random.Random(case["id"]))
+    algorithm = SchedulingAlgorithm(fake_extenders(case), a_queue(), select_host)
     profile = Profile("default-scheduler", fake_filters(case), fake_scores(case))
     snapshot = a_snapshot([a_node(name) for name in case["nodes"]])
     pod = a_pod("test-filter")

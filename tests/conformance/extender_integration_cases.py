@@ -29,6 +29,7 @@ from extender.lab.scheduler.algorithm import (
 from extender.lab.scheduler.extender_client import ExtenderError, build_extenders
 from extender.lab.scheduler.extender_transport import AiohttpTransport
 from extender.lab.scheduler.framework import CycleState, Profile
+from extender.lab.scheduler.select_host import at_random
 from tests.conformance.extender_fakes import (
     Outcome,
     a_node,
@@ -192,7 +193,8 @@ async def _placed(
     ]
     pod = a_pod(raw.get("name", "extender-test-pod"), containers=specs)
     extenders = build_extenders(configs, transport)
-    algorithm = SchedulingAlgorithm(extenders, a_queue(), random.Random(str(case.get("id"))))
+    select_host = at_random(random.Random(str(case.get("id"))))
+    algorithm = SchedulingAlgorithm(extenders, a_queue(), select_host)
     snapshot = a_snapshot([a_node(name, {"pods": "32"}) for name in case["nodes"]])
     try:
         result = await algorithm.schedule_pod(

@@ -24,6 +24,7 @@ from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.preemption import Preemptor
 from extender.lab.scheduler.priorities import default_profile
 from extender.lab.scheduler.queue import SchedulingQueue
+from extender.lab.scheduler.select_host import at_random
 from extender.lab.scheduler.types import NodeInfo, PodInfo, pod_info
 from tests.differential.scheduler_cases import NAMESPACE_LABELS, SchedulerCase, pod_key
 from tests.differential.scheduler_real import SEEN, Scores, Verdict
@@ -100,7 +101,7 @@ class EmbeddedScheduler:
         """The verdict on one pending pod."""
         info, state, snapshot = pod_info(pod), CycleState(), self._cache.snapshot()
         extender = RefusingExtender()
-        algorithm = SchedulingAlgorithm([extender], self._queue, self._rng)
+        algorithm = SchedulingAlgorithm([extender], self._queue, at_random(self._rng))
         try:
             await algorithm.schedule_pod(self._profile, state, info, snapshot)
         except SchedulingError as error:

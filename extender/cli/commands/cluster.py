@@ -21,6 +21,13 @@ def add(commands: Commands) -> None:
         help="run kube-scheduler's loop with this file",
     )
     cluster.add_argument(
+        "--select-host",
+        choices=("round-robin", "random"),
+        default="round-robin",
+        help="how its kube-scheduler chooses among equal nodes: they take turns, as up to 1.15, or "
+        "one is drawn, as since 1.16 (default: %(default)s)",
+    )
+    cluster.add_argument(
         "--seed", type=int, default=1, help="of everything that is drawn by chance"
     )
     cluster.set_defaults(command=_run)
@@ -37,5 +44,6 @@ def _run(options: argparse.Namespace) -> int:
             kubeconfig_out=options.kubeconfig_out,
             scheduler_configs=configs,
             seed=options.seed,
+            select_host=options.select_host,
         )
     )

@@ -117,12 +117,13 @@ async def run_cluster(  # options of the command line
     kubeconfig_out: str | None,
     scheduler_configs: Sequence[str],
     seed: int,
+    select_host: str,
 ) -> int:
     """Run only the cluster, until cancelled. ``scheduler_configs`` are documents. Raises
     InvalidConfiguration.
     """
     configs = [load_configuration(document) for document in scheduler_configs]
-    async with LocalCluster(seed=seed, host=host, port=port) as local:
+    async with LocalCluster(seed=seed, host=host, port=port, select_host=select_host) as local:
         for config in configs:
             local.start_scheduler(config)
         if kubeconfig_out:

@@ -43,6 +43,7 @@ from extender.lab.http.server import HttpApiServer
 from extender.lab.informer import Informer
 from extender.lab.scheduler.extender_transport import AiohttpTransport
 from extender.lab.scheduler.scheduler import Scheduler
+from extender.lab.scheduler.select_host import SELECTORS, host_selector
 from extender.model.names import OWN_NAMESPACE
 from extender.model.objects import Node
 from extender.service.app import Service
@@ -70,7 +71,16 @@ class LocalCluster:
     async context manager.
     """
 
-    def __init__(self, *, seed: int, host: str = LOOPBACK_HOST, port: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int,
+        host: str = LOOPBACK_HOST,
+        port: int = 0,
+        select_host: str = SELECTORS[0],
+    ) -> None:
+        """``select_host``: how its schedulers choose among equal nodes (``SELECTORS``)."""
+        self._select_host = select_host
         self._rng = random.Random(seed)
         self.cluster = Cluster(now=time.time, rng=self._rng)
         self.embedded = EmbeddedCluster(
@@ -129,7 +139,14 @@ class LocalCluster:
         user = self.cluster.as_user(
             "system:kube-scheduler", ("system:masters", "system:authenticated")
         )
-        scheduler = Scheduler(user, config, now=time.time, rng=self._rng, transport=transport)
+        scheduler = Scheduler(
+            user,
+            config,
+            now=time.time,
+            rng=self._rng,
+            transport=transport,
+            select_host=host_selector(self._select_host, self._rng),
+        )
         self.spawn(scheduler.run(), "kube-scheduler")
 
     def write_kubeconfig(self, path: Path, token: str = "") -> Path:

@@ -3,12 +3,12 @@ choice of a node. This module writes nothing.
 
 The search for nodes starts where the last one stopped, and ends when enough nodes fit
 (percentageOfNodesToScore). Extenders filter one after the other: each gets the nodes that the one
-before left. If one node is left, it is not scored. The injected rng breaks ties.
+before left. If one node is left, it is not scored. ``select_host`` chooses among equal
+nodes.
 """
 
 import asyncio
 import logging
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +25,7 @@ from extender.lab.scheduler.framework import (
     int64,
 )
 from extender.lab.scheduler.queueing_hints import EXTENDER
+from extender.lab.scheduler.select_host import HostSelector
 from extender.lab.scheduler.types import MAX_NODE_SCORE, Code, NodeInfo, PodInfo, Status
 from extender.model.errors import VReplicaError
 
@@ -105,13 +106,13 @@ class SchedulingAlgorithm:
         self,
         extenders: Sequence[Extender],
         nominator: Nominator,
-        rng: random.Random,
+        select_host: HostSelector,
         *,
         percentage_of_nodes_to_score: int = 0,
     ) -> None:
         self.extenders = extenders
         self._nominator = nominator
-        self._rng = rng
+        self._select_host = select_host
         self._percentage = percentage_of_nodes_to_score
         self._next_start = 0
 
@@ -132,7 +133,9 @@ class SchedulingAlgorithm:
             scores = await prioritize_nodes(self.extenders, profile, state, pod, feasible, snapshot)
         except (ExtenderError, PluginError) as error:
             raise SchedulingError(str(error)) from error
-        return ScheduleResult(select_host(scores, self._rng), evaluated, len(feasible))
+        best = max(score.total for score in scores)
+        equal = [score.name for score in scores if score.total == best]
+        return ScheduleResult(self._select_host(equal), evaluated, len(feasible))
 
     async def _find_nodes_that_fit(
         self,
@@ -309,12 +312,6 @@ async def _extender_scores(
         score = int64(priority.score * weight * (MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY))
         scores[priority.host] = int64(scores.get(priority.host, 0) + score)
     return scores
-
-
-def select_host(scores: Sequence[NodeScores], rng: random.Random) -> str:
-    """Return one of the nodes with the highest total."""
-    best = max(score.total for score in scores)
-    return rng.choice([score.name for score in scores if score.total == best])
 
 
 async def extenders_binding(extenders: Sequence[Extender], pod: PodInfo, node: str) -> bool:

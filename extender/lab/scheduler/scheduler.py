@@ -53,6 +53,7 @@ from extender.lab.scheduler.preemption import (
 from extender.lab.scheduler.priorities import default_profile
 from extender.lab.scheduler.queue import QueuedPod, SchedulingQueue
 from extender.lab.scheduler.queueing_hints import DEFAULT_PREEMPTION, SCHEDULING_GATES
+from extender.lab.scheduler.select_host import HostSelector, RoundRobin
 from extender.lab.scheduler.types import Code, PodInfo, Status
 from extender.model.timestamps import timestamp
 
@@ -91,9 +92,10 @@ class Scheduler:
         now: Callable[[], float],
         rng: random.Random,
         transport: Transport,
+        select_host: HostSelector | None = None,
     ) -> None:
         """``now`` returns epoch seconds. ``transport`` carries the extender calls
-        (AiohttpTransport, or a simulation's).
+        (AiohttpTransport, or a simulation's). ``select_host``: None for ``RoundRobin``.
         """
         self._api = api
         self._now = now
@@ -110,7 +112,7 @@ class Scheduler:
         self.algorithm = SchedulingAlgorithm(
             self.extenders,
             self.queue,
-            rng,
+            select_host if select_host is not None else RoundRobin(),
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
         self.preemptor = Preemptor(self.extenders, self.queue, self.listers, rng)

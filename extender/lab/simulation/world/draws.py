@@ -61,6 +61,7 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale
         scale = replace(scale, labels=labels, pools=pools)
     if "narrowing" in parts:
         scale = replace(scale, narrow_to=rng.randint(1, 3))
+    scale = replace(scale, take_turns="takeTurns" in parts)
     if "longNames" in parts:
         node_slots = None if scale.node_slots is None else scale.node_slots * SLOTS_FACTOR
         slots = scale.slots_per_pod * SLOTS_FACTOR

@@ -133,9 +133,10 @@ PARTS: Final = {
     "narrowing": "filter.narrowTo: few nodes pass filter",
     "longNames": "vpods with names of 253 characters, by the hundreds: ledgers have no bytes left "
     "while slots are free",
+    "takeTurns": "kube-scheduler's equal nodes take turns, as up to 1.15",
 }
 """What a world may have besides vpods, nodes and pools: name -> description."""
-PARTS_LAST: Final = ("longNames",)
+PARTS_LAST: Final = ("longNames", "takeTurns")
 """Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {
     "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),

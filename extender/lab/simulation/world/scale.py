@@ -56,6 +56,8 @@ class Scale:
     """Whether the pools also take Streams."""
     long_names: bool = False
     """Whether vpods have names of the maximum length."""
+    take_turns: bool = False
+    """Whether kube-scheduler lets equal nodes take turns, instead of drawing one."""
     other_buckets_share: float = 0.0
     """The share of replicas with another number of buckets, as during a rollout of that setting."""
 

@@ -23,6 +23,7 @@ from extender.lab.clock import wall_clock
 from extender.lab.embedded import ControllerSettings, EmbeddedCluster
 from extender.lab.faults import CALM, FaultRates, Faults, FaultyApi, FaultyTransport
 from extender.lab.scheduler.scheduler import Scheduler
+from extender.lab.scheduler.select_host import RoundRobin, at_random
 from extender.lab.simulation.world.admission import Admission
 from extender.lab.simulation.world.binds import BindChecker
 from extender.lab.simulation.world.callers import Callers, Network
@@ -158,12 +159,14 @@ class World:
             on_odd=self._binds.odd,
             former_uid=self._binds.former_uid,
         )
+        rng = self.rng(name)
         scheduler = Scheduler(
             self.api(name, self.calm),
             config,
             now=wall_clock,
-            rng=self.rng(name),
+            rng=rng,
             transport=transport,
+            select_host=RoundRobin() if self.scale.take_turns else at_random(rng),
         )
         self._schedulers[name] = self._run(scheduler.run(), name)
 
