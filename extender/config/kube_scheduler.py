@@ -5,6 +5,7 @@ with kube-scheduler's validation.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -86,6 +87,27 @@ class ProfileConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a Policy asks of the plugins. ``priorities``: name -> weight.
+
+    ``present_labels``, ``absent_labels``: labels that a node must have, or must not have (argument
+    labelsPresence). ``preferred_labels``: label -> whether nodes with it are preferred, or those
+    without (argument labelPreference).
+    """
+
+    predicates: frozenset[str]
+    priorities: Mapping[str, int]
+    present_labels: tuple[str, ...] = ()
+    absent_labels: tuple[str, ...] = ()
+    preferred_labels: tuple[tuple[str, bool], ...] = ()
+    hard_pod_affinity_weight: int = 0
+    """hardPodAffinitySymmetricWeight; 0: InterPodAffinity's own default."""
+    always_check_all_predicates: bool = False
+    not_simulated: tuple[str, ...] = ()
+    """Predicates, priorities and arguments that the embedded scheduler lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
     """The configuration of the embedded kube-scheduler. With ``percentage_of_nodes_to_score`` 0,
     the percentage depends on the size of the cluster.
@@ -96,6 +118,8 @@ class SchedulerConfig:
     pod_initial_backoff_s: float = 1.0
     pod_max_backoff_s: float = 10.0
     extenders: tuple[ExtenderConfig, ...] = ()
+    policy: Policy | None = None
+    """The plugins of a legacy Policy file; None: the default profile's."""
 
     @property
     def ignored_resources(self) -> frozenset[str]:

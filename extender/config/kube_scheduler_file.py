@@ -25,6 +25,7 @@ from extender.config.kube_scheduler import (
     TLSConfig,
     validate,
 )
+from extender.config.policy import PolicyReader
 from extender.model.errors import VReplicaError
 from extender.model.names import DEFAULT_SCHEDULER_NAME
 from extender.model.reading import mapping, mappings, text, texts
@@ -241,16 +242,17 @@ def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, li
 
 
 def read_policy(document: Mapping[str, Any]) -> tuple[SchedulerConfig, list[FieldError]]:
-    """Read a legacy v1 Policy. Predicates and priorities are ignored: the default plugins run."""
+    """Read a legacy v1 Policy."""
     reader = _FieldReader()
     if text(document, "kind") != "Policy":
         reader.wrong("kind", "must be Policy", document.get("kind"))
     if text(document, "apiVersion") != "v1":
         reader.wrong("apiVersion", "must be v1", document.get("apiVersion"))
+    policy = PolicyReader(document)
     config = SchedulerConfig(
-        extenders=_extenders(reader, document, legacy=True),
+        extenders=_extenders(reader, document, legacy=True), policy=policy.read()
     )
-    return config, [*reader.errors, *validate(config)]
+    return config, [*reader.errors, *policy.errors, *validate(config)]
 
 
 def load_configuration(document: str | bytes) -> SchedulerConfig:

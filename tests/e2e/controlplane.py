@@ -169,8 +169,7 @@ class ControlPlane:
         """kube-scheduler 1.22 with a v1 Policy (file or object), ready.
 
         A Policy makes one profile, always named ``default-scheduler``: a pod with another
-        schedulerName is not its own. Its priorities LeastRequestedPriority and
-        MostRequestedPriority fail to load (their arguments are not in v1beta2).
+        schedulerName is not its own.
         """
         name = self._next("kube-scheduler-legacy")
         if isinstance(policy, Path):
@@ -186,7 +185,9 @@ class ControlPlane:
             "--port=0",
             # The v1beta1 API it would watch is gone since 1.27.
             "--feature-gates=CSIStorageCapacity=false",
-            "-v=2",
+            # From 2 on it prints its configuration as v1beta2, and fails: that lacks the arguments
+            # of LeastRequestedPriority and MostRequestedPriority.
+            "-v=1",
         ]
         return await self._start_scheduler(name, arguments, "healthz")
 

@@ -220,13 +220,15 @@ class PreFilterOutcome:
 @dataclass(slots=True)
 class Profile:
     """One kube-scheduler profile: its plugins in order, and the percentage of nodes to score (None:
-    the global setting).
+    the global setting). ``run_all_filters``: ask every filter about a node that one has refused
+    (alwaysCheckAllPredicates).
     """
 
     scheduler_name: str
     filters: Sequence[FilterPlugin]
     scores: Sequence[tuple[ScorePlugin, int]]
     percentage_of_nodes_to_score: int | None = None
+    run_all_filters: bool = False
 
     def run_pre_filters(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot
@@ -254,14 +256,21 @@ class Profile:
         return PreFilterOutcome(refused, nodes, frozenset(named))
 
     def run_filters(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Return the first refusal, in plugin order."""
+        """Return the first refusal in plugin order, or all as one (PluginToStatus.Merge)."""
+        merged: Status | None = None
         for plugin in self.filters:
             if plugin.name in state.skip_filter:
                 continue
             status = plugin.filter(state, pod, node)
-            if status is not None:
-                return Status(status.code, status.reasons, plugin.name)
-        return None
+            if status is None:
+                continue
+            if status.code is Code.ERROR:
+                text = f'running "{plugin.name}" filter plugin: {status.message}'
+                return Status(status.code, (text,), plugin.name)
+            merged = _merged(merged, Status(status.code, status.reasons, plugin.name))
+            if not self.run_all_filters:
+                break
+        return merged
 
     def run_filters_with_nominated(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, nominator: Nominator
@@ -315,6 +324,15 @@ class Profile:
                     )
                 total.add(plugin.name, score * weight)
         return totals
+
+
+def _merged(first: Status | None, second: Status) -> Status:
+    """One status with the reasons of both, and the code and plugin of the more final one."""
+    if first is None:
+        return second
+    final = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    most = second if second.code is final and first.code is not final else first
+    return Status(most.code, (*first.reasons, *second.reasons), most.plugin)
 
 
 def _no_common_node(plugins: list[str]) -> Status:

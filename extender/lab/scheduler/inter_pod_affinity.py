@@ -80,8 +80,10 @@ class InterPodAffinity:
         Code.UNSCHEDULABLE, ("node(s) didn't satisfy existing pods anti-affinity rules",)
     )
 
-    def __init__(self, listers: Listers) -> None:
+    def __init__(self, listers: Listers, *, hard_weight: int = HARD_POD_AFFINITY_WEIGHT) -> None:
+        """``hard_weight``: hardPodAffinityWeight, 0 to 100."""
         self._listers = listers
+        self._hard_weight = hard_weight
 
     def _matches(self, term: AffinityTerm, pod: PodInfo) -> bool:
         return term.matches(pod, self._listers.namespace_labels(pod.namespace))
@@ -197,7 +199,7 @@ class InterPodAffinity:
         pulls = [
             *((term, term.weight, other) for term in pod.preferred_affinity),
             *((term, -term.weight, other) for term in pod.preferred_anti_affinity),
-            *((term, HARD_POD_AFFINITY_WEIGHT, pod) for term in other.required_affinity),
+            *((term, self._hard_weight, pod) for term in other.required_affinity),
             *((term, term.weight, pod) for term in other.preferred_affinity),
             *((term, -term.weight, pod) for term in other.preferred_anti_affinity),
         ]

@@ -153,8 +153,12 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
 
-    def __init__(self, listers: Listers) -> None:
+    def __init__(self, listers: Listers, *, system_defaults: bool = True) -> None:
+        """``system_defaults``: whether pods without constraints get ``SYSTEM_DEFAULTS``
+        (defaultingType System; else List, without any).
+        """
         self._listers = listers
+        self._system_defaults = system_defaults
 
     # Filter
 
@@ -237,7 +241,7 @@ class PodTopologySpread:
         return True
 
     def _defaults(self, pod: PodInfo) -> tuple[SpreadConstraint, ...]:
-        selector = self._listers.default_selector(pod)
+        selector = self._listers.default_selector(pod) if self._system_defaults else None
         if selector is None:
             return ()
         return tuple(replace(constraint, selector=selector) for constraint in SYSTEM_DEFAULTS)

@@ -44,13 +44,13 @@ from extender.lab.scheduler.extender_transport import Transport
 from extender.lab.scheduler.framework import CycleState, Profile
 from extender.lab.scheduler.informers import ClusterWatcher, assigned_pod_deleted
 from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.policy_profile import profiles_of
 from extender.lab.scheduler.preemption import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     Preemption,
     Preemptor,
 )
-from extender.lab.scheduler.priorities import default_profile
 from extender.lab.scheduler.queue import QueuedPod, SchedulingQueue
 from extender.lab.scheduler.queueing_hints import DEFAULT_PREEMPTION, SCHEDULING_GATES
 from extender.lab.scheduler.select_host import HostSelector, RoundRobin
@@ -116,15 +116,7 @@ class Scheduler:
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
         self.preemptor = Preemptor(self.extenders, self.queue, self.listers, rng)
-        self.profiles = {
-            profile.scheduler_name: default_profile(
-                profile.scheduler_name,
-                self.listers,
-                ignored_resources=config.ignored_resources,
-                percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
-            )
-            for profile in config.profiles
-        }
+        self.profiles = profiles_of(config, self.listers)
         self.watcher = ClusterWatcher(
             self.cache, self.queue, self.listers, lambda pod: pod.scheduler_name in self.profiles
         )
