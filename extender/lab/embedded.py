@@ -17,6 +17,11 @@ from typing import Any, Final, Protocol, Self
 
 from extender.kube.api import NODES, PODS, STATEFULSETS, Api, Obj
 from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.registry import (
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    STORAGECLASSES,
+)
 from extender.lab.apiserver.strategy import rfc3339
 from extender.lab.controllers.admission import Admission
 from extender.lab.controllers.garbage import GarbageCollector, NamespaceController
@@ -34,6 +39,7 @@ from extender.lab.controllers.node_lifecycle import (
     TaintEvictionController,
 )
 from extender.lab.controllers.stateful_set import StatefulSetController
+from extender.lab.controllers.volumes import PersistentVolumeController
 from extender.lab.informer import Informer
 from extender.model.names import POOL_LABEL, SLOTS_RESOURCE, ZONE_LABEL
 
@@ -59,6 +65,8 @@ class ControllerSettings:
     """A node that is silent for this long becomes Unknown (kube-controller-manager's
     ``--node-monitor-grace-period``).
     """
+    volumes: bool = False
+    """Whether claims are bound to volumes, and volumes provisioned."""
     orphan_grace_s: float = 40.0
     """PodGC removes the pods of a deleted node after this time (its quarantine)."""
     controller_api: Callable[[Api, str], Api] = _as_it_is
@@ -154,6 +162,7 @@ class EmbeddedCluster:
             Informer(manager, STATEFULSETS),
         )
         self._informers = [pods, nodes, sets]
+        volumes = self._volume_parts(manager, nodes) if settings.volumes else []
         self._admission = Admission(nodes)
         self._kubelet = Kubelet(
             node_user,
@@ -179,8 +188,17 @@ class EmbeddedCluster:
             PodGarbageCollector(manager, nodes, pods, orphan_grace_s=settings.orphan_grace_s),
             GarbageCollector(manager, server),
             NamespaceController(manager, server),
+            *volumes,
             *self._informers,
         ]
+
+    def _volume_parts(self, manager: Api, nodes: Informer) -> list[_Runs]:
+        volumes, claims, classes = (
+            Informer(manager, resource)
+            for resource in (PERSISTENTVOLUMES, PERSISTENTVOLUMECLAIMS, STORAGECLASSES)
+        )
+        self._informers += [volumes, claims, classes]
+        return [PersistentVolumeController(manager, volumes, claims, classes, nodes)]
 
 
 def node_object(

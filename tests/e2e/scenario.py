@@ -364,12 +364,18 @@ class System:
     # -- objects -----------------------------------------------------------------------------------
 
     async def pool(
-        self, name: str = POOL, *, cpu: str = "100m", pod_spec: Obj | None = None, **spec: Any
+        self,
+        name: str = POOL,
+        *,
+        cpu: str = "100m",
+        pod_spec: Obj | None = None,
+        claims: Sequence[Obj] = (),
+        **spec: Any,
     ) -> str:
         """An AdapterPool and its StatefulSet, in the namespace that all pools of the scenario
         share; the namespace.
 
-        ``spec``: the pool's.
+        ``claims``: volumeClaimTemplates. ``spec``: the pool's.
         """
         self.namespace = self.namespace or await self.backend.namespace("adapters")
         if "slotsPerPod" in spec:
@@ -379,6 +385,8 @@ class System:
             await eventually(lambda: self.stamps(name), 10.0, "the API server has pods stamped")
         workload = stateful_set(self.namespace, name, 0, pool=name, cpu=cpu)
         workload["spec"]["template"]["spec"].update(pod_spec or {})
+        if claims:
+            workload["spec"]["volumeClaimTemplates"] = list(claims)
         await self.backend.apply([workload])
         return self.namespace
 

@@ -11,12 +11,16 @@ from extender.lab.scheduler.framework import CycleState, Profile
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.policy_profile import NotSimulated, profiles_of
 from extender.lab.scheduler.types import Code, PodInfo, Status
+from extender.lab.scheduler.volumebinding.binder import VolumeBinder
 from tests.simulation.test_scheduler_plugins import a_cluster, a_node, a_pod
 
 
 def profile_of(**fields: Any) -> Profile:
+    listers = Listers()
     document = {"kind": "Policy", "apiVersion": "v1", **fields}
-    (profile,) = profiles_of(load_configuration(str(document)), Listers()).values()
+    (profile,) = profiles_of(
+        load_configuration(str(document)), listers, VolumeBinder(listers)
+    ).values()
     return profile
 
 

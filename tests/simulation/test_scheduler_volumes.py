@@ -3,21 +3,31 @@ for volumes and claims.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from extender.kube.api import PODS, Obj
+from extender.kube.api import PODS, Obj, PatchType
 from extender.lab.apiserver.registry import (
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,
     STORAGECLASSES,
 )
+from extender.lab.embedded import ControllerSettings, EmbeddedCluster
 from extender.lab.scheduler.cache import SchedulerCache, Snapshot
 from extender.lab.scheduler.framework import CycleState
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.types import Code, PodInfo, Status, node_view, pod_info
-from extender.lab.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
+from extender.lab.scheduler.volumebinding.binder import (
+    PodVolumes,
+    VolumeBinder,
+    VolumeBindingError,
+)
+from extender.lab.scheduler.volumebinding.matching import NO_PROVISIONER
+from extender.lab.scheduler.volumebinding.plugin import VolumeBinding
+from extender.lab.scheduler.volumes import VolumeRestrictions, VolumeZone
 from tests.simulation.scheduler_scene import NS, Scene, node_object, pod_object
 
 ZONE = "topology.kubernetes.io/zone"
@@ -162,12 +172,125 @@ def test_a_bound_claim_whose_volume_is_gone_is_refused_on_each_node():
     assert set(found) == {"a", "b", "bare"}
 
 
-def test_nothing_provisions_here_so_a_claim_that_waits_for_a_consumer_finds_no_volume():
-    claim = a_claim(volume="", bound=False, storageClassName="fast")
-    listers = known(claims=(claim,), classes=(a_class("WaitForFirstConsumer"),))
+WAITS = a_claim(volume="", bound=False, storageClassName="fast", accessModes=["ReadWriteOnce"])
+NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+
+
+def a_free_volume(name: str, *zones: str, gib: int = 1, phase: str = "Available") -> Obj:
+    """As it is stored at version 5."""
+    volume = a_volume(name, zones=zones)
+    spec = {key: value for key, value in volume["spec"].items() if key != "claimRef"}
+    spec |= {
+        "storageClassName": "fast",
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": f"{gib}Gi"},
+    }
+    metadata = {**volume["metadata"], "resourceVersion": "5"}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "volumes", "refused"),
+    [
+        pytest.param("example.com/disks", (), set(), id="one is made on any node"),
+        pytest.param("kubernetes.io/no-provisioner", (), {"a", "b", "bare"}, id="nobody makes one"),
+        pytest.param(
+            "kubernetes.io/no-provisioner",
+            (a_free_volume("disk", "a"),),
+            {"b", "bare"},
+            id="where a free one is",
+        ),
+        pytest.param(
+            "kubernetes.io/no-provisioner",
+            (a_free_volume("disk", phase="Released"),),
+            {"a", "b", "bare"},
+            id="a released one is not free",
+        ),
+    ],
+)
+def test_a_claim_that_waits_for_its_consumer_goes_where_a_volume_is_or_can_be_made(
+    provisioner, volumes, refused
+):
+    storage_class = {**a_class("WaitForFirstConsumer"), "provisioner": provisioner}
+    listers = known(volumes=volumes, claims=(WAITS,), classes=(storage_class,))
     found = refusals(VolumeBinding(listers), a_pod(), a_cluster())
-    assert found["a"].message == "node(s) didn't find available persistent volumes to bind"
+    assert {name: status.message for name, status in found.items()} == dict.fromkeys(
+        refused, NO_VOLUME
+    )
     assert refusals(VolumeZone(listers), a_pod(), a_cluster()) == {}
+
+
+# The binder
+
+
+def claims_and_volumes(*volumes: Obj) -> tuple[Listers, VolumeBinder]:
+    storage_class = {**a_class("WaitForFirstConsumer"), "provisioner": NO_PROVISIONER}
+    claim = {**WAITS, "metadata": {**WAITS["metadata"], "uid": "u-1", "resourceVersion": "3"}}
+    listers = known(volumes=volumes, claims=(claim,), classes=(storage_class,))
+    return listers, VolumeBinder(listers)
+
+
+def found_on(binder: VolumeBinder, node: str = "a") -> PodVolumes:
+    claims = binder.get_pod_volume_claims(a_pod())
+    volumes, reasons = binder.find_pod_volumes(claims, a_cluster().get(node).view)
+    assert reasons == ()
+    return volumes
+
+
+def test_the_smallest_volume_that_fits_is_found_and_found_again_once_assumed():
+    listers, binder = claims_and_volumes(a_free_volume("big", gib=9), a_free_volume("small"))
+    volumes = found_on(binder)
+    assert [one.volume["metadata"]["name"] for one in volumes.static_bindings] == ["small"]
+    assert binder.assume_pod_volumes(a_pod(), "a", volumes) is False
+    assumed = listers.assumed_volumes.get("small")
+    assert assumed is not None
+    assert assumed["spec"]["claimRef"]["uid"] == "u-1"
+    again = found_on(binder).static_bindings
+    assert [one.volume["metadata"]["name"] for one in again] == ["small"]
+
+
+def test_what_is_assumed_for_one_claim_is_free_for_no_other():
+    listers, binder = claims_and_volumes(a_free_volume("only"))
+    binder.assume_pod_volumes(a_pod(), "a", found_on(binder))
+    other = {**WAITS, "metadata": {"name": "other", "namespace": NS, "uid": "u-2"}}
+    listers.stores[PERSISTENTVOLUMECLAIMS][f"{NS}/other"] = other
+    pod = a_pod("q", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "other"}}])
+    claims = binder.get_pod_volume_claims(pod)
+    assert binder.find_pod_volumes(claims, a_cluster().get("a").view)[1] == (NO_VOLUME,)
+
+
+def test_what_is_reverted_is_free_again():
+    listers, binder = claims_and_volumes(a_free_volume("only"))
+    volumes = found_on(binder)
+    binder.assume_pod_volumes(a_pod(), "a", volumes)
+    binder.revert_assumed_pod_volumes(volumes)
+    assert listers.assumed_volumes.get("only") == listers.assumed_volumes.get_api("only")
+
+
+def test_an_assumption_ends_with_the_next_version_of_the_volume():
+    listers, binder = claims_and_volumes(a_free_volume("only"))
+    binder.assume_pod_volumes(a_pod(), "a", found_on(binder))
+    newer = a_free_volume("only")
+    newer["metadata"]["resourceVersion"] = "6"
+    listers.stores[PERSISTENTVOLUMES]["only"] = newer
+    listers.changed(PERSISTENTVOLUMES, newer)
+    assert listers.assumed_volumes.get("only") is newer
+
+
+def test_a_version_that_has_changed_since_it_was_found_is_not_assumed():
+    listers, binder = claims_and_volumes(a_free_volume("only"))
+    volumes = found_on(binder)
+    newer = a_free_volume("only")
+    newer["metadata"]["resourceVersion"] = "6"
+    listers.stores[PERSISTENTVOLUMES]["only"] = newer
+    with pytest.raises(VolumeBindingError):
+        binder.assume_pod_volumes(a_pod(), "a", volumes)
+    assert listers.assumed_volumes.get("only") is newer
+
+
+def test_a_pod_whose_claims_are_all_bound_has_nothing_to_assume():
+    listers = known(volumes=(a_volume(),), claims=(a_claim(),))
+    assert VolumeBinder(listers).assume_pod_volumes(a_pod(), "a", PodVolumes()) is True
 
 
 @pytest.mark.parametrize(
@@ -272,3 +395,73 @@ async def test_an_exclusive_claim_goes_from_pod_to_pod():
         await scene.cluster.delete(PODS, NS, "first", grace_period_s=0)
         await asyncio.sleep(30)
     assert await scene.node_of("second") == "n"
+
+
+@asynccontextmanager
+async def with_volume_controller(scene: Scene) -> AsyncIterator[None]:
+    settings = ControllerSettings(volumes=True)
+    async with EmbeddedCluster(scene.cluster, settings), scene.running():
+        yield
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("mode", "zone"),
+    [
+        pytest.param("WaitForFirstConsumer", "b", id="where its pod goes"),
+        pytest.param("Immediate", "", id="at once, anywhere"),
+    ],
+)
+async def test_a_volume_is_provisioned(mode: str, zone: str):
+    scene = Scene()
+    await scene.node("b", labels={ZONE: "b"})
+    storage_class = {**a_class(mode), "provisioner": "example.com/disks"}
+    await scene.cluster.create(STORAGECLASSES, "", storage_class)
+    requests = {"requests": {"storage": "1Gi"}}
+    claim = a_claim(
+        volume="",
+        bound=False,
+        storageClassName="fast",
+        accessModes=["ReadWriteOnce"],
+        resources=requests,
+    )
+    await scene.cluster.create(PERSISTENTVOLUMECLAIMS, NS, claim)
+    await scene.pod("p", volumes=ITS_CLAIM)
+    async with with_volume_controller(scene):
+        await asyncio.sleep(20)
+        assert await scene.node_of("p") == "b"
+        bound = await scene.cluster.get(PERSISTENTVOLUMECLAIMS, NS, "data")
+        volume = await scene.cluster.get(PERSISTENTVOLUMES, "", bound["spec"]["volumeName"])
+        assert (bound["status"]["phase"], volume["status"]["phase"]) == ("Bound", "Bound")
+        affinity = str(volume["spec"].get("nodeAffinity", ""))
+        assert (f"'values': ['{zone}']" in affinity) is bool(zone)
+        await scene.cluster.delete(PODS, NS, "p", grace_period_s=0)
+        await scene.cluster.delete(PERSISTENTVOLUMECLAIMS, NS, "data")
+        await asyncio.sleep(5)
+        assert (await scene.cluster.list_page(PERSISTENTVOLUMES)).items == [], "Delete"
+
+
+@pytest.mark.looptime
+async def test_a_bind_that_fails_gives_the_volume_back():
+    scene = Scene()
+    await scene.node("a")
+    storage_class = {**a_class("WaitForFirstConsumer"), "provisioner": NO_PROVISIONER}
+    await scene.cluster.create(STORAGECLASSES, "", storage_class)
+    volume = a_free_volume("only")
+    del volume["metadata"]["resourceVersion"]
+    await scene.cluster.create(PERSISTENTVOLUMES, "", volume)
+    status = {"status": volume["status"]}
+    await scene.cluster.patch(
+        PERSISTENTVOLUMES, "", "only", status, patch_type=PatchType.MERGE, subresource="status"
+    )
+    await scene.cluster.create(PERSISTENTVOLUMECLAIMS, NS, {**WAITS, "status": {}})
+    await scene.pod("p", volumes=ITS_CLAIM)
+    async with scene.running() as scheduler:
+        # Nobody confirms the binding here, and the pod goes meanwhile.
+        await asyncio.sleep(5)
+        written = await scene.cluster.get(PERSISTENTVOLUMES, "", "only")
+        assert written["spec"]["claimRef"]["name"] == "data"
+        await scene.cluster.delete(PODS, NS, "p", grace_period_s=0)
+        await asyncio.sleep(5)
+        assert not scheduler.cache.is_assumed("p")
+        assert scheduler.listers.assumed_volumes.get("only") == written

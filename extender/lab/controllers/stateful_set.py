@@ -9,8 +9,9 @@ pods never share a name, so the controller waits for the end of a pod that is be
 
 A changed template rolls out from the highest ordinal down to ``partition``, one pod at a time,
 under both policies. With OnDelete it reaches only pods that somebody else deletes. Revisions are
-ControllerRevision objects, so pods below the partition are created from the old template. Volume
-claim templates and maxUnavailable are not implemented.
+ControllerRevision objects, so pods below the partition are created from the old template. A pod's
+claims are made from the volume claim templates before the pod, and outlive it. maxUnavailable and
+the retention policy of claims are not implemented.
 
 The set determines the names of its pods. So an action on a stale cache does no harm: it ends in
 AlreadyExists or NotFound.
@@ -33,10 +34,11 @@ from extender.kube.api import (
     Obj,
     Preconditions,
 )
-from extender.lab.apiserver.registry import CONTROLLERREVISIONS
+from extender.lab.apiserver.registry import CONTROLLERREVISIONS, PERSISTENTVOLUMECLAIMS
 from extender.lab.apiserver.strategy import SUFFIX_ALPHABET
 from extender.lab.controllers.controller import Controller
 from extender.lab.informer import Informer, ObjectKey, key_of
+from extender.model.reading import mapping
 
 REVISION_LABEL: Final = "controller-revision-hash"
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
@@ -112,9 +114,42 @@ def pod_of(stateful_set: Obj, ordinal: int, template: Obj, revision: str) -> Obj
     if given.get("annotations"):
         pod_metadata["annotations"] = given["annotations"]
     pod_spec = {**spec, "hostname": name}
+    if claims := claims_of(stateful_set, ordinal):
+        own = [_volume(claim, name) for claim in claims]
+        names = {volume["name"] for volume in own}
+        pod_spec["volumes"] = [v for v in spec.get("volumes") or () if v["name"] not in names] + own
     if subdomain := stateful_set["spec"].get("serviceName"):
         pod_spec["subdomain"] = subdomain
     return {"kind": "Pod", "apiVersion": "v1", "metadata": pod_metadata, "spec": pod_spec}
+
+
+def _volume(claim: Obj, pod_name: str) -> Obj:
+    """Return the entry of spec.volumes for a pod's own claim."""
+    name = claim["metadata"]["name"]
+    return {
+        "name": name.removesuffix(f"-{pod_name}"),
+        "persistentVolumeClaim": {"claimName": name},
+    }
+
+
+def claims_of(stateful_set: Obj, ordinal: int) -> list[Obj]:
+    """Return the claims of one ordinal's pod, named TEMPLATE-POD (getPersistentVolumeClaims)."""
+    metadata = stateful_set["metadata"]
+    labels = mapping(stateful_set, "spec", "selector", "matchLabels")
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                **{key: value for key, value in template["metadata"].items() if key != "name"},
+                "name": f"{template['metadata']['name']}-{metadata['name']}-{ordinal}",
+                "namespace": metadata["namespace"],
+                "labels": {**(template["metadata"].get("labels") or {}), **labels},
+            },
+            "spec": template["spec"],
+        }
+        for template in stateful_set["spec"].get("volumeClaimTemplates") or ()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +311,13 @@ class StatefulSetController(Controller[ObjectKey]):
     async def _create_pod(self, state: _Set, ordinal: int) -> None:
         revision = state.revision_for(ordinal)
         pod = pod_of(state.obj, ordinal, await self._template(state, revision), revision)
-        # It may have been created before, and the cache has not seen it yet.
+        namespace = pod["metadata"]["namespace"]
+        # They may have been created before, and the cache has not seen them yet.
+        for claim in claims_of(state.obj, ordinal):
+            with suppress(AlreadyExists):
+                await self._api.create(PERSISTENTVOLUMECLAIMS, namespace, claim)
         with suppress(AlreadyExists):
-            await self._api.create(PODS, pod["metadata"]["namespace"], pod)
+            await self._api.create(PODS, namespace, pod)
 
     async def _delete_pod(self, pod: Obj) -> None:
         uid = Preconditions(pod["metadata"]["uid"])

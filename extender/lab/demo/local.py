@@ -89,6 +89,7 @@ class LocalCluster:
                 pod_start_delay_s=lambda _pod: self._rng.uniform(0.05, 0.25),
                 pod_stop_delay_s=lambda _pod: 0.1,
                 node_monitor_grace_s=2.0,
+                volumes=True,
             ),
         )
         self.server = HttpApiServer(self.cluster, host, port, webhooks=HttpWebhookCaller())

@@ -159,6 +159,29 @@ class PlainScore:
         return scores
 
 
+class ReservePlugin(Protocol):
+    """A plugin that holds something for a pod from the decision to the bind: the extension points
+    Reserve and PreBind.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in Kubernetes' plugin registry."""
+        ...
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Reserve on the chosen node. Return an error; ``unreserve`` is called then too."""
+        ...
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Give up what is reserved. Called after any failure, perhaps without a ``reserve``."""
+        ...
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Do what must be done before the bind. Return an error."""
+        ...
+
+
 @dataclass(slots=True)
 class NodeScores:
     """One node's weighted scores by plugin or extender name, and their int64 sum."""
@@ -229,6 +252,7 @@ class Profile:
     scores: Sequence[tuple[ScorePlugin, int]]
     percentage_of_nodes_to_score: int | None = None
     run_all_filters: bool = False
+    reserves: Sequence[ReservePlugin] = ()
 
     def run_pre_filters(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot
@@ -306,6 +330,27 @@ class Profile:
         for plugin in self.filters:
             if plugin.name not in state.skip_filter:
                 plugin.remove_pod(state, pod, other, node)
+
+    def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Reserve with all plugins. Return the first error; the caller then unreserves."""
+        for plugin in self.reserves:
+            if (status := plugin.reserve(state, pod, node)) is not None:
+                text = f'running Reserve plugin "{plugin.name}": {status.message}'
+                return Status(status.code, (text,), plugin.name)
+        return None
+
+    def run_unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Unreserve with all plugins, the last one first."""
+        for plugin in reversed(self.reserves):
+            plugin.unreserve(state, pod, node)
+
+    async def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Run PreBind of all plugins. Return the first error."""
+        for plugin in self.reserves:
+            if (status := await plugin.pre_bind(state, pod, node)) is not None:
+                text = f'running PreBind plugin "{plugin.name}": {status.message}'
+                return Status(status.code, (text,), plugin.name)
+        return None
 
     def run_scores(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot

@@ -117,7 +117,9 @@ def _uid(obj: Obj) -> str:
 
 
 class ClusterWatcher:
-    """Feeds cache, queue and listers. ``pods`` has the newest version of every live pod, by key."""
+    """Feeds cache, queue and listers. ``pods`` has the newest version of every live pod, by key,
+    and ``nodes`` that of every node, by name.
+    """
 
     def __init__(
         self,
@@ -131,7 +133,7 @@ class ClusterWatcher:
         self._listers = listers
         self._is_ours = is_ours
         self.pods: dict[str, PodInfo] = {}
-        self._nodes: dict[str, NodeView] = {}
+        self.nodes: dict[str, NodeView] = {}
 
     def informers(self, api: Api, rng: random.Random) -> list[SchedulerInformer]:
         """Return one informer for each kind; nodes come before pods."""
@@ -151,11 +153,13 @@ class ClusterWatcher:
         def handle(old: Obj | None, new: Obj | None) -> None:
             if new is not None:
                 store[key_of(new)] = new
+                self._listers.changed(resource, new)
                 if kind is not None:
                     action = Action.ADD if old is None else Action.UPDATE
                     self._queue.move_all(ClusterEvent(kind, action, old, new))
             elif old is not None:
                 store.pop(key_of(old), None)
+                self._listers.changed(resource, old)
 
         return handle
 
@@ -165,11 +169,11 @@ class ClusterWatcher:
         """Handle a change of a node."""
         if new is None:
             if old is not None:
-                self._node_gone(self._nodes.pop(text(old, "metadata", "name")))
+                self._node_gone(self.nodes.pop(text(old, "metadata", "name")))
             return
         view = node_view(new)
-        before = self._nodes.get(view.name)
-        self._nodes[view.name] = view
+        before = self.nodes.get(view.name)
+        self.nodes[view.name] = view
         self._cache.put_node(view)
         if before is None:
             self._queue.move_all(ClusterEvent(EventResource.NODE, Action.ADD, new=view))

@@ -16,6 +16,7 @@ from extender.lab.apiserver.registry import (
     STORAGECLASSES,
 )
 from extender.lab.scheduler.types import PodInfo, labels_of
+from extender.lab.scheduler.volumebinding.assume_caches import ObjectAssumeCache
 from extender.model.objects import LabelSelector, SelectorRequirement, object_key
 from extender.model.reading import mapping, mappings, selector_from, text
 
@@ -46,6 +47,19 @@ class Listers:
     stores: dict[Resource, dict[str, Obj]] = field(
         default_factory=lambda: {resource: {} for resource in LOOKED_UP}
     )
+    assumed_volumes: ObjectAssumeCache = field(init=False)
+    assumed_claims: ObjectAssumeCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.assumed_volumes = ObjectAssumeCache(self.stores[PERSISTENTVOLUMES])
+        self.assumed_claims = ObjectAssumeCache(self.stores[PERSISTENTVOLUMECLAIMS])
+
+    def changed(self, resource: Resource, obj: Obj) -> None:
+        """Another version of an object has been stored, or it is gone."""
+        if resource == PERSISTENTVOLUMES:
+            self.assumed_volumes.changed(obj)
+        elif resource == PERSISTENTVOLUMECLAIMS:
+            self.assumed_claims.changed(obj)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """Return a namespace's labels; none for an unknown namespace."""

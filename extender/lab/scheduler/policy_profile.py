@@ -43,7 +43,9 @@ from extender.lab.scheduler.priorities import (
     default_profile,
 )
 from extender.lab.scheduler.types import MAX_NODE_SCORE, Code, NodeInfo, PodInfo, Status
-from extender.lab.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
+from extender.lab.scheduler.volumebinding.binder import VolumeBinder
+from extender.lab.scheduler.volumebinding.plugin import VolumeBinding
+from extender.lab.scheduler.volumes import VolumeRestrictions, VolumeZone
 from extender.model.errors import VReplicaError
 
 
@@ -107,17 +109,20 @@ class NodePreferAvoidPods(PlainScore):
         return MAX_NODE_SCORE
 
 
-def profiles_of(config: SchedulerConfig, listers: Listers) -> dict[str, Profile]:
+def profiles_of(
+    config: SchedulerConfig, listers: Listers, binder: VolumeBinder
+) -> dict[str, Profile]:
     """Return the profiles of a configuration, by scheduler name. Raises NotSimulated."""
     ignored = config.ignored_resources
     return {
         profile.scheduler_name: policy_profile(
-            profile.scheduler_name, config.policy, listers, ignored_resources=ignored
+            profile.scheduler_name, config.policy, listers, binder, ignored_resources=ignored
         )
         if config.policy is not None
         else default_profile(
             profile.scheduler_name,
             listers,
+            binder=binder,
             ignored_resources=ignored,
             percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
         )
@@ -129,6 +134,7 @@ def policy_profile(
     scheduler_name: str,
     policy: Policy,
     listers: Listers,
+    binder: VolumeBinder,
     *,
     ignored_resources: Collection[str] = (),
 ) -> Profile:
@@ -145,8 +151,10 @@ def policy_profile(
         listers, hard_weight=policy.hard_pod_affinity_weight or HARD_POD_AFFINITY_WEIGHT
     )
     labels = NodeLabel(policy)
+    volumes = VolumeBinding(listers, binder)
     filters = _filters(listers, NodeResourcesFitFilter(ignored_resources))
     filters |= {
+        "CheckVolumeBinding": (volumes,),
         "EvenPodsSpread": (spread,),
         "MatchInterPodAffinity": (affinity,),
         "CheckNodeLabelPresence": (labels,),
@@ -170,6 +178,7 @@ def policy_profile(
         list({one.name: one for one in ordered}.values()),
         list(scores.values()),
         run_all_filters=policy.always_check_all_predicates,
+        reserves=(volumes,) if "CheckVolumeBinding" in policy.predicates else (),
     )
 
 
@@ -190,7 +199,6 @@ def _filters(listers: Listers, fit: NodeResourcesFitFilter) -> dict[str, tuple[F
         "MaxCSIVolumeCountPred": (),
         "MaxAzureDiskVolumeCount": (),
         "MaxCinderVolumeCount": (),
-        "CheckVolumeBinding": (VolumeBinding(listers),),
         "NoVolumeZoneConflict": (VolumeZone(listers),),
     }
 

@@ -29,7 +29,9 @@ from extender.lab.scheduler.predicates import (
     TaintToleration as TaintTolerationFilter,
 )
 from extender.lab.scheduler.types import MAX_NODE_SCORE, NodeInfo, PodInfo
-from extender.lab.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
+from extender.lab.scheduler.volumebinding.binder import VolumeBinder
+from extender.lab.scheduler.volumebinding.plugin import VolumeBinding
+from extender.lab.scheduler.volumes import VolumeRestrictions, VolumeZone
 
 
 def normalized(scores: list[int], *, reverse: bool = False) -> list[int]:
@@ -207,12 +209,14 @@ def default_profile(
     scheduler_name: str,
     listers: Listers,
     *,
+    binder: VolumeBinder | None = None,
     ignored_resources: Collection[str] = (),
     percentage_of_nodes_to_score: int | None = None,
 ) -> Profile:
     """Return kube-scheduler 1.37's default plugins, in its order, without those for volume limits
-    and dynamic resources.
+    and dynamic resources. ``binder``: see ``VolumeBinding``.
     """
+    volumes = VolumeBinding(listers, binder)
     spread, affinity = PodTopologySpread(listers), InterPodAffinity(listers)
     filters: list[FilterPlugin] = [
         NodeUnschedulable(),
@@ -222,7 +226,7 @@ def default_profile(
         NodePorts(),
         NodeResourcesFitFilter(ignored_resources),
         VolumeRestrictions(listers),
-        VolumeBinding(listers),
+        volumes,
         VolumeZone(listers),
         spread,
         affinity,
@@ -231,6 +235,7 @@ def default_profile(
         (TaintToleration(), 3),
         (NodeAffinity(), 2),
         (NodeResourcesFit(), 1),
+        (volumes, 1),
         (spread, 2),
         (affinity, 2),
         (NodeResourcesBalancedAllocation(), 1),
@@ -241,4 +246,5 @@ def default_profile(
         filters,
         scores,
         percentage_of_nodes_to_score,
+        reserves=(volumes,),
     )

@@ -15,7 +15,8 @@ from extender.kube.api import Obj
 from extender.lab.scheduler.predicates import insufficient_resources
 from extender.lab.scheduler.taints import untolerated_taint
 from extender.lab.scheduler.types import NodeInfo, NodeView, PodInfo
-from extender.lab.scheduler.volumes import WAIT_FOR_FIRST_CONSUMER, volume_topology
+from extender.lab.scheduler.volumebinding.matching import waits_for_consumer
+from extender.lab.scheduler.volumes import volume_topology
 from extender.model.reading import text
 
 EXTENDER: Final = "Extender"
@@ -194,10 +195,7 @@ def _class_reaches_further(_pod: PodInfo, event: ClusterEvent) -> bool:
 
 
 def _class_waits(_pod: PodInfo, event: ClusterEvent) -> bool:
-    return (
-        isinstance(event.new, dict)
-        and text(event.new, "volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
-    )
+    return isinstance(event.new, dict) and waits_for_consumer(event.new)
 
 
 def _volume_moved(_pod: PodInfo, event: ClusterEvent) -> bool:

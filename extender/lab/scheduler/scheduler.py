@@ -54,7 +54,8 @@ from extender.lab.scheduler.preemption import (
 from extender.lab.scheduler.queue import QueuedPod, SchedulingQueue
 from extender.lab.scheduler.queueing_hints import DEFAULT_PREEMPTION, SCHEDULING_GATES
 from extender.lab.scheduler.select_host import HostSelector, RoundRobin
-from extender.lab.scheduler.types import Code, PodInfo, Status
+from extender.lab.scheduler.types import Code, NodeView, PodInfo, Status
+from extender.lab.scheduler.volumebinding.binder import VolumeBinder
 from extender.model.timestamps import timestamp
 
 log = logging.getLogger(__name__)
@@ -116,10 +117,13 @@ class Scheduler:
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
         self.preemptor = Preemptor(self.extenders, self.queue, self.listers, rng)
-        self.profiles = profiles_of(config, self.listers)
         self.watcher = ClusterWatcher(
             self.cache, self.queue, self.listers, lambda pod: pod.scheduler_name in self.profiles
         )
+        binder = VolumeBinder(
+            self.listers, api, node=self._node, pod_exists=lambda pod: pod.key in self.watcher.pods
+        )
+        self.profiles = profiles_of(config, self.listers, binder)
         self.events = EventRecorder(
             api, now=now, clock=_monotonic, instance=f"{rng.randrange(16**8):08x}"
         )
@@ -127,6 +131,10 @@ class Scheduler:
         self._tasks: set[asyncio.Task[None]] = set()
         # Pods whose victims are being deleted -> the last victim, once only that one is left.
         self._preempting: dict[str, PodInfo | None] = {}
+
+    def _node(self, name: str) -> NodeView | None:
+        """Return a node as the informer has it."""
+        return self.watcher.nodes.get(name)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -183,7 +191,8 @@ class Scheduler:
             self.events.record(Event("Warning", "FailedScheduling", "Scheduling", note, pod))
             self.queue.done(pod.uid)
             return
-        decided = await self._decide(profile, pod)
+        state = CycleState()
+        decided = await self._decide(profile, state, pod)
         if isinstance(decided, _Failure):
             await self._failed(queued, decided)
             return
@@ -192,12 +201,16 @@ class Scheduler:
         except CacheError as error:
             await self._failed(queued, _Failure(SCHEDULER_ERROR, str(error)))
             return
+        if (refused := profile.run_reserve(state, pod, decided)) is not None:
+            profile.run_unreserve(state, pod, decided)
+            self._forget(pod)
+            await self._failed(queued, _Failure(SCHEDULER_ERROR, refused.message))
+            return
         self.queue.forget_nomination(pod.uid)
         await self._bind_slots.acquire()
-        self._start(self._bind(queued, decided))
+        self._start(self._bind(queued, profile, state, decided))
 
-    async def _decide(self, profile: Profile, pod: PodInfo) -> str | _Failure:
-        state = CycleState()
+    async def _decide(self, profile: Profile, state: CycleState, pod: PodInfo) -> str | _Failure:
         snapshot = self.cache.snapshot()
         try:
             return (await self.algorithm.schedule_pod(profile, state, pod, snapshot)).node
@@ -288,26 +301,33 @@ class Scheduler:
 
     # Binding
 
-    async def _bind(self, queued: QueuedPod, node: str) -> None:
+    async def _bind(
+        self, queued: QueuedPod, profile: Profile, state: CycleState, node: str
+    ) -> None:
         pod = queued.pod
         self.queue.done(pod.uid)
         try:
-            error = await self.bind_pod(pod, node)
+            refused = await profile.run_pre_bind(state, pod, node)
+            error = refused.message if refused is not None else await self.bind_pod(pod, node)
             self.cache.finish_binding(pod.uid, _monotonic())
             if not error:
                 note = f"Successfully assigned {pod.key} to {node}"
                 self.events.record(Event("Normal", "Scheduled", "Binding", note, pod))
                 return
-            try:
-                forgotten = self.cache.forget(pod.uid)
-            except CacheError as late:
-                # It is bound: the answer was lost, or came after the deadline.
-                log.info("pod %s: %s", pod.key, late)
-            else:
-                self.queue.move_all(assigned_pod_deleted(forgotten or pod))
+            profile.run_unreserve(state, pod, node)
+            self._forget(pod)
             await self._failed(queued, _Failure(SCHEDULER_ERROR, error))
         finally:
             self._bind_slots.release()
+
+    def _forget(self, pod: PodInfo) -> None:
+        try:
+            forgotten = self.cache.forget(pod.uid)
+        except CacheError as late:
+            # It is bound: the answer was lost, or came after the deadline.
+            log.info("pod %s: %s", pod.key, late)
+        else:
+            self.queue.move_all(assigned_pod_deleted(forgotten or pod))
 
     async def bind_pod(self, pod: PodInfo, node: str) -> str:
         """Bind through an extender or the API. Return the error's text, "" for none."""

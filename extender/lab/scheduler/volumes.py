@@ -1,17 +1,12 @@
-"""The filter plugins for bound claims: VolumeRestrictions, VolumeBinding and VolumeZone, with
-kube-scheduler's texts.
+"""The filter plugins VolumeRestrictions and VolumeZone, with kube-scheduler's texts.
 
-A pod names claims, and a bound claim names its volume. The volume says where it can be used: by
-node affinity (VolumeBinding) or, in older clusters, by zone labels (VolumeZone). A claim with
-access mode ReadWriteOncePod serves one pod at a time (VolumeRestrictions).
+A claim with access mode ReadWriteOncePod serves one pod at a time, and so does a disk that a pod
+names itself (VolumeRestrictions). In older clusters, zone labels of a volume say where it can be
+used (VolumeZone); newer ones have node affinity for that (``volumebinding``).
 
-Nothing here binds or provisions volumes. So a claim that waits for its first consumer finds no
-volume on any node. A real kube-scheduler would choose a node, and the volume would be provisioned
-there. Volumes named in the pod itself (disks by id, generic ephemeral ones) and the limits of CSI
-drivers are ignored.
+Generic ephemeral volumes and the limits of CSI drivers are ignored.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,14 +21,11 @@ from extender.lab.scheduler.framework import (
     PreFilterResult,
 )
 from extender.lab.scheduler.listers import Listers
-from extender.lab.scheduler.node_affinity import node_selector_term
 from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status, labels_of
-from extender.model.reading import Json, mapping, mappings, sequence, text
+from extender.lab.scheduler.volumebinding.matching import class_of, waits_for_consumer
+from extender.model.reading import Json, sequence, text
 
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 _READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
-_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _MULTI_ZONE_DELIMITER: Final = "__"
 _GA_LABELS: Final = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
@@ -52,19 +44,6 @@ def _unresolvable(*reasons: str) -> Status:
 
 def _claim_not_found(name: str) -> PreFilterResult:
     return _refused(f'persistentvolumeclaim "{name}" not found')
-
-
-def class_of(claim: Json) -> str:
-    """Return the storage class of a claim, "" for none (GetPersistentVolumeClaimClass)."""
-    annotated = mapping(claim, "metadata", "annotations").get(_CLASS_ANNOTATION)
-    return annotated if isinstance(annotated, str) else text(claim, "spec", "storageClassName")
-
-
-def fully_bound(claim: Json) -> bool:
-    """Return whether a claim has a volume, confirmed by the controller (isPVCFullyBound)."""
-    return bool(text(claim, "spec", "volumeName")) and BIND_COMPLETED in mapping(
-        claim, "metadata", "annotations"
-    )
 
 
 class VolumeRestrictions:
@@ -139,91 +118,6 @@ class ExclusiveClaims:
         return ExclusiveClaims(self.names, self.users)
 
 
-@dataclass(frozen=True, slots=True)
-class PodClaims(FixedState):
-    """A pod's bound claims. ``waiting``: another claim waits for its first consumer."""
-
-    bound: tuple[Obj, ...]
-    waiting: bool
-
-
-class VolumeBinding(NodeLocalFilter):
-    """The node affinity of the volumes to which a pod's claims are bound."""
-
-    name = "VolumeBinding"
-
-    def __init__(self, listers: Listers) -> None:
-        self._listers = listers
-
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Skip pods without claims. Refuse if a claim is missing, lost or being deleted, or is
-        unbound and does not wait for its first consumer.
-        """
-        del snapshot
-        if not pod.claims:
-            return SKIP
-        claims = []
-        for name in pod.claims:
-            claim = self._listers.claim(pod.namespace, name)
-            if claim is None:
-                return _claim_not_found(name)
-            if text(claim, "status", "phase") == "Lost":
-                volume = text(claim, "spec", "volumeName")
-                return _refused(
-                    f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume '
-                    f'"{volume}"'
-                )
-            if text(claim, "metadata", "deletionTimestamp"):
-                return _refused(f'persistentvolumeclaim "{name}" is being deleted')
-            claims.append(claim)
-        unbound = [claim for claim in claims if not fully_bound(claim)]
-        if not all(self._waits(claim) for claim in unbound):
-            return _refused("pod has unbound immediate PersistentVolumeClaims")
-        state.write(PodClaims(tuple(filter(fully_bound, claims)), waiting=bool(unbound)))
-        return PROCEED
-
-    def _waits(self, claim: Obj) -> bool:
-        """Return whether a claim waits for its first consumer, and so names no volume."""
-        storage_class = self._listers.storage_class(class_of(claim))
-        return (
-            not text(claim, "spec", "volumeName")
-            and storage_class is not None
-            and text(storage_class, "volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
-        )
-
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Return a refusal unless all volumes can be used on the node. The first one that cannot
-        decides (checkBoundClaims).
-        """
-        del pod
-        found = state.read(PodClaims)
-        if found is None:
-            return None
-        reasons = []
-        for claim in found.bound:
-            volume = self._listers.volume(text(claim, "spec", "volumeName"))
-            if volume is None:
-                reasons.append(
-                    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-                )
-                break
-            if not volume_reaches(volume, node.view.labels):
-                reasons.append("node(s) didn't match PersistentVolume's node affinity")
-                break
-        if found.waiting:
-            reasons.append("node(s) didn't find available persistent volumes to bind")
-        return _unresolvable(*reasons) if reasons else None
-
-
-def volume_reaches(volume: Json, node_labels: Mapping[str, str]) -> bool:
-    """Return whether a volume's node affinity matches a node's labels (CheckNodeAffinity)."""
-    required = mapping(volume, "spec", "nodeAffinity").get("required")
-    if not isinstance(required, Mapping):
-        return True
-    terms = (node_selector_term(term) for term in mappings(required, "nodeSelectorTerms"))
-    return any(term.matches("", node_labels) for term in terms)
-
-
 VolumeTopology = tuple[tuple[str, frozenset[str]], ...]
 """Topology label -> the values where a volume can be used; ``a__b`` are two values."""
 
@@ -291,8 +185,7 @@ class VolumeZone(NodeLocalFilter):
         storage_class = self._listers.storage_class(name)
         if storage_class is None:
             return f'storageclass.storage.k8s.io "{name}" not found'
-        waits = text(storage_class, "volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
-        return "" if waits else "PersistentVolume had no name"
+        return "" if waits_for_consumer(storage_class) else "PersistentVolume had no name"
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return a refusal unless all volumes can be used in the node's zone and region. A node

@@ -1,0 +1,137 @@
+"""Adapter pods with volumes: kube-scheduler's volume binder chooses and binds them, then our bind
+verb binds the pod. A pod that comes back goes where its volume is.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from extender.kube.api import NODES, PODS, VPODS, Api, NotFound, Obj, Resource
+from extender.lab.apiserver.registry import (
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
+    STORAGECLASSES,
+)
+from extender.model.names import ZONE_LABEL
+from tests.e2e.backend import Backend
+from tests.e2e.scenario import POOL, Setup, System
+from tests.e2e.waiting import NotYet, eventually
+
+CLASS = "local-e2e"
+CLAIM: Obj = {
+    "metadata": {"name": "data"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": CLASS,
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+
+
+def a_volume(index: int, zone: str) -> Obj:
+    there = {"key": ZONE_LABEL, "operator": "In", "values": [zone]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"disk-{index}"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": CLASS,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "local": {"path": f"/mnt/disk-{index}"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [there]}]}},
+        },
+    }
+
+
+@asynccontextmanager
+async def volumes(api: Api, zones: Sequence[str]) -> AsyncIterator[None]:
+    """A class whose claims wait for their first consumer, and a volume in each of these zones."""
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": CLASS},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    made: list[tuple[Resource, str]] = []
+    try:
+        await api.create(STORAGECLASSES, "", storage_class)
+        made.append((STORAGECLASSES, CLASS))
+        for index, zone in enumerate(zones):
+            await api.create(PERSISTENTVOLUMES, "", a_volume(index, zone))
+            made.append((PERSISTENTVOLUMES, f"disk-{index}"))
+        yield
+    finally:
+        for resource, name in made:
+            with suppress(NotFound):
+                await api.delete(resource, "", name)
+
+
+async def zones_of_volumes(api: Api, namespace: str) -> dict[str, str]:
+    """Pod name -> the zone of its volume."""
+    found = {}
+    for claim in (await api.list_page(PERSISTENTVOLUMECLAIMS)).items:
+        if claim["metadata"]["namespace"] != namespace or claim["status"].get("phase") != "Bound":
+            continue
+        volume = await api.get(PERSISTENTVOLUMES, "", claim["spec"]["volumeName"])
+        ((term,),) = (
+            one["matchExpressions"]
+            for one in volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        )
+        found[claim["metadata"]["name"].removeprefix("data-")] = term["values"][0]
+    return found
+
+
+async def zones_of_pods(system: System) -> dict[str, str]:
+    """Pod name -> the zone of its node."""
+    nodes = {
+        node["metadata"]["name"]: node["metadata"]["labels"][ZONE_LABEL]
+        for node in (await system.backend.api.list_page(NODES)).items
+    }
+    return {pod.name: nodes[pod.node] for pod in await system.settled(pods=3)}
+
+
+async def test_pods_are_bound_after_their_volumes_and_come_back_to_them(
+    backend: Backend, tmp_path: Path
+):
+    async with (
+        System(backend, tmp_path, Setup()) as system,
+        volumes(backend.api, ["zone-0", "zone-1", "zone-2"]),
+    ):
+        await backend.add_nodes(6)
+        namespace = await system.pool(claims=[CLAIM], slotsPerPod=10)
+        await system.vpods(3, 8)
+        before = await system.settled(pods=3)
+        zones = await zones_of_pods(system)
+        assert sorted(zones.values()) == ["zone-0", "zone-1", "zone-2"], "one volume in each"
+        assert await zones_of_volumes(backend.api, namespace) == zones
+        assert (await system.requests())["bind"] >= 3
+        await backend.api.delete(PODS, namespace, f"{POOL}-1")
+        await system.came_back(before[1])
+        after = await system.settled(pods=3)
+        assert await zones_of_pods(system) == zones
+        assert [pod.ledger for pod in after] == [pod.ledger for pod in before]
+
+
+async def test_vpods_say_why_if_all_volumes_are_in_one_zone_of_an_ha_pool(
+    backend: Backend, tmp_path: Path
+):
+    async with (
+        System(backend, tmp_path, Setup()) as system,
+        volumes(backend.api, ["zone-0"] * 4),
+    ):
+        await backend.add_nodes(3)
+        await system.pool(claims=[CLAIM], slotsPerPod=10, profile="ha", maxPods=2)
+        tenant = await system.vpods(1, 8)
+
+        async def told() -> bool:
+            vpod = await backend.api.get(VPODS, tenant, "source-0")
+            conditions = vpod.get("status", {}).get("conditions") or ()
+            messages = [one["message"] for one in conditions if one["type"] == "Scheduled"]
+            if not any("2 zone would hold too many of its vreplicas" in one for one in messages):
+                raise NotYet(f"{conditions}")
+            return True
+
+        await eventually(told, 30.0, "the vpod says that its pods' zone has its share")
