@@ -17,7 +17,7 @@ from extender.kube.api import Obj
 from extender.lab.scheduler.types import HOSTNAME_LABEL, pod_info
 from extender.model.names import ZONE_LABEL
 from tests.differential.scheduler_terms import Terms
-from tests.differential.scheduler_volumes import WAITING, VolumeDraw
+from tests.differential.scheduler_volumes import LOCAL, WAITING, VolumeDraw
 
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 NAMESPACE_LABELS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -67,12 +67,12 @@ def pod_key(pod: Obj) -> str:
 
 
 def waits_for_first_consumer(case: SchedulerCase, pod: Obj) -> bool:
-    """Whether the pod names a claim whose volume is made on the node that the pod goes to."""
+    """Whether the pod names a claim that gets its volume on the node that the pod goes to."""
     waiting = {
         pod_key(claim)
         for claim in case.lookups
         if claim["kind"] == "PersistentVolumeClaim"
-        and claim["spec"].get("storageClassName") == WAITING
+        and claim["spec"].get("storageClassName") in {LOCAL, WAITING}
         and not claim["spec"].get("volumeName")
     }
     namespace = pod["metadata"]["namespace"]
@@ -89,7 +89,7 @@ class _Draw:
         self._seed = seed
         self._rng = random.Random(f"scheduler case {seed}")
         self._terms = Terms(self._rng)
-        self._volumes = VolumeDraw(self._rng)
+        self._volumes = VolumeDraw(self._rng, random.Random(f"local volumes {seed}"))
 
     def case(self) -> SchedulerCase:
         rng = self._rng
@@ -220,7 +220,8 @@ class _Draw:
             self._host_port(spec)
         if self._maybe(0.7) and (tolerations := self._terms.tolerations()):
             spec["tolerations"] = tolerations
-        if self._maybe(0.3) and (volumes := self._volumes.of_pod(namespace)):
+        draw = self._volumes.of_pod if self._maybe(0.3) else self._volumes.of_pod_without
+        if volumes := [*draw(namespace), *self._volumes.disk()]:
             spec["volumes"] = [*spec.get("volumes", ()), *volumes]
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.differential.scheduler_cases import SchedulerCase, pod_key, waits_for_first_consumer
+from tests.differential.scheduler_cases import SchedulerCase
 from tests.differential.scheduler_compare import Mismatch
 
 
@@ -19,23 +19,9 @@ class Difference:
     covers: Callable[[SchedulerCase, Mismatch], bool]
 
 
-def _names_a_waiting_claim(case: SchedulerCase, mismatch: Mismatch) -> bool:
-    pod = next(pod for pod in case.pending if pod_key(pod) == mismatch.pod)
-    return waits_for_first_consumer(case, pod)
-
-
-DIFFERENCES: Final[tuple[Difference, ...]] = (
-    Difference(
-        "WaitForFirstConsumer",
-        "Nothing provisions volumes in the embedded cluster: a claim that waits for its first "
-        "consumer would wait for ever, "
-        "so its pod fits nowhere there (node(s) didn't find available persistent volumes to bind).",
-        _names_a_waiting_claim,
-    ),
-)
+DIFFERENCES: Final[tuple[Difference, ...]] = ()
 
 NOT_DRAWN: Final = (
-    "disks named in the pod itself (gcePersistentDisk, awsElasticBlockStore, iscsi, rbd) and "
     "generic ephemeral volumes",
     "CSI drivers' volume limits (NodeVolumeLimits), storage capacity",
     "ResourceClaims (DynamicResources), declared node features, pod groups",

@@ -294,6 +294,12 @@ class RealScheduler:
                 f"{resource.kind} {obj['metadata']['name']}: {answer.status} {answer.message}: "
                 f"{obj}"
             )
+        # Of what is drawn, only volumes have a status that a create drops: nodes keep theirs.
+        if obj["kind"] == "PersistentVolume" and "status" in obj:
+            stored = {**answer.body, "status": obj["status"]}
+            answer = await self._raw.request(
+                "PUT", f"{path}/{obj['metadata']['name']}/status", stored
+            )
         return dict(answer.body)
 
     async def _create_all(self, objects: Iterable[Obj]) -> tuple[Obj, ...]:

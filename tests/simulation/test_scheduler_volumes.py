@@ -345,6 +345,43 @@ def test_a_claim_for_one_pod_at_a_time_is_refused_on_every_node_until_that_pod_i
     assert plugin.filter(state, a_pod(), snapshot.get("b")) is not None
 
 
+def gce(name: str, *, read_only: bool = False) -> Obj:
+    return {"gcePersistentDisk": {"pdName": name, "readOnly": read_only}}
+
+
+def rbd(*monitors: str, image: str = "i", read_only: bool = False) -> Obj:
+    disk = {"monitors": list(monitors), "pool": "rbd", "image": image, "readOnly": read_only}
+    return {"rbd": disk}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "conflict"),
+    [
+        pytest.param(gce("d"), gce("d"), True, id="the same disk"),
+        pytest.param(gce("d"), gce("e"), False, id="another disk"),
+        pytest.param(gce("d", read_only=True), gce("d"), True, id="one of them writes"),
+        pytest.param(gce("d", read_only=True), gce("d", read_only=True), False, id="both read"),
+        pytest.param(
+            {"awsElasticBlockStore": {"volumeID": "v", "readOnly": True}},
+            {"awsElasticBlockStore": {"volumeID": "v", "readOnly": True}},
+            True,
+            id="EBS, whoever reads",
+        ),
+        pytest.param({"iscsi": {"iqn": "q"}}, {"iscsi": {"iqn": "q"}}, True, id="iSCSI"),
+        pytest.param(rbd("m1", "m2"), rbd("m2"), True, id="RBD with a common monitor"),
+        pytest.param(rbd("m1"), rbd("m2"), False, id="RBD of another cluster"),
+        pytest.param(rbd("m1"), rbd("m1", image="j"), False, id="another image"),
+        pytest.param(gce("d"), {"iscsi": {"iqn": "d"}}, False, id="another kind"),
+    ],
+)
+def test_a_disk_that_pods_name_themselves_serves_one_pod_of_a_node(mine, theirs, conflict):
+    user = a_pod("user", node="a", volumes=[{"name": "x", **theirs}])
+    pod = a_pod(volumes=[{"name": "x", **mine}])
+    found = refusals(VolumeRestrictions(known()), pod, a_cluster(user))
+    refused = {"a": Status(Code.UNSCHEDULABLE, ("node(s) had no available disk",))}
+    assert found == (refused if conflict else {})
+
+
 def test_a_claim_that_pods_may_share_is_not_exclusive():
     listers = known(claims=(a_claim(accessModes=["ReadWriteOnce"]),))
     assert refusals(VolumeRestrictions(listers), a_pod(), a_cluster(a_pod("user", node="a"))) == {}

@@ -23,7 +23,7 @@ from extender.lab.scheduler.framework import (
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status, labels_of
 from extender.lab.scheduler.volumebinding.matching import class_of, waits_for_consumer
-from extender.model.reading import Json, sequence, text
+from extender.model.reading import Json, mapping, mappings, sequence, text
 
 _READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 _MULTI_ZONE_DELIMITER: Final = "__"
@@ -46,8 +46,37 @@ def _claim_not_found(name: str) -> PreFilterResult:
     return _refused(f'persistentvolumeclaim "{name}" not found')
 
 
+_DISKS: Final = ("gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd")
+_NO_DISK: Final = Status(Code.UNSCHEDULABLE, ("node(s) had no available disk",))
+
+
+def _disks(pod: PodInfo) -> list[tuple[str, Json]]:
+    """Return the disks that a pod names itself: (kind, the disk)."""
+    return [
+        (kind, mapping(volume, kind))
+        for volume in mappings(pod.obj, "spec", "volumes")
+        for kind in _DISKS
+        if volume.get(kind) is not None
+    ]
+
+
+def _conflicts(kind: str, disk: Json, other: Json) -> bool:
+    """Return whether two pods on a node cannot both mount these (isVolumeConflict)."""
+    if kind == "awsElasticBlockStore":
+        return disk.get("volumeID") == other.get("volumeID")
+    if disk.get("readOnly") is True and other.get("readOnly") is True:
+        return False
+    if kind == "rbd":
+        monitors = set(sequence(disk, "monitors")) & set(sequence(other, "monitors"))
+        return bool(monitors) and all(disk.get(key) == other.get(key) for key in ("pool", "image"))
+    key = "pdName" if kind == "gcePersistentDisk" else "iqn"
+    return disk.get(key) == other.get(key)
+
+
 class VolumeRestrictions:
-    """Allows one pod at a time for a ReadWriteOncePod claim."""
+    """NoDiskConflict: one pod of a node at a time for a disk that pods name themselves. And one pod
+    at a time for a ReadWriteOncePod claim.
+    """
 
     name = "VolumeRestrictions"
     _REFUSED: Final = Status(
@@ -62,7 +91,9 @@ class VolumeRestrictions:
         self._listers = listers
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Count the pod's ReadWriteOncePod claims that are in use. Skip if there are none."""
+        """Count the pod's ReadWriteOncePod claims that are in use. Skip if there are none, and no
+        disks.
+        """
         exclusive = set()
         for name in pod.claims:
             claim = self._listers.claim(pod.namespace, name)
@@ -77,14 +108,20 @@ class VolumeRestrictions:
             if other.namespace == pod.namespace
             for name in exclusive.intersection(other.claims)
         }
-        if not used:
+        if not used and not _disks(pod):
             return SKIP
         state.write(ExclusiveClaims(frozenset(exclusive), len(used)))
         return PROCEED
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Return a refusal if any of these claims is in use, on any node."""
-        del pod, node
+        """Return a refusal if a pod of the node has one of the disks, or if any of these claims is
+        in use on any node.
+        """
+        disks = _disks(pod)
+        for other in node.pods.values() if disks else ():
+            for kind, theirs in _disks(other):
+                if any(mine == kind and _conflicts(kind, disk, theirs) for mine, disk in disks):
+                    return _NO_DISK
         found = state.read(ExclusiveClaims)
         return self._REFUSED if found is not None and found.users > 0 else None
 
