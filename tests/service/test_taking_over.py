@@ -5,9 +5,12 @@ import asyncio
 import orjson
 import pytest
 
+from extender.kube.api import PatchType
+from extender.service.app import Service
 from extender.service.http.schedule import ScheduleRefused
 from tests.service.http.test_schedule import a_request
-from tests.support.service import World, until
+from tests.service.watching.test_sources import GROUP_KEY, GROUPS, PRESET, define, group
+from tests.support.service import TENANT, World, a_world, until
 
 pytestmark = pytest.mark.looptime
 
@@ -73,3 +76,52 @@ async def test_a_new_leader_answers_no_caller_before_it_knows_what_was_written_b
 
         await until(answered)
         assert len(service.placer.external_vpods) == 1
+
+
+async def test_after_a_takeover_fewer_of_a_watched_object_are_held_although_its_caller_asks_again():
+    """For 15 s nothing is lowered. Afterwards the caller's requests, which name no version of the
+    object, held up the placer for ever.
+    """
+    world = await a_world(0, sources=[{**PRESET, "writeStatus": False}], maxPods=1, replicas=1)
+    await define(world)
+    await group(world, "g", 9)
+    key = f"{TENANT}/g@{GROUP_KEY}"
+    published: dict[str, int] = {}
+
+    async def ask(service: Service, vreplicas: int) -> None:
+        listed = [{"podName": name, "vreplicas": count} for name, count in published.items()]
+        request = a_request(
+            name="g",
+            kind="ConsumerGroup",
+            group=GROUPS.group,
+            vreplicas=vreplicas,
+            placements=listed,
+        )
+        try:
+            answer, _ = await service.schedule_verb().schedule(orjson.dumps(request))
+        except ScheduleRefused:
+            return
+        placements = orjson.loads(answer)["placements"]
+        found = {item["podName"]: item["vreplicas"] for item in placements}
+        if found != published:
+            published.clear()
+            published.update(found)
+            await world.cluster.patch(
+                GROUPS,
+                TENANT,
+                "g",
+                {"status": {"placements": placements}},
+                patch_type=PatchType.MERGE,
+                subresource="status",
+            )
+
+    for vreplicas, seed in ((9, 1), (2, 2)):
+        spec = {"spec": {"replicas": vreplicas}}
+        async with world.serving(elect=True, seed=seed) as service:
+            for _ in range(60):
+                if vreplicas == 9 or service.leading():
+                    await world.cluster.patch(GROUPS, TENANT, "g", spec, patch_type=PatchType.MERGE)
+                    await ask(service, vreplicas)
+                await asyncio.sleep(1)
+        assert published == {"dispatcher-0": vreplicas}
+        assert await world.ledger(0) == {key: vreplicas}

@@ -203,13 +203,22 @@ class Placer:
 
     def _decide(self, pool_key: str, key: str) -> Decision:
         pool = self._caches.state.pool(pool_key)
-        vpod = pool.vpods.get(key)
+        vpod = self._watched(pool, key) or pool.vpods.get(key)
         if vpod is None:
             decision = release_all(pool, key)
         else:
             decision = place(pool, vpod, allowed=self._caches.state.selects(pool_key, vpod))
         self.on_decided(Cause.PLACE if vpod is not None else Cause.GONE, decision)
         return decision
+
+    def _watched(self, pool: PoolState, key: str) -> VPod | None:
+        """A vpod that a caller asks about and that a source shows too, as the source shows it.
+
+        The committer lowers ledgers only for a decision of the object's present version. A request
+        has none.
+        """
+        vpod = self._caches.vpods.latest(key) if key in self.external_vpods else None
+        return vpod if vpod is not None and vpod.pool == pool.key else None
 
     def _relocate(self, pool: PoolState, vpod: VPod, moves: Sequence[Move]) -> Decision | None:
         decision = relocate(pool, vpod, moves)
