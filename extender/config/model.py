@@ -19,6 +19,8 @@ and reload.
     mode: active                  # shadow: decide beside another scheduler, write nothing, report
                                   # the differences
     schedulerNames: [default-scheduler, vreplica-scheduler]    # only their pods are bound here
+    schedule: {port: 0, host: 0.0.0.0, audience: vreplica-schedule, allowedServiceAccounts: [],
+               tls: {certFile: "", keyFile: "", clientCAFile: "", allowedClients: []}}
     slotsResource: false          # true: adapter pods are marked with vreplica.dev/slots,
                                   # for managedResources of a shared kube-scheduler
     profiles: []                  # beside the built-in ones; extender.engine.policy reads each,
@@ -41,6 +43,7 @@ from extender.node.candidates import NODES_MAX
 PROFILES_MAX: Final = 100
 ALLOWED_CLIENTS_MAX: Final = 100
 ALLOWED_HOSTS_MAX: Final = 100
+ALLOWED_ACCOUNTS_MAX: Final = 100
 SCHEDULER_NAMES_MAX: Final = 32
 BUCKETS_MAX: Final = 64
 """Each bucket is a Lease that is written every two seconds."""
@@ -176,6 +179,41 @@ class ServerConfig:
         items_max=ALLOWED_HOSTS_MAX,
     )
     tls: TlsConfig = _section(TlsConfig, "tls", "TLS of the extender's server.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleConfig:
+    """The listener for controllers in other pods. Its ``tls`` is its own."""
+
+    port: int = _of(
+        0,
+        "port",
+        "Port of a listener for POST /v1/schedule only, over TLS, for controllers in other pods. "
+        "0 means no such listener.",
+        minimum=0,
+        maximum=65535,
+    )
+    host: str = _of(
+        "0.0.0.0", "host", "Address that port listens on. It has the form of server.host."
+    )
+    audience: str = _of(
+        "vreplica-schedule",
+        "audience",
+        "Audience that a caller's token must have.",
+    )
+    allowed_service_accounts: tuple[str, ...] = _of(
+        (),
+        "allowedServiceAccounts",
+        "ServiceAccounts whose tokens are accepted, as namespace/name. The API server reviews the "
+        "tokens (TokenReview).",
+        reload=Reload.LIVE,
+        items_max=ALLOWED_ACCOUNTS_MAX,
+    )
+    tls: TlsConfig = _section(
+        TlsConfig,
+        "tls",
+        "TLS of this listener. With clientCAFile, callers show a certificate instead of a token.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +357,9 @@ class Config:
 
     server: ServerConfig = _section(
         ServerConfig, "server", "Where the extender's verbs are served."
+    )
+    schedule: ScheduleConfig = _section(
+        ScheduleConfig, "schedule", "Where controllers in other pods reach POST /v1/schedule."
     )
     leader_election: LeaderElectionConfig = _section(
         LeaderElectionConfig, "leaderElection", "How replicas elect leaders."

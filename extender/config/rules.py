@@ -1,12 +1,25 @@
 """Which settings go together. The JSON schema (``schema``) says the same where it can."""
 
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from extender.config.model import LOOPBACK, Config, ServerConfig, TlsConfig
+from extender.config.model import (
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    LOOPBACK,
+    Config,
+    Mode,
+    ScheduleConfig,
+    ServerConfig,
+    TlsConfig,
+)
 
 RETRY_JITTER: Final = 1.2
 """client-go stretches a retry period by up to this factor."""
+
+
+_ACCOUNT: Final = re.compile(f"{DNS_LABEL}/{DNS_SUBDOMAIN}")
 
 
 class BrokenRule(NamedTuple):
@@ -20,13 +33,13 @@ class BrokenRule(NamedTuple):
 def broken_rules(config: Config) -> Iterator[BrokenRule]:
     """Yield the rules that ``config`` breaks."""
     tls, election = config.server.tls, config.leader_election
-    if bool(tls.cert_file) != bool(tls.key_file):
-        yield BrokenRule("server.tls", "certFile and keyFile must be set together")
-    if tls.client_ca_file and not tls.cert_file:
-        yield BrokenRule("server.tls.clientCAFile", "needs certFile and keyFile")
-    if tls.allowed_clients and not tls.client_ca_file:
-        yield BrokenRule("server.tls.allowedClients", "needs clientCAFile")
-    elif config.server.host not in LOOPBACK and not config.server.insecure:
+    yield from _tls(tls, "server.tls")
+    yield from _schedule(config)
+    if (
+        not (tls.allowed_clients and not tls.client_ca_file)
+        and config.server.host not in LOOPBACK
+        and not config.server.insecure
+    ):
         yield from _beyond_loopback(tls)
     if _one_address(config.server):
         yield BrokenRule("server.healthPort", "must differ from port", "0 means no second port")
@@ -39,6 +52,53 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
             "leaderElection.renewDeadlineSeconds",
             "must be greater than 1.2 times retryPeriodSeconds",
         )
+
+
+def _tls(tls: TlsConfig, path: str) -> Iterator[BrokenRule]:
+    if bool(tls.cert_file) != bool(tls.key_file):
+        yield BrokenRule(path, "certFile and keyFile must be set together")
+    if tls.client_ca_file and not tls.cert_file:
+        yield BrokenRule(f"{path}.clientCAFile", "needs certFile and keyFile")
+    if tls.allowed_clients and not tls.client_ca_file:
+        yield BrokenRule(f"{path}.allowedClients", "needs clientCAFile")
+
+
+def _schedule(config: Config) -> Iterator[BrokenRule]:
+    """Check the listener for controllers: a caller must be known, by a token or a certificate."""
+    schedule = config.schedule
+    yield from _tls(schedule.tls, "schedule.tls")
+    for index, account in enumerate(schedule.allowed_service_accounts):
+        if not _ACCOUNT.fullmatch(account):
+            yield BrokenRule(
+                f"schedule.allowedServiceAccounts[{index}]", "must have the form namespace/name"
+            )
+    if not schedule.audience:
+        yield BrokenRule("schedule.audience", "must not be empty, or a token for any server counts")
+    if not schedule.port:
+        return
+    if config.mode is Mode.SHADOW:
+        yield BrokenRule("schedule.port", "must be 0 in mode shadow, which answers no caller")
+    if not schedule.tls.cert_file:
+        yield BrokenRule("schedule.tls.certFile", "is required with schedule.port")
+    if schedule.port in {config.server.port, config.server.health_port}:
+        yield BrokenRule("schedule.port", "must differ from server.port and server.healthPort")
+    yield from _callers(schedule)
+
+
+def _callers(schedule: ScheduleConfig) -> Iterator[BrokenRule]:
+    if not schedule.tls.client_ca_file and not schedule.allowed_service_accounts:
+        yield BrokenRule(
+            "schedule.allowedServiceAccounts",
+            "must not be empty with schedule.port",
+            "or set schedule.tls.clientCAFile and allowedClients, for callers with certificates",
+        )
+    if schedule.tls.client_ca_file and schedule.allowed_service_accounts:
+        yield BrokenRule(
+            "schedule.allowedServiceAccounts",
+            "must be empty with schedule.tls.clientCAFile: callers show a certificate, no token",
+        )
+    if schedule.tls.client_ca_file and not schedule.tls.allowed_clients:
+        yield BrokenRule("schedule.tls.allowedClients", "must not be empty with clientCAFile")
 
 
 def _one_address(server: ServerConfig) -> bool:

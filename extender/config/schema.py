@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from extender.config.model import LOOPBACK
+from extender.config.model import DNS_LABEL, DNS_SUBDOMAIN, LOOPBACK
 from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind
 from extender.config.view import plain
 from extender.engine.policy.profile import Rules, Ties
@@ -26,6 +26,9 @@ SCHEMA_ID: Final = "urn:vreplica:config:v1alpha1"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _GIVEN: Final[Schema] = {"type": "string", "minLength": 1}
 """A string that is not empty."""
+_ON: Final[Schema] = {"type": "integer", "minimum": 1}
+"""A port that is listened on."""
+_SHADOW: Final[Schema] = {"const": "shadow"}
 
 
 def config_schema() -> Schema:
@@ -56,6 +59,14 @@ def config_schema() -> Schema:
         sections[above]["properties"][name] = _setting(entry)
     sections["server.tls"]["allOf"] = _tls_rules()
     sections["server"]["allOf"] = [_beyond_loopback()]
+    sections["schedule.tls"]["allOf"] = _tls_rules()
+    sections["schedule"]["allOf"] = _schedule_rules()
+    sections["schedule"]["properties"]["audience"]["minLength"] = 1
+    accounts = sections["schedule"]["properties"]["allowedServiceAccounts"]
+    accounts["items"] = {**_GIVEN, "pattern": f"^{DNS_LABEL}/{DNS_SUBDOMAIN}$"}
+    root["allOf"] = [
+        {"if": _has(schedule=_has(port=_ON)), "then": {"properties": {"mode": {"not": _SHADOW}}}}
+    ]
     return root
 
 
@@ -104,6 +115,26 @@ def _tls_rules() -> list[Schema]:
         {"if": _has(keyFile=_GIVEN), "then": _has(certFile=_GIVEN)},
         {"if": _has(clientCAFile=_GIVEN), "then": _has(certFile=_GIVEN)},
         {"if": _has(allowedClients=listed), "then": _has(clientCAFile=_GIVEN)},
+    ]
+
+
+def _schedule_rules() -> list[Schema]:
+    """The rules of ``rules.broken_rules`` about the listener for controllers."""
+    listed = {"type": "array", "minItems": 1}
+    accounts = _has(allowedServiceAccounts=listed)
+    certificates = _has(tls=_has(clientCAFile=_GIVEN, allowedClients=listed))
+    neither = {"not": {"allOf": [accounts, _has(tls=_has(clientCAFile=_GIVEN))]}}
+    return [
+        {
+            "if": _has(port=_ON),
+            "then": {
+                "allOf": [
+                    _has(tls=_has(certFile=_GIVEN)),
+                    {"if": {"not": accounts}, "then": certificates},
+                    neither,
+                ]
+            },
+        }
     ]
 
 

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from extender.scheduling_api.scheduler import Evictor, SchedulingError, VPodLister
@@ -24,12 +25,13 @@ class ConfigMismatch(SchedulingError):
 class Config:
     """Knative's ``statefulset.Config``, and where the service is.
 
-    ``urls``, ``tls``: as in ``HttpScheduler``. ``pool``: the name of the AdapterPool; by default it
-    is that of the StatefulSet. ``kind``, ``group``: those of the listed vpods; by default Placeable
-    and duck.knative.dev. Two controllers with one pool need two kinds, because what this one's list
-    lacks is released. ``pod_capacity`` and ``min_replicas`` are settings of the AdapterPool
-    (``slotsPerPod``; ``minPods`` and ``minPodsPerVPod``); where they are given, they are compared
-    with it. ``pod_lister`` returns a pod by name, None if it is gone; only the evictor sees it.
+    ``urls``, ``tls``, ``token_file``: as in ``HttpScheduler``. ``pool``: the name of the
+    AdapterPool; by default it is that of the StatefulSet. ``kind``, ``group``: those of the listed
+    vpods; by default Placeable and duck.knative.dev. Two controllers with one pool need two kinds,
+    because what this one's list lacks is released. ``pod_capacity`` and ``min_replicas`` are
+    settings of the AdapterPool (``slotsPerPod``; ``minPods`` and ``minPodsPerVPod``); where they
+    are given, they are compared with it. ``pod_lister`` returns a pod by name, None if it is gone;
+    only the evictor sees it.
     """
 
     urls: Sequence[str]
@@ -46,6 +48,7 @@ class Config:
     refresh_period_s: float = REFRESH_PERIOD_S
     retry_period_s: float = RETRY_PERIOD_S
     tls: ssl.SSLContext | None = None
+    token_file: str | Path = ""
 
     def __post_init__(self) -> None:
         if not self.refresh_period_s > 0 or not self.retry_period_s > 0:

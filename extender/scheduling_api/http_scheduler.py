@@ -1,8 +1,13 @@
 """``HttpScheduler``: a ``Scheduler`` that asks the service's leader over HTTP."""
 
+import asyncio
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
@@ -25,6 +30,11 @@ RETRY_AFTER_S: Final = 5.0
 """Used if the answer has no value: Knative's requeue delay."""
 STALE: Final = 412
 """The HTTP status for an object that is older than the one before."""
+UNAUTHORIZED: Final = 401
+"""The token is not accepted. The file may have another one by the next call."""
+ADDRESSES_MAX: Final = 64
+"""Addresses of one URL that are tried."""
+TOKEN_BYTES_MAX: Final = 64 * 1024
 _MESSAGE_CHARS_MAX: Final = 500
 
 T = TypeVar("T")
@@ -34,14 +44,17 @@ class HttpScheduler:
     """A ``Scheduler`` that calls ``POST /v1/schedule``. Use it as an async context manager, or
     ``close`` it.
 
-    ``urls`` are the service's replicas. Only the leader schedules. ``schedule`` tries the URLs in
-    turn, beginning with the one that answered last. ``pool`` is the AdapterPool's
-    ``namespace/name``. ``kind`` and ``group`` are those of objects that do not say their own.
-    ``tls`` has the client certificate and the CA; it is needed if the service does not listen on
-    loopback.
+    ``urls`` are the service's replicas. Only the leader schedules. ``schedule`` tries them in turn,
+    beginning with the one that answered last. A host name stands for all its addresses, as that of
+    a headless Service does. ``pool`` is the AdapterPool's ``namespace/name``. ``kind`` and
+    ``group`` are those of objects that do not say their own.
+
+    Beyond loopback, ``tls`` has the CA, and either a client certificate or, in ``token_file``, the
+    file of a ServiceAccount token for the service's audience. It is read for each call, because the
+    kubelet replaces it. It is sent over TLS only.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (keywords)
         self,
         urls: Sequence[str],
         *,
@@ -49,12 +62,18 @@ class HttpScheduler:
         kind: str = "",
         group: str = "",
         tls: ssl.SSLContext | None = None,
+        token_file: str | Path = "",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         namespace, name = split_key(pool)
         if not urls or not namespace or not name:
             raise ValueError("HttpScheduler needs at least one URL, and the pool as namespace/name")
+        if token_file and not all(url.startswith("https://") for url in urls):
+            raise ValueError("HttpScheduler sends the token of token_file to https:// URLs only")
         self._urls = [url.rstrip("/") for url in urls]
+        self._answered: _Address | None = None
+        """The address that answered last."""
+        self._token_file = Path(token_file) if token_file else None
         self._pool = {"namespace": namespace, "name": name}
         self._pool_key = pool
         self._kind, self._group = kind, group
@@ -78,7 +97,7 @@ class HttpScheduler:
         """See ``Scheduler``. Raises InsufficientSlots, NotScheduled, RequestRefused."""
         request = _request(plain(vpod, kind=self._kind, group=self._group))
         body = orjson.dumps({"vpod": request, "pool": self._pool})
-        return await self._in_turn(lambda url: self._ask(url, body))
+        return await self._in_turn(lambda address: self._ask(address, body))
 
     Schedule = schedule
 
@@ -87,7 +106,7 @@ class HttpScheduler:
         the leader. Raises NotScheduled if no replica answers, RequestRefused without such a pool.
         """
         key = self._pool_key
-        pools = await self._in_turn(lambda url: self._pools(url, {"pool": key}))
+        pools = await self._in_turn(lambda address: self._pools(address, {"pool": key}))
         found = next((pool for pool in pools if pool["name"] == key), None)
         if found is None or not found.get("found"):
             raise RequestRefused(f"AdapterPool {key} does not exist", 404)
@@ -97,52 +116,73 @@ class HttpScheduler:
         """Whether this pool knows a vpod, and no other one does. Raises NotScheduled."""
         facts = plain(vpod, kind=self._kind, group=self._group)
         key = f"{facts.key}@{source_of(facts.kind, facts.group)}"
-        pools = await self._in_turn(lambda url: self._pools(url, {"vpod": key}))
+        pools = await self._in_turn(lambda address: self._pools(address, {"vpod": key}))
         return [pool["name"] for pool in pools] == [self._pool_key]
 
-    async def _in_turn(self, ask: Callable[[str], Awaitable[T]]) -> T:
+    async def _in_turn(self, ask: Callable[["_Address"], Awaitable[T]]) -> T:
         why: list[str] = []
         retry_after_s = 0.0
-        for url in list(self._urls):
+        addresses, unknown = await self._addresses()
+        why += unknown
+        for address in addresses:
             try:
-                answer = await ask(url)
+                answer = await ask(address)
             except (InsufficientSlots, RequestRefused, StaleVPod):
-                self._prefer(url)
+                self._answered = address
                 raise
             except NotScheduled as error:
-                why.append(f"{url}: {error}")
+                why.append(f"{address.url}: {error}")
                 retry_after_s = max(retry_after_s, error.retry_after_s or RETRY_AFTER_S)
             except (aiohttp.ClientError, TimeoutError) as error:
-                why.append(f"{url}: {error!r:.200}")
+                why.append(f"{address.url}: {error!r:.200}")
                 retry_after_s = max(retry_after_s, RETRY_AFTER_S)
             else:
-                self._prefer(url)
+                self._answered = address
                 return answer
-        raise NotScheduled("; ".join(why), retry_after_s)
+        raise NotScheduled("; ".join(why), retry_after_s or RETRY_AFTER_S)
 
-    def _prefer(self, url: str) -> None:
-        self._urls.remove(url)
-        self._urls.insert(0, url)
+    async def _addresses(self) -> tuple[list["_Address"], list[str]]:
+        """All addresses of the URLs, the one that answered last first; and which hosts are
+        unknown.
+        """
+        found: dict[_Address, None] = {}
+        unknown = []
+        for url in self._urls:
+            try:
+                found.update(dict.fromkeys(await _addresses_of(url)))
+            except OSError as error:
+                unknown.append(f"{url}: {error!r:.200}")
+        first = [self._answered] if self._answered in found else []
+        return [*first, *(one for one in found if one not in first)], unknown
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout)
         return self._session
 
-    async def _ask(self, url: str, body: bytes) -> list[Placement]:
+    def _options(self, address: "_Address") -> dict[str, Any]:
+        """How to send a request. Raises NotScheduled if the token cannot be read."""
+        headers = {"Host": address.host}
+        if self._token_file is not None:
+            headers["Authorization"] = f"Bearer {_token(self._token_file)}"
+        return {
+            "headers": headers,
+            "ssl": self._tls if self._tls is not None else True,
+            "server_hostname": address.server_name,
+            "allow_redirects": False,
+        }
+
+    async def _ask(self, address: "_Address", body: bytes) -> list[Placement]:
+        options = self._options(address)
+        options["headers"]["Content-Type"] = "application/json"
         async with self._connected().post(
-            f"{url}/v1/schedule",
-            data=body,
-            headers={"Content-Type": "application/json"},
-            ssl=self._tls if self._tls is not None else True,
+            f"{address.url}/v1/schedule", data=body, **options
         ) as reply:
             return _answer(await _content(reply, REPLY_BYTES_MAX))
 
-    async def _pools(self, url: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    async def _pools(self, address: "_Address", query: dict[str, str]) -> list[dict[str, Any]]:
         async with self._connected().get(
-            f"{url}/state.json",
-            params=query,
-            ssl=self._tls if self._tls is not None else True,
+            f"{address.url}/state.json", params=query, **self._options(address)
         ) as reply:
             content = await _content(reply, STATE_BYTES_MAX)
         try:
@@ -150,6 +190,50 @@ class HttpScheduler:
             return [pool for pool in pools if pool["name"]]
         except (ValueError, KeyError, TypeError) as error:
             raise NotScheduled(f"the state cannot be read: {error!r}", RETRY_AFTER_S) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """A replica: ``url`` with its address, and the names by which the caller knows it."""
+
+    url: str
+    host: str
+    """For the header ``Host``."""
+    server_name: str | None
+    """What the certificate must have; None without TLS."""
+
+
+async def _addresses_of(url: str) -> list[_Address]:
+    """Raises OSError if the host is not known."""
+    parts = urlsplit(url)
+    name = parts.hostname or ""
+    tls = parts.scheme == "https"
+    port = parts.port or (443 if tls else 80)
+    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    numbers = list(dict.fromkeys(str(address[0]) for *_, address in found))[:ADDRESSES_MAX]
+    return [
+        _Address(
+            f"{parts.scheme}://{f'[{number}]' if ':' in number else number}:{port}{parts.path}",
+            parts.netloc.rpartition("@")[2],
+            name if tls else None,
+        )
+        for number in numbers
+    ]
+
+
+def _token(file: Path) -> str:
+    """Read the token. Raises NotScheduled without repeating it."""
+    try:
+        with file.open("rb") as content:
+            token = content.read(TOKEN_BYTES_MAX).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise NotScheduled(
+            f"the token in {file} cannot be read: {problem}", RETRY_AFTER_S
+        ) from None
+    if not token or not token.isprintable():
+        raise NotScheduled(f"there is no token in {file}", RETRY_AFTER_S)
+    return token
 
 
 async def _content(reply: aiohttp.ClientResponse, bytes_max: int) -> bytes:
@@ -167,7 +251,7 @@ async def _content(reply: aiohttp.ClientResponse, bytes_max: int) -> bytes:
     message, retry_after_s = text or str(reply.reason), _seconds(reply.headers.get("Retry-After"))
     if reply.status == STALE:
         raise StaleVPod(message, retry_after_s)
-    if 400 <= reply.status < 500:
+    if 400 <= reply.status < 500 and reply.status != UNAUTHORIZED:
         raise RequestRefused(message, reply.status)
     raise NotScheduled(message, retry_after_s)
 

@@ -97,6 +97,7 @@ class StatefulSetScheduler:
             kind=config.kind,
             group=config.group,
             tls=config.tls,
+            token_file=config.token_file,
         )
         self._source = source_of(config.kind, config.group)
         self._enqueue: Callable[[NamespacedName], object] = _ignore

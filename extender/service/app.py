@@ -23,6 +23,7 @@ from extender.kube.events import EventRecorder
 from extender.kube.fence import fenced_by_pool
 from extender.kube.leader import new_identity
 from extender.kube.read_only import ReadOnlyApi
+from extender.kube.token_review import TokenReviews
 from extender.model.bucket import Bucket
 from extender.service.binding.binder import SchedulerVReplicaBinder
 from extender.service.binding.ordinal_history_reader import OrdinalHistoryReader
@@ -33,10 +34,13 @@ from extender.service.garbage import freeze_when_loaded
 from extender.service.http.answers import Answers, DescribedParts
 from extender.service.http.describe import StateQuery, describe_state, state_steps
 from extender.service.http.gauges import MeasuredParts, add_gauges
+from extender.service.http.health import Health
 from extender.service.http.map_sizes import add_map_sizes_gauge
 from extender.service.http.process_metrics import LoopLag, watch_client
 from extender.service.http.schedule import ScheduleVerb
-from extender.service.http.server import ExtenderServer, Health
+from extender.service.http.schedule_server import ScheduleServer
+from extender.service.http.server import ExtenderServer
+from extender.service.http.verb_handlers import Verb
 from extender.service.placing.committer import Committer
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.placing.foreign_status import ForeignStatus
@@ -135,14 +139,18 @@ class Service:
             config,
             now=now,
         )
+        schedule = self.schedule_verb().schedule
         self.server = ExtenderServer(
             config.server,
             self.verbs,
             health=self.health,
             metrics=self.metrics,
             describe_state=self._state_steps,
-            schedule=self.schedule_verb().schedule,
+            schedule=schedule,
             questions=self.answers.routes,
+        )
+        self.schedule_server = (
+            self._schedule_server(config, schedule) if config.schedule.port else None
         )
         self._add_gauges(ordinal_history)
 
@@ -258,6 +266,23 @@ class Service:
             metrics=self.metrics,
         )
 
+    def _schedule_server(self, config: Config, schedule: Verb) -> ScheduleServer:
+        """The listener for controllers. Both listeners share ``schedule`` and its limit."""
+        audience = config.schedule.audience
+        reviews = TokenReviews(self._api, audience=audience, clock=self._clock)
+        server = ScheduleServer(
+            config,
+            schedule,
+            state_steps=lambda query: state_steps(
+                self.caches.state, self.placer.history.explanation, query
+            ),
+            reviews=reviews,
+            health=self.health,
+            metrics=self.metrics,
+        )
+        self.server.more_expiry = server.expiry
+        return server
+
     def leading(self) -> bool:
         """Whether this replica may act as leader of any pool now; in shadow mode, never."""
         return self.leadership.leading()
@@ -288,6 +313,8 @@ class Service:
     def reconfigure(self, config: Config) -> None:
         """Apply the settings of ``config`` that can change without a restart (``Reload.LIVE``)."""
         self.server.reconfigure(config.server)
+        if self.schedule_server is not None:
+            self.schedule_server.reconfigure(config)
         self.autoscaler.scales.reconfigure(config.scale_cache)
         self.binder.narrow_to = config.narrow_to
         self.pod_binder.scheduler_names = config.scheduler_names
@@ -297,6 +324,9 @@ class Service:
         if self._serve:
             await self.server.start()
             log.info("%s serves on %s", self.identity, self.server.url)
+            if self.schedule_server is not None:
+                await self.schedule_server.start()
+                log.info("controllers are served on %s", self.schedule_server.url)
         recording = asyncio.create_task(self.recorder.run(), name="event recorder")
         background = asyncio.create_task(self._background(), name="background")
         try:
@@ -310,6 +340,8 @@ class Service:
         finally:
             self.health.stopping = True
             await self.server.stop()
+            if self.schedule_server is not None:
+                await self.schedule_server.stop()
             self.answers.close()
             await _end(background)
             await self.recorder.drain(EVENTS_DRAIN_TIMEOUT_S)

@@ -137,7 +137,7 @@ def _value_of(entry: Entry) -> st.SearchStrategy[Any]:
         return st.just(entry.default)  # they only go together by chance
     if entry.attributes[-1] == "insecure":
         return st.just(True)
-    if "tls" in entry.attributes:
+    if "tls" in entry.attributes or entry.attributes[0] == "schedule":
         return st.just(entry.default)
     good = good_value(entry)
     return good.map(float) if entry.kind is ValueKind.NUMBER else good

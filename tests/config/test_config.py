@@ -108,6 +108,9 @@ def test_a_wrong_value_is_refused_by_its_name(path, value):
     assert str(caught.value).startswith(f"f.yaml: {path}: ")
 
 
+CERTIFICATE = {"certFile": "c", "keyFile": "k"}
+
+
 @pytest.mark.parametrize(
     ("section", "fields", "named"),
     [
@@ -156,6 +159,42 @@ def test_a_wrong_value_is_refused_by_its_name(path, value):
             {"host": "", "tls": {"certFile": "c", "keyFile": "k"}},
             "server.host",
             id="any host",
+        ),
+        pytest.param(
+            "schedule",
+            {"port": 1},
+            "schedule.tls.certFile",
+            id="controllers without TLS",
+        ),
+        pytest.param(
+            "schedule",
+            {"port": 1, "tls": CERTIFICATE},
+            "schedule.allowedServiceAccounts",
+            id="open to all controllers",
+        ),
+        pytest.param(
+            "schedule",
+            {"port": 1, "tls": {**CERTIFICATE, "clientCAFile": "ca"}},
+            "schedule.tls.allowedClients",
+            id="open to all certificates",
+        ),
+        pytest.param(
+            "schedule",
+            {"allowedServiceAccounts": ["knative-eventing"]},
+            "schedule.allowedServiceAccounts[0]",
+            id="an account without its namespace",
+        ),
+        pytest.param(
+            "schedule",
+            {"audience": ""},
+            "schedule.audience",
+            id="tokens for any server",
+        ),
+        pytest.param(
+            "schedule",
+            {"port": 10261, "tls": CERTIFICATE, "allowedServiceAccounts": ["a/b"]},
+            "schedule.port",
+            id="the extender's port",
         ),
         pytest.param(
             "leaderElection",

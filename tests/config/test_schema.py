@@ -23,7 +23,7 @@ from tests.support.json_schema import problems, valid
 ROOT = Path(__file__).parents[2]
 SCHEMA = config_schema()
 BEYOND_A_SCHEMA = re.compile(
-    r"must differ from port"
+    r"must differ from (port|server\.port)"
     r"|must be greater than (renewDeadlineSeconds|1\.2 times retryPeriodSeconds)"
     r"|must be a whole number from .* not -?[0-9.]+$"
     r"|\(known: |is listed twice|is taken|: args|\.args|cannot be read"

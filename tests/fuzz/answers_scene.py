@@ -13,8 +13,8 @@ from extender.config.model import Config
 from extender.engine.placing.plan import place
 from extender.service.http import decision_log
 from extender.service.http.answers import Answers, DescribedParts
+from extender.service.http.health import Health
 from extender.service.http.recording_buffer import ENTRIES_MAX
-from extender.service.http.server import Health
 from extender.service.placing.decision_history import DecisionHistory
 from extender.whatif.recording.entries import Cause
 from tests.fuzz.extender_scene import VerbTarget

@@ -15,7 +15,8 @@ import orjson
 
 from extender.config.model import ServerConfig
 from extender.service.http.describe import state_steps
-from extender.service.http.server import ExtenderServer, Health
+from extender.service.http.health import Health
+from extender.service.http.server import ExtenderServer
 from tests.fuzz.answers_scene import JOURNAL, AnswersScene
 from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.extender_targets import schedule_args, schedule_verb

@@ -2,6 +2,7 @@
 nothing to get.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -201,3 +202,54 @@ async def test_a_function_is_a_scheduler():
 def test_a_pool_without_a_namespace_is_refused(pool):
     with pytest.raises(ValueError, match="namespace/name"):
         HttpScheduler(["http://127.0.0.1:1"], pool=pool)
+
+
+async def test_of_all_addresses_of_a_name_the_one_that_leads_is_found_and_asked_first_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A headless Service's name has the addresses of all replicas."""
+    asked: list[str] = []
+    port = free_port()
+    placed = web.json_response({"placements": [], "left": 0}).body
+
+    async def serve(address: str, status: int) -> web.AppRunner:
+        async def handle(request: web.Request) -> web.Response:
+            asked.append(f"{address} for {request.headers['Host']}")
+            return web.Response(status=status, body=placed if status == 200 else b"not I")
+
+        app = web.Application()
+        app.router.add_post("/v1/schedule", handle)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, address, port).start()
+        return runner
+
+    follower, leader = await serve("127.0.0.1", 503), await serve("127.0.0.2", 200)
+
+    async def resolve(host: str, port: int, **_: object) -> list[Any]:
+        assert host == "schedule.svc"
+        return [(2, 1, 6, "", (address, port)) for address in ("127.0.0.1", "127.0.0.2")]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    try:
+        async with HttpScheduler([f"http://schedule.svc:{port}"], pool=POOL) as scheduler:
+            for _ in range(2):
+                assert await scheduler.schedule(a_vpod()) == []
+    finally:
+        for runner in (follower, leader):
+            await runner.cleanup()
+    name = f"for schedule.svc:{port}"
+    assert asked == [f"127.0.0.1 {name}", f"127.0.0.2 {name}", f"127.0.0.2 {name}"]
+
+
+async def test_a_name_that_is_not_known_is_said_and_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def resolve(*_: object, **__: object) -> list[Any]:
+        raise OSError(-2, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    async with HttpScheduler(["http://schedule.svc:1"], pool=POOL) as scheduler:
+        with pytest.raises(NotScheduled, match="not known") as caught:
+            await scheduler.schedule(a_vpod())
+    assert caught.value.retry_after_s == 5.0

@@ -9,7 +9,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from extender.config.model import Config, LeaderElectionConfig, Mode
+from extender.config.model import Config, LeaderElectionConfig, Mode, ScheduleConfig
 from extender.config.profiles import WatchedContent
 from extender.kube.budget import Budget
 from extender.service.app import Service
@@ -57,7 +57,11 @@ def watched(service: Service) -> Service:
 async def all_families() -> list[Family]:
     """By name. Needs a running loop."""
     world = await World.create()
-    config = Config(leader_election=LeaderElectionConfig(leader_elect=True), mode=Mode.SHADOW)
+    config = Config(
+        schedule=ScheduleConfig(port=1),
+        leader_election=LeaderElectionConfig(leader_elect=True),
+        mode=Mode.SHADOW,
+    )
     service = Service(world.api, config, now=wall, rng=random.Random(1), serve=False)
     return watched(service).metrics.families
 

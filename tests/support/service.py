@@ -18,7 +18,13 @@ from typing import Any, TypeVar
 import orjson
 import yaml
 
-from extender.config.model import Config, LeaderElectionConfig, Mode, ServerConfig
+from extender.config.model import (
+    Config,
+    LeaderElectionConfig,
+    Mode,
+    ScheduleConfig,
+    ServerConfig,
+)
 from extender.engine.state.availability import Availability, AvailableReason, Unserved
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -511,9 +517,11 @@ class World:
         seed: int = 1,
         serve: bool = False,
         mode: Mode = Mode.ACTIVE,
+        schedule: ScheduleConfig | None = None,
         **server,
     ) -> Service:
         config = Config(
+            schedule=schedule or ScheduleConfig(),
             server=ServerConfig(port=0, **server),
             leader_election=LeaderElectionConfig(leader_elect=elect),
             mode=mode,

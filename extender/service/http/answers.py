@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from extender.config.model import Config, Mode
+from extender.service.http.health import Health
 from extender.service.http.page.routes import Page
 from extender.service.http.questions import Questions
-from extender.service.http.server import Health
 from extender.service.http.watchers import Watchers, Whoami
 from extender.service.placing.placer import Placer
 from extender.service.pools.leadership import Leadership

@@ -19,7 +19,7 @@ flight and closes the sockets.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final
 
 import orjson
@@ -29,7 +29,7 @@ from aiohttp.typedefs import Handler
 from extender.config.model import LOOPBACK, ServerConfig
 from extender.kube.serving.browsers import Sites, only_own_site
 from extender.kube.serving.guard import CUT_REASONS
-from extender.kube.serving.listener import Listener, body_of
+from extender.kube.serving.listener import Listener
 from extender.kube.serving.readers import (
     Sending,
     SharedAnswers,
@@ -39,25 +39,14 @@ from extender.kube.serving.readers import (
 )
 from extender.kube.serving.sockets import host_port
 from extender.kube.serving.tls import ServingCertificate
-from extender.model.errors import WireError
-from extender.node.wire import encode_binding_result
-from extender.service.binding.verbs import ERROR, ExtenderVerbs
+from extender.service.binding.verbs import ExtenderVerbs
 from extender.service.http.describe import StateQuery
-from extender.service.http.overload import (
-    BIND,
-    FILTER,
-    OVERLOAD_RETRY_S,
-    PREEMPT,
-    PRIORITIZE,
-    SCHEDULE,
-    Gate,
-    Overloaded,
-)
-from extender.service.http.schedule import ScheduleRefused
+from extender.service.http.health import Health
+from extender.service.http.overload import BIND, FILTER, PREEMPT, PRIORITIZE, SCHEDULE, Gate
 from extender.service.http.tls import ClientExpiry, files_of, is_allowed
+from extender.service.http.verb_handlers import Verb, VerbHandlers, text_answer
 from extender.telemetry.exposition import CONTENT_TYPE, Label
 from extender.telemetry.metrics import VERB_VALUES, Metrics
-from extender.telemetry.tracing import TRACEPARENT, span
 
 log: Final = logging.getLogger(__name__)
 
@@ -68,31 +57,10 @@ VERB_PATHS: Final = frozenset(
     f"/v1/{name}" for name in (FILTER, PRIORITIZE, PREEMPT, BIND, SCHEDULE)
 )
 """Few verbs are in flight, and their answers are short."""
+CERTIFICATES: Final = ("serving", "client_ca", "schedule_serving", "schedule_client_ca")
+"""Values of the metric's label. The last two are those of ``schedule_server``."""
 LINKS: Final = frozenset({"/ui", "/ui/"})
 """Links on other sites may lead to the page."""
-
-Verb = Callable[[bytes], Awaitable[tuple[bytes, str]]]
-
-
-class Health:
-    """What the probes answer. ``not_ready`` returns why the service is not ready; [] if it is."""
-
-    def __init__(self, not_ready: Callable[[], list[str]]) -> None:
-        self._not_ready = not_ready
-        self.stopping = False
-        """No new requests should be sent here, but they are still answered."""
-        self.draining = False
-        """New requests are refused."""
-
-    def problems(self) -> list[str]:
-        """Why requests should not be sent here."""
-        return ["shutting down"] if self.stopping else self._not_ready()
-
-    def refusal(self) -> str:
-        """Why verbs are not answered now; "" if they are."""
-        if self.draining:
-            return "shutting down"
-        return next(iter(self._not_ready()), "")
 
 
 class ExtenderServer:
@@ -132,13 +100,26 @@ class ExtenderServer:
         self._clients = ClientExpiry()
         self._reloading: asyncio.Task[None] | None = None
         self._questions = tuple(questions)
-        self.gate = Gate()
         self.requests: dict[str, int] = {FILTER: 0, PRIORITIZE: 0, BIND: 0, PREEMPT: 0}
         """Requests received, by verb."""
+        self.handlers = VerbHandlers(
+            self._listener,
+            health,
+            metrics,
+            deadline_s=config.deadline_s,
+            requests=self.requests,
+        )
+        self.more_expiry: Callable[[], Mapping[str, float]] = dict
+        """When certificates of other listeners end, epoch seconds, by ``CERTIFICATES``."""
         self.url = ""
         self.health_url = ""
         """Of the listener that serves only health and metrics; "" without one."""
         self._add_metrics()
+
+    @property
+    def gate(self) -> Gate:
+        """The limits of this listener's verbs."""
+        return self.handlers.gate
 
     async def start(self) -> None:
         """Listen. Raises OSError if the port is taken, ssl.SSLError if a certificate does not
@@ -179,6 +160,7 @@ class ExtenderServer:
         start.
         """
         self._config = config
+        self.handlers.deadline_s = config.deadline_s
 
     async def stop(self) -> None:
         """Become unready, refuse new requests after the delay, let the running ones finish for at
@@ -220,7 +202,7 @@ class ExtenderServer:
             (SCHEDULE, self._schedule),
         ):
             if verb is not None:
-                app.router.add_post(f"/v1/{name}", self._handler(name, verb))
+                app.router.add_post(f"/v1/{name}", self.handlers.of(name, verb))
         self._add_health(app)
         app.router.add_get("/state.json", self._render_state)
         for add_routes in self._questions:
@@ -233,65 +215,6 @@ class ExtenderServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._render_metrics)
 
-    def _handler(self, name: str, verb: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def handle(request: web.Request) -> web.Response:
-            self.requests[name] = self.requests.get(name, 0) + 1
-            loop = asyncio.get_running_loop()
-            started, status = loop.time(), ERROR
-            if refused := self._refusal(request):
-                return refused
-            read = False
-            try:
-                with (
-                    self.gate.admit(name) as admission,
-                    span(name, traceparent=request.headers.get(TRACEPARENT, "")) as present,
-                ):
-                    async with asyncio.timeout(self._config.deadline_s):
-                        body = await admission.read(body_of(request), request.content_length)
-                        read = True
-                        answer, status = await verb(body)
-                    present.set("status", status)
-                return web.Response(body=answer, content_type="application/json")
-            except WireError as error:
-                return self._refused(request, error)
-            except (web.RequestPayloadError, ConnectionError) as error:
-                return _text(request, 400, f"the body is broken: {error}")
-            except TimeoutError:
-                return self._late(request, name, read=read)
-            finally:
-                self._metrics.verb(name, status, loop.time() - started)
-
-        return handle
-
-    def _refusal(self, request: web.Request) -> web.Response | None:
-        """The answer to a request whose body is not even read. None if it is to be read."""
-        if problem := self._health.refusal():
-            return _text(
-                request, 503, problem, _retry_after(OVERLOAD_RETRY_S), close=self._health.draining
-            )
-        if request.content_type != "application/json":
-            return _text(request, 415, "the body must be application/json")
-        if "Content-Encoding" in request.headers:
-            return _text(
-                request, 415, "the body must not be encoded: kube-scheduler does not compress it"
-            )
-        return None
-
-    def _refused(self, request: web.Request, error: WireError) -> web.Response:
-        if error.status == 408:
-            return self._listener.too_slow(request, str(error))
-        return _text(request, error.status, str(error), _retry_after(_seconds_of(error)))
-
-    def _late(self, request: web.Request, name: str, *, read: bool) -> web.Response:
-        if not read:
-            message = f"the body did not arrive within {self._config.deadline_s:g} s"
-            return self._listener.too_slow(request, message)
-        message = f"not answered within {self._config.deadline_s:g} s"
-        if name == BIND:
-            note = f"bind {message}; whether it is done shows in the pod"
-            return web.Response(body=encode_binding_result(note), content_type="application/json")
-        return _text(request, 504, message)
-
     @web.middleware
     async def _only_allowed_clients(
         self, request: web.Request, handler: Handler
@@ -300,7 +223,7 @@ class ExtenderServer:
         if tls.client_ca_file:
             certificate = request.get_extra_info("peercert")
             if not is_allowed(certificate, tls):
-                return _text(
+                return text_answer(
                     request,
                     403,
                     "the name in the client certificate is not in server.tls.allowedClients",
@@ -309,11 +232,11 @@ class ExtenderServer:
         return await handler(request)
 
     async def _livez(self, request: web.Request) -> web.Response:
-        return _text(request, 200, "ok")
+        return text_answer(request, 200, "ok")
 
     async def _readyz(self, request: web.Request) -> web.Response:
         problems = self._health.problems()
-        return _text(request, 503 if problems else 200, "\n".join(problems) or "ok")
+        return text_answer(request, 503 if problems else 200, "\n".join(problems) or "ok")
 
     @web.middleware
     async def _send_in_bounds(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -345,6 +268,10 @@ class ExtenderServer:
 
     async def _encoded_state(self, steps: Generator[None, None, dict[str, object]]) -> bytes:
         return orjson.dumps(await in_steps(steps))
+
+    def _expiry(self) -> Mapping[str, float]:
+        ends = self.certificate.expiry() if self.certificate is not None else {}
+        return {**ends, **self.more_expiry()}
 
     def _add_metrics(self) -> None:
         metrics, listener = self._metrics, self._listener
@@ -382,8 +309,8 @@ class ExtenderServer:
         metrics.gauge(
             "certificate_expiry_timestamp_seconds",
             "When a certificate in use ends, by what it is for",
-            Label("certificate", ("serving", "client_ca")),
-            lambda: self.certificate.expiry() if self.certificate else {},
+            Label("certificate", CERTIFICATES),
+            self._expiry,
         )
         metrics.gauge(
             "client_certificate_expiry_timestamp_seconds",
@@ -401,27 +328,3 @@ def _at_once(verb: Callable[[bytes], tuple[bytes, str]]) -> Verb:
         return verb(body)
 
     return run
-
-
-def _seconds_of(error: WireError) -> int | None:
-    if isinstance(error, Overloaded):
-        return OVERLOAD_RETRY_S
-    return error.retry_after_s if isinstance(error, ScheduleRefused) else None
-
-
-def _retry_after(seconds: int | None) -> dict[str, str]:
-    return {} if seconds is None else {"Retry-After": str(seconds)}
-
-
-def _text(
-    request: web.Request,
-    status: int,
-    text: str,
-    headers: Mapping[str, str] | None = None,
-    *,
-    close: bool = False,
-) -> web.Response:
-    response = web.Response(status=status, text=text + "\n", headers=headers)
-    if close or not request.content.is_eof():  # do not read the rest of the body
-        response.force_close()
-    return response

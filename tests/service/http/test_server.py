@@ -152,7 +152,7 @@ async def test_garbage_is_refused_with_a_clear_text(verb: str, body: bytes, says
 
 def limited(it: Serving, **limits) -> Gate:
     """Other limits than shipped, from now on."""
-    it.server.gate = Gate(VerbLimits(**limits))
+    it.server.handlers.gate = Gate(VerbLimits(**limits))
     return it.server.gate
 
 

@@ -106,7 +106,7 @@ async def test_a_bind_whose_body_is_on_its_way_when_the_server_stops_is_answered
     service = world.service(serve=True, deadline_s=30.0)
     running = asyncio.create_task(service.run())
     await service.informers.wait_synced()
-    gate = service.server.gate = Gate(VerbLimits(arrivals=PATIENT))
+    gate = service.server.handlers.gate = Gate(VerbLimits(arrivals=PATIENT))
     port = int(service.server.url.rpartition(":")[2])
 
     async def begun() -> bool:
