@@ -34,6 +34,13 @@ class UpkeepMode(StrEnum):
     """Another process. This one serves and writes nothing."""
     ONLY = "only"
     """This process, which serves nothing and opens no port."""
+    ONLY_SECRET = "only-secret"
+    """As ONLY, without a caBundle: clients have copies of the authorities."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether this process is a webhook."""
+        return self in {UpkeepMode.SAME_PROCESS, UpkeepMode.OTHER_PROCESS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +127,8 @@ def parser() -> argparse.ArgumentParser:
         choices=[str(mode) for mode in UpkeepMode],
         help="which process renews the webhook's own certificate and writes the caBundle; own: "
         "this one; none: another one, and this one only serves; only: this one, which then serves "
-        "nothing and listens on no port (default: %(default)s)",
+        "nothing and listens on no port; only-secret: the same for another server, whose clients "
+        "have copies of ca.crt, without a caBundle (default: %(default)s)",
     )
     add(
         "--service",
@@ -193,9 +201,10 @@ def settings_from(options: argparse.Namespace) -> Settings:
         )
     files = _cert_files(options)
     upkeep = UpkeepMode(options.upkeep)
-    if files and upkeep is UpkeepMode.ONLY:
+    if files and not upkeep.serves:
         raise SettingsError(
-            "--upkeep=only: the certificate is in files that somebody else renews; give --secret"
+            f"--upkeep={upkeep}: the certificate is in files that somebody else renews; give "
+            "--secret"
         )
     return Settings(
         kubeconfig=options.kubeconfig or client.kubeconfig,

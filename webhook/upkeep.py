@@ -9,12 +9,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from extender.kube.api import ApiError
 from extender.kube.serving.tls import ExpiryWarning, validity_of
 from webhook.certs import CertificateError, Certificates
-from webhook.registration import Registration
 
 _log: Final = logging.getLogger(__name__)
 UPKEEP_PERIOD_S: Final = 60.0
@@ -28,6 +27,16 @@ START_ATTEMPTS_MAX: Final = 24
 """Tries to get a first certificate, over two minutes. In this time the API server may come up."""
 
 
+class Publishes(Protocol):
+    """``Registration`` or ``Copies``: how clients come to know the authorities."""
+
+    async def reconcile(self, certificates: Certificates) -> list[str]:
+        """Renew certificates and publish their authorities. Return what is not right, and why.
+        Raises ApiError, CertificateError, OSError.
+        """
+        ...
+
+
 class Upkeep:
     """Rounds of upkeep. ``now`` is wall-clock time, epoch seconds. ``read_only``: another process
     renews; this one only serves.
@@ -36,7 +45,7 @@ class Upkeep:
     def __init__(
         self,
         certificates: Certificates,
-        registration: Registration,
+        registration: Publishes,
         *,
         rng: random.Random,
         now: Callable[[], float],

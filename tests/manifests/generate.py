@@ -62,7 +62,7 @@ CONFIG_MAPS: Final[Mapping[str, str]] = {
 }
 """Name to the folder whose files it is made of."""
 DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
-    "": ("apiVersion", "kind", "slotsResource"),
+    "": ("apiVersion", "kind", "slotsResource", "schedule"),
     "server": ("port", "healthPort", "insecure", "tls"),
     "leaderElection": ("resourceNamespace", "resourceName"),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
+from cryptography import x509
 
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -25,6 +26,7 @@ from webhook.certs import CertificateError, CertificateManager
 from webhook.cli import UpkeepOnly, Webhook
 from webhook.settings import Settings, UpkeepMode
 from webhook.stores import DirectoryStore
+from webhook.x509 import certificates_in
 
 
 def installed() -> ObjectsApi:
@@ -104,6 +106,20 @@ async def test_one_process_renews_and_publishes_and_another_serves_and_writes_no
     for certificate in ("serving", "authority"):
         assert f'expiry_timestamp_seconds{{certificate="{certificate}"}}' in metrics
     assert api.named(SECRETS, "ns", "certificate")["type"] == "Opaque"
+
+
+async def test_a_secret_alone_is_kept_without_a_look_at_the_registration():
+    api, stop = ObjectsApi(), asyncio.Event()
+    api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "schedule"}, "type": "Opaque"})
+    settings = Settings(secret=("ns", "schedule"), service=("ns", "vreplica-schedule"))
+    keeper = UpkeepOnly(replace(settings, upkeep=UpkeepMode.ONLY_SECRET), api)
+    stop.set()  # after the first certificate
+    await keeper.run(stop)
+    stored = api.named(SECRETS, "ns", "schedule")["data"]
+    (certificate,) = certificates_in(base64.b64decode(stored["tls.crt"]))
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "vreplica-schedule.ns.svc" in names.get_values_for_type(x509.DNSName)
+    assert {plural for plural, *_ in api.objects} == {SECRETS.plural}
 
 
 async def test_with_files_of_somebody_elses_no_secret_and_no_ca_bundle_is_written(

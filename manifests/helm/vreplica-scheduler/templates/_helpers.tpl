@@ -22,6 +22,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- if has (include "vreplica.schedulerMode" .) (list "deployment" "existing") }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" where controllers in other pods are served. */}}
+{{- define "vreplica.schedule" -}}
+{{- if and .Values.schedule.enabled (include "vreplica.active" .) }}true{{ end -}}
+{{- end -}}
+
+{{/* "true" where the upkeep of the webhook's certificate keeps that of the listener for controllers, too. */}}
+{{- define "vreplica.scheduleUpkeep" -}}
+{{- if and (include "vreplica.schedule" .) (not .Values.schedule.tls.secretName) (not .Values.certManager.enabled) }}true{{ end -}}
+{{- end -}}
+
+{{/* The Secret with the certificate of the listener for controllers: yours, cert-manager's, or the upkeep's. */}}
+{{- define "vreplica.scheduleSecret" -}}
+{{- .Values.schedule.tls.secretName | default (.Values.certManager.enabled | ternary "vreplica-schedule-tls" "vreplica-schedule-certificate") -}}
+{{- end -}}
+
 {{/* "true" where adapter pods request vreplica.dev/slots: by default, with a kube-scheduler that others share. */}}
 {{- define "vreplica.slotsResource" -}}
 {{- $given := .Values.kubeScheduler.slotsResource }}
@@ -97,6 +112,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- if not $server.healthHost }}{{ $_ := set $server "healthHost" "0.0.0.0" }}{{ end -}}
 {{- end -}}
 {{- $_ := set $config "server" $server -}}
+{{- if include "vreplica.schedule" . -}}
+{{- $given := .Values.schedule -}}
+{{- $tls := dict "certFile" "/etc/vreplica-schedule-tls/tls.crt" "keyFile" "/etc/vreplica-schedule-tls/tls.key" -}}
+{{- if $given.tls.allowedClients -}}
+{{- $_ := set $tls "clientCAFile" "/etc/vreplica-schedule-tls/client-ca.crt" -}}
+{{- $_ := set $tls "allowedClients" $given.tls.allowedClients -}}
+{{- end -}}
+{{- $schedule := dict "host" ($given.host | default "0.0.0.0") "port" (int $given.port) "audience" $given.audience "tls" $tls -}}
+{{- if $given.allowedServiceAccounts }}{{ $_ := set $schedule "allowedServiceAccounts" $given.allowedServiceAccounts }}{{ end -}}
+{{- $_ := set $config "schedule" $schedule -}}
+{{- end -}}
 {{- $election := deepCopy $config.leaderElection -}}
 {{- $_ := set $election "resourceNamespace" .Release.Namespace -}}
 {{- $_ := set $election "resourceName" "vreplica-scheduler" -}}
@@ -137,6 +163,21 @@ http://{{ contains ":" $host | ternary (printf "[%s]" $host) $host }}:10261/v1
 {{- $election := .Values.config.leaderElection -}}
 {{- if and (hasKey $election "leaderElect") (eq $election.leaderElect false) (gt (int .Values.extender.replicas) 1) -}}
 {{- fail "config.leaderElection.leaderElect: false is for extender.replicas 1 only, or all of them place and move" -}}
+{{- end -}}
+{{- if include "vreplica.schedule" . -}}
+{{- $schedule := .Values.schedule -}}
+{{- if eq (empty $schedule.allowedServiceAccounts) (empty $schedule.tls.allowedClients) -}}
+{{- fail "schedule: give either allowedServiceAccounts or tls.allowedClients, or nobody (or too many) would be let in" -}}
+{{- end -}}
+{{- if has (int $schedule.port) (list 10259 10261 10262) -}}
+{{- fail (printf "schedule.port: %d is a port of the same pod already" (int $schedule.port)) -}}
+{{- end -}}
+{{- if and (include "vreplica.scheduleUpkeep" .) (not (include "vreplica.webhook" .)) -}}
+{{- fail "schedule.tls.secretName: without the webhook and cert-manager nobody makes the certificate, so name a Secret of yours" -}}
+{{- end -}}
+{{- if and $schedule.tls.allowedClients (include "vreplica.scheduleUpkeep" .) -}}
+{{- fail "schedule.tls.allowedClients: needs schedule.tls.secretName with client-ca.crt, or certManager.enabled" -}}
+{{- end -}}
 {{- end -}}
 {{- $certs := .Values.certManager -}}
 {{- range $before, $whole := dict "renewBefore" "duration" "clientRenewBefore" "clientDuration" -}}
