@@ -287,13 +287,14 @@ def main(arguments: list[str]) -> int:
         sys.stdout.flush()
 
     # Not above: it takes what is here.
-    from tests.e2e.go_tool import PROMTOOL  # noqa: PLC0415
+    from tests.e2e.go_tool import CONSUMERGROUP_CONTROLLER, PROMTOOL  # noqa: PLC0415
 
     try:
         extra = [EXTRA[name] for name in arguments if name != ONLY_CONTROL_PLANE]
         if ONLY_CONTROL_PLANE not in arguments:
             extra.append(KARPENTER)
         build(say, extra)
+        CONSUMERGROUP_CONTROLLER.build(say)
         if ONLY_CONTROL_PLANE not in arguments:
             PROMTOOL.build(say)
     except KeyError as error:

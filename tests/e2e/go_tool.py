@@ -1,11 +1,12 @@
 """Go programs that single tests need, beside the control plane: a module each, built once and
 cached as ``build`` does.
 
-``promtool/go.mod`` names Prometheus' promtool by a ``tool`` directive. It goes to
-``${XDG_CACHE_HOME:-~/.cache}/vreplica-scheduler/tools/KEY/``, where KEY is a hash of go.mod, go.sum
-and the platform. A build happens in a sibling folder that is renamed at the end. ``python -m
-tests.e2e.build`` builds it too; without Go, and before that, tests skip with the reason. The
-variable (``VREPLICA_PROMTOOL=FILE``) points at a ready program instead.
+``promtool/go.mod`` names Prometheus' promtool by a ``tool`` directive. ``clients/go`` is a module
+of ours, and its program that of its example. Each goes to
+``${XDG_CACHE_HOME:-~/.cache}/vreplica-scheduler/tools/KEY/``, where KEY is a hash of go.mod,
+go.sum, our own sources and the platform. A build happens in a sibling folder that is renamed at the
+end. ``python -m tests.e2e.build`` builds them too; without Go, and before that, tests skip with the
+reason. A variable (``VREPLICA_PROMTOOL=FILE``) points at a ready program instead.
 """
 
 import hashlib
@@ -24,13 +25,34 @@ from tests.e2e.build import BUILD_TIMEOUT_S, BuildFailed, ControlPlaneUnavailabl
 
 @dataclass(frozen=True, slots=True)
 class GoTool:
-    """A module in ``folder`` beside this file that makes ``program``."""
+    """A module in ``folder`` of the repository that makes ``program``."""
 
     folder: str
     program: str
     variable: str
     tags: str = ""
     """Go's build tags."""
+    package: str = "tool"
+    """What is built; ``tool``: what go.mod names by a ``tool`` directive."""
+
+    @property
+    def module(self) -> Path:
+        """The folder of go.mod."""
+        return Path(__file__).parents[2] / self.folder
+
+    def go(self, *arguments: str) -> tuple[int, str]:
+        """Run a command of Go in the module, without any build; its exit status and output."""
+        done = subprocess.run(
+            ["go", *arguments],
+            cwd=self.module,
+            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=BUILD_TIMEOUT_S,
+        )
+        return done.returncode, done.stdout
 
     def ready(self) -> Path:
         """The program. Raises ControlPlaneUnavailable, whose text is the reason to skip with."""
@@ -75,39 +97,27 @@ class GoTool:
         return self.ready()
 
     def _compile(self, out: Path) -> None:
-        done = subprocess.run(
-            [
-                "go",
-                "build",
-                "-trimpath",
-                f"-tags={self.tags}",
-                "-ldflags=-s -w",
-                "-o",
-                f"{out}/",
-                "tool",
-            ],
-            cwd=self._module(),
-            env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=BUILD_TIMEOUT_S,
-        )
-        if done.returncode != 0:
-            raise BuildFailed(
-                f"go build in {self.folder} ended with {done.returncode}:\n{done.stdout[-4000:]}"
-            )
-
-    def _module(self) -> Path:
-        return Path(__file__).parent / self.folder
+        options = ("-trimpath", f"-tags={self.tags}", "-ldflags=-s -w", "-o", f"{out}/")
+        status, output = self.go("build", *options, self.package)
+        if status != 0:
+            raise BuildFailed(f"go build in {self.folder} ended with {status}:\n{output[-4000:]}")
 
     def _target(self) -> Path:
         digest = hashlib.sha256(f"{platform.system()} {platform.machine()} {self}".encode())
-        for name in ("go.mod", "go.sum"):
-            digest.update((self._module() / name).read_bytes())
+        sources = () if self.package == "tool" else sorted(self.module.rglob("*.go"))
+        for file in (self.module / "go.mod", self.module / "go.sum", *sources):
+            digest.update(file.read_bytes() if file.exists() else b"")
         return cache_dir().parent / "tools" / digest.hexdigest()[:16]
 
 
-PROMTOOL: Final = GoTool("promtool", "promtool", "VREPLICA_PROMTOOL", tags="remove_all_sd")
+PROMTOOL: Final = GoTool(
+    "tests/e2e/promtool", "promtool", "VREPLICA_PROMTOOL", tags="remove_all_sd"
+)
 """Without the clients of two dozen clouds, which only the discovery of targets needs."""
+CONSUMERGROUP_CONTROLLER: Final = GoTool(
+    "clients/go",
+    "consumergroup",
+    "VREPLICA_CONSUMERGROUP_CONTROLLER",
+    package="./examples/consumergroup",
+)
+"""The controller that shows the Go client. It needs no module but ours."""

@@ -1,0 +1,3 @@
+module vreplica.dev/scheduler
+
+go 1.24

@@ -1,0 +1,217 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	addressesMax  = 64
+	fileBytesMax  = 1 << 20
+	tokenBytesMax = 64 << 10
+	idleTimeout   = 90 * time.Second
+)
+
+// address is one replica: its URL by number, and the names by which the configuration knows it.
+type address struct {
+	url        string
+	host       string
+	serverName string
+}
+
+// replicas finds the service's addresses and keeps connections to them.
+type replicas struct {
+	config Config
+	urls   []*url.URL
+	lookup func(ctx context.Context, host string) ([]string, error)
+
+	mu sync.Mutex
+	// last is the address that has answered last. It is asked first.
+	last address
+	// clients are by server name, for the authorities and certificate in files.
+	clients map[string]*http.Client
+	files   tlsFiles
+}
+
+// tlsFiles has the contents of CAFile, ClientCertFile and ClientKeyFile.
+type tlsFiles [3]string
+
+func newReplicas(config Config) (*replicas, error) {
+	found := &replicas{
+		config:  config,
+		clients: map[string]*http.Client{},
+		lookup:  net.DefaultResolver.LookupHost,
+	}
+	for _, each := range config.URLs {
+		parsed, err := url.Parse(strings.TrimRight(each, "/"))
+		if err != nil || parsed.Hostname() == "" || (parsed.Scheme != "https" && parsed.Scheme != "http") {
+			return nil, fmt.Errorf("scheduler.Config.URLs: %q is no URL of a server", each)
+		}
+		if parsed.Scheme != "https" && config.TokenFile != "" {
+			return nil, fmt.Errorf("scheduler.Config.URLs: the token is sent to https:// URLs only, not to %q", each)
+		}
+		found.urls = append(found.urls, parsed)
+	}
+	return found, nil
+}
+
+// addresses returns all addresses of the URLs, the one that has answered last first, and says which
+// hosts are not known.
+func (r *replicas) addresses(ctx context.Context) (found []address, unknown []string) {
+	seen := map[address]bool{}
+	for _, each := range r.urls {
+		numbers := []string{each.Hostname()}
+		if net.ParseIP(each.Hostname()) == nil {
+			var err error
+			if numbers, err = r.lookup(ctx, each.Hostname()); err != nil {
+				unknown = append(unknown, each.String()+": "+err.Error())
+			}
+		}
+		for _, number := range numbers[:min(len(numbers), addressesMax)] {
+			at := addressOf(each, number)
+			if !seen[at] {
+				seen[at] = true
+				found = append(found, at)
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for index, at := range found {
+		if at == r.last {
+			copy(found[1:index+1], found[:index])
+			found[0] = at
+			break
+		}
+	}
+	return found, unknown
+}
+
+func addressOf(each *url.URL, number string) address {
+	port := each.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[each.Scheme]
+	}
+	at := address{
+		url:  each.Scheme + "://" + net.JoinHostPort(number, port) + each.Path,
+		host: each.Host,
+	}
+	if each.Scheme == "https" {
+		at.serverName = each.Hostname()
+	}
+	return at
+}
+
+func (r *replicas) answered(at address) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = at
+}
+
+// client returns what to send requests with. Files that have changed end the connections that were
+// made with the old ones.
+func (r *replicas) client(at address) (*http.Client, error) {
+	var files tlsFiles
+	if at.serverName != "" {
+		for index, name := range []string{r.config.CAFile, r.config.ClientCertFile, r.config.ClientKeyFile} {
+			content, err := readFile(name, fileBytesMax)
+			if err != nil {
+				return nil, err
+			}
+			files[index] = string(content)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at.serverName != "" && files != r.files {
+		for _, client := range r.clients {
+			client.CloseIdleConnections()
+		}
+		r.clients, r.files = map[string]*http.Client{}, files
+	}
+	if client := r.clients[at.serverName]; client != nil {
+		return client, nil
+	}
+	config, err := r.tls(at.serverName, files)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{
+		// No proxy: the token is for the service alone.
+		Transport: &http.Transport{
+			TLSClientConfig:     config,
+			TLSHandshakeTimeout: r.config.Timeout,
+			IdleConnTimeout:     idleTimeout,
+			MaxIdleConnsPerHost: 16,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	r.clients[at.serverName] = client
+	return client, nil
+}
+
+func (r *replicas) tls(serverName string, files tlsFiles) (*tls.Config, error) {
+	config := &tls.Config{ServerName: serverName, MinVersion: tls.VersionTLS12}
+	if serverName == "" {
+		return config, nil
+	}
+	if r.config.CAFile != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM([]byte(files[0])) {
+			return nil, fmt.Errorf("there is no certificate in %s", r.config.CAFile)
+		}
+	}
+	if r.config.ClientCertFile != "" {
+		pair, err := tls.X509KeyPair([]byte(files[1]), []byte(files[2]))
+		if err != nil {
+			return nil, fmt.Errorf("%s and %s: %w", r.config.ClientCertFile, r.config.ClientKeyFile, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+func readFile(name string, bytesMax int64) ([]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, bytesMax))
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
+	}
+	return content, nil
+}
+
+// readToken returns the token of a file. Its errors do not repeat it.
+func readToken(name string) (string, error) {
+	content, err := readFile(name, tokenBytesMax)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(content))
+	for _, each := range token {
+		if each <= ' ' || each > '~' {
+			return "", errors.New("what is in " + name + " is no token")
+		}
+	}
+	if token == "" {
+		return "", errors.New("there is no token in " + name)
+	}
+	return token, nil
+}
