@@ -201,6 +201,8 @@ def test_no_setting_that_decisions_rest_on_is_live():
         "server.shutdownDelaySeconds",
         "server.allowedHosts",
         "server.tls.allowedClients",
+        "schedule.allowedServiceAccounts",
+        "schedule.tls.allowedClients",
         "clientConnection.qps",
         "clientConnection.burst",
         "scaleCache.refreshPeriodSeconds",
