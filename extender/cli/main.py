@@ -6,7 +6,7 @@ Each command has a module in ``commands``.
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -135,6 +135,11 @@ def _for_programs(parser: argparse.ArgumentParser, called: str, words: Sequence[
         return None
     typed = words[1:] if words[:1] == [COMPLETE] else words
     known = {
+        ("explain", "name"): _objects("explained"),
+        ("explain", "namespace"): _objects("namespaces"),
+        ("plan", "drain"): _objects("drained"),
+        ("plan", "fail"): _objects("drained"),
+        ("plan", "pool"): _objects("pools"),
         ("plan", "profile"): _profiles,
         ("plan", "set"): _plan_fields,
         ("replay", "profile"): _profiles,
@@ -144,19 +149,29 @@ def _for_programs(parser: argparse.ArgumentParser, called: str, words: Sequence[
     return "\n".join(found.lines()) + "\n"
 
 
-def _profiles() -> list[str]:
+def _objects(kind: str) -> Callable[[Mapping[str, str]], Sequence[str]]:
+    def names(given: Mapping[str, str]) -> Sequence[str]:
+        from extender.cli.query import object_names  # noqa: PLC0415
+
+        found: Sequence[str] = getattr(object_names, kind)(given)
+        return found
+
+    return names
+
+
+def _profiles(_given: Mapping[str, str]) -> list[str]:
     from extender.engine.policy.profiles import BUILT_IN_PROFILES  # noqa: PLC0415
 
     return sorted(BUILT_IN_PROFILES)
 
 
-def _plan_fields() -> list[str]:
+def _plan_fields(_given: Mapping[str, str]) -> list[str]:
     from extender.whatif.settings import SETTINGS  # noqa: PLC0415
 
     return [f"{field}=" for field in sorted(SETTINGS)]
 
 
-def _replay_fields() -> list[str]:
+def _replay_fields(_given: Mapping[str, str]) -> list[str]:
     from extender.whatif.settings import OVER_TIME  # noqa: PLC0415
 
     return [f"{field}=" for field in sorted(OVER_TIME)]

@@ -14,8 +14,10 @@ FILES: Final = ":0"
 NO_FILES: Final = ":4"
 HELP_CHARS_MAX: Final = 100
 
-Known = Mapping[tuple[str, str], Callable[[], Sequence[str]]]
-"""(command, ``dest`` of its option) -> the values that the parser does not list."""
+Known = Mapping[tuple[str, str], Callable[[Mapping[str, str]], Sequence[str]]]
+"""(command, ``dest`` of its option) -> the values that the parser does not list. The function gets
+the options that stand before the cursor: ``dest`` -> value.
+"""
 
 
 class Candidates(NamedTuple):
@@ -63,22 +65,24 @@ class _Line:
         self._command = ""
         self._value_of: argparse.Action | None = None
         """The option whose value comes next."""
-        self._given: set[str] = set()
+        self._given: dict[str, str] = {}
+        """``dest`` of each option that was given -> its last value, "" for none."""
         self._positionals = 0
 
     def read(self, word: str) -> None:
         """Process a complete word."""
         if self._value_of is not None:
+            self._given[self._value_of.dest] = word
             self._value_of = None
         elif word.startswith("-") and word != "-":
-            name, equals, _ = word.partition("=")
+            name, equals, value = word.partition("=")
             action = self._option(name)
             if action is not None:
-                self._given.add(action.dest)
+                self._given[action.dest] = value
                 self._value_of = action if action.nargs != 0 and not equals else None
         elif (commands := self._commands()) is not None and word in (commands.choices or {}):
             self._parser, self._command = commands.choices[word], word
-            self._positionals, self._given = 0, set()
+            self._positionals, self._given = 0, {}
         else:
             self._positionals += 1
 
@@ -101,7 +105,7 @@ class _Line:
     def _values(self, action: argparse.Action, begun: str, before: str) -> Candidates:
         words = [str(choice) for choice in action.choices or ()]
         if (more := self._known.get((self._command, action.dest))) is not None:
-            words += more()
+            words += more(self._given)
         found = [(before + word, "") for word in words if word.startswith(begun)]
         return Candidates(found, files=not words and str(action.metavar) == "FILE")
 

@@ -4,6 +4,7 @@ then happens.
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -334,3 +335,31 @@ async def test_how_far_the_reading_is_is_told(monkeypatch):
     api = Kinds(**{**CORE, "nodes": nodes}, adapterpools=[a_pool_with()])
     await read_cluster(api, "plan", told.append)  # type: ignore[arg-type]
     assert told == ["reading the cluster: 2 nodes", "reading the cluster: 4 nodes", "thinking"]
+
+
+# -- completion ------------------------------------------------------------------------------------
+
+
+async def completed(*typed: str) -> list[str]:
+    """The words of ``vreplica __complete``, in a process of its own, as a shell starts it."""
+    command = (sys.executable, "-m", "extender.cli.main", "__complete", *typed)
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    return [line for line in output.decode().splitlines() if not line.startswith(":")]
+
+
+async def test_a_shell_completes_the_names_of_objects(tmp_path):
+    async with system(tmp_path) as running:
+        await ask_for(running, "a", 4)
+        await ask_for(running, "ab", 1)
+        await waits_for(running, "a", 4)
+        cluster = ("--kubeconfig", str(running.kubeconfig))
+        tenant = ("-n", TENANT)
+        assert await completed("explain", *cluster, *tenant, "a") == ["a", "ab"]
+        assert f"pod/{POOL}-0" in await completed("explain", *cluster, "-n", NS, "pod/")
+        assert TENANT in await completed("explain", *cluster, "-n", "")
+        assert f"{NS}/{POOL}" in await completed("plan", *cluster, "--pool", "")
+        places = await completed("plan", *cluster, "--drain", "")
+        assert {word.partition("/")[0] for word in places} == {"pod", "node", "zone"}
+        no_such = await completed("explain", "--kubeconfig", str(tmp_path / "none"), "a")
+        assert no_such == [], "whatever goes wrong is not told while somebody types"

@@ -35,7 +35,7 @@ def words(*typed: str) -> set[str]:
 
 
 def candidates(*typed: str):
-    return complete(new_parser(), typed, {("replay", "profile"): lambda: ["default", "ha"]})
+    return complete(new_parser(), typed, {("replay", "profile"): lambda _given: ["default", "ha"]})
 
 
 def test_at_first_the_commands_with_their_help():
