@@ -249,6 +249,17 @@ class Api(Protocol):
         """
         ...
 
+    async def evict(
+        self, namespace: str, name: str, *, preconditions: Preconditions | None = None
+    ) -> None:
+        """POST pods/NAME/eviction: delete a pod with its own grace period, if its
+        PodDisruptionBudget allows it.
+
+        Raises TooManyRequests (the budget allows none now), Conflict, NotFound; ApiError 500 if
+        several budgets select the pod.
+        """
+        ...
+
 
 class ConnectError(VReplicaError):
     """The kubeconfig or the pod's service account cannot be used; the message says why."""

@@ -205,8 +205,7 @@ class KubeApi:
         """Delete. See ``Api.delete``."""
         options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if preconditions is not None:
-            wanted = {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version}
-            options["preconditions"] = {key: value for key, value in wanted.items() if value}
+            options["preconditions"] = _wanted(preconditions)
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
         request = _request("DELETE", resource, path_of(resource, namespace, name), options)
@@ -230,6 +229,20 @@ class KubeApi:
         path = path_of(PODS, binding.namespace, binding.name, "binding")
         await self._transport.exchange(_request("POST", PODS, path, body, query=_WRITER))
 
+    async def evict(
+        self, namespace: str, name: str, *, preconditions: Preconditions | None = None
+    ) -> None:
+        """POST pods/NAME/eviction. See ``Api.evict``."""
+        options = {"preconditions": _wanted(preconditions)} if preconditions is not None else {}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        path = path_of(PODS, namespace, name, "eviction")
+        await self._transport.exchange(_request("POST", PODS, path, body, query=_WRITER))
+
     async def token(self, namespace: str, account: str, lifetime_s: int) -> Obj:
         """POST serviceaccounts/NAME/token. Return the TokenRequest with its token. Raises
         ApiError.
@@ -241,6 +254,11 @@ class KubeApi:
 
     async def _object(self, request: Request) -> Obj:
         return decode(request, await self._transport.exchange(request))
+
+
+def _wanted(preconditions: Preconditions) -> Obj:
+    wanted = {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version}
+    return {key: value for key, value in wanted.items() if value}
 
 
 def _request(

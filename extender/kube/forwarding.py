@@ -23,7 +23,7 @@ from extender.kube.api import (
 
 T = TypeVar("T")
 
-WRITE_VERBS: Final = ("create", "update", "patch", "delete", "bind")
+WRITE_VERBS: Final = ("create", "update", "patch", "delete", "bind", "evict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +162,10 @@ class ForwardingApi:
         """See Api."""
         call = ApiCall("bind", PODS, binding.namespace, binding.name, body=binding)
         return self._forward(call, partial(self._api.bind, binding))
+
+    def evict(
+        self, namespace: str, name: str, *, preconditions: Preconditions | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """See Api."""
+        send = partial(self._api.evict, namespace, name, preconditions=preconditions)
+        return self._forward(ApiCall("evict", PODS, namespace, name), send)

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from extender.kube.api import (
     EVERYWHERE,
+    PODS,
     Api,
     Binding,
     ListOptions,
@@ -130,6 +131,22 @@ class UserView:
     async def bind(self, binding: Binding) -> None:
         """``Api.bind``."""
         await self.server.bind(self.request, binding)
+
+    async def evict(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        preconditions: Preconditions | None = None,
+        grace_period_s: int | None = None,
+    ) -> None:
+        """``Api.evict``, with a grace period as kubectl may send it."""
+        await self.server.evict(
+            self.request,
+            self.server.target(PODS, namespace, name, "eviction"),
+            preconditions=preconditions,
+            grace_period_s=grace_period_s,
+        )
 
 
 class Cluster(UserView):

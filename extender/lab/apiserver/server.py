@@ -37,6 +37,7 @@ from extender.lab.apiserver import (
     bindings,
     defaults,
     deletion,
+    evictions,
     rules,
     schema,
     statuses,
@@ -46,7 +47,7 @@ from extender.lab.apiserver import (
     watching,
 )
 from extender.lab.apiserver.admission import Admission, Attributes, WebhookCaller, no_caller
-from extender.lab.apiserver.registry import PRIORITYCLASSES, Kind, Registry
+from extender.lab.apiserver.registry import PODDISRUPTIONBUDGETS, PRIORITYCLASSES, Kind, Registry
 from extender.lab.apiserver.requests import (
     Change,
     Request,
@@ -464,6 +465,34 @@ class ApiServer:
             return before.copy()
         self.remove(target, before)
         return None
+
+    async def evict(
+        self,
+        request: Request,
+        target: Target,
+        *,
+        preconditions: Preconditions | None,
+        grace_period_s: int | None,
+    ) -> None:
+        """As ``Api.evict``."""
+        await asyncio.sleep(0)
+        namespace = target.key[0]
+
+        def stored(collection: Collection) -> list[Obj]:
+            return [one.obj for key, one in collection.entries.items() if key[0] == namespace]
+
+        before = target.entry()
+        deletion.check_preconditions(target, before, preconditions)
+        budgets = self.store.collection(PODDISRUPTIONBUDGETS.group, PODDISRUPTIONBUDGETS.plural)
+        evictions.check_budgets(before.obj, stored(budgets), stored(target.collection))
+        # A webhook may wait during the delete. Another pod of that name was not asked about.
+        wanted = preconditions or Preconditions(uid=before.uid)
+        await self.delete(
+            request,
+            replace(target, subresource=""),
+            preconditions=wanted,
+            grace_period_s=grace_period_s,
+        )
 
     async def bind(self, request: Request, binding: Binding) -> None:
         """As ``Api.bind``."""

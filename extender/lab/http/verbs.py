@@ -261,8 +261,8 @@ async def post(call: Call) -> web.Response:
     if call.subresource == "eviction":
         options = body.get("deleteOptions") if isinstance(body, dict) else None
         grace_s, preconditions = _delete_options(options if isinstance(options, dict) else {})
-        await call.api.delete(
-            PODS, call.namespace, call.name, preconditions=preconditions, grace_period_s=grace_s
+        await call.api.evict(
+            call.namespace, call.name, preconditions=preconditions, grace_period_s=grace_s
         )
         return json_response(_success({}), 201)
     raise statuses.no_such_resource()

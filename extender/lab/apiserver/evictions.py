@@ -1,0 +1,86 @@
+"""The eviction subresource of pods: a delete that asks the PodDisruptionBudgets first.
+
+As in kube-apiserver's ``EvictionREST``: a pod that has no node, has finished or is being deleted
+needs no budget. More than one budget for a pod is an error (500). A budget that allows no
+disruption refuses with 429. A pod that is not Ready may go if the budget's healthy pods suffice
+without it (unhealthyPodEvictionPolicy IfHealthyBudget), or always (AlwaysAllow).
+
+There is no disruption controller here. What a budget allows is counted when an eviction asks, from
+the pods that are stored then, and its status is not written.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import ceil
+from typing import Any, Final
+
+from extender.kube.api import Obj, TooManyRequests
+from extender.lab.apiserver.deletion import FINISHED
+from extender.lab.apiserver.selectors import label_selector_object, labels_of
+from extender.lab.apiserver.statuses import internal
+
+RETRY_AFTER_S: Final = 10.0
+
+
+def check_budgets(pod: Obj, budgets: Iterable[Obj], pods: Iterable[Obj]) -> None:
+    """Check whether the pod may be evicted. ``budgets``, ``pods``: those of its namespace.
+
+    Raises TooManyRequests if a budget refuses, ApiError 500 for more than one budget.
+    """
+    phase = (pod.get("status") or {}).get("phase")
+    if (
+        not pod["spec"].get("nodeName")
+        or phase in FINISHED
+        or pod["metadata"].get("deletionTimestamp")
+    ):
+        return
+    matching = [budget for budget in budgets if _selects(budget, pod)]
+    if not matching:
+        return
+    if len(matching) > 1:
+        raise internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does "
+            "not support."
+        )
+    budget = matching[0]
+    policy = budget["spec"].get("unhealthyPodEvictionPolicy") or "IfHealthyBudget"
+    expected = [other for other in pods if _selects(budget, other)]
+    healthy = sum(1 for other in expected if _is_healthy(other))
+    desired = _desired(budget["spec"], len(expected))
+    if not _is_healthy(pod) and (policy == "AlwaysAllow" or healthy >= desired > 0):
+        return
+    if healthy <= desired:
+        name = budget["metadata"]["name"]
+        raise TooManyRequests(
+            429,
+            "TooManyRequests",
+            "Cannot evict pod as it would violate the pod's disruption budget. (The disruption "
+            f"budget {name} needs {desired} healthy pods and has {healthy} currently)",
+            retry_after_s=RETRY_AFTER_S,
+        )
+
+
+def _selects(budget: Obj, pod: Obj) -> bool:
+    selector = budget["spec"].get("selector")
+    # policy/v1: an empty selector selects every pod of the namespace, a missing one none.
+    return selector is not None and label_selector_object(selector)(labels_of(pod))
+
+
+def _is_healthy(pod: Obj) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return not pod["metadata"].get("deletionTimestamp") and any(
+        one.get("type") == "Ready" and one.get("status") == "True" for one in conditions
+    )
+
+
+def _desired(spec: Mapping[str, Any], expected: int) -> int:
+    """How many pods must stay healthy: minAvailable, or all but maxUnavailable."""
+    if "maxUnavailable" in spec:
+        return max(0, expected - _scaled(spec["maxUnavailable"], expected))
+    return _scaled(spec.get("minAvailable", 1), expected)
+
+
+def _scaled(value: int | str, of: int) -> int:
+    """A number, or a percentage of ``of``, rounded up as Kubernetes does for both fields."""
+    if isinstance(value, str) and value.endswith("%"):
+        return ceil(int(value[:-1]) * of / 100)
+    return int(value)
