@@ -21,6 +21,7 @@ from extender.model.node_fit import (
     Toleration,
 )
 from extender.model.objects import (
+    MIN_POD_AGE_S,
     ORDINAL_MAX,
     RESCHEDULE_AFTER_S,
     AdapterPod,
@@ -218,6 +219,13 @@ def pod_from(obj: Json) -> AdapterPod:
         ready=ready.get("status") == "True",
         ready_since=text(ready, "lastTransitionTime"),
         priority=priority if isinstance(priority, int) else 0,
+        fit=node_fit_from(spec),
+        created_at=text(metadata, "creationTimestamp"),
+        revision=text(metadata, "labels", names.REVISION_LABEL),
+        claims_volumes=any(
+            "persistentVolumeClaim" in volume or "ephemeral" in volume
+            for volume in mappings(spec, "volumes")
+        ),
         refusal="" if node else _refusal_in(status),
     )
 
@@ -329,6 +337,9 @@ def stateful_set_from(obj: Json) -> StatefulSet:
         ordinals_start=start,
         fit=node_fit_from(pod_spec) if isinstance(pod_spec, Mapping) else None,
         template_pool=text(obj, "spec", "template", "metadata", "labels", names.POOL_LABEL),
+        update_revision=text(obj, "status", "updateRevision"),
+        is_observed=value_at(obj, ("status", "observedGeneration"))
+        == value_at(obj, ("metadata", "generation")),
         deleting=bool(metadata.get("deletionTimestamp")),
     )
 
@@ -370,6 +381,10 @@ def pool_from(obj: Json) -> AdapterPool:
         moves_per_period=_count(obj, kind, ("spec", "rebalance", "movesPerPeriod"), 10),
         move_cooldown_s=_count(obj, kind, ("spec", "rebalance", "cooldownSeconds"), 300),
         move_dry_run=dry_run is True,
+        descheduling=texts(mapping(obj, "spec", "descheduling"), "reasons"),
+        min_pod_age_s=_count(
+            obj, kind, ("spec", "descheduling", "minPodAgeSeconds"), MIN_POD_AGE_S
+        ),
         namespace_selector=selector_from(mapping(obj, "spec", "namespaceSelector")),
         profile=text(obj, "spec", "profile") or "default",
         sources=sources,

@@ -36,6 +36,8 @@ class EventReason(StrEnum):
     SCALING_LIMITED = "ScalingLimited"
     REPLICAS_CHANGED = "ReplicasChanged"
     PODS_ABANDONED = "PodsAbandoned"
+    DESCHEDULED = "Descheduled"
+    DESCHEDULING_REFUSED = "DeschedulingRefused"
     FOREIGN_WRITE = "ForeignWrite"
     LEDGER_DIFFERS = "LedgerDiffers"
     LEDGER_UNREADABLE = "LedgerUnreadable"
@@ -149,6 +151,21 @@ EVENTS: Final = MappingProxyType(
             "pods were not Ready for `rescheduleAfterSeconds`; what they hold is placed elsewhere",
             "look at the pods and their nodes",
         ),
+        EventReason.DESCHEDULED: EventKind(
+            _TELL,
+            "Descheduling",
+            (POD,),
+            "the pod is evicted from a node that it should have left, with `descheduling`; the "
+            "note says why; its ordinal comes back elsewhere with what it held",
+        ),
+        EventReason.DESCHEDULING_REFUSED: EventKind(
+            _WARN,
+            "Descheduling",
+            (POOL,),
+            "the API server refuses to evict a pod that should leave its node; it is tried again",
+            "look at the PodDisruptionBudget that the note names; for a 403, set the chart's "
+            "`rbac.descheduling`",
+        ),
         EventReason.FOREIGN_WRITE: EventKind(
             _WARN,
             "Repairing",
@@ -206,6 +223,7 @@ HAPPENED: Final = frozenset(
         EventReason.SCALED_UP,
         EventReason.SCALED_DOWN,
         EventReason.PODS_ABANDONED,
+        EventReason.DESCHEDULED,
         EventReason.ANNOTATION_UNREADABLE,
     }
 )

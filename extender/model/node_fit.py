@@ -131,10 +131,18 @@ class NodeFit:
 
     def fits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
         """Whether a pod of the template fits a node with that name, these labels and taints."""
-        return (
-            all(any(one.tolerates(taint) for one in self.tolerations) for taint in taints)
-            and all(labels.get(key) == value for key, value in self.selector)
-            and (self.terms is None or any(_matches(term, name, labels) for term in self.terms))
+        return not self.untolerated(taints) and self.matches(name, labels)
+
+    def untolerated(self, taints: tuple[Taint, ...]) -> list[Taint]:
+        """Those of the taints that no toleration of the template tolerates."""
+        return [
+            taint for taint in taints if not any(one.tolerates(taint) for one in self.tolerations)
+        ]
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether nodeSelector and required node affinity hold for a node, whatever its taints."""
+        return all(labels.get(key) == value for key, value in self.selector) and (
+            self.terms is None or any(_matches(term, name, labels) for term in self.terms)
         )
 
 

@@ -146,6 +146,14 @@ class AdapterPod:
     ready_since: str = ""
     """lastTransitionTime of the Ready condition (RFC 3339), "" if unknown."""
     priority: int = 0
+    fit: NodeFit | None = None
+    """What the pod itself requires of nodes; None if it comes from a recording."""
+    created_at: str = ""
+    """creationTimestamp (RFC 3339, UTC), "" if unknown."""
+    revision: str = ""
+    """The StatefulSet's revision that it was made from, "" if unknown."""
+    claims_volumes: bool = False
+    """Whether it has volumes of PersistentVolumeClaims, which may tie it to nodes."""
     refusal: str = ""
     """Why kube-scheduler has found no node, quoted and shortened; "" if it has not said. No
     decision uses it.
@@ -219,6 +227,10 @@ class StatefulSet:
     """Which nodes its pod template fits; None if the template is not known."""
     template_pool: str = ""
     """The AdapterPool that the label of its pod template names, "" if none."""
+    update_revision: str = ""
+    """status.updateRevision: the newest revision, "" if unknown."""
+    is_observed: bool = True
+    """Whether the StatefulSet controller's status is about the present spec."""
     deleting: bool = False
 
     @property
@@ -333,6 +345,8 @@ class Source:
 
 RESCHEDULE_AFTER_S: Final = 300
 """Seconds. kube-controller-manager waits as long to evict the pods of an unreachable node."""
+MIN_POD_AGE_S: Final = 3600
+"""Seconds. A pod whose new node has the same problem is evicted once an hour, not all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,6 +373,10 @@ class AdapterPool:
     """vreplicas."""
     move_cooldown_s: int = 300
     move_dry_run: bool = False
+    descheduling: tuple[str, ...] = ()
+    """Reasons for which pods are evicted (``node.descheduling.DeschedulingReason``)."""
+    min_pod_age_s: int = MIN_POD_AGE_S
+    """A younger pod is not evicted."""
     namespace_selector: LabelSelector = EVERYTHING
     profile: str = "default"
     sources: tuple[Source, ...] = ()

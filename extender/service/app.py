@@ -48,6 +48,7 @@ from extender.service.placing.placer import Placer, Reporting
 from extender.service.placing.vpod_events import VPodEvents
 from extender.service.pools.autoscaler import Autoscaler
 from extender.service.pools.availability import AvailabilityTracker
+from extender.service.pools.descheduler import Descheduler
 from extender.service.pools.evictor import Evictor
 from extender.service.pools.leadership import Leadership
 from extender.service.pools.pool_status import PoolStatusWriter
@@ -216,6 +217,13 @@ class Service:
             now=self._now,
         )
         self.autoscaler.on_closed = self.evictor.trigger
+        self.descheduler = Descheduler(
+            self.caches,
+            fenced=self._fenced,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            now=self._now,
+        )
         self.rescheduler = Rescheduler(
             self.caches, activate=self.placer.activation.add_all, recorder=self.recorder
         )
@@ -380,6 +388,7 @@ class Service:
                 tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
                 tasks.create_task(self.evictor.run(bucket), name="evictor")
                 tasks.create_task(self.rescheduler.run(bucket), name="rescheduler")
+                tasks.create_task(self.descheduler.run(bucket), name="descheduler")
                 tasks.create_task(self.reconciler.run(bucket), name="reconciler")
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
         finally:

@@ -136,6 +136,11 @@ class Metrics(Exposition):
         self.moves_planned = self.add_counter(
             "moves_planned", "vreplicas that the evictor would move, made or not, by reason", moved
         )
+        self.pods_evicted = self.add_counter(
+            "pods_evicted",
+            "Evictions of adapter pods from nodes that they should have left",
+            [Label("result", ("success", "refused", "error"))],
+        )
         self.scalings = self.add_counter(
             "scalings", "Changes of a pool's replicas", [Label("direction", ("up", "down"))]
         )
