@@ -18,6 +18,7 @@ from extender.model.names import LEDGER_BYTES_MAX, SCHEDULER_NAME
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
 from extender.model.safe_repr import safe_repr
+from extender.node.descheduling import misplaced_pods, why_no_pod, why_not
 from extender.whatif.explanation import (
     NAMES_COMPARED_MAX,
     Answer,
@@ -110,7 +111,7 @@ def explain_pod(
         "schedulable": known.schedulable,
         "why": why_unschedulable(pool, known),
         "outcome": _outcome(state, pool, known, nodes),
-        "steps": list(_steps(pool, known, nodes)),
+        "steps": [*_steps(pool, known, nodes), *_descheduling(state, pool, known)],
         "carries": _carries(pool, known),
         "planned": dict(sorted(nodes.bind_ledger.planned.items()))
         if nodes is not None and known.pending
@@ -215,6 +216,22 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
             yield (
                 f"and gets {counted(sum(planned.values()), 'vreplica')} that wait, of "
                 f"{counted(len(planned), 'vpod')}"
+            )
+
+
+def _descheduling(state: ClusterState, pool: PoolState, known: PodClaims) -> Iterator[str]:
+    """Why the pod should leave its node, and why it is not evicted. The age of a pod is not looked
+    at, because an answer has no clock.
+    """
+    for one in misplaced_pods(state, pool):
+        if one.pod.name == known.name:
+            yield f"it should leave its node ({one.reason}): {one.note}"
+            blocked = why_not(state, pool, one, float("inf")) or why_no_pod(pool)
+            yield (
+                f"it is not evicted: {blocked}"
+                if blocked
+                else "it is evicted once it is older than minPodAgeSeconds, if its "
+                "PodDisruptionBudget allows it"
             )
 
 

@@ -6,7 +6,8 @@ limits of each pool:
 - one pod at a time: only while all pods are Ready, and no change of the StatefulSet is under way;
 - one eviction per scaleDownPeriodSeconds. A new leader waits one period first;
 - the pods' PodDisruptionBudgets. The API server checks them, because the pod is evicted and not
-  deleted. If it refuses (429), the next try waits twice as long as the last, up to ``BACKOFF_MAX_S``.
+  deleted. If it refuses (429), the next try waits twice as long as the last, up to
+  ``BACKOFF_MAX_S``.
 
 movesPerPeriod does not count: an eviction changes no placement. An eviction without an answer
 counts as made: if it was, the pod is not Ready, and nothing else is evicted.
