@@ -5,8 +5,8 @@ The reasons are those of three strategies of kubernetes-sigs/descheduler, for ad
 
 - ``NodeTaints`` (RemovePodsViolatingNodeTaints): the node has a NoSchedule or NoExecute taint that
   the pod does not tolerate. Taints that report a node's condition do not count (``node_fit``).
-- ``NodeAffinity`` (RemovePodsViolatingNodeAffinity, requiredDuringSchedulingIgnoredDuringExecution):
-  the pod's nodeSelector or required node affinity no longer matches the node.
+- ``NodeAffinity`` (RemovePodsViolatingNodeAffinity with
+  requiredDuringSchedulingIgnoredDuringExecution): the pod's nodeSelector or required node affinity no longer matches the node.
 - ``ZoneSpread`` (RemovePodsViolatingTopologySpreadConstraint, DoNotSchedule only): under a profile
   with a hard zone rule, the vreplicas on the pod break the rule in its zone, and another zone could
   have them. This happens when a zone was lost and comes back. The descheduler counts pods; here the
@@ -61,11 +61,11 @@ def misplaced_pods(state: ClusterState, pool: PoolState) -> list[Misplaced]:
     """The pods of a pool that should leave their nodes, whether or not the pool has opted in. The
     fewest vreplicas come first, then the highest ordinal.
     """
-    found = [one for known in pool.members() if (one := _misplaced(state, pool, known)) is not None]
+    found = [one for known in pool.members() if (one := _misplaced(state, known)) is not None]
     return sorted(found, key=lambda one: (one.slots, -(one.pod.ordinal or 0)))
 
 
-def _misplaced(state: ClusterState, pool: PoolState, known: PodClaims) -> Misplaced | None:
+def _misplaced(state: ClusterState, known: PodClaims) -> Misplaced | None:
     pod, node = known.pod, known.node
     if pod is None or node is None or not known.bound or pod.deleting or pod.assumed:
         return None

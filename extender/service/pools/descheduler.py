@@ -1,4 +1,5 @@
-"""``Descheduler``: the leader's loop that evicts adapter pods from nodes that they should have left.
+"""``Descheduler``: the leader's loop that evicts adapter pods from nodes that they should have
+left.
 
 ``node.descheduling`` says which pods these are. Pools opt in by spec.descheduling.reasons. The
 limits of each pool:
