@@ -6,7 +6,8 @@ The reasons are those of three strategies of kubernetes-sigs/descheduler, for ad
 - ``NodeTaints`` (RemovePodsViolatingNodeTaints): the node has a NoSchedule or NoExecute taint that
   the pod does not tolerate. Taints that report a node's condition do not count (``node_fit``).
 - ``NodeAffinity`` (RemovePodsViolatingNodeAffinity with
-  requiredDuringSchedulingIgnoredDuringExecution): the pod's nodeSelector or required node affinity no longer matches the node.
+  requiredDuringSchedulingIgnoredDuringExecution): the pod's nodeSelector or
+  required node affinity no longer matches the node.
 - ``ZoneSpread`` (RemovePodsViolatingTopologySpreadConstraint, DoNotSchedule only): under a profile
   with a hard zone rule, the vreplicas on the pod break the rule in its zone, and another zone could
   have them. This happens when a zone was lost and comes back. The descheduler counts pods; here the

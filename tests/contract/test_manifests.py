@@ -136,6 +136,7 @@ class TestCustomResourceDefinitions:
             "scaleDownPeriodSeconds": 100,
             "rescheduleAfterSeconds": 300,
             "rebalance": {"movesPerPeriod": 10, "cooldownSeconds": 300, "dryRun": False},
+            "descheduling": {"minPodAgeSeconds": 3600, "reasons": []},
             "namespaceSelector": {},
             "profile": "default",
             "sources": [],

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from extender.kube.api import NODES, PatchType
 from tests.e2e.backend import Backend
 from tests.e2e.scenario import POOL, System
@@ -11,7 +9,6 @@ from tests.e2e.scenario import POOL, System
 TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 
 
-@pytest.mark.parametrize("backend_name", ["embedded"])
 async def test_a_pod_leaves_a_tainted_node_and_comes_back_with_its_vreplicas(
     backend: Backend, tmp_path: Path
 ):
