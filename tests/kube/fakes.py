@@ -229,6 +229,9 @@ class StoreApi:
         await self._enter("delete")
         self.objects.pop((resource.plural, namespace, name))
 
+    async def evict(self, namespace: str, name: str, *, preconditions: object = None) -> None:
+        raise AssertionError(f"nothing here evicts pods: {namespace}/{name}")
+
     async def bind(self, binding: Binding) -> None:
         raise AssertionError("nothing here binds")
 

@@ -1,5 +1,7 @@
 """Which pods should leave their nodes, and which may be evicted."""
 
+from typing import Any
+
 import pytest
 
 from extender.engine.state.cluster_state import ClusterState
@@ -23,7 +25,7 @@ def a_cluster(first=None, other=None, *, pool=None, stateful_set=None, **pod) ->
     state.node_changed(None, a_node("node-1", "z1", **(other or {})))
     state.stateful_set_changed(None, a_stateful_set(2, **(stateful_set or {})))
     state.adapter_pool_changed(None, a_pool(**{"descheduling": ALL, **(pool or {})}))
-    usual = {"ready": True, "created_at": OLD, "fit": NodeFit()}
+    usual: dict[str, Any] = {"ready": True, "created_at": OLD, "fit": NodeFit()}
     state.pod_changed(None, a_pod(0, {}, **{**usual, **pod}))
     state.pod_changed(None, a_pod(1, {}, **{**usual, "node": "node-1"}))
     return state

@@ -204,6 +204,9 @@ class ObjectsApi:
         self.named(resource, namespace, name)
         del self.objects[(resource.plural, namespace, name)]
 
+    async def evict(self, namespace: str, name: str, *, preconditions: object = None) -> None:
+        raise AssertionError(f"nothing here evicts pods: {namespace}/{name}")
+
     async def bind(self, binding: Binding) -> None:
         await asyncio.sleep(0)
         self.named(PODS, binding.namespace, binding.name)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -35,7 +35,11 @@ class Bench:
         self.caches.nodes.update(a_node(taints=TAINTS))
         self.caches.nodes.update(a_node("node-1"))
         self.caches.stateful_sets.update(a_stateful_set(2))
-        fields = {"descheduling": ("NodeTaints",), "scale_down_period_s": PERIOD_S, **pool}
+        fields: dict[str, Any] = {
+            "descheduling": ("NodeTaints",),
+            "scale_down_period_s": PERIOD_S,
+            **pool,
+        }
         self.caches.pools.update(a_pool(**fields))
         for ordinal in range(2):
             self.pod(ordinal, "1")
@@ -49,7 +53,12 @@ class Bench:
 
     def pod(self, ordinal: int, version: str, **fields) -> None:
         old = timestamp(EPOCH_S - 7200)
-        usual = {"ready": True, "created_at": old, "fit": NodeFit(), "resource_version": version}
+        usual: dict[str, Any] = {
+            "ready": True,
+            "created_at": old,
+            "fit": NodeFit(),
+            "resource_version": version,
+        }
         self.caches.pods.update(a_pod(ordinal, {}, **{**usual, **fields}))
 
     async def evict(self, _namespace: str, name: str, *, preconditions) -> None:
