@@ -80,7 +80,8 @@ def object_from(put: Json) -> Recorded:
     obj = read(manifest)
     match obj:
         case AdapterPod():
-            return replace(obj, assumed=put.get("assumed") is True)
+            # No placing looks at what the pod requires of its node, so that is not recorded.
+            return replace(obj, assumed=put.get("assumed") is True, fit=None)
         case VPod():
             return replace(obj, source=text(put, "source"))
         case _:
