@@ -13,8 +13,10 @@ from typing import Any, Final
 from extender.config.kube_scheduler import INVALID, FieldError, Policy
 from extender.model.reading import mapping, mappings, text, texts
 
-WEIGHT_MAX: Final = (2**63 - 1) // 100
-"""Weights stay below it (MaxWeight): a weight times the highest score must not overflow."""
+WEIGHT_MAX: Final = (2**63 - 1) // 10
+"""Weights stay below it (MaxWeight): a weight times an extender's highest score must not
+overflow.
+"""
 MANDATORY_PREDICATES: Final = frozenset({"PodToleratesNodeTaints", "CheckNodeUnschedulable"})
 NODE_LABEL_PREDICATE: Final = "CheckNodeLabelPresence"
 NODE_LABEL_PRIORITY: Final = "NodeLabel"
@@ -78,6 +80,8 @@ class PolicyReader:
         self._present: list[str] = []
         self._absent: list[str] = []
         self._preferred: list[tuple[str, bool]] = []
+        self._preference: tuple[str, int] | None = None
+        """Name and weight of the last label preference."""
         self._not_simulated: list[str] = []
 
     def read(self) -> Policy:
@@ -98,9 +102,16 @@ class PolicyReader:
             for index, raw in enumerate(mappings(document, "priorities")):
                 path = f"priorities[{index}]"
                 weight = self._weight(raw, path)
-                name = self._priority(raw, weight, path)
-                if name:
+                if text(raw, "name") == _EQUAL:
+                    continue
+                if name := self._priority(raw, weight, path):
                     priorities[name] = weight
+        self._check_no_conflict("predicates", self._present, self._absent)
+        wanted, unwanted = (
+            [label for label, there in self._preferred if there is wanted]
+            for wanted in (True, False)
+        )
+        self._check_no_conflict("priorities", wanted, unwanted)
         return Policy(
             predicates=predicates | MANDATORY_PREDICATES,
             priorities=priorities,
@@ -137,12 +148,12 @@ class PolicyReader:
         return self._leave_out(argument)
 
     def _priority(self, raw: Mapping[str, Any], weight: int, path: str) -> str:
-        """The priority's name, "" if it is wrong or scores all nodes alike."""
+        """The priority's name, "" if it is wrong."""
         given = text(raw, "name")
         name = _FORMER_NAMES.get(given, given)
         kinds = ("serviceAntiAffinity", "labelPreference", "requestedToCapacityRatioArguments")
         argument = self._argument(raw, path, "priority", kinds)
-        if argument == "" or name == _EQUAL:
+        if argument == "":
             return ""
         if name in PRIORITIES:
             return name
@@ -186,13 +197,21 @@ class PolicyReader:
         return 1
 
     def _check_same_weight(self, name: str, weight: int, path: str) -> None:
-        for raw in mappings(self._document, "priorities"):
-            if mapping(raw, "argument", "labelPreference"):
-                first = text(raw, "name")
-                if raw.get("weight") != weight:
-                    problem = f'priority "{name}" has a different weight with "{first}"'
-                    self._wrong(f"{path}.weight", problem, weight)
-                return
+        """All label preferences are one plugin, so they must have one weight."""
+        before = self._preference
+        self._preference = (name, weight)
+        if before is not None and before[1] != weight:
+            what = f'priority "{name}" has a different weight with "{before[0]}"'
+            self._wrong(f"{path}.weight", f"LabelPreference  {what}", weight)
+
+    def _check_no_conflict(self, path: str, present: list[str], absent: list[str]) -> None:
+        both = sorted(set(present) & set(absent))
+        if both:
+            problem = (
+                f'detecting at least one label (e.g., "{both[0]}") that exist in both the '
+                f"present({present}) and absent({absent}) label list"
+            )
+            self._wrong(path, problem, both[0])
 
     def _hard_weight(self) -> int:
         weight = self._document.get("hardPodAffinitySymmetricWeight", 0)

@@ -112,8 +112,22 @@ LABEL_PREFERENCE = {"labelPreference": {"label": "a", "presence": True}}
                     {"name": "B", "weight": 2, "argument": LABEL_PREFERENCE},
                 ]
             },
-            'priorities[1].weight: priority "B" has a different weight with "A"',
+            'priorities[1].weight: LabelPreference  priority "B" has a different weight with "A"',
             id="preferences of different weights",
+        ),
+        pytest.param(
+            {
+                "predicates": [
+                    {"name": name, "argument": {"labelsPresence": asked}}
+                    for name, asked in (
+                        ("A", {"labels": ["a", "b"], "presence": True}),
+                        ("B", {"labels": ["b"], "presence": False}),
+                    )
+                ]
+            },
+            'predicates: detecting at least one label (e.g., "b") that exist in both the '
+            "present(['a', 'b']) and absent(['b']) label list",
+            id="a label that must be there and must not",
         ),
         pytest.param(
             {"hardPodAffinitySymmetricWeight": 101},

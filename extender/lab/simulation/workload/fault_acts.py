@@ -22,6 +22,8 @@ from extender.model.names import OWN_NAMESPACE
 REPLICAS_MAX: Final = 3
 PROBE_FAILS_MAX_S: Final = 60.0
 NOT_READY_MAX_S: Final = 300.0
+TAINTED_MAX_S: Final = 120.0
+TAINT: Final = {"key": "example.dev/maintenance", "effect": "NoSchedule"}
 PAUSE_MAX_S: Final = 40.0
 """A Lease lasts 15 s."""
 RIVALS_LEASE: Final = "vreplica-scheduler-rival"
@@ -60,6 +62,7 @@ class FaultActs:
             "podForceDeleted": self._force_delete,
             "podsForceDeleted": self._force_delete_all,
             "podRefused": self._refuse_next,
+            "nodeTainted": self._taint_node,
             "leaseDeleted": self._delete_lease,
             "rivalLeader": self._start_rival,
             "leaseEmptied": self._empty_lease,
@@ -71,6 +74,8 @@ class FaultActs:
     async def calm_down(self) -> None:
         """Recover nodes, resume processes and kill rivals."""
         await self._recover_nodes()
+        for _, name in list(self._scene.world.stored(NODES)):
+            await self._set_taint(name, there=False)
         for name, ends in list(self._unready.items()):
             if ends:
                 self._probe(name, ready=True)
@@ -333,6 +338,27 @@ class FaultActs:
             return False
         await self._delete_now(pod)
         return True
+
+    async def _taint_node(self) -> bool:
+        names = [name for _, name in self._scene.world.stored(NODES)]
+        if not names:
+            return False
+        name = self._scene.rng.choice(names)
+        await self._set_taint(name, there=True)
+        after_s = self._scene.rng.uniform(0.0, TAINTED_MAX_S)
+        self._soon(after_s, lambda: self._set_taint(name, there=False))
+        return True
+
+    async def _set_taint(self, name: str, *, there: bool) -> None:
+        """Add or remove our taint, and leave those of others."""
+        node = self._scene.world.stored(NODES).get(("", name))
+        taints = (node or {}).get("spec", {}).get("taints") or []
+        others = [taint for taint in taints if taint["key"] != TAINT["key"]]
+        if node is None or (taints == others and not there):
+            return
+        version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        spec = {"taints": [*others, TAINT] if there else others}
+        await self._scene.merge(NODES, "", name, {"metadata": version, "spec": spec})
 
     async def _refuse_next(self) -> bool:
         pod = self._scene.pod()

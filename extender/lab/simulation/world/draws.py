@@ -15,6 +15,10 @@ from extender.lab.simulation.world.scale import SLOTS_FACTOR, TENANTS, Scale
 DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0
 GOLD: Final = {"tier": "gold"}
+DESCHEDULING: Final = {
+    "reasons": ["NodeTaints", "NodeAffinity", "ZoneSpread"],
+    "minPodAgeSeconds": 5,
+}
 PART_SHARE: Final = 0.3
 """The share of seeds that have a part."""
 PART_LAST_SHARE: Final = 0.1
@@ -62,6 +66,9 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale
     if "narrowing" in parts:
         scale = replace(scale, narrow_to=rng.randint(1, 3))
     scale = replace(scale, take_turns="takeTurns" in parts)
+    if "descheduling" in parts:
+        pools = tuple({**pool, "descheduling": DESCHEDULING} for pool in scale.pools)
+        scale = replace(scale, pools=pools)
     if "longNames" in parts:
         node_slots = None if scale.node_slots is None else scale.node_slots * SLOTS_FACTOR
         slots = scale.slots_per_pod * SLOTS_FACTOR

@@ -119,6 +119,12 @@ ACT_KINDS: Final = tuple(
             "becomes Failed",
         ),
         (
+            "nodeTainted",
+            0.03,
+            "a node gets a NoSchedule taint, for up to 120 s: its pods stay, unless their pool "
+            "evicts them (the part descheduling)",
+        ),
+        (
             "etcdRestored",
             0.01,
             "etcd goes back to a backup seconds old, and versions with it or not: what was written "
@@ -133,10 +139,11 @@ PARTS: Final = {
     "narrowing": "filter.narrowTo: few nodes pass filter",
     "longNames": "vpods with names of 253 characters, by the hundreds: ledgers have no bytes left "
     "while slots are free",
+    "descheduling": "pools that evict pods from nodes that they should have left",
     "takeTurns": "kube-scheduler's equal nodes take turns, as up to 1.15",
 }
 """What a world may have besides vpods, nodes and pools: name -> description."""
-PARTS_LAST: Final = ("longNames", "takeTurns")
+PARTS_LAST: Final = ("longNames", "takeTurns", "descheduling")
 """Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {
     "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),
@@ -156,6 +163,7 @@ DRAWN_LAST: Final = frozenset(
         "podNotReady",
         "etcdRestored",
         "podRefused",
+        "nodeTainted",
     }
 )
 """Kinds that are drawn after all others, so that they do not change the other draws of a seed."""
