@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from extender.engine.scaling.replica_writes import STRIKES_MAX
-from extender.kube.api import ADAPTERPOOLS
+from extender.kube.api import ADAPTERPOOLS, VPODS
 from extender.kube.reflector import ReflectorSettings
 from extender.lab.clock import run_virtual
 from extender.lab.faults import FaultRates, named
@@ -350,10 +350,11 @@ async def never_scaled_down(world: World, checkers: Checkers, edits: int) -> lis
 
 async def wait_quiet(world: World, checkers: Checkers) -> list[str]:
     """Wait until nothing has been written for long enough. Return what is still written after
-    ``REST_TIMEOUT_S``.
+    ``REST_TIMEOUT_S``, and after the time in which every vreplica can move once within its pool's
+    budget.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + REST_TIMEOUT_S
+    end = loop.time() + REST_TIMEOUT_S + min(_moving_s(world), REST_TIMEOUT_S)
     pauses = [
         pool["spec"].get("scaleDownPeriodSeconds", 100) * 1.2
         + (pool["spec"].get("rebalance") or {}).get("cooldownSeconds", 300)
@@ -372,6 +373,21 @@ async def wait_quiet(world: World, checkers: Checkers) -> list[str]:
             ]
         await asyncio.sleep(quiet_at - loop.time())
     return []
+
+
+def _moving_s(world: World) -> float:
+    """How long it takes to move every vreplica once, in seconds (seeds 242697847, 261765341)."""
+    placed = sum(
+        placement["vreplicas"]
+        for vpod in world.stored(VPODS).values()
+        for placement in vpod.get("status", {}).get("placements") or ()
+    )
+    paces = [
+        pool["spec"].get("scaleDownPeriodSeconds", 100) * 1.2 / moves
+        for pool in world.stored(ADAPTERPOOLS).values()
+        if (moves := (pool["spec"].get("rebalance") or {}).get("movesPerPeriod", 0))
+    ]
+    return float(placed * max(paces, default=0.0))
 
 
 def _last_write(checkers: Checkers) -> float:
