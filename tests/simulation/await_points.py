@@ -204,6 +204,8 @@ UNREACHED: Final = {
     ("informers.py", "await self.sources.list_again(source)"): BEHIND,
     ("sources.py", "await running.watch.relist("): BEHIND,
     ("app.py", "await KubeApi.connect("): PROCESS_START,
+    ("app.py", "await self.schedule_server.start()"): PROCESS_START,
+    ("app.py", "await self.schedule_server.stop()"): PROCESS_START,
     ("app.py", "await self.server.start()"): PROCESS_START,
     ("app.py", "await self.server.stop()"): PROCESS_START,
     ("app.py", "await service.run()"): PROCESS_START,

@@ -68,11 +68,13 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/kube/serving/listener.py": LISTENER,
     "extender/kube/serving/tls.py": "looks at files of certificates beside everything else",
     "extender/kube/serving/sockets.py": LISTENER,
+    "extender/kube/token_review.py": ASKED,
     "extender/kube/tokens.py": "a program of its own; its writes are files, and a token that is "
     "lost is made anew",
     "extender/kube/transport.py": WIRE,
     "extender/service/garbage.py": "tells the collector what to leave alone; where it stops "
     "nothing is missing",
+    "extender/service/http/callers.py": LISTENER,
     "extender/service/http/decision_log.py": ASKED,
     "extender/service/watching/first_lists.py": "tells in the log how far the first lists are, "
     "beside the service, which waits for them itself",
@@ -88,7 +90,11 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/service/http/questions.py": ASKED,
     "extender/service/reloading.py": "looks at files of settings beside everything else; new ones "
     "are taken without an await",
+    "extender/service/http/schedule_server.py": LISTENER,
     "extender/service/http/server.py": LISTENER,
+    "extender/service/http/verb_handlers.py": LISTENER,
+    "extender/service/pools/descheduler.py": "its one write is an eviction, and it remembers "
+    "nothing that has to last; seeds with the part descheduling kill at that call",
     "extender/service/shadow.py": "shadow mode, which writes nothing",
     "extender/service/watching/observer.py": TOOL,
 }
