@@ -5,6 +5,7 @@ verb binds the pod. A pod that comes back goes where its volume is.
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 from extender.kube.api import NODES, PODS, VPODS, Api, NotFound, Obj, Resource
 from extender.lab.apiserver.registry import (
@@ -28,18 +29,18 @@ CLAIM: Obj = {
 }
 
 
-def a_volume(index: int, zone: str) -> Obj:
+def a_volume(name: str, zone: str) -> Obj:
     there = {"key": ZONE_LABEL, "operator": "In", "values": [zone]}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": f"disk-{index}"},
+        "metadata": {"name": name},
         "spec": {
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": CLASS,
             "persistentVolumeReclaimPolicy": "Retain",
-            "local": {"path": f"/mnt/disk-{index}"},
+            "local": {"path": f"/mnt/{name}"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [there]}]}},
         },
     }
@@ -59,9 +60,11 @@ async def volumes(api: Api, zones: Sequence[str]) -> AsyncIterator[None]:
     try:
         await api.create(STORAGECLASSES, "", storage_class)
         made.append((STORAGECLASSES, CLASS))
-        for index, zone in enumerate(zones):
-            await api.create(PERSISTENTVOLUMES, "", a_volume(index, zone))
-            made.append((PERSISTENTVOLUMES, f"disk-{index}"))
+        for zone in zones:
+            # Volumes of another test may still be protected by their claims.
+            name = f"disk-{token_hex(4)}"
+            await api.create(PERSISTENTVOLUMES, "", a_volume(name, zone))
+            made.append((PERSISTENTVOLUMES, name))
         yield
     finally:
         for resource, name in made:
