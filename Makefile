@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Bytecode is kept whatever the shell says: hundreds of tests start a program, and each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # The same tree with the core compiled; whatever is run in it takes the extensions. It stands here since a target's
 # prerequisites are expanded as they are read.
 COMPILED := build/compiled
@@ -38,6 +40,7 @@ lint: $(VENV)/stamp-dev ## ruff, mypy strict, import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@cd clients/python && ../../$(BIN)/mypy && ../../$(BIN)/lint-imports
 
 .PHONY: format
 format: $(VENV)/stamp-dev ## Format the code
@@ -47,7 +50,7 @@ format: $(VENV)/stamp-dev ## Format the code
 .PHONY: conformance
 conformance: $(VENV)/stamp-test ## Compare with recorded behaviour of Knative and Kubernetes (CASES=DIR)
 	@$(BIN)/python -m tests.conformance $(CASES)
-	@$(BIN)/python -m pytest -q -n 0 tests/conformance/test_api_rows.py tests/conformance/test_volume_binder_rows.py
+	@CASES=$(CASES) $(BIN)/python -m pytest -q -n 0 tests/conformance/test_api_rows.py tests/conformance/test_volume_binder_rows.py
 
 .PHONY: simulate
 SEEDS ?= 20
@@ -81,11 +84,11 @@ attack: $(VENV)/stamp-test ## Attacks on the running programs, held to their mem
 bench: $(VENV)/stamp-test $(if $(filter 1,$(WITH_COMPILED)),$(COMPILED)/stamp) ## Measure, each figure beside its peer (ONLY=engine,verbs SHORT=1 FORMAT=json WITH_COMPILED=1)
 	@$(if $(filter 1,$(WITH_COMPILED)),cd $(COMPILED) && ../../)$(BIN)/python -m tests.bench --only "$(ONLY)" $(if $(SHORT),--short) --format $(or $(FORMAT),table)
 
-$(COMPILED)/stamp: $(VENV)/stamp-dev hatch_build.py $(shell find extender webhook tests manifests -name '*.py' -o -name '*.yaml')
+$(COMPILED)/stamp: $(VENV)/stamp-dev hatch_build.py $(shell find extender webhook tests manifests clients -name '*.py' -o -name '*.yaml')
 	@rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	@cp -r extender webhook $(COMPILED)/
 	@$(BIN)/python hatch_build.py $(COMPILED)
-	@cp -r tests manifests docs pyproject.toml hatch_build.py $(COMPILED)/
+	@cp -r tests manifests docs clients pyproject.toml hatch_build.py $(COMPILED)/
 	@touch $@
 
 .PHONY: compiled
@@ -104,6 +107,10 @@ ui-test: $(VENV)/stamp-browser ## The page at /ui in a real Chromium (Debian's, 
 .PHONY: bench-guard
 bench-guard: $(VENV)/stamp-test ## Fail where a ratio is much worse than in tests/bench/baseline.json, twice in a row
 	@$(BIN)/python -m tests.bench.guard
+
+.PHONY: quality
+quality: $(VENV)/stamp-test ## Placements beside the optimum that a solver finds (ARGS="--short": fewer instances, held to bounds)
+	@$(BIN)/python -m tests.quality $(ARGS)
 
 .PHONY: differential
 differential: $(VENV)/stamp-test ## The embedded cluster against a real API server and kube-scheduler (generated operations and clusters)
@@ -156,6 +163,10 @@ manifests: $(VENV)/stamp-test ## The kustomize base and components, generated fr
 sbom: $(VENV)/stamp-test ## The CycloneDX list of what the image has, from the locks (requirements/image.cdx.json)
 	@$(BIN)/python -m tests.supply.sbom
 
+.PHONY: krew
+krew: $(VENV)/stamp-test ## The command line as krew installs it, into dist/: wheel, archive and manifest (URI=https://... where the archive will be)
+	@$(BIN)/python -m tests.supply.krew --uri $(URI)
+
 .PHONY: audit
 audit: $(VENV)/stamp-audit ## Known vulnerabilities of what is locked, by pip-audit (left out by name where nothing answers)
 	@$(BIN)/python -m tests.supply.audit $(ARGS)
@@ -163,7 +174,7 @@ audit: $(VENV)/stamp-audit ## Known vulnerabilities of what is locked, by pip-au
 .PHONY: lock
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header
 lock: ## Resolve dependencies anew into requirements/ (needs uv; ARGS=--upgrade takes the newest)
-	@for what in "image:" "run:--group build" "test:--group build --group test" "dev:--group build --group test --group lint --group compile" \
+	@for what in "image:" "run:--group build" "test:--group build --group test --group quality" "dev:--group build --group test --group lint --group compile" \
 	  "browser:--group build --group test --group browser" "image-otel:--constraints requirements/image.txt --extra otel"; do \
 	  $(LOCK) $(ARGS) pyproject.toml $${what#*:} -o requirements/$${what%%:*}.txt; done
 	@$(LOCK) $(ARGS) --constraints requirements/dev.txt --group build --group compile -o requirements/image-build.txt

@@ -153,3 +153,15 @@ class WebhookCaches:
         return sum(
             vpod.pool == pool_key and vpod.weight > slots for vpod in self.vpods.objects.values()
         )
+
+    def misfits(self, pool: AdapterPool) -> int:
+        """How many vpods of that pool have a vreplica that no pod can hold because of a dimension.
+        One pass.
+        """
+        return sum(
+            vpod.pool == pool.key
+            and bool(vpod.per_vreplica)
+            and vpod.weight <= pool.slots_per_pod
+            and not pool.could_hold(vpod)
+            for vpod in self.vpods.objects.values()
+        )

@@ -9,8 +9,8 @@ The server listens as soon as there is a certificate. Caches fill meanwhile, and
 when they are full. Upkeep looks once a minute for work: rotation, a Secret that another replica
 renewed, manifests that were applied anew. With ``--upkeep=none``, a process of ``--upkeep=only``
 does this work, without server and caches. Then the identity that may write registrations and the
-Secret is not the one that clients reach through the port. ``--upkeep=only-secret`` does it for
-another server, whose clients have copies of the authorities (``copies``).
+Secret is not the one that clients reach through the port. With ``--ca-config-map`` it does it for
+another server, whose clients read the authorities in ConfigMaps (``ca_config_maps``).
 
 On SIGTERM or SIGINT, ``/readyz`` fails. The server goes on for ``--shutdown-delay-seconds``, while
 the Service's endpoints forget it. It then answers what is in flight, and the process exits with 0.
@@ -38,9 +38,9 @@ from extender.kube.troubles import Troubles
 from extender.model.errors import VReplicaError
 from extender.telemetry import trace_export, tracing
 from extender.telemetry.logs import set_up
+from webhook.ca_config_maps import CAConfigMaps
 from webhook.caches import WebhookCaches
 from webhook.certs import CertificateManager, FileCertificates, StoredCertificates
-from webhook.copies import Copies
 from webhook.registration import Registration
 from webhook.server import WebhookServer
 from webhook.settings import Settings, SettingsError, UpkeepMode, parser, settings_from
@@ -128,12 +128,18 @@ def upkeep_for(
     """Return the configured kind of certificate, and its upkeep."""
     rng = random.Random()
     certificates = certificates_for(settings, api, early=rng.random())
-    if settings.upkeep is UpkeepMode.ONLY_SECRET:
-        return certificates, Upkeep(certificates, Copies(now=time.time), rng=rng, now=time.time)
+    if settings.ca_config_maps:
+        config_maps = CAConfigMaps(
+            api, settings.ca_config_maps, monotonic=time.monotonic, now=time.time
+        )
+        return certificates, Upkeep(certificates, config_maps, rng=rng, now=time.time)
     read_only = settings.upkeep is UpkeepMode.OTHER_PROCESS
     # It writes nothing, not even the address for development.
     registration = Registration(
-        api, url="" if read_only else settings.url, monotonic=time.monotonic
+        api,
+        url="" if read_only else settings.url,
+        name=settings.registration,
+        monotonic=time.monotonic,
     )
     return certificates, Upkeep(
         certificates, registration, rng=rng, now=time.time, read_only=read_only

@@ -18,6 +18,7 @@ from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.names import CONFIG_KIND, OWN_NAMESPACE
 from extender.telemetry.logs import LogFormat
 from webhook.mutate import DEFAULT_STAMP, Stamp
+from webhook.registration import CONFIGURATION_NAME
 from webhook.validate import DEFAULT_PROFILES, DEFAULT_RULES, DEFAULT_WRITERS, Rules
 
 
@@ -34,13 +35,11 @@ class UpkeepMode(StrEnum):
     """Another process. This one serves and writes nothing."""
     ONLY = "only"
     """This process, which serves nothing and opens no port."""
-    ONLY_SECRET = "only-secret"
-    """As ONLY, without a caBundle: clients have copies of the authorities."""
 
     @property
     def serves(self) -> bool:
         """Whether this process is a webhook."""
-        return self in {UpkeepMode.SAME_PROCESS, UpkeepMode.OTHER_PROCESS}
+        return self is not UpkeepMode.ONLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +58,14 @@ class Settings:
     cert_files: tuple[str, str] | None = None
     """Certificate and key that somebody else renews."""
     upkeep: UpkeepMode = UpkeepMode.SAME_PROCESS
+    ca_config_maps: tuple[tuple[str, str], ...] = ()
+    """Namespace and name of each ConfigMap that gets the authorities. If there are any, the
+    certificate is another server's, and no caBundle is written.
+    """
     service: tuple[str, str] = (OWN_NAMESPACE, "vreplica-webhook")
     url: str = ""
+    registration: str = CONFIGURATION_NAME
+    """Name of both webhook configurations."""
     rules: Rules = DEFAULT_RULES
     stamp: Stamp = DEFAULT_STAMP
     shutdown_delay_s: float = 0.0
@@ -85,25 +90,39 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="vreplica-webhook", description="Admission webhook of vreplica-scheduler."
     )
-    add = result.add_argument
-    add(
+    result.add_argument(
         "--config",
         metavar="FILE",
         help=f"{CONFIG_KIND} to take clientConnection, logging and the names of profiles from",
     )
-    add("--kubeconfig", metavar="FILE", help="kubeconfig (default: the pod's ServiceAccount)")
-    add(
+    result.add_argument(
+        "--kubeconfig", metavar="FILE", help="kubeconfig (default: the pod's ServiceAccount)"
+    )
+    _add_listener(result)
+    _add_certificate(result)
+    _add_reviews(result)
+    _add_process(result)
+    return result
+
+
+def _add_listener(result: argparse.ArgumentParser) -> None:
+    result.add_argument(
         "--host",
         default=_DEFAULTS.host,
         help="address to listen on; 0.0.0.0 and :: both mean all IPv4 and IPv6 addresses "
         "(default: %(default)s)",
     )
-    add(
+    result.add_argument(
         "--port",
         type=int,
         default=_DEFAULTS.port,
         help="port to listen on; 0 means any free port (default: %(default)s)",
     )
+
+
+def _add_certificate(result: argparse.ArgumentParser) -> None:
+    """Where the certificate is kept, who renews it, and which names it has."""
+    add = result.add_argument
     where = result.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--cert-dir",
@@ -127,8 +146,16 @@ def parser() -> argparse.ArgumentParser:
         choices=[str(mode) for mode in UpkeepMode],
         help="which process renews the webhook's own certificate and writes the caBundle; own: "
         "this one; none: another one, and this one only serves; only: this one, which then serves "
-        "nothing and listens on no port; only-secret: the same for another server, whose clients "
-        "have copies of ca.crt, without a caBundle (default: %(default)s)",
+        "nothing and listens on no port (default: %(default)s)",
+    )
+    add(
+        "--ca-config-map",
+        metavar="NAMESPACE/NAME",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="with --upkeep=only: keep the certificate of another server than the webhook, and "
+        "write its authorities into ca.crt of these ConfigMaps, not into a caBundle",
     )
     add(
         "--service",
@@ -142,6 +169,18 @@ def parser() -> argparse.ArgumentParser:
         default="",
         help="for development: have the API server call this URL instead of the Service",
     )
+    add(
+        "--registration",
+        metavar="NAME",
+        default=_DEFAULTS.registration,
+        help="name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration "
+        "(default: %(default)s)",
+    )
+
+
+def _add_reviews(result: argparse.ArgumentParser) -> None:
+    """What reviews allow, and what they write into adapter pods."""
+    add = result.add_argument
     add(
         "--service-account",
         metavar="NAMESPACE/NAME",
@@ -171,6 +210,10 @@ def parser() -> argparse.ArgumentParser:
         help="make these pods request all of their slots instead of 0; for a kube-scheduler that "
         "counts them (ignoredByScheduler: false), if every node declares vreplica.dev/slots",
     )
+
+
+def _add_process(result: argparse.ArgumentParser) -> None:
+    add = result.add_argument
     add(
         "--shutdown-delay-seconds",
         type=float,
@@ -185,7 +228,6 @@ def parser() -> argparse.ArgumentParser:
         choices=[str(one) for one in LogFormat],
         help="json writes one object per line (default: %(default)s)",
     )
-    return result
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
@@ -206,6 +248,10 @@ def settings_from(options: argparse.Namespace) -> Settings:
             f"--upkeep={upkeep}: the certificate is in files that somebody else renews; give "
             "--secret"
         )
+    if options.ca_config_map and upkeep is not UpkeepMode.ONLY:
+        raise SettingsError(
+            "--ca-config-map: the certificate is another server's; give --upkeep=only"
+        )
     return Settings(
         kubeconfig=options.kubeconfig or client.kubeconfig,
         context=client.context,
@@ -218,8 +264,10 @@ def settings_from(options: argparse.Namespace) -> Settings:
         cert_files=files,
         secret=_pair("--secret", options.secret) if options.secret else None,
         upkeep=upkeep,
+        ca_config_maps=tuple(_pair("--ca-config-map", each) for each in options.ca_config_map),
         service=_pair("--service", options.service),
         url=options.url,
+        registration=options.registration,
         rules=Rules(
             writers=writers,
             profiles=DEFAULT_PROFILES | {str(one.get("name")) for one in config.profiles},

@@ -28,7 +28,7 @@ START_ATTEMPTS_MAX: Final = 24
 
 
 class Publishes(Protocol):
-    """``Registration`` or ``Copies``: how clients come to know the authorities."""
+    """``Publication``: how clients come to know the authorities."""
 
     async def reconcile(self, certificates: Certificates) -> list[str]:
         """Renew certificates and publish their authorities. Return what is not right, and why.

@@ -35,7 +35,7 @@ from extender.model import names
 from extender.model.counted import counted
 from extender.model.decode import is_true, pool_from, vpod_from
 from extender.model.errors import InvalidObject, LedgerUnreadable
-from extender.model.ledger import decode_ledger, ledger_slots
+from extender.model.ledger import decode_ledger, ledger_amounts, ledger_slots
 from extender.model.objects import AdapterPool, VPod, object_key
 from extender.model.quantity import quantity
 from extender.model.reading import Json, key_of, mapping, sequence, text
@@ -46,7 +46,12 @@ from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)
 DEFAULT_WRITERS: Final = frozenset({"system:serviceaccount:vreplica-system:vreplica-scheduler"})
-GUARDED_ANNOTATIONS: Final = (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION)
+GUARDED_ANNOTATIONS: Final = (
+    names.PLACEMENTS_ANNOTATION,
+    names.SLOTS_ANNOTATION,
+    names.ASSIGNMENT_ANNOTATION,
+    names.ACKNOWLEDGED_ANNOTATION,
+)
 _WEBHOOK_WRITES_IT: Final = "remove it from the pod (template): the webhook writes it"
 
 T = TypeVar("T")
@@ -173,12 +178,20 @@ def _created_ledger_problem(
             f"{pool.key} has "
             f"{pool.slots_per_pod} a pod; {_WEBHOOK_WRITES_IT}"
         )
-    if pool is None and view.synced:
+    if pool is None:
         return (
             f"annotation {names.PLACEMENTS_ANNOTATION} has vreplicas, but the pod's AdapterPool "
             f"does not exist; {_WEBHOOK_WRITES_IT}"
+            if view.synced
+            else ""
         )
-    return ""
+    amounts = ledger_amounts(ledger)
+    over = [(name, most) for name, most in pool.capacities if amounts.get(name, 0) > most]
+    return "".join(
+        f"annotation {names.PLACEMENTS_ANNOTATION} takes {amounts[name]} {name}, AdapterPool "
+        f"{pool.key} has {most} a pod; {_WEBHOOK_WRITES_IT}"
+        for name, most in over[:1]
+    )
 
 
 def _scale(request: AdmissionRequest, view: WebhookCaches, rules: Rules) -> Verdict:
@@ -259,6 +272,12 @@ def _pool(
             f"{new.slots_per_pod}: {'it' if heavy == 1 else 'they'} cannot be placed; their "
             f"conditions tell which"
         )
+    if (old is None or old.capacities != new.capacities) and (misfits := view.misfits(new)):
+        findings.warnings.append(
+            f"{counted(misfits, 'VPod')} {'takes' if misfits == 1 else 'take'} a dimension that "
+            f"spec.capacities lacks, or more of it than a pod has: "
+            f"{'it' if misfits == 1 else 'they'} cannot be placed; their conditions tell which"
+        )
 
 
 def _deleted_pool(request: AdmissionRequest, view: WebhookCaches) -> Verdict:
@@ -315,13 +334,9 @@ def _vpod(new: VPod, old: VPod | None, view: WebhookCaches, findings: _Findings)
             _tenant(new, pool, view, findings)
         return
     if (
-        joins or (old is not None and old.weight != new.weight)
-    ) and new.weight > pool.slots_per_pod:
-        findings.problems.append(
-            f"one vreplica takes {counted(new.weight, 'slot')} (spec.slotsPerVReplica), but a pod "
-            f"of AdapterPool {pool.key} has "
-            f"{pool.slots_per_pod} (spec.slotsPerPod); lower the former or raise the latter"
-        )
+        old is None or joins or (old.weight, old.per_vreplica) != (new.weight, new.per_vreplica)
+    ) and (problem := pool.misfit(new)):
+        findings.problems.append(problem)
 
 
 def _selects(pool: AdapterPool, vpod: VPod, view: WebhookCaches) -> bool:

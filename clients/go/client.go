@@ -193,6 +193,9 @@ func (c *Client) askOne(
 		return nil, notNow(err.Error())
 	}
 	request.Host = at.host
+	// The same request again changes nothing. So the transport may repeat it where the server has
+	// closed a kept-alive connection meanwhile. An empty value is not sent (net/http, Transport).
+	request.Header["Idempotency-Key"] = nil
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

@@ -2,10 +2,17 @@ package scheduler
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
+	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +21,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -260,6 +268,81 @@ func TestFilesAreReadAgain(t *testing.T) {
 	}
 }
 
+// selfSigned returns a certificate for loopback that is its own authority, and it as PEM.
+func selfSigned(t *testing.T) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(time.Now().UnixNano()),
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, string(block)
+}
+
+func TestAChangeOfAuthorityNeedsNoRestart(t *testing.T) {
+	before, beforePEM := selfSigned(t)
+	after, afterPEM := selfSigned(t)
+	var served atomic.Pointer[tls.Certificate]
+	it := &service{status: 200, body: placedReply}
+	it.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, it.body)
+	}))
+	it.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return served.Load(), nil
+	}}
+	it.Config.ErrorLog = log.New(io.Discard, "", 0)
+	it.StartTLS()
+	t.Cleanup(it.Close)
+	// httptest's own certificate goes before GetCertificate otherwise.
+	it.TLS.Certificates = nil
+	config := it.configured(t)
+	client := made(t, config)
+	for index, step := range []struct {
+		file   string
+		served *tls.Certificate
+		works  bool
+	}{
+		{beforePEM, &before, true},
+		{beforePEM + afterPEM, &before, true},
+		{beforePEM + afterPEM, &after, true},
+		{afterPEM, &after, true},
+		{afterPEM, &before, false},
+	} {
+		write(t, config.CAFile, step.file)
+		served.Store(step.served)
+		it.CloseClientConnections()
+		if _, err := client.Schedule(context.Background(), aGroup(3)); (err == nil) != step.works {
+			t.Fatal(index, err)
+		}
+	}
+}
+
+func TestAConnectionThatTheServerHasClosedIsNoError(t *testing.T) {
+	it := serving(t, 200, placedReply)
+	client := made(t, it.configured(t))
+	for index := 0; index < 200; index++ {
+		if _, err := client.Schedule(context.Background(), aGroup(3)); err != nil {
+			t.Fatal(index, err)
+		}
+		it.CloseClientConnections()
+	}
+	if _, sent := it.headers["Idempotency-Key"]; sent {
+		t.Fatal(it.headers)
+	}
+}
+
 func TestWhatCannotWorkIsRefusedAtOnce(t *testing.T) {
 	it := serving(t, 200, placedReply)
 	for name, change := range map[string]func(*Config){
@@ -312,15 +395,61 @@ func TestRefreshEnqueuesWhatHasMovedAndNothingElse(t *testing.T) {
 	going.key.Name, going.deleted = "going", &now
 	var enqueued []NamespacedName
 	list := func() ([]VPod, error) { return []VPod{moved, settled, going}, nil }
-	client.refreshOnce(context.Background(), list, func(key NamespacedName) { enqueued = append(enqueued, key) })
+	fine := func(key NamespacedName, err error) { t.Fatal(key, err) }
+	client.refreshOnce(context.Background(), list, func(key NamespacedName) { enqueued = append(enqueued, key) }, fine)
 	if len(it.bodies) != 2 || !reflect.DeepEqual(enqueued, []NamespacedName{moved.key}) {
 		t.Fatal(len(it.bodies), enqueued)
 	}
-	it.status = 503
-	client.refreshOnce(context.Background(), list, func(NamespacedName) { t.Fatal("nothing is known") })
-	if len(it.bodies) != 3 {
-		t.Fatal("without a leader the others are not asked for either")
+}
+
+func TestRefreshTellsWhatFailsAndEndsTheRoundWhereItWouldFailForAll(t *testing.T) {
+	first, second := aGroup(3), aGroup(3)
+	second.key.Name = "second"
+	for _, row := range []struct {
+		status int
+		asked  int
+	}{{503, 1}, {400, 2}, {413, 2}, {403, 1}, {404, 1}, {409, 1}} {
+		it := serving(t, row.status, `{"error":"no"}`)
+		client := made(t, it.configured(t))
+		var told []NamespacedName
+		failed := func(key NamespacedName, err error) {
+			var later *NotScheduled
+			var refused *RequestRefused
+			if !errors.As(err, &later) && !errors.As(err, &refused) {
+				t.Error(row.status, err)
+			}
+			told = append(told, key)
+		}
+		list := func() ([]VPod, error) { return []VPod{first, second}, nil }
+		client.refreshOnce(context.Background(), list, func(NamespacedName) { t.Error("nothing is known") }, failed)
+		want := []NamespacedName{first.key, second.key}[:row.asked]
+		if len(it.bodies) != row.asked || !reflect.DeepEqual(told, want) {
+			t.Error(row.status, len(it.bodies), told)
+		}
 	}
-	failing := func() ([]VPod, error) { return nil, errors.New("not synced") }
-	client.refreshOnce(context.Background(), failing, func(NamespacedName) { t.Fatal("nothing is listed") })
+}
+
+func TestRefreshTellsWhatTheListerReturns(t *testing.T) {
+	it := serving(t, 200, placedReply)
+	client := made(t, it.configured(t))
+	notSynced := errors.New("not synced")
+	failing := func() ([]VPod, error) { return nil, notSynced }
+	var told []error
+	failed := func(_ NamespacedName, err error) { told = append(told, err) }
+	client.refreshOnce(context.Background(), failing, func(NamespacedName) { t.Error("nothing is listed") }, failed)
+	if len(it.bodies) != 0 || !reflect.DeepEqual(told, []error{notSynced}) {
+		t.Fatal(len(it.bodies), told)
+	}
+}
+
+func TestRefreshSaysNothingOfAListThatLagsBehind(t *testing.T) {
+	it := serving(t, 412, `{"error":"older"}`)
+	client := made(t, it.configured(t))
+	list := func() ([]VPod, error) { return []VPod{aGroup(3), aGroup(3)}, nil }
+	client.refreshOnce(context.Background(), list,
+		func(NamespacedName) { t.Error("nothing is known") },
+		func(key NamespacedName, err error) { t.Error(key, err) })
+	if len(it.bodies) != 2 {
+		t.Fatal(len(it.bodies))
+	}
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -37,6 +38,11 @@ type RequestRefused struct {
 	// Status is the HTTP status, 400 to 499.
 	Status  int
 	Message string
+}
+
+// ofOneObject tells whether the object is refused, and not the client, its pool or its kind.
+func (e *RequestRefused) ofOneObject() bool {
+	return e.Status == http.StatusBadRequest || e.Status == http.StatusRequestEntityTooLarge
 }
 
 func (e *RequestRefused) Error() string {

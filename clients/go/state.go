@@ -66,14 +66,22 @@ func (c *Client) keyOf(key string) (NamespacedName, bool) {
 // object whose status differs from the answer, as after a move. Knative's autoscaler and evictor do
 // this work with Knative's own scheduler. Run it on the replica of the controller that leads.
 //
+// It calls failed, which may be nil, with each error: the lister's, with an empty key, or what
+// Schedule has returned for an object. If no replica leads, or the service refuses all objects of
+// this client (RequestRefused with another status than 400 and 413), the round ends there.
+//
 // An object that is being deleted is left to its finalizer.
 func (c *Client) Refresh(
-	ctx context.Context, period time.Duration, lister VPodLister, enqueue func(NamespacedName),
+	ctx context.Context, period time.Duration, lister VPodLister,
+	enqueue func(NamespacedName), failed func(NamespacedName, error),
 ) {
+	if failed == nil {
+		failed = func(NamespacedName, error) {}
+	}
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
-		c.refreshOnce(ctx, lister, enqueue)
+		c.refreshOnce(ctx, lister, enqueue, failed)
 		select {
 		case <-ctx.Done():
 			return
@@ -82,9 +90,13 @@ func (c *Client) Refresh(
 	}
 }
 
-func (c *Client) refreshOnce(ctx context.Context, lister VPodLister, enqueue func(NamespacedName)) {
+func (c *Client) refreshOnce(
+	ctx context.Context, lister VPodLister,
+	enqueue func(NamespacedName), failed func(NamespacedName, error),
+) {
 	listed, err := lister()
 	if err != nil {
+		failed(NamespacedName{}, err)
 		return
 	}
 	for _, vpod := range listed {
@@ -94,14 +106,22 @@ func (c *Client) refreshOnce(ctx context.Context, lister VPodLister, enqueue fun
 		placements, err := c.Schedule(ctx, vpod)
 		var short *InsufficientSlots
 		var later *NotScheduled
+		var refused *RequestRefused
 		switch {
 		case err == nil || errors.As(err, &short):
 			if !samePlacements(placements, vpod.GetPlacements()) {
 				enqueue(vpod.GetKey())
 			}
-		case errors.As(err, &later) && !later.Stale, ctx.Err() != nil:
-			// No replica leads now. The next period is soon enough.
+		case ctx.Err() != nil:
 			return
+		case errors.As(err, &later) && later.Stale:
+			// The list lags behind.
+		default:
+			failed(vpod.GetKey(), err)
+			if !errors.As(err, &refused) || !refused.ofOneObject() {
+				// The next period is soon enough.
+				return
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ from extender.cli.commands import (
     simulate,
     top,
 )
-from extender.cli.terminal.completing import complete
+from extender.cli.terminal.completing import Known, complete
 from extender.cli.terminal.exit_status import BROKEN_PIPE, ERROR, INTERRUPTED, OK
 from extender.cli.terminal.reference import reference
 from extender.kube.first_errors import describe_error
@@ -134,29 +135,27 @@ def _for_programs(parser: argparse.ArgumentParser, called: str, words: Sequence[
     if called != PLUGIN_COMPLETION and words[:1] != [COMPLETE]:
         return None
     typed = words[1:] if words[:1] == [COMPLETE] else words
-    known = {
-        ("explain", "name"): _objects("explained"),
-        ("explain", "namespace"): _objects("namespaces"),
-        ("plan", "drain"): _objects("drained"),
-        ("plan", "fail"): _objects("drained"),
-        ("plan", "pool"): _objects("pools"),
+    known: Known = {
+        ("explain", "name"): partial(_names, "explained"),
+        ("explain", "namespace"): partial(_names, "namespaces"),
+        ("doctor", "namespace"): partial(_names, "namespaces"),
+        ("plan", "namespace"): partial(_names, "namespaces"),
+        ("plan", "drain"): partial(_names, "drained"),
+        ("plan", "fail"): partial(_names, "drained"),
+        ("plan", "pool"): partial(_names, "pools"),
         ("plan", "profile"): _profiles,
-        ("plan", "set"): _plan_fields,
+        ("plan", "set"): partial(_fields, over_time=False),
         ("replay", "profile"): _profiles,
-        ("replay", "set"): _replay_fields,
+        ("replay", "set"): partial(_fields, over_time=True),
     }
     found = complete(parser, typed, known)
     return "\n".join(found.lines()) + "\n"
 
 
-def _objects(kind: str) -> Callable[[Mapping[str, str]], Sequence[str]]:
-    def names(given: Mapping[str, str]) -> Sequence[str]:
-        from extender.cli.query import object_names  # noqa: PLC0415
+def _names(wanted: str, given: Mapping[str, str]) -> Sequence[str]:
+    from extender.cli.query.object_names import names  # noqa: PLC0415
 
-        found: Sequence[str] = getattr(object_names, kind)(given)
-        return found
-
-    return names
+    return names(wanted, given)
 
 
 def _profiles(_given: Mapping[str, str]) -> list[str]:
@@ -165,16 +164,10 @@ def _profiles(_given: Mapping[str, str]) -> list[str]:
     return sorted(BUILT_IN_PROFILES)
 
 
-def _plan_fields(_given: Mapping[str, str]) -> list[str]:
-    from extender.whatif.settings import SETTINGS  # noqa: PLC0415
+def _fields(_given: Mapping[str, str], *, over_time: bool) -> list[str]:
+    from extender.whatif.settings import OVER_TIME, SETTINGS  # noqa: PLC0415
 
-    return [f"{field}=" for field in sorted(SETTINGS)]
-
-
-def _replay_fields(_given: Mapping[str, str]) -> list[str]:
-    from extender.whatif.settings import OVER_TIME  # noqa: PLC0415
-
-    return [f"{field}=" for field in sorted(OVER_TIME)]
+    return [f"{field}=" for field in sorted(OVER_TIME if over_time else SETTINGS)]
 
 
 if __name__ == "__main__":

@@ -33,6 +33,11 @@ class FieldError:
         return f"{self.field}: {self.type}: {self.value!r}: {self.detail}"
 
 
+def invalid(path: str, detail: str, value: object) -> FieldError:
+    """Return the error of a field whose value is not allowed."""
+    return FieldError(INVALID, path, detail, value)
+
+
 @dataclass(frozen=True, slots=True)
 class ManagedResource:
     """An extended resource that an extender manages."""
@@ -86,6 +91,16 @@ class ProfileConfig:
     """From NodeResourcesFit's arguments. The embedded scheduler merges those of all profiles."""
 
 
+@dataclass(frozen=True, slots=True)
+class CapacityRatio:
+    """The argument requestedToCapacityRatioArguments. ``shape``: points (utilization 0..100, score
+    0..10), in increasing order; ``resources``: name -> weight.
+    """
+
+    shape: tuple[tuple[int, int], ...]
+    resources: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What a Policy asks of the plugins. ``priorities``: name -> weight.
@@ -103,8 +118,11 @@ class Policy:
     hard_pod_affinity_weight: int = 0
     """hardPodAffinitySymmetricWeight; 0: InterPodAffinity's own default."""
     always_check_all_predicates: bool = False
-    not_simulated: tuple[str, ...] = ()
-    """Predicates, priorities and arguments that the embedded scheduler lacks."""
+    affinity_labels: tuple[str, ...] = ()
+    """Labels of nodes that the pods of a Service have in common (argument serviceAffinity)."""
+    anti_affinity_labels: tuple[str, ...] = ()
+    """Labels over whose values the pods of a Service spread (argument serviceAntiAffinity)."""
+    capacity_ratio: CapacityRatio | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,31 +174,19 @@ def validate(config: SchedulerConfig) -> list[FieldError]:
             errors.append(FieldError(DUPLICATE, f"{path}.schedulerName", "", known))
         first[profile.scheduler_name] = index
     errors += _percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score)
-    if config.pod_initial_backoff_s <= 0:
-        errors.append(
-            FieldError(
-                INVALID,
-                "podInitialBackoffSeconds",
-                "must be greater than 0",
-                config.pod_initial_backoff_s,
-            )
-        )
-    if config.pod_max_backoff_s < config.pod_initial_backoff_s:
-        errors.append(
-            FieldError(
-                INVALID,
-                "podMaxBackoffSeconds",
-                "must be greater than or equal to PodInitialBackoffSeconds",
-                config.pod_max_backoff_s,
-            )
-        )
+    initial_s, max_s = config.pod_initial_backoff_s, config.pod_max_backoff_s
+    if initial_s <= 0:
+        errors.append(invalid("podInitialBackoffSeconds", "must be greater than 0", initial_s))
+    if max_s < initial_s:
+        detail = "must be greater than or equal to PodInitialBackoffSeconds"
+        errors.append(invalid("podMaxBackoffSeconds", detail, max_s))
     return [*errors, *validate_extenders(config.extenders)]
 
 
 def _percentage(path: str, value: int | None) -> list[FieldError]:
     if value is None or 0 <= value <= 100:
         return []
-    return [FieldError(INVALID, path, "not in valid range [0-100]", value)]
+    return [invalid(path, "not in valid range [0-100]", value)]
 
 
 def validate_extenders(extenders: tuple[ExtenderConfig, ...]) -> list[FieldError]:
@@ -192,52 +198,31 @@ def validate_extenders(extenders: tuple[ExtenderConfig, ...]) -> list[FieldError
     for index, extender in enumerate(extenders):
         path = f"extenders[{index}]"
         if extender.prioritize_verb and extender.weight <= 0:
-            errors.append(
-                FieldError(
-                    INVALID,
-                    f"{path}.weight",
-                    "must have a positive weight applied to it",
-                    extender.weight,
-                )
-            )
+            detail = "must have a positive weight applied to it"
+            errors.append(invalid(f"{path}.weight", detail, extender.weight))
         for position, resource in enumerate(extender.managed_resources):
             name_path = f"{path}.managedResources[{position}].name"
-            errors += [
-                FieldError(INVALID, name_path, detail, resource.name)
-                for detail in _bad_name(resource.name)
-            ]
+            details = _bad_name(resource.name)
             if resource.name in seen:
-                errors.append(
-                    FieldError(
-                        INVALID,
-                        name_path,
-                        "duplicate extender managed resource name",
-                        resource.name,
-                    )
-                )
+                details.append("duplicate extender managed resource name")
+            errors += [invalid(name_path, detail, resource.name) for detail in details]
             seen.add(resource.name)
     binders = sum(1 for extender in extenders if extender.bind_verb)
     if binders > 1:
-        errors.append(
-            FieldError(
-                INVALID,
-                "extenders",
-                "only one extender can implement bind",
-                f"found {binders} extenders implementing bind",
-            )
-        )
+        found = f"found {binders} extenders implementing bind"
+        errors.append(invalid("extenders", "only one extender can implement bind", found))
     return errors
 
 
-_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME_RULE: Final = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
     "alphanumeric character "
     "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_SUBDOMAIN_RULE: Final = (
+SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with "
     "an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -261,13 +246,13 @@ def qualified_name_errors(value: str) -> list[str]:
     elif prefix:
         if len(prefix) > 253:
             errors.append("prefix part must be no more than 253 bytes")
-        if not _SUBDOMAIN.fullmatch(prefix):
-            errors.append(f"prefix part {_SUBDOMAIN_RULE}")
+        if not SUBDOMAIN.fullmatch(prefix):
+            errors.append(f"prefix part {SUBDOMAIN_RULE}")
     if not name:
         errors.append("name part must be non-empty")
     elif len(name) > 63:
         errors.append("name part must be no more than 63 bytes")
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         errors.append(f"name part {_NAME_RULE}")
     return errors
 

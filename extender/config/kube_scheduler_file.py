@@ -15,7 +15,6 @@ from typing import Any, Final
 import yaml
 
 from extender.config.kube_scheduler import (
-    INVALID,
     UNKNOWN,
     ExtenderConfig,
     FieldError,
@@ -23,6 +22,7 @@ from extender.config.kube_scheduler import (
     ProfileConfig,
     SchedulerConfig,
     TLSConfig,
+    invalid,
     validate,
 )
 from extender.config.policy import PolicyReader
@@ -79,7 +79,7 @@ class _FieldReader:
         self.errors: list[FieldError] = []
 
     def wrong(self, path: str, detail: str, value: object) -> None:
-        self.errors.append(FieldError(INVALID, path, detail, value))
+        self.errors.append(invalid(path, detail, value))
 
     def flag(self, raw: Mapping[str, object], key: str, path: str) -> bool:
         value = raw.get(key)
@@ -262,11 +262,10 @@ def load_configuration(document: str | bytes) -> SchedulerConfig:
     try:
         raw = yaml.safe_load(document)
     except NOT_YAML as error:
-        raise InvalidConfiguration(
-            [FieldError(INVALID, "", f"cannot be parsed: {why_not_yaml(error)}")]
-        ) from error
+        problem = f"cannot be parsed: {why_not_yaml(error)}"
+        raise InvalidConfiguration([invalid("", problem, None)]) from error
     if not isinstance(raw, dict):
-        raise InvalidConfiguration([FieldError(INVALID, "", "must be one object", raw)])
+        raise InvalidConfiguration([invalid("", "must be one object", raw)])
     config, errors = read_policy(raw) if raw.get("kind") == "Policy" else read_configuration(raw)
     if errors:
         raise InvalidConfiguration(errors)

@@ -15,14 +15,18 @@ and reload.
     clientConnection: {kubeconfig: "", context: "", qps: 1000, burst: 2000}
     scaleCache: {refreshPeriodSeconds: 300, maxEntries: 10000}
     filter: {narrowTo: 0}
+    pools: {namespaces: []}       # whose AdapterPools are served; []: those of all namespaces
     logging: {level: "", format: ""}
     mode: active                  # shadow: decide beside another scheduler, write nothing, report
                                   # the differences
     schedulerNames: [default-scheduler, vreplica-scheduler]    # only their pods are bound here
     schedule: {port: 0, host: 0.0.0.0, audience: vreplica-schedule, allowedServiceAccounts: [],
                tls: {certFile: "", keyFile: "", clientCAFile: "", allowedClients: []}}
+    adapters: {port: 0, host: 0.0.0.0, audience: vreplica.dev, allowedServiceAccounts: [],
+               tls: {certFile: "", keyFile: ""}}
     slotsResource: false          # true: adapter pods are marked with vreplica.dev/slots,
                                   # for managedResources of a shared kube-scheduler
+    loadSources: []               # Prometheus queries for pools' load, see load_sources
     profiles: []                  # beside the built-in ones; extender.engine.policy reads each,
                                   # see docs/profiles.md
 
@@ -41,9 +45,11 @@ from extender.model.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAMES
 from extender.node.candidates import NODES_MAX
 
 PROFILES_MAX: Final = 100
+LOAD_SOURCES_MAX: Final = 20
 ALLOWED_CLIENTS_MAX: Final = 100
 ALLOWED_HOSTS_MAX: Final = 100
 ALLOWED_ACCOUNTS_MAX: Final = 100
+POOL_NAMESPACES_MAX: Final = 100
 SCHEDULER_NAMES_MAX: Final = 32
 BUCKETS_MAX: Final = 64
 """Each bucket is a Lease that is written every two seconds."""
@@ -71,7 +77,7 @@ class Setting:
 
     ``name`` is the name in the file, below its section; it has a dot if the section has no
     dataclass of its own. ``minimum`` and ``maximum`` are of a number, ``items_max`` of a list.
-    ``pattern`` is what the whole of a string must match; "" for any.
+    ``pattern`` is what the whole of a string, or of each item of a list, must match; "" for any.
     """
 
     name: str
@@ -124,8 +130,9 @@ class TlsConfig:
 class ServerConfig:
     """Where the extender's verbs are served.
 
-    ``health_host`` stays on loopback unless a scraper must reach it. ``allowed_hosts`` guards
-    against DNS rebinding: a web page whose own name resolves to this server sends that name.
+    ``health_host`` stays on loopback unless a kubelet or a scraper must reach it. A kubelet's
+    probe comes to the pod's address and needs no metrics: ``health_metrics``. ``allowed_hosts``
+    guards against DNS rebinding: a web page whose own name resolves to this server sends that name.
     """
 
     host: str = _of(
@@ -157,8 +164,8 @@ class ServerConfig:
     health_port: int = _of(
         0,
         "healthPort",
-        "A second port, which serves only health and metrics, over plain HTTP. Probes and "
-        "scrapers have no client certificate. 0 means no second port.",
+        "A second port, which serves only health and, with healthMetrics, metrics, over plain "
+        "HTTP. Probes and scrapers have no client certificate. 0 means no second port.",
         minimum=0,
         maximum=65535,
     )
@@ -166,6 +173,12 @@ class ServerConfig:
         "127.0.0.1",
         "healthHost",
         "Address that healthPort listens on. It has the same form as host.",
+    )
+    health_metrics: bool = _of(
+        True,
+        "healthMetrics",
+        "Whether healthPort serves /metrics too. Without it, the port answers /livez, /readyz and "
+        "/healthz only.",
     )
     insecure: bool = _of(
         False, "insecure", "Allow an address beyond loopback without client certificates."
@@ -214,6 +227,52 @@ class ScheduleConfig:
         "tls",
         "TLS of this listener. With clientCAFile, callers show a certificate instead of a token.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptersTlsConfig:
+    """TLS of the listener for adapters, who show no certificates."""
+
+    cert_file: str = _of(
+        "",
+        "certFile",
+        "File with the serving certificate, PEM. If the file is replaced, the server uses the new "
+        "certificate within seconds.",
+    )
+    key_file: str = _of("", "keyFile", "File with the key of certFile, PEM.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptersConfig:
+    """The listener for adapters and for those who route to them."""
+
+    port: int = _of(
+        0,
+        "port",
+        "Port of a listener over TLS, where adapter pods of pools with spec.handoff learn their "
+        "assignment and acknowledge it, and routers ask where a vpod's work is. 0 means no such "
+        "listener.",
+        minimum=0,
+        maximum=65535,
+    )
+    host: str = _of(
+        "0.0.0.0", "host", "Address that port listens on. It has the form of server.host."
+    )
+    audience: str = _of(
+        "vreplica.dev",
+        "audience",
+        "Audience that a caller's token must have. An adapter's token must be bound to its pod, as "
+        "that of a projected volume is.",
+    )
+    allowed_service_accounts: tuple[str, ...] = _of(
+        (),
+        "allowedServiceAccounts",
+        "ServiceAccounts beside those of adapters that may ask where a vpod's work is, as "
+        "namespace/name.",
+        reload=Reload.LIVE,
+        items_max=ALLOWED_ACCOUNTS_MAX,
+    )
+    tls: AdaptersTlsConfig = _section(AdaptersTlsConfig, "tls", "TLS of this listener.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,8 +410,8 @@ class LogFormatOverride(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole file. ``profiles`` are plain documents; ``extender.config.profiles`` makes Profiles
-    of them.
+    """The whole file. ``profiles`` and ``load_sources`` are plain documents.
+    ``extender.config.profiles`` and ``extender.config.load_sources`` read them.
     """
 
     server: ServerConfig = _section(
@@ -360,6 +419,9 @@ class Config:
     )
     schedule: ScheduleConfig = _section(
         ScheduleConfig, "schedule", "Where controllers in other pods reach POST /v1/schedule."
+    )
+    adapters: AdaptersConfig = _section(
+        AdaptersConfig, "adapters", "Where adapters learn their assignment and acknowledge it."
     )
     leader_election: LeaderElectionConfig = _section(
         LeaderElectionConfig, "leaderElection", "How replicas elect leaders."
@@ -405,6 +467,15 @@ class Config:
         maximum=NODES_MAX,
     )
     """See ``extender.node.narrowing``."""
+    pool_namespaces: frozenset[str] = _of(
+        frozenset(),
+        "pools.namespaces",
+        "Namespaces whose AdapterPools this installation serves. It leaves pools of other "
+        "namespaces, and the vpods that name them, to other installations. If it is empty, the "
+        "pools of all namespaces are served. Must be the same for all replicas.",
+        items_max=POOL_NAMESPACES_MAX,
+        pattern=DNS_LABEL,
+    )
     log_level: LogLevel = _of(
         LogLevel.AS_STARTED,
         "logging.level",
@@ -416,6 +487,12 @@ class Config:
         "logging.format",
         "json writes one object per line. If it is empty, the option --log-format applies.",
         reload=Reload.LIVE,
+    )
+    load_sources: tuple[Mapping[str, object], ...] = _of(
+        (),
+        "loadSources",
+        "Prometheus queries that pools may take their load from (docs/balancing.md).",
+        items_max=LOAD_SOURCES_MAX,
     )
     profiles: tuple[Mapping[str, object], ...] = _of(
         (),

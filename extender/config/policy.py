@@ -2,15 +2,13 @@
 ``legacy_registry.go`` and ``ValidatePolicy``. 1.23 removed the file.
 
 A Policy without a list has the default set; an empty list is no predicate and no priority. Two
-predicates run always. What kube-scheduler 1.22 has and the embedded one lacks (serviceAffinity,
-serviceAntiAffinity, requestedToCapacityRatioArguments) is kept as ``not_simulated``: the file is
-right, but the embedded scheduler does not start with it.
+predicates run always. An entry with an argument is a custom one: its name only tells it apart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
-from extender.config.kube_scheduler import INVALID, FieldError, Policy
+from extender.config.kube_scheduler import REQUIRED, CapacityRatio, FieldError, Policy, invalid
 from extender.model.reading import mapping, mappings, text, texts
 
 WEIGHT_MAX: Final = (2**63 - 1) // 10
@@ -20,6 +18,9 @@ overflow.
 MANDATORY_PREDICATES: Final = frozenset({"PodToleratesNodeTaints", "CheckNodeUnschedulable"})
 NODE_LABEL_PREDICATE: Final = "CheckNodeLabelPresence"
 NODE_LABEL_PRIORITY: Final = "NodeLabel"
+SERVICE_AFFINITY_PREDICATE: Final = "CheckServiceAffinity"
+SERVICE_AFFINITY_PRIORITY: Final = "ServiceAffinity"
+CAPACITY_RATIO_PRIORITY: Final = "RequestedToCapacityRatio"
 PREDICATES: Final = (
     "CheckNodeUnschedulable",
     "GeneralPredicates",
@@ -30,6 +31,7 @@ PREDICATES: Final = (
     "NoDiskConflict",
     "PodToleratesNodeTaints",
     NODE_LABEL_PREDICATE,
+    SERVICE_AFFINITY_PREDICATE,
     "MaxEBSVolumeCount",
     "MaxGCEPDVolumeCount",
     "MaxCSIVolumeCountPred",
@@ -65,10 +67,16 @@ _FORMER_NAMES: Final = {
     "PodFitsPorts": "PodFitsHostPorts",
     "ServiceSpreadingPriority": "SelectorSpreadPriority",
 }
-_NOT_SIMULATED: Final = frozenset(
-    {"CheckServiceAffinity", "ServiceAffinity", "RequestedToCapacityRatio"}
+_PLUGIN_NAMES: Final = frozenset(
+    {NODE_LABEL_PRIORITY, SERVICE_AFFINITY_PRIORITY, CAPACITY_RATIO_PRIORITY}
 )
+"""kube-scheduler 1.22 looks for such a priority before its argument, and does not start."""
 _EQUAL: Final = "EqualPriority"
+
+
+def _whole(value: object) -> int:
+    """A whole number; -1, which is never right, for anything else."""
+    return value if type(value) is int else -1
 
 
 class PolicyReader:
@@ -80,9 +88,12 @@ class PolicyReader:
         self._present: list[str] = []
         self._absent: list[str] = []
         self._preferred: list[tuple[str, bool]] = []
-        self._preference: tuple[str, int] | None = None
-        """Name and weight of the last label preference."""
-        self._not_simulated: list[str] = []
+        self._affinity: list[str] = []
+        self._anti_affinity: list[str] = []
+        self._capacity_ratio: tuple[str, CapacityRatio] | None = None
+        """With the name of its priority."""
+        self._weights: dict[str, tuple[str, int]] = {}
+        """Kind of custom priority -> name and weight of the last one."""
 
     def read(self) -> Policy:
         """Return what the document asks for, as far as it is right."""
@@ -120,54 +131,102 @@ class PolicyReader:
             preferred_labels=tuple(self._preferred),
             hard_pod_affinity_weight=self._hard_weight(),
             always_check_all_predicates=document.get("alwaysCheckAllPredicates") is True,
-            not_simulated=tuple(dict.fromkeys(self._not_simulated)),
+            affinity_labels=tuple(self._affinity),
+            anti_affinity_labels=tuple(self._anti_affinity),
+            capacity_ratio=self._capacity_ratio[1] if self._capacity_ratio is not None else None,
         )
 
     def _wrong(self, path: str, detail: str, value: object) -> None:
-        self.errors.append(FieldError(INVALID, path, detail, value))
+        self.errors.append(invalid(path, detail, value))
 
     def _predicate(self, raw: Mapping[str, Any], path: str) -> str:
         """The predicate's name, "" if it is wrong."""
-        given = text(raw, "name")
-        name = _FORMER_NAMES.get(given, given)
-        argument = self._argument(raw, path, "predicate", ("serviceAffinity", "labelsPresence"))
-        if argument == "":
-            return ""
-        if name in PREDICATES:
+        kinds = ("serviceAffinity", "labelsPresence")
+        name, argument = self._entry(raw, path, "predicate", PREDICATES, kinds)
+        if not argument:
             return name
-        if name in _NOT_SIMULATED:
-            return self._leave_out(name)
-        if argument is None:
-            self._wrong(f"{path}.name", f'predicate type not found for "{name}"', name)
-            return ""
-        if argument == "labelsPresence":
-            asked = mapping(raw, "argument", argument)
-            there = self._present if asked.get("presence") is True else self._absent
-            there += texts(asked, "labels")
-            return NODE_LABEL_PREDICATE
-        return self._leave_out(argument)
+        asked = mapping(raw, "argument", argument)
+        labels = texts(asked, "labels")
+        if argument == "serviceAffinity":
+            self._affinity += labels
+            return SERVICE_AFFINITY_PREDICATE
+        there = self._present if asked.get("presence") is True else self._absent
+        there += labels
+        return NODE_LABEL_PREDICATE
 
     def _priority(self, raw: Mapping[str, Any], weight: int, path: str) -> str:
         """The priority's name, "" if it is wrong."""
+        kinds = ("serviceAntiAffinity", "labelPreference", "requestedToCapacityRatioArguments")
+        name, argument = self._entry(raw, path, "priority", PRIORITIES, kinds)
+        if not argument:
+            return name
+        if name in _PLUGIN_NAMES:
+            problem = f'priority "{name}" has the name of a plugin: its argument is ignored'
+            self._wrong(f"{path}.name", f"{problem}. Give it another name", name)
+            return ""
+        asked = mapping(raw, "argument", argument)
+        if argument == "requestedToCapacityRatioArguments":
+            self._read_capacity_ratio(name, asked, path)
+            return CAPACITY_RATIO_PRIORITY
+        kind = argument[0].upper() + argument[1:]
+        self._check_same_weight(kind, name, weight, path)
+        if argument == "serviceAntiAffinity":
+            self._anti_affinity.append(text(asked, "label"))
+            return SERVICE_AFFINITY_PRIORITY
+        self._preferred.append((text(asked, "label"), asked.get("presence") is True))
+        return NODE_LABEL_PRIORITY
+
+    def _entry(
+        self,
+        raw: Mapping[str, Any],
+        path: str,
+        what: str,
+        known: Container[str],
+        kinds: tuple[str, ...],
+    ) -> tuple[str, str]:
+        """(its name, "" to add none; the argument that makes it a custom one, "" for none)."""
         given = text(raw, "name")
         name = _FORMER_NAMES.get(given, given)
-        kinds = ("serviceAntiAffinity", "labelPreference", "requestedToCapacityRatioArguments")
-        argument = self._argument(raw, path, "priority", kinds)
+        argument = self._argument(raw, path, what, kinds)
         if argument == "":
-            return ""
-        if name in PRIORITIES:
-            return name
-        if name in _NOT_SIMULATED:
-            return self._leave_out(name)
+            return "", ""
+        if name in known:
+            return name, ""
         if argument is None:
-            self._wrong(f"{path}.name", f'priority type not found for "{name}"', name)
-            return ""
-        if argument == "labelPreference":
-            asked = mapping(raw, "argument", argument)
-            self._preferred.append((text(asked, "label"), asked.get("presence") is True))
-            self._check_same_weight(name, weight, path)
-            return NODE_LABEL_PRIORITY
-        return self._leave_out(argument)
+            self._wrong(f"{path}.name", f'{what} type not found for "{name}"', name)
+            return "", ""
+        return name, argument
+
+    def _read_capacity_ratio(self, name: str, asked: Mapping[str, Any], path: str) -> None:
+        path = f"{path}.argument.requestedToCapacityRatioArguments"
+        if self._capacity_ratio is not None:
+            what = f'priority "{name}" redeclares custom priority "{CAPACITY_RATIO_PRIORITY}"'
+            self._wrong(path, f'{what}, from: "{self._capacity_ratio[0]}"', name)
+            return
+        shape = tuple(
+            (_whole(point.get("utilization", 0)), _whole(point.get("score", 0)))
+            for point in mappings(asked, "shape")
+        )
+        resources = {
+            text(one, "name"): _whole(one.get("weight", 0)) for one in mappings(asked, "resources")
+        }
+        self._capacity_ratio = (name, CapacityRatio(shape, resources))
+        if not shape:
+            problem = "at least one point must be specified"
+            self.errors.append(FieldError(REQUIRED, f"{path}.shape", problem))
+        utilizations = [utilization for utilization, _ in shape]
+        if sorted(set(utilizations)) != utilizations:
+            problem = "utilization values must be sorted in increasing order"
+            self._wrong(f"{path}.shape", problem, utilizations)
+        for index, (utilization, score) in enumerate(shape):
+            for field, value, most in (("utilization", utilization, 100), ("score", score, 10)):
+                if not 0 <= value <= most:
+                    problem = f"not in valid range [0, {most}]"
+                    self._wrong(f"{path}.shape[{index}].{field}", problem, value)
+        for index, (resource, weight) in enumerate(resources.items()):
+            if weight < 1:
+                problem = f"resource weight of {resource} not in valid range [1, inf)"
+                self._wrong(f"{path}.resources[{index}].weight", problem, weight)
 
     def _argument(
         self, raw: Mapping[str, Any], path: str, what: str, kinds: tuple[str, ...]
@@ -183,10 +242,6 @@ class PolicyReader:
         self._wrong(f"{path}.argument", problem, text(raw, "name"))
         return ""
 
-    def _leave_out(self, name: str) -> str:
-        self._not_simulated.append(name)
-        return ""
-
     def _weight(self, raw: Mapping[str, Any], path: str) -> int:
         weight = raw.get("weight", 0)
         if type(weight) is int and 0 < weight < WEIGHT_MAX:
@@ -196,13 +251,13 @@ class PolicyReader:
         self._wrong(f"{path}.weight", problem, weight)
         return 1
 
-    def _check_same_weight(self, name: str, weight: int, path: str) -> None:
-        """All label preferences are one plugin, so they must have one weight."""
-        before = self._preference
-        self._preference = (name, weight)
+    def _check_same_weight(self, kind: str, name: str, weight: int, path: str) -> None:
+        """All priorities of one kind are one plugin, so they must have one weight."""
+        before = self._weights.get(kind)
+        self._weights[kind] = (name, weight)
         if before is not None and before[1] != weight:
             what = f'priority "{name}" has a different weight with "{before[0]}"'
-            self._wrong(f"{path}.weight", f"LabelPreference  {what}", weight)
+            self._wrong(f"{path}.weight", f"{kind}  {what}", weight)
 
     def _check_no_conflict(self, path: str, present: list[str], absent: list[str]) -> None:
         both = sorted(set(present) & set(absent))

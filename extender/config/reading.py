@@ -142,15 +142,19 @@ class _SettingsReader:
             hint = "put it in quotes" if isinstance(raw, int | float) else ""
             self.wrong(entry.path, f"must be a string, not {safe_repr(raw)}", hint)
             return None
+        return raw if self._is_name(entry, entry.path, raw) else None
+
+    def _is_name(self, entry: Entry, path: str, raw: str) -> bool:
+        """Whether the setting, or one item of it at ``path``, matches the setting's pattern."""
         pattern = entry.setting.pattern
-        if pattern and re.fullmatch(pattern, raw) is None:
-            self.wrong(
-                entry.path,
-                f"must be a Kubernetes name, not {safe_repr(raw)}",
-                "use lower-case letters and digits, with - between them",
-            )
-            return None
-        return raw
+        if not pattern or re.fullmatch(pattern, raw) is not None:
+            return True
+        self.wrong(
+            path,
+            f"must be a Kubernetes name, not {safe_repr(raw)}",
+            "use lower-case letters and digits, with - between them",
+        )
+        return False
 
     def _choice(self, entry: Entry, raw: object) -> object:
         if isinstance(raw, str) and raw in entry.choices:
@@ -199,7 +203,15 @@ class _SettingsReader:
         ]
         for index in bad:
             self.wrong(f"{entry.path}[{index}]", "must be a string that is not empty")
-        return None if not items or bad else entry.type(items)
+        if not items or bad:
+            return None
+        texts = [str(item) for item in items]
+        wrong = [
+            text
+            for index, text in enumerate(texts)
+            if not self._is_name(entry, f"{entry.path}[{index}]", text)
+        ]
+        return None if wrong else entry.type(texts)
 
     def _mappings(self, entry: Entry, raw: object) -> object:
         items = self._items(entry, raw)

@@ -1,9 +1,10 @@
 """Which settings go together. The JSON schema (``schema``) says the same where it can."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from extender.config.load_sources import problems_of
 from extender.config.model import (
     DNS_LABEL,
     DNS_SUBDOMAIN,
@@ -19,6 +20,9 @@ RETRY_JITTER: Final = 1.2
 """client-go stretches a retry period by up to this factor."""
 
 
+_TOGETHER: Final = "certFile and keyFile must be set together"
+_AUDIENCE: Final = "must not be empty, or a token for any server counts"
+_SHADOW: Final = "must be 0 in mode shadow, which answers no caller"
 _ACCOUNT: Final = re.compile(f"{DNS_LABEL}/{DNS_SUBDOMAIN}")
 
 
@@ -35,6 +39,8 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
     tls, election = config.server.tls, config.leader_election
     yield from _tls(tls, "server.tls")
     yield from _schedule(config)
+    yield from _adapters(config)
+    yield from (BrokenRule(*problem) for problem in problems_of(config.load_sources))
     if (
         not (tls.allowed_clients and not tls.client_ca_file)
         and config.server.host not in LOOPBACK
@@ -56,7 +62,7 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
 
 def _tls(tls: TlsConfig, path: str) -> Iterator[BrokenRule]:
     if bool(tls.cert_file) != bool(tls.key_file):
-        yield BrokenRule(path, "certFile and keyFile must be set together")
+        yield BrokenRule(path, _TOGETHER)
     if tls.client_ca_file and not tls.cert_file:
         yield BrokenRule(f"{path}.clientCAFile", "needs certFile and keyFile")
     if tls.allowed_clients and not tls.client_ca_file:
@@ -67,22 +73,46 @@ def _schedule(config: Config) -> Iterator[BrokenRule]:
     """Check the listener for controllers: a caller must be known, by a token or a certificate."""
     schedule = config.schedule
     yield from _tls(schedule.tls, "schedule.tls")
-    for index, account in enumerate(schedule.allowed_service_accounts):
-        if not _ACCOUNT.fullmatch(account):
-            yield BrokenRule(
-                f"schedule.allowedServiceAccounts[{index}]", "must have the form namespace/name"
-            )
+    yield from _accounts(schedule.allowed_service_accounts, "schedule")
     if not schedule.audience:
-        yield BrokenRule("schedule.audience", "must not be empty, or a token for any server counts")
+        yield BrokenRule("schedule.audience", _AUDIENCE)
     if not schedule.port:
         return
     if config.mode is Mode.SHADOW:
-        yield BrokenRule("schedule.port", "must be 0 in mode shadow, which answers no caller")
+        yield BrokenRule("schedule.port", _SHADOW)
     if not schedule.tls.cert_file:
         yield BrokenRule("schedule.tls.certFile", "is required with schedule.port")
     if schedule.port in {config.server.port, config.server.health_port}:
         yield BrokenRule("schedule.port", "must differ from server.port and server.healthPort")
     yield from _callers(schedule)
+
+
+def _adapters(config: Config) -> Iterator[BrokenRule]:
+    """Check the listener for adapters."""
+    adapters, server = config.adapters, config.server
+    if bool(adapters.tls.cert_file) != bool(adapters.tls.key_file):
+        yield BrokenRule("adapters.tls", _TOGETHER)
+    yield from _accounts(adapters.allowed_service_accounts, "adapters")
+    if not adapters.audience:
+        yield BrokenRule("adapters.audience", _AUDIENCE)
+    if not adapters.port:
+        return
+    if config.mode is Mode.SHADOW:
+        yield BrokenRule("adapters.port", _SHADOW)
+    if not adapters.tls.cert_file:
+        yield BrokenRule("adapters.tls.certFile", "is required with adapters.port")
+    if adapters.port in {server.port, server.health_port, config.schedule.port}:
+        yield BrokenRule(
+            "adapters.port", "must differ from server.port, server.healthPort and schedule.port"
+        )
+
+
+def _accounts(accounts: Iterable[str], section: str) -> Iterator[BrokenRule]:
+    for index, account in enumerate(accounts):
+        if not _ACCOUNT.fullmatch(account):
+            yield BrokenRule(
+                f"{section}.allowedServiceAccounts[{index}]", "must have the form namespace/name"
+            )
 
 
 def _callers(schedule: ScheduleConfig) -> Iterator[BrokenRule]:

@@ -8,15 +8,26 @@ may add plugins. ``x-reload`` is ``live`` if a running replica takes a changed s
 file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
+from extender.config.load_sources import (
+    LABEL,
+    PERIOD_MAX_S,
+    PERIOD_MIN_S,
+    PERIOD_S,
+    QUERY_CHARS_MAX,
+    TIMEOUT_MIN_S,
+    TIMEOUT_S,
+    URL_CHARS_MAX,
+    Labels,
+)
 from extender.config.model import DNS_LABEL, DNS_SUBDOMAIN, LOOPBACK
 from extender.config.settings import SECTIONS, SETTINGS, Entry, ValueKind
 from extender.config.view import plain
 from extender.engine.policy.profile import Rules, Ties
-from extender.engine.policy.profile_document import PLUGINS_MAX, WEIGHT_MAX
+from extender.engine.policy.profile_document import PLUGINS_MAX, WEIGHT_MAX, camel
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.policy.registry import BUILT_IN_PLUGINS, PluginFactory
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
@@ -61,11 +72,17 @@ def config_schema() -> Schema:
     sections["server"]["allOf"] = [_beyond_loopback()]
     sections["schedule.tls"]["allOf"] = _tls_rules()
     sections["schedule"]["allOf"] = _schedule_rules()
-    sections["schedule"]["properties"]["audience"]["minLength"] = 1
-    accounts = sections["schedule"]["properties"]["allowedServiceAccounts"]
-    accounts["items"] = {**_GIVEN, "pattern": f"^{DNS_LABEL}/{DNS_SUBDOMAIN}$"}
+    sections["adapters.tls"]["allOf"] = _key_rules()
+    sections["adapters"]["allOf"] = [
+        {"if": _has(port=_ON), "then": _has(tls=_has(certFile=_GIVEN))}
+    ]
+    for listener in ("schedule", "adapters"):
+        sections[listener]["properties"]["audience"]["minLength"] = 1
+        accounts = sections[listener]["properties"]["allowedServiceAccounts"]
+        accounts["items"] = {**_GIVEN, "pattern": f"^{DNS_LABEL}/{DNS_SUBDOMAIN}$"}
     root["allOf"] = [
-        {"if": _has(schedule=_has(port=_ON)), "then": {"properties": {"mode": {"not": _SHADOW}}}}
+        {"if": _has(**{one: _has(port=_ON)}), "then": {"properties": {"mode": {"not": _SHADOW}}}}
+        for one in ("schedule", "adapters")
     ]
     return root
 
@@ -93,13 +110,18 @@ def _setting(entry: Entry) -> Schema:
             low, high = plain(entry.setting.minimum), plain(entry.setting.maximum)
             return {**schema, "type": [kind, "null"], "minimum": low, "maximum": high}
         case ValueKind.TEXTS | ValueKind.MAPPINGS:
-            items = _GIVEN if entry.kind is ValueKind.TEXTS else _profile()
+            items = _texts_of(entry) if entry.kind is ValueKind.TEXTS else _ITEMS[entry.path]()
             return {
                 **schema,
                 "type": ["array", "null"],
                 "maxItems": entry.setting.items_max,
                 "items": items,
             }
+
+
+def _texts_of(entry: Entry) -> Schema:
+    pattern = entry.setting.pattern
+    return {**_GIVEN, **({"pattern": f"^{pattern}$"} if pattern else {})}
 
 
 def _has(**properties: Schema) -> Schema:
@@ -111,10 +133,16 @@ def _tls_rules() -> list[Schema]:
     """The rules of ``rules.broken_rules`` about server.tls."""
     listed = {"type": "array", "minItems": 1}
     return [
-        {"if": _has(certFile=_GIVEN), "then": _has(keyFile=_GIVEN)},
-        {"if": _has(keyFile=_GIVEN), "then": _has(certFile=_GIVEN)},
+        *_key_rules(),
         {"if": _has(clientCAFile=_GIVEN), "then": _has(certFile=_GIVEN)},
         {"if": _has(allowedClients=listed), "then": _has(clientCAFile=_GIVEN)},
+    ]
+
+
+def _key_rules() -> list[Schema]:
+    return [
+        {"if": _has(certFile=_GIVEN), "then": _has(keyFile=_GIVEN)},
+        {"if": _has(keyFile=_GIVEN), "then": _has(certFile=_GIVEN)},
     ]
 
 
@@ -172,7 +200,7 @@ def _profile() -> Schema:
             "rules": {
                 "type": ["object", "null"],
                 "description": "Deliberate differences from Knative; false turns one off.",
-                "properties": {_camel(one.name): {"type": "boolean"} for one in fields(Rules)},
+                "properties": {camel(one.name): {"type": "boolean"} for one in fields(Rules)},
                 "additionalProperties": False,
             },
             **plugins,
@@ -181,6 +209,68 @@ def _profile() -> Schema:
         "additionalProperties": False,
         "if": {"required": ["knativeConfigMaps"]},
         "then": {"properties": dict.fromkeys(plugins, False)},
+    }
+
+
+def _load_source() -> Schema:
+    """The schema of one entry of ``loadSources``. It does not check that the time-out is within
+    the period, or that two names differ.
+    """
+    label = {"type": ["string", "null"], "pattern": f"^{LABEL}$"}
+    file = {"type": ["string", "null"], "default": ""}
+    return {
+        "type": "object",
+        "required": ["name", "url", "query"],
+        "properties": {
+            "name": {
+                **_GIVEN,
+                "pattern": f"^{DNS_LABEL}$",
+                "description": "What spec.loadSource of an AdapterPool names.",
+            },
+            "url": {
+                "type": "string",
+                "pattern": "^https?://[^\\s@?#]+$",
+                "maxLength": URL_CHARS_MAX,
+                "description": "Where Prometheus is. /api/v1/query is added.",
+            },
+            "query": {
+                **_GIVEN,
+                "maxLength": QUERY_CHARS_MAX,
+                "description": "An instant query in PromQL. $namespace, $pool and $statefulSet "
+                "stand for the pool's.",
+            },
+            "labels": {
+                "type": ["object", "null"],
+                "description": "The labels that name the vpod and its pod.",
+                "properties": {
+                    "vpodNamespace": {
+                        **label,
+                        "pattern": f"^({LABEL})?$",
+                        "default": Labels().vpod_namespace,
+                    },
+                    "vpod": {**label, "default": Labels().vpod},
+                    "pod": {**label, "default": Labels().pod},
+                },
+                "additionalProperties": False,
+            },
+            "caFile": {**file, "description": "Authorities of its certificate, PEM."},
+            "tokenFile": {**file, "description": "A bearer token. Needs a url with https."},
+            "periodSeconds": {
+                "type": ["number", "null"],
+                "minimum": plain(PERIOD_MIN_S),
+                "maximum": plain(PERIOD_MAX_S),
+                "default": plain(PERIOD_S),
+            },
+            "timeoutSeconds": {
+                "type": ["number", "null"],
+                "minimum": TIMEOUT_MIN_S,
+                "maximum": plain(PERIOD_MAX_S),
+                "default": plain(TIMEOUT_S),
+            },
+        },
+        "additionalProperties": False,
+        "if": _has(url={"type": "string", "pattern": "^http://"}),
+        "then": {"allOf": [{"not": _has(caFile=_GIVEN)}, {"not": _has(tokenFile=_GIVEN)}]},
     }
 
 
@@ -225,6 +315,8 @@ def _knative() -> Schema:
     }
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+_ITEMS: Final[Mapping[str, Callable[[], Schema]]] = {
+    "profiles": _profile,
+    "loadSources": _load_source,
+}
+"""The schema of an item of each list of mappings."""

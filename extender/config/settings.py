@@ -88,7 +88,12 @@ SETTINGS: Final[tuple[Entry, ...]] = tuple(_entries(Config, "", (), _sections))
 """Every setting of the file, in the order of the dataclasses."""
 BY_PATH: Final[Mapping[str, Entry]] = MappingProxyType({entry.path: entry for entry in SETTINGS})
 SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
-    {**_sections, "filter": "How filter answers.", "logging": "What is logged."}
+    {
+        **_sections,
+        "filter": "How filter answers.",
+        "pools": "Which AdapterPools are served.",
+        "logging": "What is logged.",
+    }
 )
 """Every section of the file -> its description."""
 

@@ -55,7 +55,7 @@ def rows_of(config: Config, file: Document | None) -> list[Row]:
 
 
 def _short(path: str, value: Any) -> str:
-    if path == "profiles":
+    if path in {"profiles", "loadSources"}:
         return ", ".join(str(one.get("name")) for one in value) or "[]"
     if isinstance(value, bool):
         return str(value).lower()

@@ -49,6 +49,7 @@ PODS: Final = Resource("", "v1", "pods", "Pod")
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
@@ -72,6 +73,16 @@ VALIDATING_WEBHOOKS: Final = Resource(
     "v1",
     "validatingwebhookconfigurations",
     "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+TOKEN_REVIEWS: Final = Resource(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False
+)
+ACCESS_REVIEWS: Final = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "subjectaccessreviews",
+    "SubjectAccessReview",
     namespaced=False,
 )
 VPODS: Final = Resource(GROUP, VERSION, "vpods", "VPod")
@@ -146,6 +157,21 @@ class Binding:
     uid: str = ""
     resource_version: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> Obj:
+        """The object that is sent; what is empty is left out."""
+        given = {
+            "uid": self.uid,
+            "resourceVersion": self.resource_version,
+            "annotations": dict(self.annotations),
+        }
+        named = {"name": self.name, "namespace": self.namespace}
+        return {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": named | {field: value for field, value in given.items() if value},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self.node},
+        }
 
 
 @dataclass(frozen=True, slots=True)

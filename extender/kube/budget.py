@@ -5,6 +5,8 @@ for another's requests.
 - ``writes``: ledgers, bindings, statuses, scale;
 - ``events``: the most requests, which matter least (Kubernetes' components give their event
   recorder its own client for that reason);
+- ``reviews``: TokenReviews of callers' tokens. Strangers can cause them, so an API server that
+  refuses them must hold up nothing else;
 - ``leases``: no bucket, because leadership must not be lost in our own queue. The elector's period
   is the limit. Leases also have their own connections (``connection``), so that they never wait
   behind a hundred slow answers.
@@ -18,7 +20,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import Final
 
-from extender.kube.api import EVENTS, LEASES, Resource
+from extender.kube.api import EVENTS, LEASES, TOKEN_REVIEWS, Resource
 from extender.kube.ratelimit import TokenBucket
 
 QPS_DEFAULT: Final = 1000.0
@@ -38,6 +40,7 @@ class Lane(StrEnum):
     READS = "reads"
     WRITES = "writes"
     EVENTS = "events"
+    REVIEWS = "reviews"
     LEASES = "leases"
 
 
@@ -45,8 +48,9 @@ class Budget:
     """The buckets. ``qps`` and ``burst`` apply to each lane that has one."""
 
     def __init__(self, qps: float, burst: int) -> None:
-        self._buckets = {
-            lane: TokenBucket(qps, burst) for lane in (Lane.READS, Lane.WRITES, Lane.EVENTS)
+        with_bucket = (Lane.READS, Lane.WRITES, Lane.EVENTS, Lane.REVIEWS)
+        self._buckets: dict[Lane, TokenBucket] = {
+            lane: TokenBucket(qps, burst) for lane in with_bucket
         }
         self.requests: Counter[str] = Counter(dict.fromkeys(map(str, Lane), 0))
         """Requests sent since the start, by lane."""
@@ -88,4 +92,4 @@ def lane_of(resource: Resource, *, writes: bool) -> Lane:
         return Lane.LEASES
     if not writes:
         return Lane.READS
-    return Lane.EVENTS if resource == EVENTS else Lane.WRITES
+    return {EVENTS: Lane.EVENTS, TOKEN_REVIEWS: Lane.REVIEWS}.get(resource, Lane.WRITES)

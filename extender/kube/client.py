@@ -213,20 +213,8 @@ class KubeApi:
 
     async def bind(self, binding: Binding) -> None:
         """POST pods/NAME/binding. See ``Api.bind``."""
-        metadata: Obj = {"name": binding.name, "namespace": binding.namespace}
-        if binding.uid:
-            metadata["uid"] = binding.uid
-        if binding.resource_version:
-            metadata["resourceVersion"] = binding.resource_version
-        if binding.annotations:
-            metadata["annotations"] = dict(binding.annotations)
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": metadata,
-            "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
-        }
         path = path_of(PODS, binding.namespace, binding.name, "binding")
+        body = binding.to_json()
         await self._transport.exchange(_request("POST", PODS, path, body, query=_WRITER))
 
     async def evict(

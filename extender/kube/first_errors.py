@@ -63,47 +63,41 @@ class Usual(NamedTuple):
 
     mistake: str
     kind: type[BaseException]
-    text: str
-    number: int
     fix: str
+    text: str = ""
+    number: int = 0
 
 
 USUAL: Final = (
     Usual(
         "no cluster: there is no kubeconfig",
         ConnectError,
-        "no kubeconfig given",
-        0,
         "Set KUBECONFIG or give --kubeconfig FILE; without any cluster try `vreplica run`.",
+        text="no kubeconfig given",
     ),
     Usual(
         "a kubeconfig that cannot be used",
         ConnectError,
-        "",
-        0,
         "Check the file with `kubectl --kubeconfig FILE cluster-info`.",
     ),
     Usual(
         "an API server that is not trusted",
         OutcomeUnknown,
-        r"certificate.verify|self.signed",
-        0,
         "The API server's certificate is not trusted: check certificate-authority-data in the "
         "kubeconfig.",
+        text=r"certificate.verify|self.signed",
     ),
     Usual(
         "no cluster: nobody answers",
         OutcomeUnknown,
-        r"connect|refused|name or service|nodename|resolve|unreachable|timed? ?out|none within",
-        0,
         "The API server cannot be reached: is the cluster up, and is it the right context "
         "(`kubectl config get-contexts`)?",
+        text=r"connect|refused|name or service|nodename|resolve|unreachable|timed? ?out"
+        r"|none within",
     ),
     Usual(
         "no permission",
         Forbidden,
-        "",
-        0,
         "This user may not do that: try `kubectl auth can-i --list`; the chart (`helm template`) "
         "and manifests/base have "
         "the roles that each part needs.",
@@ -111,41 +105,36 @@ USUAL: Final = (
     Usual(
         "the CRDs are missing",
         NotFound,
-        rf"{re.escape(GROUP)}|could not find the requested resource",
-        0,
         "Our kinds are not installed: install the chart with helm (docs/install.md), or, where you "
         "install without Helm, "
         "`kubectl apply -k manifests/crds`.",
+        text=rf"{re.escape(GROUP)}|could not find the requested resource",
     ),
     Usual(
         "credentials that have expired",
         ApiError,
-        "",
-        401,
         "The credentials are not accepted: log in again, or check the user in the kubeconfig.",
+        number=401,
     ),
     Usual(
         "the port is taken",
         OSError,
-        "",
-        errno.EADDRINUSE,
         "Another program listens there: stop it, or choose another port (server.port, --port; 0 "
         "takes a free one).",
+        number=errno.EADDRINUSE,
     ),
     Usual(
         "a port, or a file, that needs rights",
         OSError,
-        "",
-        errno.EACCES,
         "Ports below 1024 and files of others need rights: choose another port, or look at the "
         "file's owner.",
+        number=errno.EACCES,
     ),
     Usual(
         "an address of another machine",
         OSError,
-        "",
-        errno.EADDRNOTAVAIL,
         "No interface of this machine has that address: check server.host.",
+        number=errno.EADDRNOTAVAIL,
     ),
 )
 """The first match counts."""

@@ -68,6 +68,16 @@ class TokenBucket:
             self.waiting -= 1
             self.waited_s += clock() - began
 
+    def try_acquire(self) -> float:
+        """Take a token if there is one for somebody who does not wait, and return 0. Else take
+        none, and return the seconds until there may be one.
+        """
+        missing_s = self._missing_s(asyncio.get_running_loop().time())
+        if self.waiting or missing_s > TIMER_RESOLUTION_S:
+            return max(missing_s, TIMER_RESOLUTION_S)
+        self._take()
+        return 0.0
+
     def pause(self, delay_s: float) -> None:
         """Let nobody pass for ``delay_s`` seconds (at most ``PAUSE_MAX_S``), as Retry-After
         asks.

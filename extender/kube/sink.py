@@ -52,22 +52,25 @@ class Sink(Protocol):
 
 class DecodedListing(Generic[T]):
     """A ``Listing`` that decodes the objects while they arrive. ``take``: receives the decoded
-    objects, the keys of unreadable ones, and the list's version.
+    objects, the keys of unreadable ones, and the list's version. ``keeps``: which objects are
+    decoded at all; the others count as not listed.
     """
 
     def __init__(
         self,
         decode: Callable[[Obj], T],
         take: Callable[[list[T], list[str], str], Iterator[None]],
+        keeps: Callable[[Obj], bool] = lambda _obj: True,
     ) -> None:
         self._decode = decode
+        self._keeps = keeps
         self._take = take
         self._decoded: list[T] = []
         self._unread: list[str] = []
 
     def add(self, objects: list[Obj]) -> None:
         """See Listing."""
-        for obj in objects:
+        for obj in filter(self._keeps, objects):
             try:
                 self._decoded.append(self._decode(obj))
             except InvalidObject as error:

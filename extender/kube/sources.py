@@ -65,6 +65,13 @@ class KindWatch:
         """Whether the sink has every object. Only then is an object that it lacks gone."""
         return self.problem is None and not self._relisting
 
+    @property
+    def seen_version(self) -> str:
+        """The newest resourceVersion up to which all changes are in the sink; "" while there is no
+        watch.
+        """
+        return self._reflector.last_sync_version if self._reflector is not None else ""
+
     async def run(self) -> None:
         """Probe and watch until cancelled."""
         while True:

@@ -24,6 +24,7 @@ from extender.lab.apiserver.registry import (
 )
 from extender.lab.apiserver.strategy import rfc3339
 from extender.lab.controllers.admission import Admission
+from extender.lab.controllers.ephemeral_volumes import EphemeralVolumeController
 from extender.lab.controllers.garbage import GarbageCollector, NamespaceController
 from extender.lab.controllers.kubelet import (
     DelayOf,
@@ -66,7 +67,9 @@ class ControllerSettings:
     ``--node-monitor-grace-period``).
     """
     volumes: bool = False
-    """Whether claims are bound to volumes, and volumes provisioned."""
+    """Whether claims are bound to volumes, volumes provisioned, and the claims of ephemeral volumes
+    made.
+    """
     orphan_grace_s: float = 40.0
     """PodGC removes the pods of a deleted node after this time (its quarantine)."""
     controller_api: Callable[[Api, str], Api] = _as_it_is
@@ -162,7 +165,7 @@ class EmbeddedCluster:
             Informer(manager, STATEFULSETS),
         )
         self._informers = [pods, nodes, sets]
-        volumes = self._volume_parts(manager, nodes) if settings.volumes else []
+        volumes = self._volume_parts(manager, nodes, pods) if settings.volumes else []
         self._admission = Admission(nodes)
         self._kubelet = Kubelet(
             node_user,
@@ -192,13 +195,16 @@ class EmbeddedCluster:
             *self._informers,
         ]
 
-    def _volume_parts(self, manager: Api, nodes: Informer) -> list[_Runs]:
+    def _volume_parts(self, manager: Api, nodes: Informer, pods: Informer) -> list[_Runs]:
         volumes, claims, classes = (
             Informer(manager, resource)
             for resource in (PERSISTENTVOLUMES, PERSISTENTVOLUMECLAIMS, STORAGECLASSES)
         )
         self._informers += [volumes, claims, classes]
-        return [PersistentVolumeController(manager, volumes, claims, classes, nodes)]
+        return [
+            PersistentVolumeController(manager, volumes, claims, classes, nodes),
+            EphemeralVolumeController(manager, pods, claims),
+        ]
 
 
 def node_object(

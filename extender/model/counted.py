@@ -1,4 +1,6 @@
-"""``counted`` and ``counted_are``: a number with its noun, for messages that people read."""
+"""Numbers with their nouns, and lists that are cut short, for messages that people read."""
+
+from collections.abc import Sequence
 
 
 def counted(number: int, noun: str) -> str:
@@ -9,3 +11,8 @@ def counted(number: int, noun: str) -> str:
 def counted_are(number: int, noun: str) -> str:
     """``1 pod is``, ``2 pods are``."""
     return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """``a, b, ...``: the first ``most`` names, and whether there are more."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from extender.model import names
+from extender.model.amounts import amounts_from
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.foreign_kinds import sources_from
 from extender.model.ledger import EMPTY_LEDGER, decode_ledger
@@ -27,6 +28,7 @@ from extender.model.objects import (
     AdapterPod,
     AdapterPool,
     Condition,
+    LoadTarget,
     Namespace,
     Node,
     StatefulSet,
@@ -174,11 +176,7 @@ def pod_from(obj: Json) -> AdapterPod:
     metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
     annotations = mapping(metadata, "annotations")
     name, namespace = text(metadata, "name"), text(metadata, "namespace")
-    ledger_text = (
-        text(annotations, names.PLACEMENTS_ANNOTATION)
-        if names.PLACEMENTS_ANNOTATION in annotations
-        else None
-    )
+    ledger_text = _optional_text(annotations, names.PLACEMENTS_ANNOTATION)
     ledger, ledger_error = EMPTY_LEDGER, ""
     try:
         ledger = decode_ledger(ledger_text)
@@ -210,6 +208,8 @@ def pod_from(obj: Json) -> AdapterPod:
         ledger=ledger,
         ledger_text=ledger_text,
         ledger_error=ledger_error,
+        assignment_text=_optional_text(annotations, names.ASSIGNMENT_ANNOTATION),
+        acknowledged_text=_optional_text(annotations, names.ACKNOWLEDGED_ANNOTATION),
         has_annotations=bool(annotations),
         unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
         or is_true(text(annotations, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)),
@@ -228,6 +228,10 @@ def pod_from(obj: Json) -> AdapterPod:
         ),
         refusal="" if node else _refusal_in(status),
     )
+
+
+def _optional_text(annotations: Json, name: str) -> str | None:
+    return text(annotations, name) if name in annotations else None
 
 
 def node_from(obj: Json) -> Node:
@@ -338,10 +342,22 @@ def stateful_set_from(obj: Json) -> StatefulSet:
         fit=node_fit_from(pod_spec) if isinstance(pod_spec, Mapping) else None,
         template_pool=text(obj, "spec", "template", "metadata", "labels", names.POOL_LABEL),
         update_revision=text(obj, "status", "updateRevision"),
+        updates_from=_updates_from(obj, start),
         is_observed=value_at(obj, ("status", "observedGeneration"))
         == value_at(obj, ("metadata", "generation")),
         deleting=bool(metadata.get("deletionTimestamp")),
     )
+
+
+def _updates_from(obj: Json, start: int) -> int | None:
+    """``StatefulSet.updates_from``. The partition counts pods, not ordinals, as in kube-controller-
+    manager's updateStatefulSet.
+    """
+    strategy = mapping(obj, "spec", "updateStrategy")
+    if text(strategy, "type") == "OnDelete":
+        return None
+    partition = value_at(strategy, ("rollingUpdate", "partition"))
+    return start + partition if type(partition) is int and partition > 0 else 0
 
 
 def namespace_from(obj: Json) -> Namespace:
@@ -356,11 +372,40 @@ def namespace_from(obj: Json) -> Namespace:
     )
 
 
+LOAD_TARGET: Final = 1.2
+LOAD_TARGET_MIN: Final = 1.05
+LOAD_TARGET_MAX: Final = 100.0
+
+
+def _load_target(obj: Json) -> LoadTarget | None:
+    """spec.rebalance.load, None if it is absent."""
+    field = "spec.rebalance.load"
+    if value_at(obj, ("spec", "rebalance", "load")) is None:
+        return None
+    load = mapping(obj, "spec", "rebalance", "load")
+    metric = text(load, "metric")
+    if not metric:
+        raise InvalidObject(_subject(obj, "AdapterPool"), f"{field}.metric", "is required")
+    target = load.get("target", LOAD_TARGET)
+    if (
+        isinstance(target, bool)
+        or not isinstance(target, int | float)
+        or not LOAD_TARGET_MIN <= target <= LOAD_TARGET_MAX
+    ):
+        raise InvalidObject(
+            _subject(obj, "AdapterPool"),
+            f"{field}.target",
+            f"must be a number from {LOAD_TARGET_MIN:g} to {LOAD_TARGET_MAX:g}, "
+            f"not {safe_repr(target, 80)}",
+        )
+    return LoadTarget(metric=metric, target=float(target))
+
+
 def pool_from(obj: Json) -> AdapterPool:
     """Decode an AdapterPool. Raises InvalidObject."""
     metadata = mapping(obj, "metadata")
     kind = "AdapterPool"
-    dry_run = mapping(obj, "spec", "rebalance").get("dryRun")
+    rebalance = mapping(obj, "spec", "rebalance")
     sources, source_problems = sources_from(value_at(obj, ("spec", "sources")))
     return AdapterPool(
         namespace=text(metadata, "namespace"),
@@ -380,7 +425,10 @@ def pool_from(obj: Json) -> AdapterPool:
         else RESCHEDULE_AFTER_S,
         moves_per_period=_count(obj, kind, ("spec", "rebalance", "movesPerPeriod"), 10),
         move_cooldown_s=_count(obj, kind, ("spec", "rebalance", "cooldownSeconds"), 300),
-        move_dry_run=dry_run is True,
+        move_dry_run=rebalance.get("dryRun") is True,
+        make_room_before_growing=rebalance.get("makeRoomBeforeGrowing") is True,
+        load=_load_target(obj),
+        load_source=text(obj, "spec", "loadSource"),
         descheduling=texts(mapping(obj, "spec", "descheduling"), "reasons"),
         min_pod_age_s=_count(
             obj, kind, ("spec", "descheduling", "minPodAgeSeconds"), MIN_POD_AGE_S
@@ -390,14 +438,23 @@ def pool_from(obj: Json) -> AdapterPool:
         sources=sources,
         source_problems=source_problems,
         deleting=bool(metadata.get("deletionTimestamp")),
+        capacities=amounts_from(
+            value_at(obj, ("spec", "capacities")), _subject(obj, kind), "spec.capacities"
+        ),
+        handoff=isinstance(value_at(obj, ("spec", "handoff")), dict),
     )
+
+
+def pool_namespace_of(vpod: Json) -> str:
+    """The namespace of the pool that a VPod names: the VPod's own if it names none."""
+    return text(vpod, "spec", "poolRef", "namespace") or text(vpod, "metadata", "namespace")
 
 
 def vpod_from(obj: Json) -> VPod:
     """Decode a VPod with its published placements. Several entries of one pod are summed. Raises
     InvalidObject.
     """
-    metadata, ref = mapping(obj, "metadata"), mapping(obj, "spec", "poolRef")
+    metadata = mapping(obj, "metadata")
     kind = "VPod"
     return VPod(
         namespace=text(metadata, "namespace"),
@@ -405,10 +462,7 @@ def vpod_from(obj: Json) -> VPod:
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
         generation=_count(obj, kind, ("metadata", "generation"), 0),
-        pool=object_key(
-            text(ref, "namespace") or text(metadata, "namespace"),
-            _required(obj, kind, "spec", "poolRef", "name"),
-        ),
+        pool=object_key(pool_namespace_of(obj), _required(obj, kind, "spec", "poolRef", "name")),
         vreplicas=_required_count(obj, kind, ("spec", "vreplicas")),
         weight=_count(obj, kind, ("spec", "slotsPerVReplica"), 1, 1),
         placements=placements_from(
@@ -419,4 +473,7 @@ def vpod_from(obj: Json) -> VPod:
         ready_vreplicas=_optional_count(obj, kind, ("status", "readyVReplicas")),
         conditions=conditions_of(obj),
         deleting=bool(metadata.get("deletionTimestamp")),
+        per_vreplica=amounts_from(
+            value_at(obj, ("spec", "perVReplica")), _subject(obj, kind), "spec.perVReplica"
+        ),
     )

@@ -80,3 +80,5 @@ class VersionConflict(AssumeError):
         )
         self.stored = stored
         self.offered = offered
+        self.stored = stored
+        self.offered = offered

@@ -44,6 +44,7 @@ class EventReason(StrEnum):
     SLOTS_MISMATCH = "SlotsMismatch"
     ANNOTATION_UNREADABLE = "AnnotationUnreadable"
     WEBHOOK_BYPASSED = "WebhookBypassed"
+    ASSIGNMENT_TOO_LARGE = "AssignmentTooLarge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,8 @@ EVENTS: Final = MappingProxyType(
             (POD,),
             "somebody else has written a ledger annotation; it is put right",
             "find the writer in the audit log; install the ValidatingAdmissionPolicy "
-            "`vreplica-ledger`",
+            "`vreplica-ledger`; give another installation that serves the pool its own "
+            "`pools.namespaces`",
         ),
         EventReason.LEDGER_DIFFERS: EventKind(
             _WARN,
@@ -210,6 +212,14 @@ EVENTS: Final = MappingProxyType(
             "an adapter pod was bound by another scheduler without passing through the webhook; it "
             "is put right",
             "see why the webhook did not answer: its pods, its certificate, its registration",
+        ),
+        EventReason.ASSIGNMENT_TOO_LARGE: EventKind(
+            _WARN,
+            "Assigning",
+            (POD,),
+            "the pod carries so many vpods that they do not fit in its assignment annotation; its "
+            "adapter is not told of some of them, so nobody serves their vreplicas there",
+            "lower `slotsPerPod` of the pool, so that more pods share the vpods",
         ),
     }
 )

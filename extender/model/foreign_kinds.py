@@ -78,6 +78,7 @@ _PATH_FIELDS: Final = frozenset(
         "count",
         "vreplicasMax",
         "slotsPerVReplica",
+        "perVReplica",
         "scheduledVReplicas",
         "conditions",
     }
@@ -261,6 +262,7 @@ def _paths(raw: object) -> SourcePaths:
         count=_entry_key(raw, "count", "vreplicas"),
         vreplicas_max=_path(raw, "vreplicasMax") if "vreplicasMax" in raw else (),
         slots_per_vreplica=_path(raw, "slotsPerVReplica") if "slotsPerVReplica" in raw else (),
+        per_vreplica=_path(raw, "perVReplica") if "perVReplica" in raw else (),
         scheduled=written.get("scheduledVReplicas", ()),
         conditions=written.get("conditions", ()),
     )

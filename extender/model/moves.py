@@ -20,6 +20,10 @@ class MoveReason(StrEnum):
     """The pod was not Ready for rescheduleAfterSeconds."""
     OVERCOMMIT = "Overcommit"
     """The pod's slots do not hold all that is placed on it."""
+    MAKE_ROOM = "MakeRoom"
+    """Another vreplica, heavier or more constrained, gets the room."""
+    LOAD = "Load"
+    """The pod's reported load is far above the mean of the pool's pods."""
     POLICY = "Policy"
     """The pool's profile prefers another pod."""
 

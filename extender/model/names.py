@@ -30,6 +30,11 @@ POOL_LABEL: Final = "vreplica.dev/pool"
 SLOTS_ANNOTATION: Final = "vreplica.dev/slots"
 PLACEMENTS_ANNOTATION: Final = "vreplica.dev/placements"
 """The ledger: what an adapter pod carries. Only this project writes it."""
+ASSIGNMENT_ANNOTATION: Final = "vreplica.dev/assignment"
+"""On an adapter pod: what the adapter is told (``model.assignment``). Only this project writes it.
+"""
+ACKNOWLEDGED_ANNOTATION: Final = "vreplica.dev/acknowledged"
+"""On an adapter pod: what the adapter has said of it. Only this project writes it."""
 UNSCHEDULABLE_ANNOTATION: Final = "vreplica.dev/unschedulable"
 ALLOW_DELETION_ANNOTATION: Final = "vreplica.dev/allow-deletion"
 """On an AdapterPool: allows its deletion although VPods use it."""
@@ -60,6 +65,12 @@ BUCKETS_ANNOTATION: Final = "vreplica.dev/buckets"
 PREFERRED_HOLDER_ANNOTATION: Final = "vreplica.dev/preferred-holder"
 """On a bucket's Lease: the replica that asks for it."""
 
+KEY_BYTES_MAX: Final = 63 + 1 + 253 + 1 + 253 + 64
+"""The longest key of a vpod: namespace, name, and kind and group of a foreign kind."""
 LEDGER_BYTES_MAX: Final = 128 * 1024
 TENANT_BYTES_MAX: Final = LEDGER_BYTES_MAX // 2
 """The part of a ledger that the vpods of one namespace may use."""
+ASSIGNMENT_BYTES_MAX: Final = 96 * 1024
+ACKNOWLEDGED_BYTES_MAX: Final = 24 * 1024
+"""Kubernetes allows 256 KiB for all annotations of an object. The three limits leave 8 KiB of it.
+"""

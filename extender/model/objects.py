@@ -11,6 +11,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from extender.model.amounts import NO_AMOUNTS, Amounts
+from extender.model.counted import counted
 from extender.model.ledger import EMPTY_LEDGER, Ledger
 from extender.model.node_fit import NodeFit, Taint
 
@@ -97,6 +99,8 @@ class VPod:
     deleting: bool = False
     source: str = ""
     """``<kind>.<group>`` in lower case for an object of a foreign kind; "" for a VPod."""
+    per_vreplica: Amounts = NO_AMOUNTS
+    """What one vreplica takes of the pool's ``capacities``."""
 
     @property
     def key(self) -> str:
@@ -131,6 +135,10 @@ class AdapterPod:
     """The placements annotation verbatim. A compare-and-swap compares with it."""
     ledger_error: str = ""
     """Why ``ledger_text`` could not be read. The ledger is empty then."""
+    assignment_text: str | None = None
+    """The assignment annotation verbatim; None if absent."""
+    acknowledged_text: str | None = None
+    """The acknowledged annotation verbatim; None if absent."""
     has_annotations: bool = True
     """Whether metadata.annotations exists. A JSON patch cannot add a key to a missing map."""
     assumed: bool = False
@@ -229,6 +237,10 @@ class StatefulSet:
     """The AdapterPool that the label of its pod template names, "" if none."""
     update_revision: str = ""
     """status.updateRevision: the newest revision, "" if unknown."""
+    updates_from: int | None = 0
+    """The lowest ordinal that the controller brings to the newest revision by itself
+    (rollingUpdate.partition). None: it updates none (OnDelete).
+    """
     is_observed: bool = True
     """Whether the StatefulSet controller's status is about the present spec."""
     deleting: bool = False
@@ -316,6 +328,7 @@ class SourcePaths:
     vreplicas_max: Path = ()
     """Upper limit of ``vreplicas``."""
     slots_per_vreplica: Path = ()
+    per_vreplica: Path = ()
     scheduled: Path = ()
     """Below ``status``: how many vreplicas have a place, if this project writes that field."""
     conditions: Path = ()
@@ -350,6 +363,16 @@ MIN_POD_AGE_S: Final = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTarget:
+    """Load is balanced between a pool's pods: by the ``metric`` that is reported, until no pod has
+    more than ``target`` times the mean.
+    """
+
+    metric: str
+    target: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPool:
     """The spec of an AdapterPool. DESIGN 2 explains each field."""
 
@@ -373,6 +396,12 @@ class AdapterPool:
     """vreplicas."""
     move_cooldown_s: int = 300
     move_dry_run: bool = False
+    make_room_before_growing: bool = False
+    """Whether moves should first give a place to what waits, before pods are added."""
+    load: LoadTarget | None = None
+    """None: reports of load are refused, and nothing moves for load."""
+    load_source: str = ""
+    """The name of an entry of the configuration's ``loadSources``; "": load is reported."""
     descheduling: tuple[str, ...] = ()
     """Reasons for which pods are evicted (``node.descheduling.DeschedulingReason``)."""
     min_pod_age_s: int = MIN_POD_AGE_S
@@ -385,6 +414,43 @@ class AdapterPool:
     works.
     """
     deleting: bool = False
+    capacities: Amounts = NO_AMOUNTS
+    """What each pod has beside its slots."""
+    handoff: bool = False
+    """Whether adapters are told their shares, and acknowledge them (spec.handoff is there)."""
+
+    def misfit(self, vpod: VPod) -> str:
+        """Why no pod of the pool could ever hold one vreplica of a vpod; "" if one could.
+
+        The text has slots first, and then the pool's dimensions in their order.
+        """
+        if vpod.weight > self.slots_per_pod:
+            return (
+                f"one vreplica takes {counted(vpod.weight, 'slot')} (spec.slotsPerVReplica), but a "
+                f"pod of AdapterPool {self.key} has {self.slots_per_pod} (spec.slotsPerPod); lower "
+                "the former or raise the latter"
+            )
+        capacities = dict(self.capacities)
+        for name, amount in vpod.per_vreplica:
+            if name not in capacities:
+                return (
+                    f"one vreplica takes {name} (spec.perVReplica), but AdapterPool {self.key} has "
+                    f"no {name} (spec.capacities); add it to the latter, or create the VPod "
+                    "without it"
+                )
+            if amount > capacities[name]:
+                return (
+                    f"one vreplica takes {amount} {name} (spec.perVReplica), but a pod of "
+                    f"AdapterPool {self.key} has {capacities[name]} (spec.capacities); raise the "
+                    "latter, or create the VPod with less"
+                )
+        return ""
+
+    def could_hold(self, vpod: VPod) -> bool:
+        """Whether an empty pod of the pool has room for one vreplica of a vpod."""
+        if vpod.weight > self.slots_per_pod:
+            return False
+        return not vpod.per_vreplica or not self.misfit(vpod)
 
     @property
     def key(self) -> str:

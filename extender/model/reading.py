@@ -136,6 +136,12 @@ def texts(obj: Json, *path: str) -> tuple[str, ...]:
     )
 
 
+def condition_in(obj: Json, kind: str) -> Json:
+    """The condition of that type in ``status.conditions``, an empty mapping if there is none."""
+    conditions = mappings(obj, "status", "conditions")
+    return next((one for one in conditions if one.get("type") == kind), {})
+
+
 def labels_of(raw: Json) -> Mapping[str, str]:
     """The labels: entries whose value is a string."""
     return MappingProxyType({key: value for key, value in raw.items() if isinstance(value, str)})

@@ -13,6 +13,8 @@ class ConflictReason(StrEnum):
     """
 
     POOL_NOT_FOUND = "PoolNotFound"
+    POOL_NOT_SERVED = "PoolNotServed"
+    """The pool's namespace is not in pools.namespaces: the pool is another installation's."""
     STATEFULSET_NOT_FOUND = "StatefulSetNotFound"
     STATEFULSET_TAKEN = "StatefulSetTaken"
     """Another AdapterPool names the same StatefulSet and has precedence."""
@@ -66,6 +68,7 @@ if it fits.
 UNRESOLVABLE = frozenset(
     {
         ConflictReason.POOL_NOT_FOUND,
+        ConflictReason.POOL_NOT_SERVED,
         ConflictReason.STATEFULSET_NOT_FOUND,
         ConflictReason.STATEFULSET_TAKEN,
         ConflictReason.SLOTS_MISMATCH,

@@ -24,6 +24,7 @@ from typing import Final
 
 import orjson
 
+from extender.model.amounts import named_amounts
 from extender.model.errors import InvalidObject
 from extender.model.names import CONDITION_PREFIX
 from extender.model.objects import Condition, Path, Source, VPod, object_key
@@ -87,6 +88,12 @@ class PlacementTranslator:
             pool=pool,
             vreplicas=vreplicas,
             weight=amount(paths.slots_per_vreplica, 1, 1),
+            per_vreplica=named_amounts(
+                value_at(obj, paths.per_vreplica) if paths.per_vreplica else None,
+                subject,
+                ".".join(paths.per_vreplica),
+                key=f"{namespace}/{name}@{self.source.key}",
+            ),
             placements=placements,
             observed_generation=generation,
             scheduled_vreplicas=amount(paths.scheduled, -1) if paths.scheduled else placed,

@@ -7,9 +7,13 @@
   distributes them as if every pending pod of the pool were bound. So the pods of a growing pool
   share the load as they bind.
 
-A profile with plugins looks at zones and nodes, which pending pods do not have. For it the plan is
-only an estimate, by which prioritize chooses the node (``plans_at_bind``). Its pods are bound with
-their standing placements alone. The placer adds the rest once the watch shows them bound.
+At filter the plan is an estimate, by which prioritize scores nodes. A bind writes the planned part
+only at the replica that leads the pool, and only if the profile places by round robin
+(``plans_at_bind``). A profile with plugins, for instance, looks at zones and nodes, which pending
+pods do not have. Otherwise a pod is bound with its standing vreplicas alone, and the placer adds
+the rest once the watch shows the pod bound.
+
+Vreplicas that take amounts of the pool's dimensions are never planned. The placer adds them.
 
 The annotation has a limit in bytes. If standing and planned vreplicas together exceed it, all
 planned ones wait.
@@ -24,6 +28,7 @@ from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.profile import Profile
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import NO_AMOUNTS, Amounts
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, encode_ledger, ledger_slots
 from extender.model.objects import AdapterPod, VPod
@@ -66,7 +71,7 @@ def bind_ledger_of(
         for key, count in _planned(pool, pod.ordinal, slots, allows).items():
             share = Share(count, pool.vpods[key].weight)
             there = ledger.get(key)
-            if share.slots <= free and (there is None or there.weight == share.weight):
+            if share.slots <= free and (there is None or there[1:] == share[1:]):
                 free -= share.slots
                 planned[key] = count
                 ledger[key] = Share(
@@ -95,7 +100,8 @@ def ledger_of_ordinal(
     slots: int,
     placements_from_former_pool: Mapping[str, Share],
 ) -> dict[str, Share]:
-    """Return the ordinal's standing placements, cut so that they never overcommit ``slots`` (I1).
+    """Return the ordinal's standing placements, cut so that they never overcommit ``slots`` or the
+    pool's dimensions (I1).
 
     The ledger of the last pod returns as it was, weights included. It returns even if that pod was
     given up, or if no status is known to publish it: our view of the vpods may lag behind. It comes
@@ -103,16 +109,18 @@ def ledger_of_ordinal(
     since (I2). The leader corrects surplus vreplicas and outdated weights at once.
     """
     state = pool.pods.get(pod_name)
+    most = pool.capacities
     if state is None:
-        return within_slots(slots, dict(placements_from_former_pool))
+        return within_slots(slots, dict(placements_from_former_pool), capacities=most)
     published = {key: claim.status for key, claim in state.claims.items() if claim.published}
     held = state.last_ledger
     covered = {
-        key: Share(min(share.vreplicas, held[key].vreplicas), held[key].weight)
+        key: held[key]._replace(vreplicas=min(share.vreplicas, held[key].vreplicas))
         for key, share in published.items()
         if key in held
     }
-    return within_slots(slots, covered, held, published, placements_from_former_pool)
+    sources = covered, held, published, placements_from_former_pool
+    return within_slots(slots, *sources, capacities=most)
 
 
 def ledger_of(
@@ -145,6 +153,8 @@ def _planned(
     for key in list(pool.unplaced):
         vpod = pool.vpods[key]
         if not allows(vpod):
+            continue
+        if vpod.per_vreplica:
             continue
         missing = max(0, vpod.vreplicas - pool.placed_vreplicas(key) - returning.get(key, 0))
         own = pool.ordinals_of(
@@ -208,24 +218,33 @@ def _returning(pool: PoolState, state: PodClaims) -> dict[str, Share]:
         claim = state.claims.get(key)
         extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
         if extra > 0:
-            back[key] = Share(extra, share.weight)
+            back[key] = share._replace(vreplicas=extra)
     return back
 
 
-def within_slots(slots: int, *sources: Mapping[str, Share]) -> dict[str, Share]:
-    """Combine the shares of all sources (vpod key -> share), cut to ``slots`` in all (I1).
+def within_slots(
+    slots: int, *sources: Mapping[str, Share], capacities: Amounts = NO_AMOUNTS
+) -> dict[str, Share]:
+    """Combine the shares of all sources (vpod key -> share), cut to ``slots`` and ``capacities`` in
+    all (I1).
 
-    A vpod in several sources gets its largest share, with the weight of the first source. If the
-    slots do not suffice, earlier sources go first, and within a source the vpods in the order of
-    their keys, so that every replica cuts alike. A share may be cut to part of its vreplicas.
+    A vpod in several sources gets its largest share, with the weight and amounts of the first
+    source. If there is not enough for all, earlier sources go first, and within a source the vpods
+    in the order of their keys, so that every replica cuts alike. A share may be cut to part of its
+    vreplicas.
     """
-    free = slots
+    free, left = slots, dict(capacities)
     ledger: dict[str, Share] = {}
     for source in sources:
         for key, share in sorted(source.items()):
-            known = ledger.get(key)
-            had, weight = known if known is not None else (0, share.weight)
-            if (more := min(share.vreplicas - had, free // weight)) > 0:
-                ledger[key] = Share(had + more, weight)
+            had, weight, amounts = ledger.get(key, share._replace(vreplicas=0))
+            limited = [(name, amount) for name, amount in amounts if name in left]
+            more = min(share.vreplicas - had, free // weight)
+            for name, amount in limited:
+                more = min(more, left[name] // amount)
+            if more > 0:
+                ledger[key] = Share(had + more, weight, amounts)
                 free -= more * weight
+                for name, amount in limited:
+                    left[name] -= more * amount
     return ledger

@@ -1,5 +1,5 @@
-"""``PlacementDecisionCache``: what ``find`` decided for a pod on each node, until the pod is bound
-or forgotten.
+"""``PlacementDecisionCache``: what filter decided for a pod (``VReplicaBinder.find``), until the
+pod is bound or the decision expires. Prioritize and bind read it.
 
 It corresponds to the volume binder's PodBindingCache. The key is the pod's UID, because another pod
 may get the same name. Each filter call replaces the pod's entry. Entries expire, because

@@ -16,18 +16,25 @@ The reasons are those of three strategies of kubernetes-sigs/descheduler, for ad
 A pod is not drained before. Its ordinal keeps its ledger and comes back elsewhere with what it
 held, as in a rolling update: that interrupts its vreplicas for seconds, and changes no placement. A
 drain would move each vreplica twice, and need room for all of them. Who cannot bear the
-interruption drains the pod by annotation; pods with the fewest vreplicas are evicted first.
+interruption drains the pod by annotation. Pods that are not Ready are evicted first, even if others
+are not Ready either: their eviction interrupts nothing. Then go those with the fewest vreplicas.
 
 Nothing is evicted in a circle. As with the descheduler's ``minPodAge``, a pod must have existed for
 minPodAgeSeconds. This limit needs no memory, so it holds for every next leader too. A pod is only
-evicted for a node that takes it by all rules known here (as the descheduler's ``nodeFit``). CPU,
-memory and other pods are not known here. A pod with volume claims stays: where its volumes can be
-attached is not known either.
+evicted for a node that takes it by all rules known here (as the descheduler's ``nodeFit``). A pod
+with volume claims stays: where its volumes can be attached is not known here.
+
+Whether the other node has CPU and memory for the pod is not known either. The descheduler's
+``nodeFit`` subtracts the requests of all pods on that node (pkg/descheduler/node/node.go,
+``fitsRequest``), and so it watches all pods of the cluster. The service watches adapter pods only.
+So an eviction may leave a pod Pending. The limit for that is one pod: no pod that serves is evicted
+before that pod is Ready, and by the same leader no other pod at all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.state.cluster_state import ClusterState
@@ -47,6 +54,31 @@ class DeschedulingReason(StrEnum):
     ZONE_SPREAD = "ZoneSpread"
 
 
+PODS_MISPLACED: Final = "PodsMisplaced"
+"""Type of the AdapterPool's condition that tells of pods that should leave their nodes."""
+
+
+class NotEvicted(StrEnum):
+    """Why nothing is evicted: reasons of the condition PodsMisplaced."""
+
+    NOT_ENABLED = "NotEnabled"
+    STATEFULSET_NOT_FOUND = "StatefulSetNotFound"
+    STATEFULSET_CHANGING = "StatefulSetChanging"
+    PODS_NOT_READY = "PodsNotReady"
+    POD_DRAINED = "PodDrained"
+    VOLUME_CLAIMS = "VolumeClaims"
+    POD_TOO_YOUNG = "PodTooYoung"
+    NO_OTHER_NODE = "NoOtherNode"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why nothing is evicted now. ``note``: the same for people."""
+
+    reason: NotEvicted
+    note: str
+
+
 @dataclass(frozen=True, slots=True)
 class Misplaced:
     """A pod that should leave its node. ``note``: why, for people."""
@@ -56,35 +88,33 @@ class Misplaced:
     note: str
     slots: int
     """Taken by the vreplicas that an eviction interrupts."""
+    serves: bool = True
+    """False if the pod is not Ready although its node is."""
 
 
-def misplaced_pods(state: ClusterState, pool: PoolState) -> list[Misplaced]:
-    """The pods of a pool that should leave their nodes, whether or not the pool has opted in. The
-    fewest vreplicas come first, then the highest ordinal.
-    """
-    found = [one for known in pool.members() if (one := _misplaced(state, known)) is not None]
-    return sorted(found, key=lambda one: (one.slots, -(one.pod.ordinal or 0)))
-
-
-def _misplaced(state: ClusterState, known: PodClaims) -> Misplaced | None:
+def misplaced_pod(state: ClusterState, known: PodClaims) -> Misplaced | None:
+    """The pod, if it should leave its node, whether or not its pool has opted in; else None."""
     pod, node = known.pod, known.node
     if pod is None or node is None or not known.bound or pod.deleting or pod.assumed:
         return None
+    # A pod whose node is not Ready is reported as not Ready, whatever it does. The kubelet cannot
+    # end it, and Kubernetes evicts it for that in its own time.
+    serves = known.serving or not node.ready
     if pod.fit is not None:
         if taints := pod.fit.untolerated(node.taints):
             taint = taints[0]
             value = f"={taint.value}" if taint.value else ""
             note = f"node {node.name} has the taint {taint.key}{value}:{taint.effect}"
-            return Misplaced(pod, DeschedulingReason.NODE_TAINTS, note, known.held)
+            return Misplaced(pod, DeschedulingReason.NODE_TAINTS, note, known.held, serves)
         if not pod.fit.matches(node.name, node.labels):
             note = f"node {node.name} no longer has the labels that the pod requires"
-            return Misplaced(pod, DeschedulingReason.NODE_AFFINITY, note, known.held)
+            return Misplaced(pod, DeschedulingReason.NODE_AFFINITY, note, known.held, serves)
     rule = zone_rule(state, pod) if node.zone != UNKNOWN_ZONE else None
     if rule is not None and rule.excess(node.zone) > 0:
         better = {one.zone for one in _nodes_for(state, pod) if rule.excess(one.zone) <= 0}
         if better:
             note = f"zone {node.zone} has more vreplicas of a vpod than the zone rule allows"
-            return Misplaced(pod, DeschedulingReason.ZONE_SPREAD, note, known.held)
+            return Misplaced(pod, DeschedulingReason.ZONE_SPREAD, note, known.held, serves)
     return None
 
 
@@ -101,42 +131,133 @@ def _nodes_for(state: ClusterState, pod: AdapterPod) -> Iterator[Node]:
             yield node
 
 
-def why_no_pod(pool: PoolState) -> str:
-    """Why no pod of the pool may be evicted now, "" if one may: all pods must be there and Ready,
-    and no change of the StatefulSet under way.
+def why_no_pod(pool: PoolState) -> Blocked | None:
+    """Why no pod of the pool may be evicted now, None if one may: no change of the StatefulSet may
+    be under way.
     """
     stateful_set = pool.stateful_set
     if stateful_set is None or stateful_set.deleting:
-        return "its StatefulSet does not exist"
+        return Blocked(NotEvicted.STATEFULSET_NOT_FOUND, "its StatefulSet does not exist")
+    changing = NotEvicted.STATEFULSET_CHANGING
     if not stateful_set.is_observed:
-        return "the StatefulSet controller has not seen the last change of the StatefulSet"
-    for ordinal in stateful_set.ordinals:
-        known = pool.by_ordinal.get(ordinal)
-        name = f"{stateful_set.name}-{ordinal}"
-        if known is None or known.pod is None or not known.serving:
-            return f"pod {name} is not Ready"
-        if stateful_set.update_revision not in {"", known.pod.revision}:
-            return f"pod {name} is not of the newest revision: an update is under way"
+        note = "the StatefulSet controller has not seen the last change of the StatefulSet"
+        return Blocked(changing, note)
+    members = {ordinal: pool.by_ordinal.get(ordinal) for ordinal in stateful_set.ordinals}
+    first = stateful_set.updates_from
+    for ordinal, known in members.items():
+        pod = known.pod if known is not None else None
+        if first is None or ordinal < first or pod is None:
+            continue
+        if stateful_set.update_revision not in {"", pod.revision}:
+            note = f"pod {pod.name} is not of the newest revision: an update is under way"
+            return Blocked(changing, note)
     for known in pool.pods.values():
         if known.bound and not pool.is_member(known):
-            return f"pod {known.name} is still to be removed"
-    return ""
+            return Blocked(changing, f"pod {known.name} is still to be removed")
+    return None
 
 
-def why_not(state: ClusterState, pool: PoolState, one: Misplaced, now_s: float) -> str:
-    """Why a misplaced pod may not be evicted, "" if it may. ``now_s``: epoch seconds."""
+def why_none_that_serves(pool: PoolState) -> Blocked | None:
+    """Why no pod that serves may be evicted now, None if one may: all pods of the pool must be
+    there and Ready. A pod that does not serve may go: its eviction interrupts nothing.
+    """
+    stateful_set = pool.stateful_set
+    if stateful_set is None:
+        return None
+    for ordinal in stateful_set.ordinals:
+        known = pool.by_ordinal.get(ordinal)
+        if known is None or not known.serving:
+            note = f"pod {stateful_set.name}-{ordinal} is not Ready"
+            return Blocked(NotEvicted.PODS_NOT_READY, note)
+    return None
+
+
+def why_not_now(pool: PoolState, one: Misplaced) -> Blocked | None:
+    """Why the state of the pool keeps a misplaced pod, None if it does not."""
+    return why_no_pod(pool) or (why_none_that_serves(pool) if one.serves else None)
+
+
+def why_not(state: ClusterState, pool: PoolState, one: Misplaced, now_s: float) -> Blocked | None:
+    """Why a misplaced pod may not be evicted, None if it may. ``now_s``: epoch seconds."""
     adapter_pool, pod = pool.adapter_pool, one.pod
     if adapter_pool is None or one.reason not in adapter_pool.descheduling:
-        return f"spec.descheduling.reasons of the AdapterPool does not have {one.reason}"
-    known = pool.pods[pod.name]
-    if pool.is_closed(known):
-        return "it is being emptied, to be removed"
+        note = f"spec.descheduling.reasons of the AdapterPool does not have {one.reason}"
+        return Blocked(NotEvicted.NOT_ENABLED, note)
+    known = pool.pods.get(pod.name)
+    if known is not None and pool.is_closed(known):
+        note = "it is being emptied, to be removed"
+        if pool.is_in_doubt(known):
+            note = "an earlier scale-down may still be under way and remove it"
+        return Blocked(NotEvicted.POD_DRAINED, note)
     if pod.claims_volumes:
-        return "it has volume claims, and where those can be attached is not known"
+        note = "it has volume claims, and where those can be attached is not known"
+        return Blocked(NotEvicted.VOLUME_CLAIMS, note)
     if now_s - epoch_s(pod.created_at, now_s) < adapter_pool.min_pod_age_s:
-        return f"it is younger than minPodAgeSeconds ({adapter_pool.min_pod_age_s})"
-    zones = {node.zone for node in _nodes_for(state, pod)}
+        note = f"it is younger than minPodAgeSeconds ({adapter_pool.min_pod_age_s})"
+        return Blocked(NotEvicted.POD_TOO_YOUNG, note)
     rule = zone_rule(state, pod)
-    if not zones or (rule is not None and all(rule.excess(zone) > 0 for zone in zones)):
-        return "no other node would take it"
-    return ""
+    nodes = _nodes_for(state, pod)
+    if not any(rule is None or rule.excess(node.zone) <= 0 for node in nodes):
+        return Blocked(NotEvicted.NO_OTHER_NODE, "no other node would take it")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolExamination:
+    """What is to be done about a pool's misplaced pods: ``chosen`` is the one to evict now.
+    ``blocked``: why it is None, if ``misplaced`` has any. Of ``misplaced``, the pods that do not
+    serve come first, then those with the fewest vreplicas, then those with the highest ordinals.
+    """
+
+    misplaced: list[Misplaced]
+    chosen: Misplaced | None = None
+    blocked: Blocked | None = None
+
+
+def examination_steps(
+    state: ClusterState, pool: PoolState, now_s: float
+) -> Generator[None, None, PoolExamination]:
+    """Choose the pod of the pool to evict now, or say what is in the way. ``now_s``: epoch seconds.
+
+    Each step is one pod, about a millisecond with a hard zone rule and 100 vpods. Between steps the
+    state may change, so ``may_go`` checks ``chosen`` again. If each pod stays for a reason of its
+    own, the reason of the first counts for which the pool has opted in.
+    """
+    found: list[Misplaced] = []
+    for known in list(pool.members()):
+        if (one := misplaced_pod(state, known)) is not None:
+            found.append(one)
+        yield
+    misplaced = sorted(found, key=lambda one: (one.serves, one.slots, -(one.pod.ordinal or 0)))
+    changing = why_no_pod(pool) if misplaced else None
+    not_ready = why_none_that_serves(pool) if misplaced else None
+    not_enabled: Blocked | None = None
+    blocked: Blocked | None = None
+    for one in misplaced:
+        block = why_not(state, pool, one, now_s)
+        yield
+        if block is not None and block.reason is NotEvicted.NOT_ENABLED:
+            not_enabled = not_enabled or block
+        elif changing is not None:
+            return PoolExamination(misplaced, None, changing)
+        elif one.serves and not_ready is not None:
+            blocked = blocked or not_ready
+            break
+        elif block is None:
+            return PoolExamination(misplaced, one)
+        else:
+            blocked = blocked or block
+    return PoolExamination(misplaced, None, blocked or not_enabled)
+
+
+def may_go(state: ClusterState, pool: PoolState, one: Misplaced, now_s: float) -> bool:
+    """Whether a pod that was chosen may still be evicted."""
+    known = pool.pods.get(one.pod.name)
+    if known is None or known.pod is not one.pod:
+        return False
+    now = misplaced_pod(state, known)
+    return (
+        now is not None
+        and why_not_now(pool, now) is None
+        and why_not(state, pool, now, now_s) is None
+    )

@@ -191,7 +191,8 @@ def _skewed(rule: ZoneRule, offered: AbstractSet[str], zones: AbstractSet[str]) 
     """Those of ``zones`` that the rule forbids. ``offered``: the zones with nodes that fit
     otherwise.
 
-    In each of the other zones every node is full. Would the rule allow that zone if one were free?
+    In a zone outside ``offered`` no node fits. Such a zone is skewed if the rule would forbid it
+    even with a free node: then evicting pods there cannot help.
     """
     skewed = {zone for zone in zones - offered if zone not in rule.allowed({*offered, zone})}
     return skewed | (offered - rule.allowed(offered))

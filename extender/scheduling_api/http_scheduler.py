@@ -34,6 +34,7 @@ UNAUTHORIZED: Final = 401
 """The token is not accepted. The file may have another one by the next call."""
 ADDRESSES_MAX: Final = 64
 """Addresses of one URL that are tried."""
+CA_BYTES_MAX: Final = 1024 * 1024
 TOKEN_BYTES_MAX: Final = 64 * 1024
 _MESSAGE_CHARS_MAX: Final = 500
 
@@ -49,9 +50,10 @@ class HttpScheduler:
     a headless Service does. ``pool`` is the AdapterPool's ``namespace/name``. ``kind`` and
     ``group`` are those of objects that do not say their own.
 
-    Beyond loopback, ``tls`` has the CA, and either a client certificate or, in ``token_file``, the
-    file of a ServiceAccount token for the service's audience. It is read for each call, because the
-    kubelet replaces it. It is sent over TLS only.
+    Beyond loopback, ``ca_file`` has the authorities of the service's certificate, PEM, and
+    ``token_file`` a ServiceAccount token for the service's audience. The kubelet replaces both
+    files, so both are read for each call. A token is sent over TLS only. ``tls``, in place of
+    ``ca_file``, is a context of your own, with a client certificate for example.
     """
 
     def __init__(  # noqa: PLR0913 (keywords)
@@ -62,6 +64,7 @@ class HttpScheduler:
         kind: str = "",
         group: str = "",
         tls: ssl.SSLContext | None = None,
+        ca_file: str | Path = "",
         token_file: str | Path = "",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
@@ -70,6 +73,8 @@ class HttpScheduler:
             raise ValueError("HttpScheduler needs at least one URL, and the pool as namespace/name")
         if token_file and not all(url.startswith("https://") for url in urls):
             raise ValueError("HttpScheduler sends the token of token_file to https:// URLs only")
+        if tls is not None and ca_file:
+            raise ValueError("HttpScheduler takes tls or ca_file, not both")
         self._urls = [url.rstrip("/") for url in urls]
         self._answered: _Address | None = None
         """The address that answered last."""
@@ -78,6 +83,8 @@ class HttpScheduler:
         self._pool_key = pool
         self._kind, self._group = kind, group
         self._tls = tls
+        self._ca_file = Path(ca_file) if ca_file else None
+        self._ca_pem = ""
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
 
@@ -134,7 +141,8 @@ class HttpScheduler:
                 why.append(f"{address.url}: {error}")
                 retry_after_s = max(retry_after_s, error.retry_after_s or RETRY_AFTER_S)
             except (aiohttp.ClientError, TimeoutError) as error:
-                why.append(f"{address.url}: {error!r:.200}")
+                said = str(error) or type(error).__name__
+                why.append(f"{address.url}: {said[:_MESSAGE_CHARS_MAX]}")
                 retry_after_s = max(retry_after_s, RETRY_AFTER_S)
             else:
                 self._answered = address
@@ -161,16 +169,34 @@ class HttpScheduler:
         return self._session
 
     def _options(self, address: "_Address") -> dict[str, Any]:
-        """How to send a request. Raises NotScheduled if the token cannot be read."""
+        """How to send a request. Raises NotScheduled if a file cannot be read."""
         headers = {"Host": address.host}
         if self._token_file is not None:
             headers["Authorization"] = f"Bearer {_token(self._token_file)}"
         return {
             "headers": headers,
-            "ssl": self._tls if self._tls is not None else True,
+            "ssl": self._context() or True,
             "server_hostname": address.server_name,
             "allow_redirects": False,
         }
+
+    def _context(self) -> ssl.SSLContext | None:
+        """Return what verifies the service, None for the system's authorities. A new context ends
+        no connection: the pool uses one for requests of its own context only.
+        """
+        if self._ca_file is None:
+            return self._tls
+        # Empty data would mean the system's authorities to ssl.
+        ca_pem = _text_of(self._ca_file, "the CA", CA_BYTES_MAX).strip() or "none"
+        if self._tls is None or ca_pem != self._ca_pem:
+            try:
+                self._tls = ssl.create_default_context(cadata=ca_pem)
+            except (ssl.SSLError, ValueError):
+                raise NotScheduled(
+                    f"there is no certificate in {self._ca_file}", RETRY_AFTER_S
+                ) from None
+            self._ca_pem = ca_pem
+        return self._tls
 
     async def _ask(self, address: "_Address", body: bytes) -> list[Placement]:
         options = self._options(address)
@@ -221,16 +247,18 @@ async def _addresses_of(url: str) -> list[_Address]:
     ]
 
 
-def _token(file: Path) -> str:
-    """Read the token. Raises NotScheduled without repeating it."""
+def _text_of(file: Path, what: str, bytes_max: int) -> str:
+    """Read a file that the kubelet may replace. Raises NotScheduled without repeating it."""
     try:
         with file.open("rb") as content:
-            token = content.read(TOKEN_BYTES_MAX).decode("ascii").strip()
+            return content.read(bytes_max).decode("ascii")
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise NotScheduled(
-            f"the token in {file} cannot be read: {problem}", RETRY_AFTER_S
-        ) from None
+        raise NotScheduled(f"{what} in {file} cannot be read: {problem}", RETRY_AFTER_S) from None
+
+
+def _token(file: Path) -> str:
+    token = _text_of(file, "the token", TOKEN_BYTES_MAX).strip()
     if not token or not token.isprintable():
         raise NotScheduled(f"there is no token in {file}", RETRY_AFTER_S)
     return token
@@ -271,6 +299,7 @@ def _request(vpod: CallersVPod) -> dict[str, object]:
         "kind": vpod.kind,
         "group": vpod.group,
         "resourceVersion": vpod.resource_version,
+        "perVReplica": dict(vpod.per_vreplica),
     }
     return request | {key: value for key, value in optional.items() if value}
 

@@ -97,6 +97,7 @@ class StatefulSetScheduler:
             kind=config.kind,
             group=config.group,
             tls=config.tls,
+            ca_file=config.ca_file,
             token_file=config.token_file,
         )
         self._source = source_of(config.kind, config.group)
@@ -112,6 +113,8 @@ class StatefulSetScheduler:
         """Scheduled here, and not released yet."""
         self._missing: set[NamespacedName] = set()
         """Not in the last list, and not scheduled since."""
+        self._differences: list[str] = []
+        """Between the configuration and the pool, as of the last resync."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -227,7 +230,11 @@ class StatefulSetScheduler:
         RequestRefused.
         """
         pool = await self._http.describe()
-        compare(self._config, pool)
+        differences = compare(self._config, pool)
+        if differences != self._differences:
+            for difference in differences:
+                log.warning("%s", difference)
+        self._differences = differences
         try:
             vpods = self._config.vpod_lister()
             listed = {facts.key: (facts, vpod) for vpod in vpods for facts in [self._plain(vpod)]}

@@ -2,8 +2,8 @@
 interface (``KnativeVPod``).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from extender.model.placements import Placement
@@ -102,6 +102,7 @@ class CallersVPod:
 
     ``resource_version`` is that of the object whose status publishes ``placements``; "" if not
     known.
+    ``per_vreplica``: what one vreplica takes of the pool's capacities.
     """
 
     namespace: str
@@ -113,6 +114,7 @@ class CallersVPod:
     placements: Sequence[Placement] = ()
     deleted: bool = False
     resource_version: str = ""
+    per_vreplica: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> NamespacedName:
@@ -189,4 +191,5 @@ def _read(vpod: AnyVPod) -> CallersVPod:
         deleted=vpod.deleted,
         # Not part of the protocol: objects written before it was read have none.
         resource_version=getattr(vpod, "resource_version", ""),
+        per_vreplica=getattr(vpod, "per_vreplica", {}),
     )

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
+from extender.config.load_sources import load_sources_of
 from extender.config.model import Config, Mode
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
@@ -23,18 +24,23 @@ from extender.kube.events import EventRecorder
 from extender.kube.fence import fenced_by_pool
 from extender.kube.leader import new_identity
 from extender.kube.read_only import ReadOnlyApi
-from extender.kube.token_review import TokenReviews
+from extender.kube.token_review import ReviewLimits, TokenReviews
 from extender.model.bucket import Bucket
+from extender.model.objects import AdapterPool
 from extender.service.binding.binder import SchedulerVReplicaBinder
 from extender.service.binding.ordinal_history_reader import OrdinalHistoryReader
 from extender.service.binding.pod_binder import PodBinder
 from extender.service.binding.reactivator import Reactivator
 from extender.service.binding.verbs import ExtenderVerbs
 from extender.service.garbage import freeze_when_loaded
+from extender.service.http.adapters.acknowledge import AcknowledgeVerb
+from extender.service.http.adapters.callers import REVIEWS
+from extender.service.http.adapters.server import AdapterParts, AdapterServer
 from extender.service.http.answers import Answers, DescribedParts
 from extender.service.http.describe import StateQuery, describe_state, state_steps
 from extender.service.http.gauges import MeasuredParts, add_gauges
 from extender.service.http.health import Health
+from extender.service.http.load import LoadVerb
 from extender.service.http.map_sizes import add_map_sizes_gauge
 from extender.service.http.process_metrics import LoopLag, watch_client
 from extender.service.http.schedule import ScheduleVerb
@@ -46,11 +52,15 @@ from extender.service.placing.decision_history import DecisionHistory
 from extender.service.placing.foreign_status import ForeignStatus
 from extender.service.placing.placer import Placer, Reporting
 from extender.service.placing.vpod_events import VPodEvents
+from extender.service.pools.acknowledgements import AcknowledgementWriter
+from extender.service.pools.assignments import AssignmentWriter
 from extender.service.pools.autoscaler import Autoscaler
 from extender.service.pools.availability import AvailabilityTracker
 from extender.service.pools.descheduler import Descheduler
 from extender.service.pools.evictor import Evictor
 from extender.service.pools.leadership import Leadership
+from extender.service.pools.load_polling import LoadPolling
+from extender.service.pools.load_reports import LoadReports
 from extender.service.pools.pool_status import PoolStatusWriter
 from extender.service.pools.reconciler import Reconciler
 from extender.service.pools.rescheduler import Rescheduler
@@ -59,6 +69,7 @@ from extender.service.shadow import Shadow
 from extender.service.watching.caches import Caches
 from extender.service.watching.first_lists import wait_synced
 from extender.service.watching.informers import Informers
+from extender.service.watching.sources import PoolCondition
 from extender.service.watching.unexpected_writes import UnexpectedWrites
 from extender.telemetry.metrics import Metrics
 
@@ -94,7 +105,7 @@ class Service:
         self._serve = serve
         self.identity = new_identity(socket.gethostname(), rng)
         self.metrics = Metrics()
-        self.caches = Caches(profiles)
+        self.caches = Caches(profiles, config.pool_namespaces)
         self.shadow = (
             Shadow(self.caches, read_only, metrics=self.metrics, clock=clock, now=now)
             if read_only
@@ -118,7 +129,7 @@ class Service:
             seen_within_s=min(BIND_SEEN_WITHIN_S, config.server.deadline_s / 4),
         )
         self._wire_placing(config)
-        self._wire_moving()
+        self._wire_moving(config)
         ordinal_history_reader = OrdinalHistoryReader(
             self.caches,
             ordinal_history,
@@ -128,31 +139,15 @@ class Service:
         self._wire_pools(ordinal_history_reader)
         self._wire_verbs(config, ordinal_history_reader)
         self.reloading: Reloading | None = None
-        self.health = Health(self._not_ready)
+        self._reviews: list[TokenReviews] = []
+        """Of the listeners for other pods."""
         self.availability = AvailabilityTracker(
             self.caches,
             feed=self.placer.queues.add,
             leads=self.leadership.leads,
             clock=clock,
         )
-        self.answers = Answers(
-            DescribedParts(self.caches, self.placer, self.leadership, self.health, self.metrics),
-            config,
-            now=now,
-        )
-        schedule = self.schedule_verb().schedule
-        self.server = ExtenderServer(
-            config.server,
-            self.verbs,
-            health=self.health,
-            metrics=self.metrics,
-            describe_state=self._state_steps,
-            schedule=schedule,
-            questions=self.answers.routes,
-        )
-        self.schedule_server = (
-            self._schedule_server(config, schedule) if config.schedule.port else None
-        )
+        self._wire_http(config)
         self._add_gauges(ordinal_history)
 
     # -- wiring: what each part receives, and which others it calls --------------------------------
@@ -206,8 +201,12 @@ class Service:
         self.autoscaler.on_opened = self.placer.queues.activate
         self.informers.sources.on_complete = self.placer.activation.add_all
 
-    def _wire_moving(self) -> None:
+    def _wire_moving(self, config: Config) -> None:
         """The parts that move vreplicas that have a place."""
+        self.load_reports = LoadReports(self._clock)
+        self.load_polling = LoadPolling(
+            self.caches, self.load_reports, load_sources_of(config.load_sources), rng=self._rng
+        )
         self.evictor = Evictor(
             self.caches,
             self.placer,
@@ -215,8 +214,9 @@ class Service:
             vpod_events=self._vpod_events,
             metrics=self.metrics,
             now=self._now,
+            load=self.load_reports,
         )
-        self.autoscaler.on_closed = self.evictor.trigger
+        self.autoscaler.on_closed = self.autoscaler.on_waiting = self.evictor.trigger
         self.descheduler = Descheduler(
             self.caches,
             fenced=self._fenced,
@@ -242,6 +242,14 @@ class Service:
             clock=self._clock,
             on_expiry=[ordinal_history_reader.forget_gone, self.committer.forget_gone],
         )
+        self.assignments = AssignmentWriter(
+            self.caches,
+            fenced=self._fenced,
+            recorder=self.recorder,
+            seen_version=lambda: self.informers.seen_version,
+            rng=self._rng,
+        )
+        self.placer.external_vpods.on_changed = self.assignments.vpod_changed
         self.reactivator = Reactivator(
             self._api, self.caches, metrics=self.metrics, leads=self.leadership.leads
         )
@@ -251,9 +259,18 @@ class Service:
             fenced=self._fenced,
             recorder=self.recorder,
             now=self._now,
-            more_conditions=self.informers.sources.conditions,
+            more_conditions=self._more_conditions,
             foreign=lambda: self.autoscaler.foreign,
+            load=self.load_reports.summary,
         )
+
+    def _more_conditions(self, pool: AdapterPool) -> list[PoolCondition]:
+        """The conditions of a pool that other parts than ``PoolStatusWriter`` decide."""
+        some = (self.descheduler.condition(pool.key), self.load_polling.condition(pool))
+        return [
+            *(condition for condition in some if condition is not None),
+            *self.informers.sources.conditions(pool),
+        ]
 
     def _wire_verbs(self, config: Config, ordinal_history_reader: OrdinalHistoryReader) -> None:
         """The parts that answer kube-scheduler, on every replica."""
@@ -274,22 +291,86 @@ class Service:
             metrics=self.metrics,
         )
 
-    def _schedule_server(self, config: Config, schedule: Verb) -> ScheduleServer:
+    def _wire_http(self, config: Config) -> None:
+        """The servers, and the parts that answer people's questions."""
+        self.health = Health(self._not_ready)
+        self.answers = Answers(
+            DescribedParts(
+                self.caches,
+                self.placer,
+                self.leadership,
+                self.health,
+                self.metrics,
+                self.load_reports,
+            ),
+            config,
+            now=self._now,
+        )
+        schedule, load_verb = self.schedule_verb().schedule, self.load_verb()
+        load = load_verb.take
+        self.server = ExtenderServer(
+            config.server,
+            self.verbs,
+            health=self.health,
+            metrics=self.metrics,
+            describe_state=self._state_steps,
+            schedule=schedule,
+            load=load,
+            questions=self.answers.routes,
+        )
+        self.schedule_server = (
+            self._schedule_server(config, schedule, load) if config.schedule.port else None
+        )
+        self.adapter_server = (
+            self._adapter_server(config, load_verb) if config.adapters.port else None
+        )
+        if self._reviews:
+            self.metrics.counter(
+                "token_reviews",
+                "TokenReviews sent to the API server",
+                None,
+                lambda: float(sum(reviews.sent for reviews in self._reviews)),
+            )
+
+    def _schedule_server(self, config: Config, schedule: Verb, load: Verb) -> ScheduleServer:
         """The listener for controllers. Both listeners share ``schedule`` and its limit."""
-        audience = config.schedule.audience
-        reviews = TokenReviews(self._api, audience=audience, clock=self._clock)
         server = ScheduleServer(
             config,
             schedule,
+            load=load,
             state_steps=lambda query: state_steps(
                 self.caches.state, self.placer.history.explanation, query
             ),
-            reviews=reviews,
+            reviews=self._token_reviews(config.schedule.audience),
             health=self.health,
             metrics=self.metrics,
         )
-        self.server.more_expiry = server.expiry
+        self.server.more_expiry.append(server.listener.expiry)
         return server
+
+    def _adapter_server(self, config: Config, load: LoadVerb) -> AdapterServer:
+        """The listener for adapters."""
+        server = AdapterServer(
+            config,
+            AdapterParts(
+                caches=self.caches,
+                acknowledge=AcknowledgeVerb(
+                    self.caches, AcknowledgementWriter(self._api, self.caches), load
+                ),
+                reviews=self._token_reviews(config.adapters.audience, REVIEWS),
+                seen_version=self.informers.seen_version_of,
+                health=self.health,
+                rng=self._rng,
+            ),
+            self.metrics,
+        )
+        self.server.more_expiry.append(server.listener.expiry)
+        return server
+
+    def _token_reviews(self, audience: str, limits: ReviewLimits | None = None) -> TokenReviews:
+        reviews = TokenReviews(self._api, audience=audience, clock=self._clock, limits=limits)
+        self._reviews.append(reviews)
+        return reviews
 
     def leading(self) -> bool:
         """Whether this replica may act as leader of any pool now; in shadow mode, never."""
@@ -306,6 +387,8 @@ class Service:
                 recorder=self.recorder,
                 leadership=self.leadership,
                 binder=self.binder,
+                load=self.load_reports,
+                load_polling=self.load_polling,
             ),
         )
         add_map_sizes_gauge(
@@ -316,6 +399,7 @@ class Service:
             sources=self.informers.sources,
             own_writes=self.committer.own_writes,
             ordinal_history=ordinal_history,
+            load=self.load_reports,
         )
 
     def reconfigure(self, config: Config) -> None:
@@ -323,6 +407,8 @@ class Service:
         self.server.reconfigure(config.server)
         if self.schedule_server is not None:
             self.schedule_server.reconfigure(config)
+        if self.adapter_server is not None:
+            self.adapter_server.reconfigure(config)
         self.autoscaler.scales.reconfigure(config.scale_cache)
         self.binder.narrow_to = config.narrow_to
         self.pod_binder.scheduler_names = config.scheduler_names
@@ -334,7 +420,8 @@ class Service:
             log.info("%s serves on %s", self.identity, self.server.url)
             if self.schedule_server is not None:
                 await self.schedule_server.start()
-                log.info("controllers are served on %s", self.schedule_server.url)
+            if self.adapter_server is not None:
+                await self.adapter_server.start()
         recording = asyncio.create_task(self.recorder.run(), name="event recorder")
         background = asyncio.create_task(self._background(), name="background")
         try:
@@ -350,6 +437,8 @@ class Service:
             await self.server.stop()
             if self.schedule_server is not None:
                 await self.schedule_server.stop()
+            if self.adapter_server is not None:
+                await self.adapter_server.stop()
             self.answers.close()
             await _end(background)
             await self.recorder.drain(EVENTS_DRAIN_TIMEOUT_S)
@@ -387,9 +476,11 @@ class Service:
                 tasks.create_task(self.placer.run(bucket), name="placer")
                 tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
                 tasks.create_task(self.evictor.run(bucket), name="evictor")
+                tasks.create_task(self.load_polling.run(bucket), name="load polling")
                 tasks.create_task(self.rescheduler.run(bucket), name="rescheduler")
                 tasks.create_task(self.descheduler.run(bucket), name="descheduler")
                 tasks.create_task(self.reconciler.run(bucket), name="reconciler")
+                tasks.create_task(self.assignments.run(bucket), name="assignments")
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
         finally:
             self.leadership.ended(bucket)
@@ -403,6 +494,10 @@ class Service:
             self.informers.sources,
             leadership=self.leadership,
         )
+
+    def load_verb(self) -> LoadVerb:
+        """Return the handler of ``POST /v1/load``."""
+        return LoadVerb(self.caches, self.load_reports, leadership=self.leadership)
 
     def _not_ready(self) -> list[str]:
         missing = self.informers.not_synced()

@@ -237,9 +237,10 @@ class Shadow:
 
     def _waiting_goes_on(self, old: VPod, new: VPod) -> None:
         """Await another answer once the spec changes."""
-        if (old.vreplicas, old.weight, old.pool, old.deleting) != (
+        if (old.vreplicas, old.weight, old.per_vreplica, old.pool, old.deleting) != (
             new.vreplicas,
             new.weight,
+            new.per_vreplica,
             new.pool,
             new.deleting,
         ):

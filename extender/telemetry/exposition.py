@@ -135,16 +135,6 @@ def _collected(
     return collected
 
 
-def _by_values(read: ReadByLabel) -> ReadMany:
-    def read_many() -> Mapping[tuple[str, ...], float]:
-        amounts = read()
-        if not isinstance(amounts, Mapping):
-            return {(): amounts}
-        return {(value,): amount for value, amount in amounts.items()}
-
-    return read_many
-
-
 def _closed(labels: Sequence[Label]) -> Iterator[tuple[str, ...]]:
     """Yield all combinations of values, or none if a label has no fixed set or there are no
     labels.
@@ -236,8 +226,7 @@ class Exposition:
         **options: Unpack[FamilyOptions],
     ) -> None:
         """Declare a gauge whose amounts ``read`` returns at each scrape."""
-        labels = () if label is None else (label,)
-        self.read(Family(name, Kind.GAUGE, documentation, labels, **options), _by_values(read))
+        self._read_by_label(Family(name, Kind.GAUGE, documentation, **options), label, read)
 
     def counter(
         self,
@@ -248,8 +237,16 @@ class Exposition:
         **options: Unpack[FamilyOptions],
     ) -> None:
         """Declare a counter that other code counts. ``read`` returns its amounts at each scrape."""
-        labels = () if label is None else (label,)
-        self.read(Family(name, Kind.COUNTER, documentation, labels, **options), _by_values(read))
+        self._read_by_label(Family(name, Kind.COUNTER, documentation, **options), label, read)
+
+    def _read_by_label(self, family: Family, label: Label | None, read: ReadByLabel) -> None:
+        def read_many() -> Mapping[tuple[str, ...], float]:
+            amounts = read()
+            if not isinstance(amounts, Mapping):
+                return {(): amounts}
+            return {(value,): amount for value, amount in amounts.items()}
+
+        self.read(replace(family, labels=() if label is None else (label,)), read_many)
 
     def read(self, family: Family, read: ReadMany) -> None:
         """Declare a family whose amounts ``read`` returns at each scrape. Its name is without the

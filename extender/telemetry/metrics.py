@@ -34,11 +34,11 @@ _REQUEST_BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.
 ATTEMPTS_MANY: Final = 15
 """As in kube-scheduler: from this many attempts on, the label says ``15+``."""
 
-VERB_VALUES: Final = ("filter", "prioritize", "bind", "preempt", "schedule")
+VERB_VALUES: Final = ("filter", "prioritize", "bind", "preempt", "schedule", "load", "acknowledge")
 STATUS_VALUES: Final = ("Success", "Unschedulable", "Error")
 RESULT_VALUES: Final = ("scheduled", "unschedulable", "error")
 QUEUE_VALUES: Final = ("active", "backoff", "unschedulable")
-LANE_VALUES: Final = ("reads", "writes", "events", "leases")
+LANE_VALUES: Final = ("reads", "writes", "events", "reviews", "leases")
 METHOD_VALUES: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 API_ERROR: Final = "ApiError"
 REASON_VALUES: Final = (*map(str, ConflictReason), API_ERROR)

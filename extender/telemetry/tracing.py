@@ -12,7 +12,6 @@ are mostly text from tenants. They go to the trace backend as text, cut to ``ATT
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Final, Protocol
 
 ATTRIBUTE_CHARS_MAX: Final = 256
@@ -61,12 +60,7 @@ class _NoSpan:
     def __enter__(self) -> Span:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def set(self, name: str, value: Attribute) -> None:

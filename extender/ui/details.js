@@ -3,7 +3,7 @@
 import { explain, explanation } from "./answers.js";
 import { count, el, percent, table } from "./dom.js";
 import { stateOf } from "./map.js";
-import { byName, placement, tenantOf } from "./model.js";
+import { byName, dimensionsOf, placement, tenantOf } from "./model.js";
 
 const LISTED = 30;
 const NAMED = 5; // of a group of vpods or pods with the same trouble: the table has all
@@ -134,6 +134,8 @@ export class Details {
     return [
       el("p", {}, pod.node ? ["On ", this.#link("node", pod.node), pod.zone ? " in " : "", pod.zone ? this.#link("zone", pod.zone) : ""] : "It stands on no node."),
       el("p", {}, `${pod.used} of ${count(pod.slots, "slot")} used, ${Math.max(0, pod.free)} free${reserved ? `, ${reserved} of the used ones reserved` : ""}.`),
+      pod.dimensions && el("p", {}, `${dimensionsOf(pod.dimensions)}.`),
+      pod.load && el("p", {}, `Load: ${pod.load.load.toLocaleString("en")} ${pod.load.metric}, ${pod.load.toMean.toLocaleString("en")} times the pods' mean.`),
       state && el("p", { class: "bad" }, `Takes no new work: ${state}.`),
       ...this.#loss("pod", name),
       el("h3", {}, `vpods (${Object.keys(pod.placements).length})`),

@@ -150,6 +150,7 @@ function drawSummary() {
         ["unserved", known.unservedVReplicas ?? 0, `vreplicas of ${count(known.unavailableVPods ?? 0, "vpod")}`, known.unservedVReplicas > 0],
         ["waiting", known.pendingVReplicas, "vreplicas", known.pendingVReplicas > 0],
         ["vpods", known.vpods, `profile ${known.profile}`],
+        ...(known.load ? [["hottest pod", known.load.maxToMean, `times the mean ${known.load.metric}; target ${known.load.target}`]] : []),
       ]
     : [];
   if (known?.unservedVReplicas) document.title = `(${known.unservedVReplicas} unserved) vreplicas`;

@@ -296,7 +296,7 @@ function drawSegments(bar, parts) {
 
 /** Why a pod takes no new work, in a few words; "" if it does. */
 export function stateOf({ why, closed }) {
-  return why || (closed ? "being emptied" : "");
+  return why || (closed ? "closed, to scale down" : "");
 }
 
 function describe(name, pod, used, parts, state, mark) {

@@ -16,6 +16,11 @@ export function placement(value) {
     : { vreplicas: value[0], slots: value[1], written: value[2] };
 }
 
+/** `{cpu: {capacity, used}, ...}` of a pod, as part of a sentence. */
+export function dimensionsOf(dimensions) {
+  return Object.entries(dimensions).map(([name, { capacity, used }]) => `${used.toLocaleString("en")} of ${capacity.toLocaleString("en")} ${name} used`).join(", ");
+}
+
 export class Model {
   constructor() {
     for (const name of SECTIONS) this[name] = new Map();
@@ -153,7 +158,7 @@ export class Model {
   unschedulable() {
     const found = new Map();
     for (const [name, { why, closed }] of this.pods) {
-      const reason = why || (closed ? "being emptied to scale down" : "");
+      const reason = why || (closed ? "closed, to scale down" : "");
       if (reason) found.set(reason, [...(found.get(reason) ?? []), name]);
     }
     return [...found].map(([reason, pods]) => [reason, pods.sort(byName)]).sort(([, a], [, b]) => b.length - a.length);

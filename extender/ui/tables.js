@@ -3,12 +3,13 @@
 import { historyTable } from "./chart.js";
 import { el, table } from "./dom.js";
 import { stateOf } from "./map.js";
-import { byName } from "./model.js";
+import { byName, dimensionsOf } from "./model.js";
 
 const ROWS = 500;
 
 /**
- * The columns of each table: [id, title, what it is sorted by]. The id is what the page's address says: `sortPods=-used`
+ * The columns of each table: [id, title, what it is sorted by, whether a record has it]. A column with the latter is shown
+ * only if some record has it. The id is what the page's address says: `sortPods=-used`
  * is by used slots, the most first. Texts begin with A and numbers with the most where nothing else is said.
  */
 const COLUMNS = {
@@ -18,6 +19,8 @@ const COLUMNS = {
     ["used", "Used", (_, [, pod]) => pod.used],
     ["free", "Free", (_, [, pod]) => Math.max(0, pod.free)],
     ["slots", "Slots", (_, [, pod]) => pod.slots],
+    ["load", "Load, in means", (_, [, pod]) => pod.load?.toMean ?? "", (pod) => pod.load],
+    ["dimensions", "Dimensions", (_, [, pod]) => dimensionsOf(pod.dimensions ?? {}), (pod) => pod.dimensions],
     ["node", "Node", (_, [, pod]) => pod.node],
     ["zone", "Zone", (_, [, pod]) => pod.zone],
     ["tenants", "Tenants", (model, [name]) => tenantsOf(model, name)],
@@ -89,15 +92,16 @@ export function tables(model, rows, link, order, sorted) {
 }
 
 function sortable(name, kind, model, link, order, sorted) {
-  const columns = COLUMNS[kind];
+  const columns = COLUMNS[kind].filter(([, , , has]) => !has || [...model[kind].values()].some(has));
+  const place = (column) => columns.indexOf(COLUMNS[kind][column]);
   const shown = order.sorted(kind, model).slice(0, ROWS);
   const one = kind === "pods" ? "pod" : "vpod";
   const rows = shown.map((record) => columns.map(([, , keyOf], index) => (index === 0 ? link(one, record[0]) : keyOf(model, record))));
   const by = (index) => {
-    order.choose(kind, index, typeof rows[0]?.[index] === "number");
+    order.choose(kind, COLUMNS[kind].indexOf(columns[index]), typeof rows[0]?.[index] === "number");
     sorted(`${name} sorted by ${columns[index][1]}, ${order.of(kind).descending ? "descending" : "ascending"}`);
   };
-  return table(`${name} (${model[kind].size.toLocaleString("en")})`, columns.map(([, title]) => title), rows, { name: kind, ...order.of(kind), by });
+  return table(`${name} (${model[kind].size.toLocaleString("en")})`, columns.map(([, title]) => title), rows, { name: kind, column: place(order.of(kind).column), descending: order.of(kind).descending, by });
 }
 
 const tenantsOf = (model, pod) => model.segments(pod).map(({ tenant, slots }) => `${tenant} ${slots}`).join(", ");

@@ -62,7 +62,7 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
 
     ``decision`` must be made on this state, and not be reserved in it.
     """
-    free = free_beside(pool, vpod.key, decision.target, vpod.weight)
+    free = free_beside(pool, vpod.key, decision.target, vpod.weight, vpod.per_vreplica)
     problem = _problem_of_all(decision)
     try:
         why_not = why_not_each(pool, vpod, decision.target, free)
@@ -130,7 +130,7 @@ def _scores(
     profile = pool.profile
     if not profile.has_plugins or not ordinals:
         return {}
-    spread = spread_of(pool, kept, weight=vpod.weight, free=free)
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free, vpod=vpod)
     found = totals([spread.candidate(ordinal) for ordinal in ordinals], spread, profile.choosing)
     marks = MAX_SCORE * sum(item.weight for item in profile.choosing)
     worst, best = min(found), max(found)

@@ -70,6 +70,23 @@ def pool_of_vpod(state: ClusterState, key: str) -> PoolState:
     raise UnknownObject(names_like(f"vpod {key}", key, list(islice(names, NAMES_COMPARED_MAX))))
 
 
+def vpod_key(state: ClusterState, key: str) -> str:
+    """Find the key of a vpod that is given with or without its kind (``@KIND.GROUP``, which only
+    foreign objects have). Raises UnknownObject, also if several objects have the name.
+    """
+    if "@" in key or any(key in pool.vpods for pool in state.pools.values()):
+        return key
+    names = islice(
+        (name for pool in state.pools.values() for name in pool.vpods), NAMES_COMPARED_MAX
+    )
+    found = sorted(name for name in names if name.partition("@")[0] == key)
+    if len(found) > 1:
+        raise UnknownObject(
+            f"vpod {key} could be {' or '.join(found[:NAMES_SUGGESTED])}: say which"
+        )
+    return found[0] if found else key
+
+
 def names_like(subject: str, key: str, known: Sequence[str]) -> str:
     """Say that ``subject`` is not known, and list objects of the same name or in the same
     namespace.
@@ -141,6 +158,7 @@ def explain_vpod(
         "rule": rule_of(pool.profile) if pool.adapter_pool is not None else "",
         "wanted": decision.explanation.wanted,
         "slotsPerVReplica": vpod.weight,
+        **({"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}),
         "placed": placed,
         "published": published,
         "target": dict(decision.target),
@@ -201,6 +219,8 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
                 f"one vreplica takes {counted(vpod.weight, 'slot')}, a pod of AdapterPool "
                 f"{pool.key} has {slots}"
             )
+            if vpod.weight <= slots:
+                why = ""  # a dimension: the decision says which
         case _:
             why = ""
     outcome, wanted = decision.explanation.outcome(), decision.explanation.wanted
@@ -262,6 +282,7 @@ def size_of(state: ClusterState, pool: PoolState) -> Mapping[str, object] | None
         "unlimited": plan.unlimited,
         "maxPods": pool.adapter_pool.max_pods,
         "slotsPerPod": pool.adapter_pool.slots_per_pod,
+        **({"capacities": dict(pool.capacities)} if pool.capacities else {}),
         "freeSlots": pool.free_slots(),
         "withoutNode": len(waiting),
         "refusal": next((pod.refusal for pod in waiting if pod.refusal), ""),
@@ -284,8 +305,14 @@ def rule_of(profile: Profile) -> str:
         parts.append(f"only where {' and '.join(_filter(one) for one in profile.filters)} allow it")
     scores = ", ".join(f"{one.plugin.name} x{one.weight}" for one in profile.choosing)
     parts.append(f"the best score of {scores}")
-    ties = "the lowest ordinal" if profile.ties is Ties.LOWEST_ORDINAL else "the next in turn"
-    return f"{'; '.join(parts)}; of equals {ties}"
+    return f"{'; '.join(parts)}; of equals {_TIES[profile.ties]}"
+
+
+_TIES: Final = {
+    Ties.LOWEST_ORDINAL: "the lowest ordinal",
+    Ties.MOST_FREE_ZONE: "the lowest ordinal of the zone with the most free slots",
+    Ties.ROUND_ROBIN: "the next in turn",
+}
 
 
 def _filter(plugin: FilterPlugin) -> str:

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from extender.engine.policy.framework import FilterPlugin
 from extender.engine.policy.profile import Profile
+from extender.model.counted import first_of
 from extender.model.objects import Node
 from extender.whatif.bench import Bench, TrialResult
 
@@ -155,8 +156,7 @@ def in_words(names: Sequence[str]) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """``a, b, c, d, e, ...``: the first names, ``none`` if there are none."""
-    more = ", ..." if len(names) > NAMES_LISTED else ""
-    return ", ".join(names[:NAMES_LISTED]) + more or "none"
+    return first_of(names, NAMES_LISTED) or "none"
 
 
 def objects(kind: str, keys: Sequence[str]) -> str:

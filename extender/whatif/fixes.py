@@ -1,10 +1,11 @@
 """Finds the smallest changes that would place a waiting vpod. The engine tries each on a copy
 first.
 
-If the vpod lacks room, these are tried in turn: what comes by itself; lifting drain annotations and
-cordons; more pods (from the autoscaler, or with a greater maxPods); the profile's rules; larger
-pods; asking for less. Otherwise a label of the namespace and another pool are tried. A number is
-the least that is enough. If no number places everything, changes that place some are listed.
+If the vpod lacks room, these are tried in turn: what comes by itself (pods, and moves that make
+room); lifting drain annotations and cordons; more pods (from the autoscaler, or with a greater
+maxPods); the profile's rules; larger pods, in slots and in other dimensions; asking for less.
+Otherwise a label of the namespace and another pool are tried. A number is the least that is enough.
+If no number places everything, changes that place some are listed.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ AT_REST: Final[frozenset[Strategy]] = frozenset(
         loosen.larger_skew,
         loosen.other_profile,
         loosen.more_slots,
+        loosen.more_capacity,
         loosen.lighter_vreplicas,
         loosen.fewer_vreplicas,
     }
@@ -40,6 +42,7 @@ they show what each of these brings by itself.
 """
 ROOM: Final[tuple[Strategy, ...]] = (
     lift.pods_that_come,
+    lift.moves_that_make_room,
     lift.closed_pods,
     lift.marked_pods,
     lift.bad_nodes,
@@ -47,6 +50,7 @@ ROOM: Final[tuple[Strategy, ...]] = (
     loosen.larger_skew,
     loosen.other_profile,
     loosen.more_slots,
+    loosen.more_capacity,
     loosen.lighter_vreplicas,
     loosen.fewer_vreplicas,
 )

@@ -5,10 +5,15 @@ annotations, cordons, nodes that are away, another pool.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Final, TypeVar
 
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
+from extender.engine.rebalance.make_room import MOVES_MAX
+from extender.engine.rebalance.moves import Limits, rooms_for
+from extender.engine.scaling.size import plan_scale, waiting_without_growth
+from extender.model.counted import counted
 from extender.model.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
 from extender.model.objects import AdapterPool, LabelSelector, Namespace, Node
 from extender.model.safe_repr import safe_repr
@@ -107,6 +112,37 @@ def _why_not_bound(known: PodClaims | None) -> str:
             f"{SCHEDULER_NAME}"
         )
     return ""
+
+
+def moves_that_make_room(bench: Bench) -> Iterator[Fix]:
+    """Moves of other vpods that the evictor makes if the pool does not grow."""
+    pool = bench.pool
+    spec = pool.adapter_pool
+    if spec is None or (bench.rivals and not bench.alone):
+        return
+    allows = partial(bench.state.selects, pool.key)
+    plan = plan_scale(pool, allows)
+    if plan is None or bench.key not in waiting_without_growth(pool, allows, plan):
+        return
+    rooms = rooms_for(pool, bench.key, Limits(budget=max(MOVES_MAX, spec.moves_per_period)))
+    if not rooms:
+        return
+    moves = sum(len(room.moves) for room in rooms)
+    missing = bench.vpod.vreplicas - pool.placed_vreplicas(bench.key)
+    limits = "within rebalance.movesPerPeriod and rebalance.cooldownSeconds"
+    off = "the pool moves nothing: rebalance.movesPerPeriod is 0, or rebalance.dryRun is set"
+    yield Fix(
+        change=f"{counted(moves, 'move')} of other vpods would make room",
+        subject=f"AdapterPool {pool.key}",
+        field="the evictor's moves with the reason MakeRoom",
+        before=0,
+        after=moves,
+        by_itself=spec.moves_to_shrink,
+        note=limits if spec.moves_to_shrink else off,
+        places=len(rooms),
+        left=max(0, missing - len(rooms)),
+        alone=bench.alone,
+    )
 
 
 def closed_pods(bench: Bench) -> Iterator[Fix]:

@@ -10,6 +10,7 @@ from typing import Final
 from extender.engine.policy.profile import Profile
 from extender.engine.scaling.size import POOL_PODS_MAX, plan_scale
 from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import AMOUNT_MAX, DIMENSIONS_MAX
 from extender.model.objects import AdapterPool, VPod
 from extender.node.verbs import node_problem
 from extender.whatif.bench import Bench, Change, exchanging
@@ -34,7 +35,7 @@ def pods_more(bench: Bench) -> Iterator[Fix]:
     spec, stateful_set = pool.adapter_pool, pool.stateful_set
     if spec is None or stateful_set is None:
         return
-    if bench.vpod.weight > spec.slots_per_pod:
+    if not spec.could_hold(bench.vpod):
         return  # no pod of this size would take one
     limit = POOL_PODS_MAX if spec.max_pods is None else spec.max_pods
     room = min(_most_pods(bench, spec), limit - stateful_set.replicas)
@@ -88,6 +89,8 @@ def _most_pods(bench: Bench, spec: AdapterPool) -> int:
     more (``engine.scaling.size``).
     """
     zones = len(bench.pool.hosting.known_in)
+    if spec.capacities:
+        return PODS_TRIED_MAX  # slots do not bound it
     return min(PODS_TRIED_MAX, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1)
 
 
@@ -223,6 +226,41 @@ def resize(trial: Trial, pool: PoolState, spec: AdapterPool) -> bool:
         if member.node is not None and node_problem(trial.state, new, member.node) is not None:
             fits = False
     return fits
+
+
+def more_capacity(bench: Bench) -> Iterator[Fix]:
+    """A greater amount of a dimension that the vpod takes, or a dimension that the pool lacks. Pods
+    have it at once.
+    """
+    pool, vpod = bench.pool, bench.vpod
+    spec = pool.adapter_pool
+    if spec is None or pool.stateful_set is None:
+        return
+    known = dict(spec.capacities)
+    waiting = [vpod, *(pool.vpods[key] for key in pool.unplaced if key in pool.vpods)]
+    for name, _ in vpod.per_vreplica:
+        had = known.get(name, 0)
+        if not had and len(known) >= DIMENSIONS_MAX:
+            continue
+        wanted = sum(dict(one.per_vreplica).get(name, 0) * one.vreplicas for one in waiting)
+        make = partial(_with_capacity, spec, name, had)
+        found = bench.smallest(make, 1, min(AMOUNT_MAX - had, wanted))
+        if found is not None:
+            more, result = found
+            yield Fix(
+                change=f"capacities.{name} {had} to {had + more}"
+                if had
+                else f"capacities.{name} {more}, which the pool lacks",
+                subject=f"AdapterPool {spec.key}",
+                field=f"spec.capacities.{name}",
+                before=had or None,
+                after=had + more,
+            ).seen(result, bench)
+
+
+def _with_capacity(spec: AdapterPool, name: str, had: int, more: int) -> Change:
+    capacities = tuple(sorted({**dict(spec.capacities), name: had + more}.items()))
+    return exchanging(spec, replace(spec, capacities=capacities))
 
 
 def lighter_vreplicas(bench: Bench) -> Iterator[Fix]:

@@ -165,8 +165,8 @@ def _unserved(pod: PodClaims) -> int:
 
 
 def _is_over(pool: PoolState, pod: PodClaims) -> bool:
-    """Whether the pod holds more than its slots. Only its AdapterPool says how many these are."""
-    return pool.adapter_pool is not None and pod.held > pod.capacity
+    """Whether the pod holds more than it has. Only its AdapterPool says how much that is."""
+    return pool.adapter_pool is not None and pod.overcommitted
 
 
 def _waiting_order(waiting: _Waiting) -> tuple[bool, str, str]:
@@ -191,7 +191,7 @@ def _state_of(pool: PoolState, pod: PodClaims) -> str:
         return unserved_on(pod, pod.name, published).why
     if pool.adapter_pool is None:
         return "its AdapterPool does not exist"
-    if pod.held > pod.capacity:
+    if pod.overcommitted:
         return "overcommitted"
     if pod.leaving and not pod.condemned:
         return "draining" if pod.draining else "given up"
@@ -211,6 +211,7 @@ def _pod_row(pool: PoolState, pod: PodClaims, state: str) -> dict[str, object]:
         "slots": pod.capacity,
         "usedSlots": pod.held,
         "freeSlots": pod.free,
+        **({"dimensions": pod.dimensions()} if pod.capacities else {}),
         "vpods": len(pod.claims),
         "unserved": _unserved(pod),
         "state": state,

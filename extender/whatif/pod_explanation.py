@@ -18,7 +18,7 @@ from extender.model.names import LEDGER_BYTES_MAX, SCHEDULER_NAME
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
 from extender.model.safe_repr import safe_repr
-from extender.node.descheduling import misplaced_pods, why_no_pod, why_not
+from extender.node.descheduling import misplaced_pod, why_not, why_not_now
 from extender.whatif.explanation import (
     NAMES_COMPARED_MAX,
     Answer,
@@ -108,6 +108,7 @@ def explain_pod(
         "slots": known.capacity,
         "usedSlots": known.placed,
         "freeSlots": known.free,
+        **({"dimensions": known.dimensions()} if known.capacities else {}),
         "schedulable": known.schedulable,
         "why": why_unschedulable(pool, known),
         "outcome": _outcome(state, pool, known, nodes),
@@ -166,7 +167,15 @@ def _takes(pool: PoolState, known: PodClaims, pod: AdapterPod) -> str:
     return (
         f"takes no new vreplicas: {why}"
         if why
-        else f"{known.free} of {counted_are(known.capacity, 'slot')} free"
+        else f"{known.free} of {counted_are(known.capacity, 'slot')} free{_dimensions(known)}"
+    )
+
+
+def _dimensions(known: PodClaims) -> str:
+    """What is free of the pool's dimensions, as the end of a sentence."""
+    return "".join(
+        f", {one['capacity'] - one['used']} of {one['capacity']} {name}"
+        for name, one in known.dimensions().items()
     )
 
 
@@ -223,16 +232,17 @@ def _descheduling(state: ClusterState, pool: PoolState, known: PodClaims) -> Ite
     """Why the pod should leave its node, and why it is not evicted. The age of a pod is not looked
     at, because an answer has no clock.
     """
-    for one in misplaced_pods(state, pool):
-        if one.pod.name == known.name:
-            yield f"it should leave its node ({one.reason}): {one.note}"
-            blocked = why_not(state, pool, one, float("inf")) or why_no_pod(pool)
-            yield (
-                f"it is not evicted: {blocked}"
-                if blocked
-                else "it is evicted once it is older than minPodAgeSeconds, if its "
-                "PodDisruptionBudget allows it"
-            )
+    one = misplaced_pod(state, known) if pool.is_member(known) else None
+    if one is None:
+        return
+    yield f"it should leave its node ({one.reason}): {one.note}"
+    blocked = why_not(state, pool, one, float("inf")) or why_not_now(pool, one)
+    yield (
+        f"it is not evicted: {blocked.note}"
+        if blocked
+        else "it is evicted once it is older than minPodAgeSeconds, if its PodDisruptionBudget "
+        "allows it"
+    )
 
 
 def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
@@ -246,6 +256,7 @@ def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
             "vpod": key,
             "vreplicas": claim.placed.vreplicas,
             "slots": claim.placed.slots,
+            **({"perVReplica": dict(claim.placed.amounts)} if claim.placed.amounts else {}),
             "published": claim.published,
             "of": _total(pool, key),
         }

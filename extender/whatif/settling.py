@@ -16,10 +16,10 @@ from extender.engine.placing.plan import Decision
 from extender.engine.rebalance.moves import Advice, Limits, by_profile, plan_moves
 from extender.engine.rebalance.relocation import relocations
 from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
-from extender.engine.scaling.size import plan_scale
+from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
-from extender.model.ledger import Share, share_of
+from extender.model.ledger import Share
 from extender.model.moves import Move
 from extender.model.objects import VPod, placement_order
 from extender.whatif.growth import autoscale, bind_missing
@@ -117,7 +117,7 @@ def commit(state: ClusterState, pool: PoolState, decisions: Iterable[Decision]) 
     for decision in decisions:
         key = decision.vpod
         for name in {*pool.claims_of(key), *decision.target}:
-            share = share_of(decision.target.get(name, 0), decision.weight)
+            share = decision.share(decision.target.get(name, 0))
             shares.setdefault(name, {})[key] = share
         for name in list(pool.claims_of(key)):
             if (claim := pool.claims_of(key).get(name)) is not None and claim.reserved is not None:
@@ -164,7 +164,11 @@ def _compact(
             raise OutOfTime("the time for moving is up")
         return by_profile(pool, vpod, placements)
 
-    advice = Advice(better=better, vpods=[key for key, vpod in pool.vpods.items() if allows(vpod)])
+    advice = Advice(
+        better=better,
+        vpods=[key for key, vpod in pool.vpods.items() if allows(vpod)],
+        waiting=waiting_without_growth(pool, allows, plan) if plan is not None else (),
+    )
     made: list[Move] = []
     for decision in relocations(pool, plan_moves(pool, Limits(budget=MOVES_AT_ONCE), advice)):
         commit(state, pool, [decision])

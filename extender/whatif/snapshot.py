@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from extender.engine.pods.pod_loads import PodLoads
 from extender.engine.policy.profile import Profile
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
@@ -61,9 +62,11 @@ class PoolSnapshot:
     reservations: tuple[Reservation, ...]
     remains: tuple[Remains, ...]
     closed: int
+    in_doubt: int
     abandoned: frozenset[str]
     watched_sources: frozenset[str]
     next_start_ordinal: int
+    load: PodLoads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +149,11 @@ def _taken(pool: PoolState) -> PoolSnapshot:
             if state.last_ledger or state.last_location != ("", "")
         ),
         closed=pool.closed,
+        in_doubt=pool.in_doubt,
         abandoned=pool.abandoned,
         watched_sources=pool.watched_sources,
         next_start_ordinal=pool.next_start_ordinal,
+        load=pool.load,
     )
 
 
@@ -167,6 +172,7 @@ def _restore(state: ClusterState, taken: PoolSnapshot) -> None:
         object_changed(state, None, obj)
     for one in taken.reservations:
         pool.reserve(one.owner, one.vpod, {one.pod_name: one.share}, expires_at=one.expires_at)
-    pool.set_closed(taken.closed)
+    pool.set_closed(taken.closed, in_doubt=taken.in_doubt)
     pool.set_abandoned(taken.abandoned)
     pool.next_start_ordinal = taken.next_start_ordinal
+    pool.load = taken.load

@@ -97,9 +97,9 @@ class Trial:
 
     def set_closed(self, pool: PoolState, closed: int) -> None:
         """Close exactly these ordinals to new vreplicas."""
-        before = pool.closed
+        before, in_doubt = pool.closed, pool.in_doubt
         pool.set_closed(closed)
-        self._undo.append(lambda: pool.set_closed(before))
+        self._undo.append(lambda: pool.set_closed(before, in_doubt=in_doubt))
 
     def set_abandoned(self, pool: PoolState, names: frozenset[str]) -> None:
         """Give up exactly these pods, as if they had not been Ready for

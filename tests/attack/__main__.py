@@ -21,11 +21,11 @@ from typing import Final
 
 import uvloop
 
-from tests.attack import heads, impostors, names, readers, rebinding, strangers
+from tests.attack import callers, heads, impostors, names, readers, rebinding, strangers
+from tests.attack.listening import SystemWithCallers
 from tests.attack.target import QUIET_S, Target, apart
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.matrix import ROOT
-from tests.e2e.scenario import System
 from tests.e2e.waiting import eventually
 from tests.support.service import filter_args
 from tests.webhook.builders import a_pod, review
@@ -38,6 +38,7 @@ ATTACKS: Final[Mapping[str, Callable[[Target], Awaitable[list[str]]]]] = {
     "impostors": impostors.play,
     "names": names.play,
     "readers": readers.play,
+    "callers": callers.play,
     "heads": heads.play,
 }
 ADAPTERS_WITHIN_S: Final = 30.0
@@ -53,9 +54,14 @@ def as_in_the_image() -> None:
 async def run(directory: Path, *, short: bool, only: frozenset[str]) -> list[str]:
     """All attacks, or those; what is wrong, by attack."""
     wrong = []
-    async with EmbeddedBackend(directory) as backend, System(backend, directory) as system:
+    async with (
+        EmbeddedBackend(directory) as backend,
+        SystemWithCallers(backend, directory) as system,
+    ):
         nodes = await backend.add_nodes(3)
-        await system.pool(maxPods=2)
+        others = {"operator": "NotIn", "values": [callers.STRANGER]}
+        selected = {"key": "kubernetes.io/metadata.name", **others}
+        await system.pool(maxPods=2, namespaceSelector={"matchExpressions": [selected]})
         count = VPODS_SHORT if short else VPODS
         for _ in range(count // 100):
             await system.vpods(100, 1)

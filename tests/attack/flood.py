@@ -6,10 +6,12 @@ comes again.
 """
 
 import asyncio
+import base64
 import contextlib
 import itertools
 import json
 import os
+import re
 import ssl
 import sys
 from collections.abc import Callable, Mapping
@@ -65,6 +67,8 @@ FORMS: Final[Mapping[str, Callable[[], bytes]]] = {
         + b"\r\n"
         + (b"GET /livez HTTP/1.1\r\n" + _HOST + _FIELDS + b"\r\n") * 40
     ),
+    "schedules": lambda: _post(b"/v1/schedule", b"Content-Length: 1048576\r\n") + b" " * 1_048_575,
+    "schedule trailers": lambda: _trailers(b"/v1/schedule"),
     "plans": lambda: _post(b"/v1/plan", b"Content-Length: 1048576\r\n") + b" " * 1_048_575,
     "reviews": lambda: _post(b"/mutate", b"Content-Length: 1048576\r\n") + b" " * 1_048_575,
     "structure": lambda: _structured(b"/v1/filter", _ARGS, 60 * 1024 * 1024),
@@ -82,6 +86,34 @@ LEAVERS: Final = {"questions": b"GET /state.json?vpod=a/%d-%b HTTP/1.1\r\nHost: 
 it long.
 """
 LEAVES_A_SECOND: Final = 100
+
+BEARERS: Final = {
+    "made-up tokens": "junk",
+    "others' tokens": "system:serviceaccount:tenant:default",
+}
+"""Who shows another token each time, on a kept connection: what each is made of."""
+BEARER_PERIOD_S: Final = 0.1
+TOKENS_OF_CLIENT: Final = 1_000
+"""Then its first one comes again."""
+
+
+async def _bearer(port: int, context: ssl.SSLContext | None, user: str, client: int) -> None:
+    numbers = itertools.cycle(range(TOKENS_OF_CLIENT))
+    while True:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            try:
+                for number in numbers:
+                    token = f"{user} {client}-{number}".encode()
+                    bearer = b"Authorization: Bearer %b\r\n" % base64.urlsafe_b64encode(token)
+                    writer.write(b"GET /state.json HTTP/1.1\r\n" + _HOST + bearer + b"\r\n")
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    (length,) = re.findall(rb"(?i)content-length: (\d+)", head)
+                    await reader.readexactly(int(length))
+                    await asyncio.sleep(BEARER_PERIOD_S)
+            finally:
+                writer.transport.abort()
+        await asyncio.sleep(AGAIN_S)
 
 
 async def _leaver(port: int, question: bytes) -> None:
@@ -127,6 +159,12 @@ async def _run(spec: Mapping[str, object]) -> None:
             if name in LEAVERS:
                 for _ in range(count):
                     clients.create_task(_leaver(int(str(spec["port"])), LEAVERS[name]))
+                continue
+            if name in BEARERS:
+                for client in range(count):
+                    clients.create_task(
+                        _bearer(int(str(spec["port"])), context, BEARERS[name], client)
+                    )
                 continue
             is_before = name in BEFORE_TLS
             data = BEFORE_TLS[name] if is_before else FORMS[name]()

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +20,9 @@ import aiohttp
 import yaml
 
 from extender.kube.api import Obj
+from tests.attack.listening import SystemWithCallers
 from tests.e2e.objects import MANIFESTS
 from tests.e2e.processes import Process
-from tests.e2e.scenario import System
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Honest:
 class Target:
     """A system at work. ``filter_args`` and ``review`` are good requests."""
 
-    system: System
+    system: SystemWithCallers
     filter_args: bytes
     review: bytes
     short: bool
@@ -85,13 +85,19 @@ class Target:
     async def flooded(
         self, forms: Mapping[str, Mapping[str, int]], seconds: float
     ) -> AsyncIterator[None]:
-        """While clients send ``forms`` (program: {form: connections}); see ``flood``."""
-        urls = {"extender": self.system.service_url, "webhook": self.system.webhook_url}
+        """While clients send ``forms`` (listener: {form: connections}); see ``flood``. ``callers``
+        is the extender's listener for controllers.
+        """
+        urls = {
+            "extender": self.system.service_url,
+            "webhook": self.system.webhook_url,
+            "callers": self.system.schedule_url,
+        }
         floods = []
         for program, of_program in forms.items():
             spec = {
                 "port": int(urls[program].rpartition(":")[2]),
-                "tls": program == "webhook",
+                "tls": urls[program].startswith("https:"),
                 "seconds": seconds,
                 "forms": dict(of_program),
             }
@@ -130,21 +136,33 @@ class Target:
     async def _ask(
         self, session: aiohttp.ClientSession, program: str, until: float, seen: Honest
     ) -> None:
-        process = self.programs[program]
         url, body = {
             "extender": (f"{self.system.service_url}/v1/filter", self.filter_args),
             "webhook": (f"{self.system.webhook_url}/mutate", self.review),
         }[program]
         headers = {"Content-Type": "application/json"}
+
+        async def question() -> str:
+            async with session.post(
+                url, data=body, headers=headers, ssl=self.system.webhook_tls or True
+            ) as reply:
+                text = await reply.text()
+                return "" if reply.status == 200 else f"{reply.status}: {text[:100]}"
+
+        await self.ask_on(program, question, until, seen)
+
+    async def ask_on(
+        self, program: str, question: Callable[[], Awaitable[str]], until: float, seen: Honest
+    ) -> None:
+        """Ask a program ``question`` again and again. It returns what is wrong with the answer, ""
+        for nothing. ``until``: monotonic, seconds.
+        """
+        process = self.programs[program]
         while time.monotonic() < until:
             starved_before_s, began = _starved_s(process), time.perf_counter()
             try:
-                async with session.post(
-                    url, data=body, headers=headers, ssl=self.system.webhook_tls or True
-                ) as reply:
-                    text = await reply.text()
-                    if reply.status != 200:
-                        seen.failed.append(f"{reply.status}: {text[:100]}")
+                if problem := await question():
+                    seen.failed.append(problem)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 seen.failed.append(repr(error)[:100])
             took_s = time.perf_counter() - began

@@ -2,14 +2,15 @@
 
 import pytest
 
-from tests.attack import heads
-from tests.attack.flood import BEFORE_TLS, FORMS, LEAVERS
+from tests.attack import callers, heads
+from tests.attack.flood import BEARERS, BEFORE_TLS, FORMS, LEAVERS
 from tests.attack.target import LIMITS_MIB, Honest
 
 
 def test_all_that_is_sent_is_known_and_every_form_is_sent():
     sent = {name for form in heads.FORMS for of_program in form.values() for name in of_program}
-    assert sent == FORMS.keys() | BEFORE_TLS.keys() | LEAVERS.keys()
+    sent |= callers.FORMS.keys()
+    assert sent == FORMS.keys() | BEARERS.keys() | BEFORE_TLS.keys() | LEAVERS.keys()
 
 
 def test_the_limits_are_those_of_the_shipped_containers():

@@ -55,9 +55,10 @@ def good_value(entry: Entry) -> st.SearchStrategy[Any]:
         case ValueKind.NUMBER:
             return st.integers(int(low or 0) + 1, int(high or 0)) | st.floats(low, high)
         case ValueKind.TEXTS:
-            return st.lists(texts.filter(bool), max_size=3)
+            names = NAMES if entry.setting.pattern else texts.filter(bool)
+            return st.lists(names, max_size=3)
         case ValueKind.MAPPINGS:
-            return st.lists(profiles, max_size=2)
+            return st.lists(load_sources if entry.path == "loadSources" else profiles, max_size=2)
 
 
 _plugin = st.fixed_dictionaries(
@@ -72,7 +73,7 @@ _plugins = st.lists(_plugin, max_size=2) | junk
 profiles = st.fixed_dictionaries(
     {"name": st.sampled_from(["mine", "yours", "ha", ""])},
     optional={
-        "ties": st.sampled_from(["LowestOrdinal", "RoundRobin", "First"]) | junk,
+        "ties": st.sampled_from(["LowestOrdinal", "MostFreeZone", "RoundRobin", "First"]) | junk,
         "rules": st.just({"keepOnUnavailable": False}) | st.just({"roundRobin": None}) | junk,
         "filters": _plugins,
         "scores": _plugins,
@@ -80,6 +81,30 @@ profiles = st.fixed_dictionaries(
         "descheduleFilters": _plugins,
         "knativeConfigMaps": st.just({"scheduler": "a.yaml", "ignoreUnknown": True}) | junk,
         "filter": junk,
+    },
+)
+
+_labels = st.fixed_dictionaries(
+    {},
+    optional={
+        "vpodNamespace": st.sampled_from(["", "ns", "a-b"]) | junk,
+        "vpod": st.sampled_from(["vpod", ""]),
+        "pods": junk,
+    },
+)
+load_sources = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["a", "b", "A"]),
+        "url": st.sampled_from(["https://p:1", "http://p/x", "p", "https://u@p", "https://p?q"]),
+        "query": st.sampled_from(["up", "up"]) | junk,
+    },
+    optional={
+        "labels": _labels | junk,
+        "caFile": st.just("ca.crt") | junk,
+        "tokenFile": st.just("token") | junk,
+        "periodSeconds": st.sampled_from([15, 60.5]) | junk,
+        "timeoutSeconds": st.sampled_from([1, 2.5, None, 10, "x", 0]),
+        "insecure": junk,
     },
 )
 
@@ -126,7 +151,7 @@ def _value_of(entry: Entry) -> st.SearchStrategy[Any]:
             [(), ({"name": "mine"},), ({"name": "a", "scores": []}, {"name": "b"})]
         )
     if entry.kind is ValueKind.TEXTS:
-        some = st.lists(texts.filter(bool), max_size=3).map(entry.type)
+        some = good_value(entry).map(entry.type)
         return some.map(lambda value: value or entry.default)
     if entry.kind is ValueKind.CHOICE:
         return st.sampled_from(entry.choices).map(entry.type)

@@ -99,6 +99,9 @@ def test_every_field_is_read():
         ("clientConnection.burst", 1.5),
         ("clientConnection.contentType", "json"),
         ("mode", "passive"),
+        ("pools.namespace", ["adapters"]),
+        ("pools.namespaces", "adapters"),
+        ("pools.namespaces", [f"n-{index}" for index in range(101)]),
         ("profiles", {"name": "x"}),
     ],
 )
@@ -196,6 +199,35 @@ CERTIFICATE = {"certFile": "c", "keyFile": "k"}
             "schedule.port",
             id="the extender's port",
         ),
+        pytest.param("adapters", {"port": 1}, "adapters.tls.certFile", id="adapters without TLS"),
+        pytest.param(
+            "adapters", {"tls": {"certFile": "c"}}, "adapters.tls", id="a certificate without a key"
+        ),
+        pytest.param(
+            "adapters",
+            {"allowedServiceAccounts": ["router"]},
+            "adapters.allowedServiceAccounts[0]",
+            id="a router's account without its namespace",
+        ),
+        pytest.param("adapters", {"audience": ""}, "adapters.audience", id="adapters' tokens"),
+        pytest.param(
+            "adapters",
+            {"port": 10261, "tls": CERTIFICATE},
+            "adapters.port",
+            id="adapters on the extender's port",
+        ),
+        pytest.param(
+            "pools",
+            {"namespaces": ["adapters", "Adapters"]},
+            "pools.namespaces[1]",
+            id="a namespace with capitals",
+        ),
+        pytest.param(
+            "pools",
+            {"namespaces": ["adapters/dispatcher"]},
+            "pools.namespaces[0]",
+            id="a pool for a namespace",
+        ),
         pytest.param(
             "leaderElection",
             {"leaseDurationSeconds": 10},
@@ -214,6 +246,12 @@ def test_what_does_not_go_together_is_refused(section, fields, named):
     with pytest.raises(InvalidObject) as caught:
         config_from({**HEAD, section: fields})
     assert caught.value.field == named
+
+
+def test_the_namespaces_of_pools_are_a_set_and_none_means_all():
+    named = config_from({**HEAD, "pools": {"namespaces": ["b", "a", "b"]}})
+    assert named.pool_namespaces == {"a", "b"}
+    assert config_from({**HEAD, "pools": {"namespaces": []}}).pool_namespaces == frozenset()
 
 
 def test_beyond_loopback_without_tls_is_for_those_who_say_that_it_is_insecure():

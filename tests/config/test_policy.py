@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from extender.config.kube_scheduler import Policy
+from extender.config.kube_scheduler import CapacityRatio, Policy
 from extender.config.kube_scheduler_file import read_policy
 from extender.config.policy import (
     DEFAULT_PREDICATES,
@@ -141,19 +141,72 @@ def test_what_kube_scheduler_refuses_is_named(fields: dict[str, Any], error: str
     assert errors == [error]
 
 
-def test_what_the_embedded_scheduler_lacks_is_no_error_of_the_file():
+RATIO = {"shape": [{"utilization": 0, "score": 10}], "resources": [{"name": "cpu", "weight": 1}]}
+
+
+def ratio(name: str = "A", **fields: Any) -> dict[str, Any]:
+    argument = {"requestedToCapacityRatioArguments": {**RATIO, **fields}}
+    return {"name": name, "weight": 1, "argument": argument}
+
+
+def test_arguments_of_services_and_of_the_capacity_ratio_are_gathered():
+    anti = {"serviceAntiAffinity": {"label": "host"}}
     policy, errors = read(
-        predicates=[
-            {"name": "Zone", "argument": {"serviceAffinity": {"labels": ["zone"]}}},
-            {"name": "CheckServiceAffinity"},
-        ],
-        priorities=[
-            {"name": "X", "weight": 1, "argument": {"serviceAntiAffinity": {"label": "zone"}}}
-        ],
+        predicates=[{"name": "Zone", "argument": {"serviceAffinity": {"labels": ["zone"]}}}],
+        priorities=[ratio(), {"name": "X", "weight": 3, "argument": anti}],
     )
     assert errors == []
-    assert policy.not_simulated == (
-        "serviceAffinity",
-        "CheckServiceAffinity",
-        "serviceAntiAffinity",
-    )
+    assert (policy.affinity_labels, policy.anti_affinity_labels) == (("zone",), ("host",))
+    assert policy.capacity_ratio == CapacityRatio(((0, 10),), {"cpu": 1})
+    assert "CheckServiceAffinity" in policy.predicates
+    assert policy.priorities == {"RequestedToCapacityRatio": 1, "ServiceAffinity": 3}
+
+
+AT = "priorities[0].argument.requestedToCapacityRatioArguments"
+
+
+@pytest.mark.parametrize(
+    ("priorities", "error"),
+    [
+        pytest.param(
+            [ratio(), ratio("B")],
+            'priorities[1].argument.requestedToCapacityRatioArguments: priority "B" redeclares '
+            'custom priority "RequestedToCapacityRatio", from: "A"',
+            id="twice",
+        ),
+        pytest.param(
+            [ratio(shape=[])],
+            f"{AT}.shape: at least one point must be specified",
+            id="no shape",
+        ),
+        pytest.param(
+            [ratio(shape=[{"utilization": 9, "score": 1}, {"utilization": 9, "score": 2}])],
+            f"{AT}.shape: utilization values must be sorted in increasing order",
+            id="a shape out of order",
+        ),
+        pytest.param(
+            [ratio(shape=[{"utilization": 101, "score": 1}])],
+            f"{AT}.shape[0].utilization: not in valid range [0, 100]",
+            id="too much utilization",
+        ),
+        pytest.param(
+            [ratio(shape=[{"utilization": 1, "score": "11"}])],
+            f"{AT}.shape[0].score: not in valid range [0, 10]",
+            id="a score that is no number",
+        ),
+        pytest.param(
+            [ratio(resources=[{"name": "cpu"}])],
+            f"{AT}.resources[0].weight: resource weight of cpu not in valid range [1, inf)",
+            id="no weight",
+        ),
+        pytest.param(
+            [ratio("RequestedToCapacityRatio")],
+            'priorities[0].name: priority "RequestedToCapacityRatio" has the name of a plugin: its '
+            "argument is ignored. Give it another name",
+            id="a plugin's name",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_capacity_ratio_is_named(priorities: list[Any], error: str):
+    _, errors = read(priorities=priorities)
+    assert errors == [error]

@@ -26,6 +26,7 @@ BEYOND_A_SCHEMA = re.compile(
     r"must differ from (port|server\.port)"
     r"|must be greater than (renewDeadlineSeconds|1\.2 times retryPeriodSeconds)"
     r"|must be a whole number from .* not -?[0-9.]+$"
+    r"|must be a number from 0\.1 to periodSeconds"
     r"|\(known: |is listed twice|is taken|: args|\.args|cannot be read"
 )
 """What the loader refuses and a schema cannot say: comparisons of settings, 15.0 for 15, plugins
@@ -109,6 +110,24 @@ def test_what_goes_together_is_said_by_both(server, good):
 )
 def test_the_name_of_the_lease_is_a_name(election, good):
     document = {**HEAD, "leaderElection": election}
+    assert valid(document, SCHEMA) is good
+    assert (not refused_by_the_loader(document)) is good
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "good"),
+    [
+        pytest.param(["a", "b-1"], True, id="names"),
+        pytest.param(None, True, id="nothing said"),
+        pytest.param([], True, id="all namespaces"),
+        pytest.param(["a.b"], False, id="a namespace with a dot"),
+        pytest.param(["a\n"], False, id="a line break"),
+        pytest.param([""], False, id="an empty name"),
+        pytest.param([1], False, id="a number"),
+    ],
+)
+def test_the_namespaces_of_pools_are_names(namespaces, good):
+    document = {**HEAD, "pools": {"namespaces": namespaces}}
     assert valid(document, SCHEMA) is good
     assert (not refused_by_the_loader(document)) is good
 

@@ -1,4 +1,5 @@
-"""assumecache.json: the scripts of Kubernetes' assume cache tests, step by step on our two caches.
+"""assumecache.json: the scripts of Kubernetes' assume cache tests, step by step on our two caches,
+and those of its volume binder (``volume_binder_cases``).
 
 Suite ``util/assumecache`` runs on ``AssumeCache``; ``volumebinding/passive_assume_cache`` and
 ``pv_assume_cache`` on ``PassiveAssumeCache`` over an ``InformerStore`` like client-go's (it takes
@@ -16,17 +17,12 @@ from extender.engine.cache.passive_assume import PassiveAssumeCache
 from extender.model.errors import AssumeError, NotFound, WrongType
 from extender.model.objects import object_key
 from extender.model.resource_versions import parse_version
+from tests.conformance import volume_binder_cases
 from tests.conformance.result import Case, Check, Difference
 
 Step = dict[str, Any]
 
-OUTSIDE = {
-    "volumebinding/binder": Difference(
-        "not ours: volumebinding/binder",
-        "binds PersistentVolumes; our VReplicaBinder follows its shape, not its rules",
-        outside=True,
-    )
-}
+_VOLUME_BINDER = volume_binder_cases.VolumeBinderCases()
 
 
 @dataclass(frozen=True)
@@ -96,8 +92,8 @@ class InformerStore:
 def check(case: Case) -> str | Difference | None:
     """One case of assumecache.json."""
     suite = case["suite"]
-    if suite in OUTSIDE:
-        return OUTSIDE[suite]
+    if suite == volume_binder_cases.SUITE:
+        return _VOLUME_BINDER.check(case)
     if suite not in {
         "util/assumecache",
         "volumebinding/passive_assume_cache",

@@ -8,10 +8,11 @@ compare as numbers, without the wrap of the weighted ones.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from extender.engine.pods.claims import PodClaims
+from extender.engine.pods.pod_loads import NO_LOADS, PodLoads
 from extender.engine.pods.topology import Topology, Zones
 from extender.engine.policy.arguments import arguments_from
 from extender.engine.policy.framework import PlaceUnknown
@@ -37,6 +38,9 @@ class Places:
     room: int
     closed: int
     stateful_set: StatefulSet
+    free_by_zone: Mapping[str, int] = field(default_factory=dict)
+    """Only ties are decided by it, and the cases have none."""
+    load: PodLoads = NO_LOADS
 
     @property
     def hosting(self) -> Zones:

@@ -9,6 +9,7 @@ import pytest
 from tests.conformance import assumecache_cases, schedule_cases, state_cases
 from tests.conformance.result import Case, Difference
 from tests.conformance.runner import lines, main, run_folder, suites
+from tests.conformance.volume_binder_cases import VolumeBinderCases
 
 RULE = Difference("a rule", "its reason")
 
@@ -172,15 +173,61 @@ PASSIVE = "volumebinding/passive_assume_cache"
             id="late delete",
         ),
         pytest.param(
-            script(suite="volumebinding/binder"),
-            "not ours: volumebinding/binder",
-            id="outside this project",
+            script(
+                {"op": "check_bindings", "bindings": None, "provisioned_pvcs": []},
+                suite="volumebinding/binder",
+            ),
+            "a volume binder has no lists that are nil",
+            id="nil bindings",
         ),
     ],
 )
 def test_assume_cache_scripts_agree_or_differ_by_rule(case: Case, rule: str | None) -> None:
     outcome = assumecache_cases.check(case)
     assert (outcome.rule if isinstance(outcome, Difference) else outcome) == rule
+
+
+ENVIRONMENT: Case = {
+    "id": "environment",
+    "kind": "environment",
+    "storage_classes": [],
+    "bind_timeout_seconds": 10,
+    "annotations": {
+        "bind_completed": "pv.kubernetes.io/bind-completed",
+        "bound_by_controller": "pv.kubernetes.io/bound-by-controller",
+        "selected_node": "volume.kubernetes.io/selected-node",
+    },
+    "steps": [],
+}
+NO_CLAIM = {
+    "op": "find_pod_volumes",
+    "pod": {
+        "name": "p",
+        "namespace": "ns",
+        "volumes": [{"name": "v", "persistentVolumeClaim": "c"}],
+    },
+    "node": {"name": "node1", "labels": {}},
+}
+MISSING = 'error getting PVC "ns/c": persistentvolumeclaims "ns/c" not found'
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ({**NO_CLAIM, "expect": {"error": True, "error_text": MISSING, "reasons": []}}, None),
+        ({**NO_CLAIM, "expect": {"error": True, "error_text": "x", "reasons": []}}, "expected x"),
+        ({**NO_CLAIM, "expect": {"error": False, "reasons": []}}, "expected no error"),
+        ({"op": "jump"}, "unknown op"),
+    ],
+    ids=["agrees", "another text", "no error", "unknown op"],
+)
+def test_a_volume_binder_script_that_differs_fails(step: dict[str, Any], told: str | None) -> None:
+    cases = VolumeBinderCases()
+    case = script(step, suite="volumebinding/binder")
+    assert cases.check(case) == "no case named environment was before this one"
+    assert cases.check(ENVIRONMENT) is None
+    found = cases.check(case)
+    assert found is None if told is None else told in str(found)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,16 @@ An id is the upstream test's name for the row. A pod's vreplicas stand for its c
 its ordinal has already (published, or in its last ledger) stand for claims that are bound. Those
 that are planned for it stand for claims that are bound or provisioned now.
 
-Left out: rows about the matching of volumes, storage classes, capacity and migration to CSI, about
-nodes that change while a claim is provisioned, and rows in which one of two caches refuses after
-the other has assumed. Here one assume makes all changes.
+``LEFT_OUT`` has the other rows, by what they are about. All rows, these too, run against the
+embedded scheduler's own volume binder (``volume_binder_cases``).
 """
 
 import asyncio
+import json
+import os
+import re
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 
 import pytest
 
@@ -21,8 +24,73 @@ from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import BindLedger
 from extender.node.candidates import Candidates
 from extender.service.binding.binder import AssumedPod, BindRefused, SchedulerVReplicaBinder
+from tests.conformance.volume_binder_cases import SUITE
 from tests.support.builders import NS
 from tests.support.service import World
+
+TRANSLATED = {
+    "TestAssumePodVolumes/all-bound": "test_assume",
+    "TestAssumePodVolumes/one-binding": "test_assume",
+    "TestAssumePodVolumes/two-bindings": "test_assume",
+    "TestAssumePodVolumes/pv-already-bound": "test_assume",
+    "TestAssumePodVolumes/tmpupdate-failed": "test_assume_tmpupdate_failed",
+    "TestRevertAssumedPodVolumes": "test_revert_restores_what_was_there",
+    "TestFindAssumeVolumes": "test_find_returns_what_was_assumed_however_often_it_is_asked",
+    "TestBindPodVolumes/already-bound": "test_bind_nothing_to_bind_empty",
+    "TestBindPodVolumes/binding-static-pv-succeeds-after-time": "test_bind_succeeds_after_time",
+    "TestBindPodVolumes/binding-dynamic-pv-succeeds-after-time": "test_bind_succeeds_after_time",
+    "TestBindPodVolumes/pod-deleted-after-time": (
+        "test_bind_fails_once_the_watch_shows_that_the_pod_is_gone"
+    ),
+    "TestBindAPIUpdate/nothing-to-bind-empty": "test_bind_nothing_to_bind_empty",
+    "TestBindAPIUpdate/api-update-failed": "test_bind_bound_by_another_before_bind",
+    "TestCheckBindings/nothing-to-bind": "test_bind_nothing_to_bind_empty",
+    "TestCheckBindings/binding-bound": "test_bind_succeeds_after_time",
+    "TestCheckBindings/provisioning-pvc-unbound": (
+        "test_bind_times_out_and_has_succeeded_all_the_same"
+    ),
+}
+"""Recorded row -> the test that is its translation."""
+LEFT_OUT = {
+    "finding volumes, by class, size, zone and owner": (
+        "TestFindPodVolumesWithoutProvisioning/*",
+        "TestFindPodVolumesWithProvisioning/*",
+    ),
+    "free storage": ("TestCapacity/*",),
+    "migration to CSI": (
+        "TestFindPodVolumesWithCSIMigration/*",
+        "TestCheckBindingsWithCSIMigration/*",
+    ),
+    "a second kind of object to write: here one assume and one write make all changes": (
+        "TestAssumePodVolumes/one-binding, one-provision-tmpupdate-failed",
+        "TestAssumePodVolumes/one-binding, one-pvc-provisioned",
+        "TestBindAPIUpdate/binding-succeed, provision-api-update-failed",
+        "TestBindAPIUpdate/provision-api-update-failed",
+        "TestBindAPIUpdate/two-bindings",
+        "TestBindAPIUpdate/api-already-updated",
+        "TestCheckBindings/binding-bound-provisioning-unbound",
+        "TestCheckBindings/binding-one-bound,one-unbound",
+    ),
+    "volumes that another controller binds or provisions: here the API server's answer counts": (
+        "TestBindPodVolumes/node-affinity-fails",
+        "TestBindPodVolumes/node-affinity-fails-dynamic-provisioning",
+        "TestCheckBindings/binding-claimref-nil",
+        "TestCheckBindings/binding-pvc-not-exists",
+        "TestCheckBindings/provisioning-pvc-annotations-nil",
+        "TestCheckBindings/provisioning-pvc-not-exists",
+        "TestCheckBindings/provisioning-pvc-selected-node-dropped",
+        "TestCheckBindings/provisioning-pvc-selected-node-wrong-node",
+        "TestCheckBindings/tolerate-provisioning-pvc-bound-pv-not-found",
+    ),
+    "lists that are nil": (
+        "TestBindPodVolumes/nothing-to-bind-nil",
+        "TestCheckBindings/nothing-to-bind-bindings-nil",
+        "TestCheckBindings/nothing-to-bind-nil",
+        "TestCheckBindings/nothing-to-bind-provisionings-nil",
+    ),
+}
+"""What the rows that have no translation are about; ``*``: all rows of a test."""
+CASES = Path(os.environ.get("CASES") or Path(__file__).parents[3] / "shared" / "cases")
 
 NODE = "node-1"
 SEEN_WITHIN_S = 5.0
@@ -54,6 +122,25 @@ def find(world: World, binder: SchedulerVReplicaBinder) -> BindLedger:
     found = binder.bind_ledger(the_pod(world).uid)
     assert found is not None
     return found
+
+
+def recorded_rows() -> set[str]:
+    """Upstream's rows, without what they are repeated with."""
+    path = CASES / "assumecache.json"
+    if not path.is_file():
+        pytest.skip(f"no recorded cases at {path}")
+    ids = [case["id"] for case in json.loads(path.read_bytes())]
+    rows = [name for suite, _, name in (one.partition(":") for one in ids) if suite == SUITE]
+    return {re.sub(r" \[.*\]$", "", row) for row in rows} - {"environment"}
+
+
+def test_each_recorded_row_is_translated_or_left_out_by_name():
+    left_out = [name for names in LEFT_OUT.values() for name in names]
+    tests = {name[:-1] for name in left_out if name.endswith("*")}
+    unnamed = {row for row in recorded_rows() if not row.startswith(tuple(tests))}
+    named = [*TRANSLATED, *(name for name in left_out if not name.endswith("*"))]
+    assert sorted(named) == sorted(unnamed)
+    assert [row for row in TRANSLATED.values() if row not in globals()] == []
 
 
 # -- TestAssumePodVolumes --------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from extender.config.model import LOOPBACK
 from tests.support.configs import load_config
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -80,19 +81,28 @@ def test_the_client_that_config_https_tells_of_is_the_one_on_the_list():
     )
 
 
+def base_pod() -> dict[str, Any]:
+    """The pod's spec in the base, which the component patches."""
+    objects = yaml.safe_load_all((MANIFESTS / "base" / "scheduler.yaml").read_text())
+    [base] = [obj for obj in objects if obj["kind"] == "Deployment"]
+    return dict(base["spec"]["template"]["spec"])
+
+
 def test_probes_ask_where_no_client_certificate_is_needed():
+    container = base_pod()["containers"][0]
     for probe, path in (
         ("startupProbe", "/livez"),
         ("livenessProbe", "/livez"),
         ("readinessProbe", "/readyz"),
     ):
-        script = EXTENDER[probe]["exec"]["command"][-1]
-        assert f'HTTPConnection("127.0.0.1", {CONFIG.server.health_port},' in script
-        assert f'"{path}"' in script
+        assert container[probe]["httpGet"] == {"path": path, "port": "http-health"}
+        assert probe not in EXTENDER
+    [port] = [port for port in container["ports"] if port["name"] == "http-health"]
+    assert port["containerPort"] == CONFIG.server.health_port
+    assert CONFIG.server.health_host not in LOOPBACK
+    assert not CONFIG.server.health_metrics
 
 
 def test_it_stops_within_the_pods_grace():
-    objects = yaml.safe_load_all((MANIFESTS / "base" / "scheduler.yaml").read_text())
-    [base] = [obj for obj in objects if obj["kind"] == "Deployment"]
-    grace_s = base["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    grace_s = base_pod()["terminationGracePeriodSeconds"]
     assert CONFIG.server.shutdown_delay_s + 10 + 2 < grace_s, "delay, drain, events"

@@ -135,7 +135,12 @@ class TestCustomResourceDefinitions:
             "minPodsPerVPod": 0,
             "scaleDownPeriodSeconds": 100,
             "rescheduleAfterSeconds": 300,
-            "rebalance": {"movesPerPeriod": 10, "cooldownSeconds": 300, "dryRun": False},
+            "rebalance": {
+                "movesPerPeriod": 10,
+                "cooldownSeconds": 300,
+                "dryRun": False,
+                "makeRoomBeforeGrowing": False,
+            },
             "descheduling": {"minPodAgeSeconds": 3600, "reasons": []},
             "namespaceSelector": {},
             "profile": "default",

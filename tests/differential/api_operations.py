@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 
 from extender.kube.api import (
     ADAPTERPOOLS,
+    CONFIGMAPS,
     EVENTS,
     LEASES,
     NAMESPACES,
@@ -39,7 +40,6 @@ from extender.kube.api import (
 )
 from extender.lab.apiserver.patch import merge_patch
 
-CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 KINDS: Final = {
     resource.kind: resource
     for resource in (

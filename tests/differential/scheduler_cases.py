@@ -16,6 +16,7 @@ from typing import Any, Final
 from extender.kube.api import Obj
 from extender.lab.scheduler.types import HOSTNAME_LABEL, pod_info
 from extender.model.names import ZONE_LABEL
+from tests.differential.scheduler_csi import CSI_CLASSES
 from tests.differential.scheduler_terms import Terms
 from tests.differential.scheduler_volumes import LOCAL, WAITING, VolumeDraw
 
@@ -72,11 +73,19 @@ def waits_for_first_consumer(case: SchedulerCase, pod: Obj) -> bool:
         pod_key(claim)
         for claim in case.lookups
         if claim["kind"] == "PersistentVolumeClaim"
-        and claim["spec"].get("storageClassName") in {LOCAL, WAITING}
+        and claim["spec"].get("storageClassName") in {LOCAL, WAITING, *CSI_CLASSES}
         and not claim["spec"].get("volumeName")
     }
     namespace = pod["metadata"]["namespace"]
-    return any(f"{namespace}/{name}" in waiting for name in pod_info(pod).claims)
+    return any(
+        claim.ephemeral or f"{namespace}/{claim.name}" in waiting
+        for claim in pod_info(pod).volume_claims
+    )
+
+
+def unscored_pods(case: SchedulerCase) -> frozenset[str]:
+    """The pods whose scores kube-scheduler is not asked for."""
+    return frozenset(pod_key(pod) for pod in case.pending if waits_for_first_consumer(case, pod))
 
 
 def scheduler_case(seed: int) -> SchedulerCase:
@@ -89,13 +98,19 @@ class _Draw:
         self._seed = seed
         self._rng = random.Random(f"scheduler case {seed}")
         self._terms = Terms(self._rng)
-        self._volumes = VolumeDraw(self._rng, random.Random(f"local volumes {seed}"))
+        self._volumes = VolumeDraw(
+            self._rng,
+            random.Random(f"local volumes {seed}"),
+            random.Random(f"CSI volumes {seed}"),
+        )
 
     def case(self) -> SchedulerCase:
         rng = self._rng
         nodes = [self._node(index) for index in range(rng.randint(4, 12))]
         names = [node["metadata"]["name"] for node in nodes]
         self._volumes.draw(names)
+        for node in nodes:
+            node["metadata"]["labels"] |= self._volumes.node_labels()
         owners = self._owners()
         running = [self._running(index, names) for index in range(rng.randint(5, 18))]
         pending = [self._pending(index, names) for index in range(rng.randint(3, 6))]
@@ -221,7 +236,9 @@ class _Draw:
         if self._maybe(0.7) and (tolerations := self._terms.tolerations()):
             spec["tolerations"] = tolerations
         draw = self._volumes.of_pod if self._maybe(0.3) else self._volumes.of_pod_without
-        if volumes := [*draw(namespace), *self._volumes.disk()]:
+        served = self._volumes.of_csi(namespace, running=name.startswith("running"))
+        volumes = [*draw(namespace), *self._volumes.disk(), *served]
+        if volumes:
             spec["volumes"] = [*spec.get("volumes", ()), *volumes]
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

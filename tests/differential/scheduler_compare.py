@@ -2,7 +2,7 @@
 a listed difference names.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,9 +28,20 @@ class Mismatch:
         return f"{self.pod}: {self.kind}: kube-scheduler {self.theirs}, embedded {self.ours}"
 
 
-def mismatches(theirs: Mapping[str, Verdict], ours: Mapping[str, Verdict]) -> list[Mismatch]:
-    """All differences, pod by pod: nodes first, then texts, then scores plugin by plugin."""
-    return [found for pod in theirs for found in _of_pod(pod, theirs[pod], ours[pod])]
+def mismatches(
+    theirs: Mapping[str, Verdict],
+    ours: Mapping[str, Verdict],
+    unscored: Container[str] = frozenset(),
+) -> list[Mismatch]:
+    """All differences, pod by pod: nodes first, then texts, then scores plugin by plugin.
+    ``unscored``: pods whose scores kube-scheduler was not asked for.
+    """
+    return [
+        found
+        for pod in theirs
+        for found in _of_pod(pod, theirs[pod], ours[pod])
+        if pod not in unscored or not found.kind.startswith(SCORE)
+    ]
 
 
 def _of_pod(pod: str, theirs: Verdict, ours: Verdict) -> Iterator[Mismatch]:

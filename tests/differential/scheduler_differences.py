@@ -22,8 +22,6 @@ class Difference:
 DIFFERENCES: Final[tuple[Difference, ...]] = ()
 
 NOT_DRAWN: Final = (
-    "generic ephemeral volumes",
-    "CSI drivers' volume limits (NodeVolumeLimits), storage capacity",
     "ResourceClaims (DynamicResources), declared node features, pod groups",
     "ReplicationControllers as owners from which default spreading comes",
     "pods that are being resized in place (containers' resources in their status)",

@@ -41,6 +41,7 @@ from tests.differential.scheduler_cases import (
     pod_key,
     waits_for_first_consumer,
 )
+from tests.differential.scheduler_csi import ephemeral_claims
 from tests.e2e.build import ready_binaries
 from tests.e2e.controlplane import ControlPlane, Settings
 from tests.e2e.objects import resource_of, scheduler_configuration, write_json
@@ -67,6 +68,13 @@ _COLLECTIONS: Final = (
     *(f"/apis/apps/v1/namespaces/{namespace}/replicasets" for namespace in NAMESPACES),
     "/api/v1/persistentvolumes",
     "/apis/storage.k8s.io/v1/storageclasses",
+    "/apis/storage.k8s.io/v1/csinodes",
+    "/apis/storage.k8s.io/v1/csidrivers",
+    "/apis/storage.k8s.io/v1/volumeattachments",
+    *(
+        f"/apis/storage.k8s.io/v1/namespaces/{namespace}/csistoragecapacities"
+        for namespace in NAMESPACES
+    ),
     "/apis/node.k8s.io/v1/runtimeclasses",
 )
 
@@ -270,14 +278,20 @@ class RealScheduler:
         try:
             stored = await self._set_up(case)
             seen: list[Obj] = []
+            claims: list[Obj] = []
             verdicts = {}
             for pod in case.pending:
                 # Scoring such a pod would have its claim's volume made, or waited for.
                 scored = not waits_for_first_consumer(case, pod)
-                obj, verdict = await self._verdict(pod, scored=scored)
+                obj, its_claims, verdict = await self._verdict(pod, scored=scored)
                 seen.append(obj)
+                claims += its_claims
                 verdicts[pod_key(pod)] = verdict
-            return SchedulerCase(case.name, *stored, case.terminating, tuple(seen)), verdicts
+            lookups, nodes, running = stored
+            found = SchedulerCase(
+                case.name, (*lookups, *claims), nodes, running, case.terminating, tuple(seen)
+            )
+            return found, verdicts
         except TimeoutError as error:
             raise TimeoutError(f"{case.name}: {error}") from error
         finally:
@@ -313,6 +327,7 @@ class RealScheduler:
         lookups = await self._create_all(case.lookups)
         nodes = await self._create_all(case.nodes)
         running = await self._create_all(case.running)
+        made = await self._create_all(claim for pod in running for claim in ephemeral_claims(pod))
         stored = [
             await self._terminated(pod) if pod_key(pod) in case.terminating else pod
             for pod in running
@@ -323,7 +338,7 @@ class RealScheduler:
             "Update event for scheduled pod",
             (pod_key(pod) for pod in running if pod_key(pod) in case.terminating),
         )
-        return lookups, nodes, tuple(stored)
+        return (*lookups, *made), nodes, tuple(stored)
 
     async def _terminated(self, pod: Obj) -> Obj:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
@@ -348,29 +363,52 @@ class RealScheduler:
 
     # Verdicts
 
-    async def _verdict(self, pod: Obj, *, scored: bool) -> tuple[Obj, Verdict]:
-        stored, key = await self._look(pod, "")
+    async def _verdict(self, pod: Obj, *, scored: bool) -> tuple[Obj, list[Obj], Verdict]:
+        """The pod as it is stored, the claims of its ephemeral volumes, and the verdict."""
+        stored, claims, key = await self._look(pod, "")
         feasible = self._extender.asked.pop(key, frozenset())
-        text = self._log.outcomes.pop(key)
+        text = self._log.outcomes.pop(key).replace(key.partition("/")[2], pod["metadata"]["name"])
         if len(feasible) < 2 or not scored:
-            return stored, Verdict(feasible, text, {})
-        _, key = await self._look(pod, SCORED)
+            return stored, claims, Verdict(feasible, text, {})
+        _, _, key = await self._look(pod, SCORED)
         self._extender.asked.pop(key)
         self._log.outcomes.pop(key)
-        return stored, Verdict(feasible, text, self._log.scores.pop(key))
+        return stored, claims, Verdict(feasible, text, self._log.scores.pop(key))
 
-    async def _look(self, pod: Obj, suffix: str) -> tuple[Obj, str]:
+    async def _look(self, pod: Obj, suffix: str) -> tuple[Obj, list[Obj], str]:
         """Let kube-scheduler try the pod once, under a name that no pod had before."""
         namespace = pod["metadata"]["namespace"]
         name = f"{pod['metadata']['name']}-{self._runs}{suffix}"
-        stored = await self._create({**pod, "metadata": {**pod["metadata"], "name": name}})
         key = f"{namespace}/{name}"
+        stored, claims = await self._create_pending(
+            {**pod, "metadata": {**pod["metadata"], "name": name}}
+        )
         await self._until(lambda: key in self._log.outcomes, f"a verdict on {key}")
         await self._raw.delete(
             f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0}
         )
         stored["metadata"]["name"] = pod["metadata"]["name"]
-        return stored, key
+        for claim in claims:
+            claim["metadata"]["name"] = claim["metadata"]["name"].replace(
+                name, pod["metadata"]["name"]
+            )
+        return stored, claims, key
+
+    async def _create_pending(self, pod: Obj) -> tuple[Obj, list[Obj]]:
+        """Create a pod, and the claims of its ephemeral volumes before it is tried: they name the
+        pod's UID.
+        """
+        if all("ephemeral" not in volume for volume in pod["spec"].get("volumes", ())):
+            return await self._create(pod), []
+        gated = {**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": "claims"}]}}
+        stored = await self._create(gated)
+        claims = [await self._create(claim) for claim in ephemeral_claims(stored)]
+        del stored["spec"]["schedulingGates"]
+        metadata = stored["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        answer = await self._raw.request("PUT", path, stored)
+        assert answer.status == 200, answer.message
+        return dict(answer.body), claims
 
     async def _seen(self, message: str, keys: Iterable[str]) -> None:
         wanted = set(keys)

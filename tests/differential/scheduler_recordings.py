@@ -20,7 +20,6 @@ _NOISE: Final = frozenset(
         "creationTimestamp",
         "generation",
         "conditions",
-        "capacity",
         "dnsPolicy",
         "enableServiceLinks",
         "imagePullPolicy",
@@ -39,6 +38,7 @@ _NOISE: Final = frozenset(
     }
 )
 """Fields that no scheduler looks at."""
+_NOISE_OF_NODES: Final = _NOISE | {"capacity"}
 
 
 def save(path: Path, recordings: Iterable[Recording]) -> None:
@@ -54,7 +54,13 @@ def load(path: Path = RECORDED) -> list[Recording]:
 
 
 def _encoded(case: SchedulerCase, verdicts: Mapping[str, Verdict]) -> Obj:
-    parts = {part: [_without_noise(obj) for obj in getattr(case, part)] for part in _PARTS}
+    parts = {
+        part: [
+            _without(_NOISE_OF_NODES if obj["kind"] == "Node" else _NOISE, obj)
+            for obj in getattr(case, part)
+        ]
+        for part in _PARTS
+    }
     return {
         "name": case.name,
         **parts,
@@ -80,11 +86,11 @@ def _by_plugin(verdict: Verdict) -> dict[str, list[int]]:
     return {plugin: scores for plugin, scores in found.items() if any(scores)}
 
 
-def _without_noise(value: Any) -> Any:
+def _without(noise: frozenset[str], value: Any) -> Any:
     if isinstance(value, list):
-        return [_without_noise(item) for item in value]
+        return [_without(noise, item) for item in value]
     if isinstance(value, dict):
-        return {key: _without_noise(item) for key, item in value.items() if key not in _NOISE}
+        return {key: _without(noise, item) for key, item in value.items() if key not in noise}
     return value
 
 

@@ -12,6 +12,7 @@ Exit code 0: no difference, or only those of ``scheduler_differences``.
 import argparse
 import asyncio
 import json
+import re
 import sys
 import tempfile
 import time
@@ -22,14 +23,13 @@ from typing import Final
 
 from tests.differential.scheduler_cases import (
     SchedulerCase,
-    pod_key,
     scheduler_case,
-    waits_for_first_consumer,
+    unscored_pods,
 )
-from tests.differential.scheduler_compare import SCORE, Mismatch, mismatches
+from tests.differential.scheduler_compare import Mismatch, mismatches
 from tests.differential.scheduler_differences import listed
 from tests.differential.scheduler_embedded import embedded_verdicts
-from tests.differential.scheduler_real import RealScheduler
+from tests.differential.scheduler_real import SEEN, RealScheduler
 from tests.differential.scheduler_recordings import save
 from tests.differential.scheduler_shrink import shrunk
 from tests.e2e.build import BuildFailed, ControlPlaneUnavailable
@@ -39,6 +39,10 @@ PROGRESS_CASES: Final = 50
 """A line is written after so many clusters."""
 FAILURES_MAX: Final = 5
 """A run stops after so many failing seeds."""
+
+
+_NUMBER: Final = re.compile(r"(?<=-)\d+")
+_COUNT: Final = re.compile(r"^\d+ ")
 
 
 def _say(line: str) -> None:
@@ -55,6 +59,8 @@ class Tally:
     feasible: int = 0
     scored: int = 0
     scores: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    """kube-scheduler's reasons, each once for a pod."""
     listed: Counter[str] = field(default_factory=Counter)
     failing: list[int] = field(default_factory=list)
 
@@ -68,17 +74,20 @@ class Tally:
         )
 
 
+def reasons_of(text: str) -> set[str]:
+    """The reasons in a verdict's text, without the numbers of nodes and of names."""
+    found = text.partition(": ")[2].partition(". preemption: ")[0].rstrip(".")
+    return {_NUMBER.sub("N", _COUNT.sub("", reason)) for reason in found.split(", ")} - {SEEN}
+
+
 async def differences(
     real: RealScheduler, case: SchedulerCase, tally: Tally | None = None
 ) -> list[Mismatch]:
     """What differs in a case and is not listed. Pods whose claims wait are not scored there."""
     stored, theirs = await real.verdicts(case)
     ours = await embedded_verdicts(stored)
-    unscored = {pod_key(pod) for pod in stored.pending if waits_for_first_consumer(stored, pod)}
     found = []
-    for mismatch in mismatches(theirs, ours):
-        if mismatch.pod in unscored and mismatch.kind.startswith(SCORE):
-            continue
+    for mismatch in mismatches(theirs, ours, unscored_pods(stored)):
         if (name := listed(stored, mismatch)) is None:
             found.append(mismatch)
         elif tally is not None:
@@ -90,6 +99,7 @@ async def differences(
             tally.feasible += len(verdict.feasible)
             tally.scored += bool(verdict.scores)
             tally.scores += sum(map(len, verdict.scores.values()))
+            tally.reasons.update(reasons_of(verdict.text))
     return found
 
 
@@ -177,6 +187,8 @@ def main(arguments: list[str]) -> int:
     except (ControlPlaneUnavailable, BuildFailed) as error:
         sys.stderr.write(f"scheduler: {error}\n")
         return 2
+    for reason, pods in tally.reasons.most_common():
+        _say(f"{pods:6} pods: {reason}")
     _say(tally.line(time.monotonic() - started))
     return 1 if tally.failing else 0
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from extender.kube.api import Obj
 from extender.lab.scheduler.types import HOSTNAME_LABEL
 from extender.model.names import ZONE_LABEL
+from tests.differential.scheduler_csi import CsiDraw
 
 _NAMESPACES: Final = ("default", "team-a", "team-b")
 _BOUND: Final = {"pv.kubernetes.io/bind-completed": "yes"}
@@ -25,10 +26,13 @@ MISSING: Final = "missing"
 class VolumeDraw:
     """The volumes of one case."""
 
-    def __init__(self, rng: random.Random, local: random.Random) -> None:
-        """``local``: the dice of the free volumes and their claims, which change no other draw."""
+    def __init__(self, rng: random.Random, local: random.Random, csi: random.Random) -> None:
+        """``local``: the dice of the free volumes and their claims; ``csi``: those of what CSI
+        drivers serve. Neither changes another draw.
+        """
         self._rng = rng
         self._local = local
+        self._csi = CsiDraw(csi)
         self._volumes: list[Obj] = []
         self._claims: dict[str, list[Obj]] = {namespace: [] for namespace in _NAMESPACES}
         self._local_claims: dict[str, list[Obj]] = {namespace: [] for namespace in _NAMESPACES}
@@ -50,6 +54,7 @@ class VolumeDraw:
             )
             self._claims[namespace].append(unbound)
         self._draw_local(nodes)
+        self._csi.draw(nodes)
 
     def _draw_local(self, nodes: Sequence[str]) -> None:
         rng = self._local
@@ -98,7 +103,7 @@ class VolumeDraw:
         ]
         both = (*self._claims.values(), *self._local_claims.values())
         claims = [claim for claims in both for claim in claims]
-        return [*classes, *self._volumes, *claims]
+        return [*classes, *self._volumes, *claims, *self._csi.objects()]
 
     def of_pod(self, namespace: str) -> list[Obj]:
         """spec.volumes of a pod there."""
@@ -142,6 +147,14 @@ class VolumeDraw:
     def of_pod_without(self, namespace: str) -> list[Obj]:
         """spec.volumes of a pod there that has no other claims."""
         return self._of_claims(self._some_local(namespace))
+
+    def of_csi(self, namespace: str, *, running: bool) -> list[Obj]:
+        """spec.volumes of a pod there that CSI drivers serve, as few have."""
+        return self._csi.of_pod(namespace, running=running)
+
+    def node_labels(self) -> dict[str, str]:
+        """Labels that CSI drivers have put on a node."""
+        return self._csi.node_labels()
 
     def _some_local(self, namespace: str) -> list[str]:
         names = [claim["metadata"]["name"] for claim in self._local_claims[namespace]]

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.differential.scheduler_cases import SchedulerCase, scheduler_case
 from tests.differential.scheduler_compare import FEASIBLE, SCORE, TEXT, mismatches
 from tests.differential.scheduler_real import SchedulerLog, Verdict
+from tests.differential.scheduler_run import reasons_of
 from tests.differential.scheduler_shrink import shrunk
 
 LOG = (
@@ -86,3 +87,14 @@ async def test_shrinking_stops_at_its_limit():
     case = scheduler_case(3)
     assert await shrunk(case, fails, tries_max=5) == case
     assert tries == 5
+
+
+def test_a_verdict_tells_which_reasons_a_run_has_reached():
+    text = (
+        "0/3 nodes are available: 1 Insufficient cpu, 2 seen by the extender. preemption: 0/3 "
+        "nodes are available: 3 Preemption is not helpful for scheduling."
+    )
+    assert reasons_of(text) == {"Insufficient cpu"}
+    missing = 'persistentvolumeclaim "pending-01-scratch" not found'
+    found = reasons_of(f"0/3 nodes are available: {missing}. preemption: not helpful")
+    assert found == {'persistentvolumeclaim "pending-N-scratch" not found'}

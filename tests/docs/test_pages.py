@@ -134,20 +134,32 @@ def test_what_a_page_names_is_there(page: str, path: str, name: str):
         ), name
 
 
-LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)")
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page, and those that stand in it as HTML."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    } | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
 
 
 @pytest.mark.parametrize(
-    ("page", "target"),
+    ("page", "target", "anchor"),
     [
-        (path, target)
+        (path, target, anchor)
         for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-        for target in sorted(set(LINK.findall(path.read_text())))
+        for target, anchor in sorted(set(LINK.findall(path.read_text())))
     ],
     ids=str,
 )
-def test_a_link_leads_somewhere(page: Path, target: str):
-    assert (page.parent / target).exists()
+def test_a_link_leads_somewhere(page: Path, target: str, anchor: str):
+    file = page.parent / target if target else page
+    assert file.exists()
+    if anchor and file.suffix == ".md":
+        assert anchor in anchors_of(file)
 
 
 def _tree() -> list[str]:

@@ -102,6 +102,30 @@ def test_the_plugin_on_the_page_loads_and_does_what_it_says():
     assert (len(decision.target), decision.left) == (3, 0)
 
 
+def test_the_pools_that_are_even_by_memory_are_as_the_page_says():
+    page = PAGE.read_text()
+    text = re.search(r"```yaml\n([^`]*even-by-memory[^`]*)```", page)
+    assert text is not None
+    shown = re.findall(r"^\| (?:cache|small|memory in use) \|.*$", page, re.MULTILINE)
+    (document,) = yaml.safe_load(text[1])["profiles"]
+    found: dict[str, list[list[str]]] = {}
+    for profile in (BUILT_IN_PROFILES["default"], profile_from(document)):
+        scene = Scene(replicas=2, capacities=(("memory", 100),)).pods(0, 1)
+        scene.pool.set_profile(profile)
+        for name, vreplicas, memory in (("cache", 1, 40), ("small", 3, 10)):
+            scene.vpod(name, vreplicas, per_vreplica=(("memory", memory),))
+            decision = place(scene.pool, scene.pool.vpods[f"tenant/{name}"])
+            scene.pool.reserve(name, decision.vpod, decision.shares({}), expires_at=1e9)
+            target = [decision.target.get(f"dispatcher-{ordinal}", "") for ordinal in (0, 1)]
+            found.setdefault(name, [[str(memory)]]).append([str(count) for count in target])
+        used = [str(pod.held_amounts.get("memory", 0)) for pod in scene.pool.members()]
+        found.setdefault("memory in use", [[""]]).append(used)
+    assert shown == [
+        f"| {name} | {' | '.join(cell for cells in row for cell in cells)} |"
+        for name, row in found.items()
+    ]
+
+
 def test_every_built_in_profile_is_on_the_page():
     for name in BUILT_IN_PROFILES:
         assert f"| `{name}` |" in PAGE.read_text()

@@ -20,6 +20,7 @@ import yaml
 
 from extender.kube.api import (
     ADAPTERPOOLS,
+    CONFIGMAPS,
     VPODS,
     NotFound,
     Obj,
@@ -36,7 +37,6 @@ from tests.e2e.waiting import NotYet, eventually
 from tests.manifests.chart import CHART, RELEASE, Values, run_helm
 from tests.service.authority import Authority, client_context
 
-CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 CLIENT_NAME: Final = "vreplica-kube-scheduler"
 HELM_TIMEOUT_S: Final = 60.0

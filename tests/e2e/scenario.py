@@ -195,8 +195,9 @@ class System:
         await self.backend.apply([MANIFESTS / "base"], without("Deployment"))
 
     async def service_config(self) -> Obj:
-        """The service's configuration file as installed."""
+        """The service's configuration file as installed, with a port for probes of its own."""
         (config,) = load(MANIFESTS / "base" / "service-config.yaml")
+        config["server"]["healthPort"] = free_port()
         return config
 
     async def scheduler_config(self) -> Obj:

@@ -18,6 +18,8 @@ import yaml
 
 from tests.e2e.build import ControlPlaneUnavailable
 from tests.e2e.go_tool import PROMTOOL
+from tests.manifests.chart import Values, objects, render
+from tests.manifests.tool import ToolUnavailable
 from tests.monitoring.dashboards import DASHBOARDS
 from tests.monitoring.files import ALERTS, alerts
 
@@ -281,6 +283,17 @@ ROWS = [
         {f'{S}_source_unavailable{{source="kafkasource.sources.knative.dev"}}': "1x150"},
         {"source": "kafkasource.sources.knative.dev"},
     ),
+    Row(
+        "VReplicaLoadUnavailable",
+        {f'{S}_pool_load_unavailable{{pool="a/b"}}': "1x150"},
+        {"pool": "a/b"},
+    ),
+    Row(
+        "VReplicaLoadUnavailable",
+        {f'{S}_pool_load_unavailable{{pool="a/b"}}': "0x150"},
+        None,
+        "it answers",
+    ),
     Row("VReplicaPodsOvercommitted", {f"{S}_overcommitted_pods": "1x150"}),
     Row("VReplicaPodsOvercommitted", {f"{S}_overcommitted_pods": "0x150"}, None, "none"),
     Row("VReplicaWritesRefused", {f'{S}_refusals_total{{reason="WriteRefused"}}': "0x115 1x35"}),
@@ -403,6 +416,78 @@ async def test_an_alert_fires_when_it_should_and_only_then(
 def test_every_alert_has_a_row_that_fires():
     fire = {row.alert for row in ROWS if row.labels is not None}
     assert fire == {rule["alert"] for rule in alerts()}
+
+
+ORDERS: Values = {
+    "fullnameOverride": "orders",
+    "metrics": {
+        "enabled": True,
+        "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+    },
+}
+BOTH_UP = {
+    f'{name}{{namespace="{namespace}", {more}}}': "1x150"
+    for namespace, lease in (("first-ns", "vreplica-scheduler"), ("orders-ns", "orders"))
+    for name, more in (
+        (f"{S}_build_info", 'instance="a"'),
+        (f"{S}_leader_election_master_status", f'instance="a", name="{lease}"'),
+        (f"{W}_caches_synced", 'instance="w"'),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("down", "fire"),
+    [
+        ("orders-ns", {"VReplicaSchedulerDown", "VReplicaWebhookDown"}),
+        ("first-ns", set()),
+        ("", set()),
+    ],
+    ids=["its own replicas are down", "those of the other are down", "nothing is down"],
+)
+async def test_of_two_installations_each_alerts_on_its_own_series(
+    down: str, fire: set[str], promtool: Path, tmp_path: Path
+):
+    try:
+        rendered = render(ORDERS, namespace="orders-ns")
+    except ToolUnavailable as reason:
+        pytest.skip(str(reason))
+    (rule,) = [obj for obj in objects(rendered) if obj["kind"] == "PrometheusRule"]
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(yaml.safe_dump(rule["spec"]))
+    code, out = await _run(promtool, "check", "rules", "--lint=all", "--lint-fatal", rules)
+    assert code == 0, out
+    series = {
+        name: "1x5 stale" if down and down in name else values for name, values in BOTH_UP.items()
+    }
+    outages = ("VReplicaSchedulerDown", "VReplicaNoLeader", "VReplicaWebhookDown")
+    tests = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [
+            {
+                "eval_time": AT,
+                "alertname": alert["alert"],
+                "exp_alerts": [
+                    {
+                        "exp_labels": {**alert["labels"], "namespace": "orders-ns"},
+                        "exp_annotations": alert["annotations"],
+                    }
+                ]
+                if alert["alert"] in fire
+                else [],
+            }
+            for group in rule["spec"]["groups"]
+            for alert in group["rules"]
+            if alert["alert"] in outages
+        ],
+    }
+    file = tmp_path / "rules_test.yaml"
+    content = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [tests]}
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    code, out = await _run(promtool, "test", "rules", file)
+    assert code == 0, out
 
 
 async def test_prometheus_parses_every_query_of_the_dashboards(promtool: Path, tmp_path: Path):

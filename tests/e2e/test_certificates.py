@@ -31,7 +31,7 @@ from tests.e2e.scenario import (
 )
 from tests.e2e.tcp_proxy import TcpProxy
 from tests.e2e.waiting import NotYet, eventually
-from webhook import registration, upkeep
+from webhook import publication, upkeep
 from webhook.cli import UpkeepOnly, Webhook
 from webhook.settings import Settings, UpkeepMode
 from webhook.x509 import certificates_in, fingerprint
@@ -119,7 +119,7 @@ async def test_no_call_is_lost_while_authorities_change(
     monkeypatch.setattr(upkeep, "UPKEEP_PERIOD_S", 0.3)
     monkeypatch.setattr(upkeep, "FOLLOW_PERIOD_S", 0.3)
     monkeypatch.setattr(upkeep, "RETRY_PERIOD_S", 0.3)
-    monkeypatch.setattr(registration, "PUBLISHED_BEFORE_USE_S", 1.0)
+    monkeypatch.setattr(publication, "PUBLISHED_BEFORE_USE_S", 1.0)
     # All of it shares this process: on a busy machine a connection may wait, and must not be given
     # up for that.
     monkeypatch.setattr(tcp_proxy, "CONNECT_TIMEOUT_S", 15.0)

@@ -14,18 +14,11 @@ from tests.e2e.processes import VENV_BIN
 from tests.e2e.scenario import System
 
 
-async def examined(system: System, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
+async def diagnosis(kubeconfig: Path, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """Exit status and checks by name."""
     process = await asyncio.create_subprocess_exec(
         VENV_BIN / "vreplica",
-        "doctor",
-        "--kubeconfig",
-        system.backend.kubeconfig,
-        "--server",
-        system.service_url,
-        "-o",
-        "json",
-        *options,
+        *("doctor", "--kubeconfig", str(kubeconfig), "-o", "json", *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -33,6 +26,11 @@ async def examined(system: System, *options: str) -> tuple[int, dict[str, dict[s
         out, errors = await process.communicate()
     assert process.returncode in {0, 1}, errors.decode()
     return process.returncode or 0, {check["name"]: check for check in json.loads(out)["checks"]}
+
+
+async def examined(system: System, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The same of a scenario's installation and its service."""
+    return await diagnosis(system.backend.kubeconfig, "--server", system.service_url, *options)
 
 
 def wrong(checks: dict[str, dict[str, Any]]) -> dict[str, list[str]]:

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -19,6 +20,7 @@ from extender import __version__
 from extender.cli.main import NO_LAB
 from extender.cli.terminal.exit_status import ERROR
 from tests.e2e.containerfile import Build, StepFailed, instructions
+from tests.supply import krew
 from tests.supply.locks import canonical
 
 ROOT = Path(__file__).parents[2]
@@ -30,9 +32,14 @@ INSTALL_TIMEOUT_S = 300
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-def run(*command: str | Path, folder: Path, timeout_s: float = INSTALL_TIMEOUT_S) -> str:
+def run(
+    *command: str | Path,
+    folder: Path,
+    timeout_s: float = INSTALL_TIMEOUT_S,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """What a program says; away from the checkout, and with nothing of this environment but where
-    packages come from.
+    packages come from and ``more`` variables.
     """
     kept = {
         name: value
@@ -42,7 +49,7 @@ def run(*command: str | Path, folder: Path, timeout_s: float = INSTALL_TIMEOUT_S
     done = subprocess.run(
         [str(word) for word in command],
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "TERM": "dumb", **kept},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "TERM": "dumb", **kept, **more},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -191,6 +198,23 @@ def test_the_sdist_makes_the_same_wheel_and_has_no_more_than_it_needs(
         folder=source,
     )
     assert names_in_wheel(only(tmp_path, "*.whl")) == names_in_wheel(only(distributions, "*.whl"))
+
+
+def test_what_krew_installs_runs_by_a_link_and_installs_what_is_locked_once(tmp_path: Path):
+    packed, _ = krew.write(tmp_path / "dist", "https://example.com/vreplica.tar.gz")
+    store, links = tmp_path / "store", tmp_path / "bin"
+    with tarfile.open(packed) as archive:
+        archive.extractall(store, filter="data")
+    links.mkdir()
+    program = links / "kubectl-vreplica"
+    program.symlink_to(Path("..") / "store" / krew.LAUNCHER.name)
+    version = run(program, "--version", folder=tmp_path, more={"VREPLICA_PYTHON": str(PYTHON)})
+    assert version == f"vreplica {__version__}\n"
+    # Nothing is installed a second time: there is no Python to do it with.
+    none = {"VREPLICA_PYTHON": "/nonexistent"}
+    assert "usage: kubectl vreplica" in run(program, "--help", folder=tmp_path, more=none)
+    assert json.loads(run(program, "run", "--once", "-o", "json", folder=tmp_path, more=none))
+    assert {path.name for path in store.iterdir() if path.is_dir()} == {"environment"}
 
 
 @pytest.mark.parametrize(

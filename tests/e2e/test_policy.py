@@ -34,6 +34,7 @@ from tests.e2e.objects import pod, stateful_set
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import POOL, adapter_pool
 from tests.e2e.waiting import eventually
+from webhook.validate import GUARDED_ANNOTATIONS
 
 
 async def test_the_expressions_have_the_right_types_for_all_that_they_match(guarded: Guarded):
@@ -55,16 +56,18 @@ async def test_an_administrator_cannot_change_the_ledger_of_a_bound_pod_by_any_s
     guarded: Guarded,
 ):
     before = (await stored(guarded))["metadata"]["annotations"]
-    for key in (PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION):
-        for change in (annotated(**{key: FORGED}), annotated(**{key: None})):
-            for subresource in ("", "status"):
-                refused(
-                    await patch(guarded.admin, guarded.url(subresource=subresource), change), key
-                )
-            for subresource in ("resize", "ephemeralcontainers"):
-                # The API server takes nothing but its own fields there, today: what counts is what
-                # is stored.
-                await patch(guarded.admin, guarded.url(subresource=subresource), change)
+    rows = [
+        *((key, FORGED) for key in GUARDED_ANNOTATIONS),
+        *((key, None) for key in (PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION)),
+    ]
+    for key, value in rows:
+        change = annotated(**{key: value})
+        for subresource in ("", "status"):
+            refused(await patch(guarded.admin, guarded.url(subresource=subresource), change), key)
+        for subresource in ("resize", "ephemeralcontainers"):
+            # The API server takes nothing but its own fields there, today: what counts is what is
+            # stored.
+            await patch(guarded.admin, guarded.url(subresource=subresource), change)
     assert (await stored(guarded))["metadata"]["annotations"] == before
 
 
@@ -105,10 +108,11 @@ async def test_the_pods_owner_cannot_either_by_no_form_of_a_write(guarded: Guard
 
 
 async def test_the_service_may_write_all_of_it(guarded: Guarded):
-    assert (
-        await patch(guarded.service, guarded.url(), annotated(**{PLACEMENTS_ANNOTATION: "{}"}))
-    ).status == 200
-    assert (await stored(guarded))["metadata"]["annotations"][PLACEMENTS_ANNOTATION] == "{}"
+    for key in GUARDED_ANNOTATIONS:
+        value = "20" if key == SLOTS_ANNOTATION else "{}"
+        answer = await patch(guarded.service, guarded.url(), annotated(**{key: value}))
+        assert answer.status == 200, answer
+        assert (await stored(guarded))["metadata"]["annotations"][key] == value
 
 
 async def test_whoever_leaves_the_ledger_alone_is_not_hindered(guarded: Guarded):

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from extender.cli.doctor.checks.facts import CERTIFICATE_SECRET
+from extender.cli.doctor.checks.names import DEFAULT_NAMES
 from extender.kube.api import (
     LEASES,
     MUTATING_WEBHOOKS,
@@ -35,6 +35,7 @@ from tests.e2e.scenario import (
 )
 from tests.e2e.waiting import NotYet, eventually
 
+CERTIFICATE = DEFAULT_NAMES.certificate_secret
 Right = tuple[str, str, str]
 """API group, resource (with subresource), verb."""
 
@@ -172,7 +173,11 @@ async def _certificate_written_anew(system: System) -> None:
     await system.webhook.kill()
     patch = {"data": {"tls.crt": "", "tls.key": ""}}
     await system.backend.api.patch(
-        SECRETS, SYSTEM_NAMESPACE, CERTIFICATE_SECRET, patch, patch_type=PatchType.MERGE
+        SECRETS,
+        SYSTEM_NAMESPACE,
+        CERTIFICATE,
+        patch,
+        patch_type=PatchType.MERGE,
     )
     # What the first one has registered must not be taken for what the second one will.
     unset = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]
@@ -231,22 +236,22 @@ async def test_nobody_of_ours_makes_a_secret_that_is_filled_with_the_token_of_an
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": CERTIFICATE_SECRET,
+            "name": CERTIFICATE,
             "annotations": {"kubernetes.io/service-account.name": "vreplica-scheduler"},
         },
         "type": "kubernetes.io/service-account-token",
     }
     async with RawHttp(await real.token_for(f"{SYSTEM_NAMESPACE}/{account}")) as they:
         # Also where a person has deleted the shipped one, and its name is free.
-        await real.raw.delete(f"{path}/{CERTIFICATE_SECRET}")
+        await real.raw.delete(f"{path}/{CERTIFICATE}")
         created = await they.post(path, token)
         assert (created.status, "cannot create resource" in created.message) == (403, True), created
         await real.apply([MANIFESTS / "base" / "webhook-upkeep.yaml"], without("Deployment"))
-        stored = (await real.raw.get(f"{path}/{CERTIFICATE_SECRET}")).body
+        stored = (await real.raw.get(f"{path}/{CERTIFICATE}")).body
         assert (stored["type"], "data" in stored) == ("Opaque", False)
-        changed = await they.request("PUT", f"{path}/{CERTIFICATE_SECRET}", token)
+        changed = await they.request("PUT", f"{path}/{CERTIFICATE}", token)
         assert changed.status in {403, 422}, changed
-        assert (await real.raw.get(f"{path}/{CERTIFICATE_SECRET}")).body["type"] == "Opaque"
+        assert (await real.raw.get(f"{path}/{CERTIFICATE}")).body["type"] == "Opaque"
 
 
 @pytest.mark.parametrize("resource", [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS])

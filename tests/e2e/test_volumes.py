@@ -15,7 +15,7 @@ from extender.lab.apiserver.registry import (
 )
 from extender.model.names import ZONE_LABEL
 from tests.e2e.backend import Backend
-from tests.e2e.scenario import POOL, Setup, System
+from tests.e2e.scenario import DEFAULT_SCHEDULER, POOL, Setup, System
 from tests.e2e.waiting import NotYet, eventually
 
 CLASS = "local-e2e"
@@ -116,6 +116,41 @@ async def test_pods_are_bound_after_their_volumes_and_come_back_to_them(
         after = await system.settled(pods=3)
         assert await zones_of_pods(system) == zones
         assert [pod.ledger for pod in after] == [pod.ledger for pod in before]
+
+
+async def test_the_claim_of_an_ephemeral_volume_comes_and_goes_with_its_pod(backend: Backend):
+    await backend.start_scheduler(DEFAULT_SCHEDULER)
+    nodes = await backend.add_nodes(2)
+    namespace = await backend.namespace()
+    async with volumes(backend.api, ["zone-1"]):
+        template = {"metadata": {"labels": {"made": "for-a-pod"}}, "spec": CLAIM["spec"]}
+        scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
+        container = {"name": "c", "image": "registry.example/c:1"}
+        pod = {
+            "metadata": {"name": "p"},
+            "spec": {"containers": [container], "volumes": [scratch]},
+        }
+        uid = (await backend.api.create(PODS, namespace, pod))["metadata"]["uid"]
+
+        async def node() -> str:
+            found = await backend.api.get(PODS, namespace, "p")
+            return str(found["spec"].get("nodeName") or "")
+
+        assert await eventually(node, 30.0, "the pod is bound") == nodes[1], "its volume's zone"
+        claim = await backend.api.get(PERSISTENTVOLUMECLAIMS, namespace, "p-scratch")
+        (owner,) = claim["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == (uid, True)
+        assert claim["metadata"]["labels"] == {"made": "for-a-pod"}
+        await backend.api.delete(PODS, namespace, "p", grace_period_s=0)
+
+        async def gone() -> bool:
+            try:
+                await backend.api.get(PERSISTENTVOLUMECLAIMS, namespace, "p-scratch")
+            except NotFound:
+                return True
+            return False
+
+        assert await eventually(gone, 30.0, "the claim is gone with its pod")
 
 
 async def test_vpods_say_why_if_all_volumes_are_in_one_zone_of_an_ha_pool(

@@ -16,6 +16,7 @@ from extender.service.http.answers import Answers, DescribedParts
 from extender.service.http.health import Health
 from extender.service.http.recording_buffer import ENTRIES_MAX
 from extender.service.placing.decision_history import DecisionHistory
+from extender.service.pools.load_reports import LoadReports
 from extender.whatif.recording.entries import Cause
 from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.extender_targets import Leads
@@ -46,7 +47,14 @@ class AnswersScene:
         placer = SimpleNamespace(history=DecisionHistory("fuzz", lambda: 0.0), on_decided=None)
         world = target.world
         self.answers = Answers(
-            DescribedParts(target.caches, placer, Leader(), Health(list), world.metrics),  # type: ignore[arg-type]
+            DescribedParts(
+                target.caches,
+                placer,  # type: ignore[arg-type]
+                Leader(),  # type: ignore[arg-type]
+                Health(list),
+                world.metrics,
+                LoadReports(lambda: 0.0),
+            ),
             Config(),
             now=time.time,
         )

@@ -11,6 +11,7 @@ from tests.fuzz.answer_targets import (
     PlanRequestTarget,
     StreamQueryTarget,
 )
+from tests.fuzz.callers_target import CallersSocketTarget
 from tests.fuzz.document_targets import (
     ConfigTarget,
     KnativeTarget,
@@ -61,5 +62,6 @@ TARGETS: Final[Mapping[str, Callable[[], Target]]] = {
     "foreign": ForeignTarget,
     "lease": LeaseTarget,
     "extender-http": partial(ExtenderSocketTarget, "extender-http"),
+    "callers-http": partial(CallersSocketTarget, "callers-http"),
     "webhook-http": WebhookSocketTarget,
 }

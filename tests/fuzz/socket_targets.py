@@ -1,4 +1,5 @@
 """The HTTP layer: whole requests as bytes over a loopback socket, to the two real servers.
+``callers_target`` has the third listener.
 
 What is inside a good request is the business of the other targets; here it is request lines,
 headers, lengths, chunks and several requests in one packet. Promises: every answer is HTTP with a
@@ -68,7 +69,7 @@ def chunked(path: str, body: bytes) -> bytes:
     )
 
 
-class _Sockets:
+class Sockets:
     """A server's address, and the exchange of one input with it."""
 
     def __init__(self, port: int) -> None:
@@ -107,7 +108,7 @@ def _is_whole(answer: bytes) -> bool:
     return length is not None and len(answer) >= head.end() + int(length[1])
 
 
-def _outcome(answer: bytes, statuses: frozenset[int] = STATUSES) -> str:
+def http_outcome(answer: bytes, statuses: frozenset[int] = STATUSES) -> str:
     if not answer:
         return "nothing"
     head = _HEAD.match(answer)
@@ -154,7 +155,7 @@ class ExtenderSocketTarget(VerbTarget):
         )
         self.digest = self.caches.state.digest()
         await self.server.start()
-        self.sockets = _Sockets(int(self.server.url.rpartition(":")[2]))
+        self.sockets = Sockets(int(self.server.url.rpartition(":")[2]))
 
     def make_seeds(self) -> None:
         """See VerbTarget."""
@@ -183,12 +184,12 @@ class ExtenderSocketTarget(VerbTarget):
             http("/v1/stream", method="GET", **{"Sec-Fetch-Site": "cross-site"}),
             http("/ui", method="GET", **{"If-None-Match": "*"}),
         ]
-        self.words = (*_HTTP_WORDS, *_ANSWERS_WORDS)
+        self.words = (*HTTP_WORDS, *_ANSWERS_WORDS)
 
     async def run(self, data: bytes) -> str:
         """See Target."""
         answer = await self.sockets.exchange(data, wait_s=ANSWER_S)
-        outcome = _outcome(answer, STATUSES | ANSWERS_STATUSES)
+        outcome = http_outcome(answer, STATUSES | ANSWERS_STATUSES)
         for assumed in self.binder.taken:
             self.binder.revert(assumed)
         self.binder.taken.clear()
@@ -222,7 +223,7 @@ class WebhookSocketTarget(Target):
             pools=[a_pool_object()], vpods=[a_vpod_object()], namespaces=[a_namespace("tenant-a")]
         )
         self.server = WebhookServer(view, DEFAULT_RULES, tls=None)
-        self.sockets = _Sockets(await self.server.start("127.0.0.1", 0))
+        self.sockets = Sockets(await self.server.start("127.0.0.1", 0))
         body = review(a_pod())
         self.seeds = [
             http("/mutate", body),
@@ -230,11 +231,11 @@ class WebhookSocketTarget(Target):
             http("/mutate?timeout=3s", body) + http("/readyz", method="GET"),
             http("/metrics", method="GET"),
         ]
-        self.words = _HTTP_WORDS
+        self.words = HTTP_WORDS
 
     async def run(self, data: bytes) -> str:
         """See Target."""
-        return _outcome(await self.sockets.exchange(data, wait_s=ANSWER_S))
+        return http_outcome(await self.sockets.exchange(data, wait_s=ANSWER_S))
 
     async def check(self) -> None:
         """See Target."""
@@ -247,7 +248,7 @@ class WebhookSocketTarget(Target):
         await self.server.stop()
 
 
-_HTTP_WORDS: Final = (
+HTTP_WORDS: Final = (
     "Content-Length: 10\r\n",
     "Content-Length: -1\r\n",
     "Content-Length: 99999999999999999999\r\n",

@@ -36,6 +36,14 @@ _OF_A_RELEASE: Final = re.compile(
 )
 
 
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's, where PyYAML has it: the chart is 7,000 lines with its CRDs."""
+
+
+def _load(text: str) -> Any:
+    return yaml.load(text, Loader=_LOADER)
+
+
 class RenderFailed(Exception):
     """helm refused the values or a template; the text is what it said."""
 
@@ -63,7 +71,11 @@ def run_helm(*arguments: str | Path, timeout_s: float = RENDER_TIMEOUT_S) -> str
 
 
 def render(
-    values: Values | None = None, *, namespace: str = NAMESPACE, hooks: bool = False
+    values: Values | None = None,
+    *,
+    namespace: str = NAMESPACE,
+    release: str = RELEASE,
+    hooks: bool = False,
 ) -> Rendering:
     """``helm template`` with these values. ``hooks``: with the tests' pods."""
     with tempfile.TemporaryDirectory(prefix="vreplica-chart-") as directory:
@@ -71,7 +83,7 @@ def render(
         file.write_text(yaml.safe_dump(dict(values or {})))
         out = Path(directory) / "out"
         run_helm(
-            *("template", RELEASE, CHART, "--namespace", namespace, "--values", file),
+            *("template", release, CHART, "--namespace", namespace, "--values", file),
             *("--kube-version", KUBE_VERSION, "--output-dir", out),
             *(() if hooks else ("--no-hooks",)),
         )
@@ -86,11 +98,11 @@ def plain(text: str) -> str:
 def documents(text: str) -> Iterator[str]:
     """The documents of a file, as text; those without an object are left out."""
     for document in re.split(r"(?m)^---\s*\n", text):
-        if yaml.safe_load(document):
+        if _load(document):
             yield document.strip("\n") + "\n"
 
 
 def objects(rendering: Rendering) -> list[Obj]:
     """All objects of a rendering, without what only a Helm release has."""
     texts = (document for text in rendering.values() for document in documents(plain(text)))
-    return [yaml.safe_load(text) for text in texts]
+    return [_load(text) for text in texts]

@@ -5,9 +5,9 @@ import pytest
 from tests.manifests.tool import ToolUnavailable, helm
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def needs_helm() -> None:
-    """Skips where there is no helm."""
+    """Skips where there is no helm; before fixtures of a module, which would fail there."""
     try:
         helm()
     except ToolUnavailable as missing:

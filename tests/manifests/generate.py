@@ -63,7 +63,7 @@ CONFIG_MAPS: Final[Mapping[str, str]] = {
 """Name to the folder whose files it is made of."""
 DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("apiVersion", "kind", "slotsResource", "schedule"),
-    "server": ("port", "healthPort", "insecure", "tls"),
+    "server": ("port", "healthPort", "healthMetrics", "insecure", "tls"),
     "leaderElection": ("resourceNamespace", "resourceName"),
 }
 """Settings that follow from other values of the chart, by section: nobody can give them twice."""

@@ -2,6 +2,7 @@
 other and the code.
 """
 
+import base64
 import json
 import re
 import tomllib
@@ -51,6 +52,19 @@ def test_chart_package_and_image_have_one_version():
     assert (chart["version"], chart["appVersion"]) == (version, version)
     assert f"vreplica-scheduler:{version}" in (MANIFESTS / "base" / "scheduler.yaml").read_text()
     assert f"vreplica-scheduler:{version}" in (ROOT / "Makefile").read_text()
+
+
+def test_that_the_chart_has_no_home_is_told_with_the_reason():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    design = (ROOT / "docs" / "design.md").read_text()
+    assert "home" in chart or "Chart.yaml has no `home`" in design
+
+
+def test_the_charts_icon_is_that_of_the_page():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    kind, _, content = chart["icon"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(content) == (ROOT / "extender" / "ui" / "icon.svg").read_bytes().strip()
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.manifests.chart import RenderFailed, Values, objects, render
+from tests.manifests.chart import RenderFailed, Values, documents, objects, render
 
 WORKLOADS = {
     "extender": "vreplica-scheduler",
@@ -69,6 +70,26 @@ def test_labels_arguments_and_volumes_are_added_to_what_a_pod_has(workload: str)
     assert has["volumeMounts"][-1] == {"name": "ca", "mountPath": "/etc/corporate-ca"}
     assert after["spec"]["volumes"][:-1] == before["spec"]["volumes"]
     assert after["spec"]["volumes"][-1]["configMap"] == {"name": "corporate-ca"}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_what_repeats_a_label_or_annotation_of_ours_has_no_effect_and_is_written_once(
+    workload: str,
+):
+    ours = deployment_of(workload, {})["template"]["metadata"]["labels"]
+    theirs = {**dict.fromkeys(ours, "mine"), "team": "platform"}
+    given = {"podLabels": theirs, "podAnnotations": {"checksum/config": "mine", "note": "why"}}
+    texts = render(merged(IN_ITS_OWN_PODS, {workload: given})).values()
+    found = [
+        yaml.safe_load(document)["spec"]["template"]["metadata"]
+        for text in texts
+        for document in documents(text)
+        if f"kind: Deployment\nmetadata:\n  name: {WORKLOADS[workload]}\n" in document
+    ]
+    assert not [text for text in texts if "mine" in text]
+    (metadata,) = found
+    assert metadata["labels"] == {**ours, "team": "platform"}
+    assert metadata["annotations"].keys() == {"checksum/config", "note"}
 
 
 def test_a_kube_scheduler_beside_the_extender_has_its_own_additions():
@@ -162,14 +183,39 @@ def test_all_images_come_from_the_registry_that_is_given_for_all(repository: str
     assert images(values) == {f"{pulled}:1", "mirror.example/kube-scheduler:v1.37.2"}
 
 
+def pull_secrets(values: Values) -> set[str]:
+    """The names of each pod's imagePullSecrets; also of the pod of ``helm test``."""
+    pods = [
+        obj["spec"] if obj["kind"] == "Pod" else obj["spec"]["template"]["spec"]
+        for obj in objects(render(values, hooks=True))
+        if obj["kind"] in {"Pod", "Deployment"}
+    ]
+    assert len(pods) > len(deployments(values))
+    return {" ".join(each["name"] for each in pod.get("imagePullSecrets", ())) for pod in pods}
+
+
 def test_pull_secrets_of_both_places_are_named_once():
     values = {
         "imagePullSecrets": [{"name": "ours"}, {"name": "both"}],
         "global": {"imagePullSecrets": [{"name": "both"}, {"name": "theirs"}]},
     }
-    for spec in deployments(values).values():
-        names = [each["name"] for each in spec["template"]["spec"]["imagePullSecrets"]]
-        assert names == ["ours", "both", "theirs"]
+    assert pull_secrets(values) == {"ours both theirs"}
+
+
+def test_a_pull_secret_may_be_its_name():
+    values = {
+        "imagePullSecrets": ["ours", {"name": "both"}],
+        "global": {"imagePullSecrets": ["both", "theirs"]},
+    }
+    assert pull_secrets(values) == {"ours both theirs"}
+    assert pull_secrets({}) == {""}
+
+
+def volume(name: str) -> dict[str, Any]:
+    return {"name": name, "emptyDir": {}}
+
+
+SIDECAR = {"mode": "sidecar", "extraVolumes": [volume("a")]}
 
 
 @pytest.mark.parametrize(
@@ -179,8 +225,53 @@ def test_pull_secrets_of_both_places_are_named_once():
         ({"webhook": {"extraVolumeMounts": [{"name": "no-path"}]}}, "extraVolumeMounts"),
         ({"extender": {"podLabels": {"n": 1}}}, "podLabels"),
         ({"revisionHistoryLimit": -1}, "revisionHistoryLimit"),
+        ({"global": {"imagePullSecrets": ["Reg_Cred"]}}, "imagePullSecrets"),
+        ({"imagePullSecrets": [{"name": "Reg_Cred"}]}, "imagePullSecrets"),
+        ({"imagePullSecrets": [{"secret": "regcred"}]}, "imagePullSecrets"),
+        ({"imagePullSecrets": [1]}, "imagePullSecrets"),
+        ({"webhook": {"strategy": {"type": "Foo"}}}, "webhook.strategy.type"),
+        ({"extender": {"strategy": {"types": "Recreate"}}}, "extender.strategy"),
+        ({"extender": {"podLabels": {"vreplica.dev/pool": "p"}}}, "extender.podLabels: .* adapter"),
+        ({"webhook": {"extraVolumes": [volume("a"), volume("a")]}}, "webhook.extraVolumes: a is"),
+        (
+            {"extender": {"extraVolumes": [volume("a")]}, "kubeScheduler": SIDECAR},
+            "kubeScheduler.extraVolumes: a is",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_path(values: Values, path: str):
     with pytest.raises(RenderFailed, match=path):
         render(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"kubeScheduler": {"mode": "sidecar"}},
+        {"certManager": {"enabled": True}},
+        {"schedule": {"enabled": True, "allowedServiceAccounts": ["ns/a"]}},
+    ],
+)
+def test_no_volume_of_yours_has_the_name_of_one_of_ours(values: Values):
+    names = {
+        own["name"]
+        for obj in objects(render(values))
+        if obj["kind"] == "Deployment"
+        for own in obj["spec"]["template"]["spec"].get("volumes", ())
+    }
+    assert "tmp" in names
+    for name in sorted(names):
+        given = {**values, "webhook": {"extraVolumes": [volume(name)]}}
+        with pytest.raises(RenderFailed, match=f"webhook.extraVolumes: {name} is a volume already"):
+            render(given)
+
+
+@pytest.mark.parametrize("strategy", [{"type": "Recreate"}, {"rollingUpdate": {"maxSurge": 1}}])
+def test_a_strategy_of_kubernetes_is_taken(strategy: dict[str, Any]):
+    values: Values = {
+        "webhook": {"strategy": strategy, "extraVolumes": [volume("a")]},
+        "extender": {"extraVolumes": [volume("a")]},
+    }
+    found = [one for one in objects(render(values)) if one["kind"] == "Deployment"]
+    assert strategy in [one["spec"].get("strategy") for one in found]

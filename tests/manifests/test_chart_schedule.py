@@ -56,7 +56,7 @@ def test_callers_with_tokens_reach_every_replica_by_one_name():
         for each in pod_of(found, "vreplica-scheduler")["containers"]
         if each["name"] == "extender"
     )
-    (port,) = extender["ports"]
+    (port,) = (one for one in extender["ports"] if one["name"] != "http-health")
     assert (port["name"], port["containerPort"]) == ("https-schedule", 10263)
     assert service["ports"][0]["targetPort"] == port["name"]
 
@@ -64,7 +64,7 @@ def test_callers_with_tokens_reach_every_replica_by_one_name():
 def test_without_cert_manager_the_upkeep_makes_it_and_no_key_of_an_authority_is_mounted():
     found = rendered(**BY_TOKEN)
     upkeep = pod_of(found, "vreplica-webhook-upkeep")["containers"][1]
-    assert "--upkeep=only-secret" in upkeep["command"]
+    assert "--upkeep=only" in upkeep["command"]
     assert "--service=vreplica-system/vreplica-schedule" in upkeep["command"]
     assert ("Secret", "vreplica-schedule-certificate") in found
     (rule,) = found["Role", "vreplica-webhook-upkeep"]["rules"]
@@ -80,12 +80,43 @@ def test_without_cert_manager_the_upkeep_makes_it_and_no_key_of_an_authority_is_
     assert [item["key"] for item in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
 
 
+def test_callers_find_its_authorities_in_their_namespaces_and_only_there_they_may_be_written():
+    accounts = [ACCOUNT, "knative-eventing/other", "tools/ask"]
+    found = objects(render({"schedule": {"enabled": True, "allowedServiceAccounts": accounts}}))
+    ours = [obj for obj in found if obj["metadata"]["name"] == "vreplica-schedule-ca"]
+    kinds = ("ConfigMap", "Role", "RoleBinding")
+    namespaces = ("vreplica-system", "knative-eventing", "tools")
+    places = sorted((obj["kind"], obj["metadata"]["namespace"]) for obj in ours)
+    assert places == sorted((kind, each) for kind in kinds for each in namespaces)
+    for obj in ours:
+        if obj["kind"] == "Role":
+            (rule,) = obj["rules"]
+            assert rule["resourceNames"] == ["vreplica-schedule-ca"]
+            assert rule["verbs"] == ["get", "patch"]
+        if obj["kind"] == "RoleBinding":
+            (subject,) = obj["subjects"]
+            assert (subject["name"], subject["namespace"]) == (
+                "vreplica-webhook-upkeep",
+                "vreplica-system",
+            )
+    (upkeep,) = (
+        obj
+        for obj in found
+        if (obj["kind"], obj["metadata"]["name"]) == ("Deployment", "vreplica-webhook-upkeep")
+    )
+    command = upkeep["spec"]["template"]["spec"]["containers"][1]["command"]
+    assert [word for word in command if "ca-config-map" in word] == [
+        f"--ca-config-map={each}/vreplica-schedule-ca" for each in namespaces
+    ]
+
+
 def test_with_cert_manager_it_makes_the_certificate():
     found = rendered(**BY_TOKEN, certManager={"enabled": True})
     certificate = found["Certificate", "vreplica-schedule"]["spec"]
     assert certificate["secretName"] == "vreplica-schedule-tls"
     assert "vreplica-schedule.vreplica-system.svc" in certificate["dnsNames"]
     assert ("Secret", "vreplica-schedule-certificate") not in found
+    assert ("ConfigMap", "vreplica-schedule-ca") not in found
 
 
 def test_a_secret_of_your_own_is_taken_and_nobody_else_makes_one():

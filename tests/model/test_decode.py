@@ -193,6 +193,21 @@ class TestStatefulSet:
     def test_replicas_left_out_are_1(self):
         assert decode.stateful_set_from({"metadata": {"name": "s"}}).replicas == 1
 
+    @pytest.mark.parametrize(
+        ("strategy", "updates_from"),
+        [
+            pytest.param({}, 0, id="the default"),
+            pytest.param(
+                {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}, 7, id="part"
+            ),
+            pytest.param({"type": "OnDelete"}, None, id="OnDelete"),
+        ],
+    )
+    def test_it_tells_which_pods_the_controller_updates(self, strategy, updates_from):
+        spec = {"replicas": 3, "ordinals": {"start": 5}, "updateStrategy": strategy}
+        found = decode.stateful_set_from({"metadata": {"name": "s"}, "spec": spec})
+        assert found.updates_from == updates_from
+
 
 class TestAdapterPool:
     OBJECT: ClassVar[dict[str, Any]] = {

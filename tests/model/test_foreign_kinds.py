@@ -53,6 +53,7 @@ class TestReading:
             "count": "n",
             "vreplicasMax": "status.max",
             "slotsPerVReplica": "spec.weight.slots",
+            "perVReplica": "spec.weight.amounts",
             "scheduledVReplicas": "status.n",
             "conditions": "status.conditions",
         }
@@ -63,6 +64,7 @@ class TestReading:
         assert (source.paths.pod_name, source.paths.count) == ("pod", "n")
         assert source.paths.vreplicas_max == ("status", "max")
         assert source.paths.slots_per_vreplica == ("spec", "weight", "slots")
+        assert source.paths.per_vreplica == ("spec", "weight", "amounts")
         assert source.paths.scheduled == ("status", "n")
         assert source.paths.conditions == ("status", "conditions")
         assert source.paths.vreplicas_default is None

@@ -4,12 +4,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.model.errors import LedgerTooLarge, LedgerUnreadable
-from extender.model.ledger import Share, decode_ledger, encode_ledger, ledger_slots
+from extender.model.ledger import Share, decode_ledger, encode_ledger, ledger_amounts, ledger_slots
 from extender.model.names import LEDGER_BYTES_MAX
 
 counts = st.integers(1, 2**31 - 1)
+amounts = st.dictionaries(
+    st.from_regex(r"[a-rt-z][a-z0-9-]{0,30}", fullmatch=True), counts, max_size=4
+).map(lambda named: tuple(sorted(named.items())))
 ledgers = st.dictionaries(
-    st.text(min_size=1, max_size=8), st.builds(Share, counts, counts), max_size=6
+    st.text(min_size=1, max_size=8), st.builds(Share, counts, counts, amounts), max_size=6
 )
 
 
@@ -36,6 +39,13 @@ def test_no_text_is_the_empty_ledger(text):
     assert decode_ledger(text) == {}
 
 
+def test_amounts_follow_the_weight_and_are_summed():
+    ledger = {"t/a": Share(2, 1, (("cpu", 250), ("memory", 64))), "t/b": Share(3)}
+    text = encode_ledger(ledger)
+    assert text == '{"t/a":[2,1,{"cpu":250,"memory":64}],"t/b":3}'
+    assert ledger_amounts(decode_ledger(text)) == {"cpu": 500, "memory": 128}
+
+
 def test_entries_of_nothing_are_left_out():
     assert decode_ledger('{"t/a":0,"t/b":[0,2]}') == {}
 
@@ -57,6 +67,15 @@ def test_entries_of_nothing_are_left_out():
         pytest.param('{"t/a":[1]}', id="no weight"),
         pytest.param('{"t/a":[1,0]}', id="weightless"),
         pytest.param('{"t/a":[1,2,3]}', id="too many numbers"),
+        pytest.param('{"t/a":[1,2,{}]}', id="amounts of nothing"),
+        pytest.param('{"t/a":[1,0,{"cpu":1}]}', id="weightless with amounts"),
+        pytest.param('{"t/a":[1,true,{"cpu":1}]}', id="a boolean weight with amounts"),
+        pytest.param('{"t/a":[1,2,{"cpu":0}]}', id="an amount of nothing"),
+        pytest.param('{"t/a":[1,2,{"cpu":2147483648}]}', id="an amount over an int32"),
+        pytest.param('{"t/a":[1,2,{"cpu":1.0}]}', id="a fractional amount"),
+        pytest.param('{"t/a":[1,2,{"slots":1}]}', id="a dimension that is taken for slots"),
+        pytest.param('{"t/a":[1,2,{"CPU":1}]}', id="a dimension in capitals"),
+        pytest.param('{"t/a":[1,2,{"a":1,"b":1,"c":1,"d":1,"e":1}]}', id="too many dimensions"),
         pytest.param('{"t/a":[true,1]}', id="a boolean count"),
         pytest.param('{"t/a":[1,true]}', id="a boolean weight"),
         pytest.param('{"t/a":{}}', id="an object"),

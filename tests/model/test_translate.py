@@ -27,6 +27,7 @@ OWN = PlacementTranslator(
             pod_name="pod",
             count="n",
             slots_per_vreplica=("spec", "weight"),
+            per_vreplica=("spec", "takes"),
             scheduled=("status", "deep", "n"),
         ),
     )
@@ -273,3 +274,20 @@ class TestStatusOf:
         assert after["status"]["theirs"] == {"a": [1]}
         assert after["status"]["deep"]["theirs"] == 2
         assert translator.status_of(translator.to_vpod(after), placements) is None
+
+
+def a_thing(takes: object) -> Obj:
+    metadata = {"name": "a", "namespace": "t", "uid": "u", "resourceVersion": "1"}
+    return {"metadata": metadata, "spec": {"n": 2, "takes": takes}}
+
+
+def test_an_object_says_what_its_vreplicas_take_of_capacities():
+    vpod = OWN.to_vpod(a_thing({"memory": 64, "cpu": 250}), "ns/pool")
+    assert vpod.per_vreplica == (("cpu", 250), ("memory", 64))
+    assert OWN.to_vpod(a_thing(None), "ns/pool").per_vreplica == ()
+
+
+@pytest.mark.parametrize("takes", [{"cpu": -1}, {"cpu": "250m"}, {"cpu": 2**31}, {"CPU": 1}, [1]])
+def test_an_absurd_amount_is_refused_by_its_path(takes: object):
+    with pytest.raises(InvalidObject, match=r"spec\.takes"):
+        OWN.to_vpod(a_thing(takes), "ns/pool")

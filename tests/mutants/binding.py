@@ -228,8 +228,8 @@ BINDING = (
     Mutant(
         "what a lagging status claims comes before what the last pod held",
         "extender/node/bind_ledger.py",
-        "within_slots(slots, covered, held, published, placements_from_former_pool)",
-        "within_slots(slots, published, placements_from_former_pool, held)",
+        "sources = covered, held, published, placements_from_former_pool",
+        "sources = published, placements_from_former_pool, held",
         "stale read: what stands is cut to make room for what has left",
         (
             "tests/node/test_bind_ledger.py::TestStanding::"
@@ -273,16 +273,16 @@ BINDING = (
     Mutant(
         "the last ledger is forgotten",
         _CARRY,
-        "within_slots(slots, covered, held, published, placements_from_former_pool)",
-        "within_slots(slots, covered, published, placements_from_former_pool)",
+        "sources = covered, held, published, placements_from_former_pool",
+        "sources = covered, published, placements_from_former_pool",
         "a returning ordinal must cover statuses that the watch has not shown (I2)",
         (f"{_STANDING}test_it_is_also_what_the_last_incarnation_carried",),
     ),
     Mutant(
         "placements from a former pool are not carried",
         _CARRY,
-        "within_slots(slots, covered, held, published, placements_from_former_pool)",
-        "within_slots(slots, covered, held, published)",
+        "sources = covered, held, published, placements_from_former_pool",
+        "sources = covered, held, published",
         "vpods that have changed to another pool still publish their old pods (I2)",
         (
             "tests/engine/state/test_placements_from_former_pool.py::test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publish",
@@ -291,10 +291,21 @@ BINDING = (
     Mutant(
         "what stands may overcommit",
         _CARRY,
-        "return within_slots(slots, covered, held, published, placements_from_former_pool)",
-        "return within_slots(1 << 30, covered, held, published, placements_from_former_pool)",
+        "return within_slots(slots, *sources, capacities=most)",
+        "return within_slots(1 << 30, *sources, capacities=most)",
         "I1: a pod that has become smaller",
         (f"{_TEST}test_standing_placements_never_overcommit_a_pod_that_has_become_smaller",),
+    ),
+    Mutant(
+        "what stands may overcommit a dimension",
+        _CARRY,
+        "return within_slots(slots, *sources, capacities=most)",
+        "return within_slots(slots, *sources)",
+        "I1: a pool whose capacities were lowered",
+        (
+            "tests/node/test_bind_ledger.py::TestDimensions::"
+            "test_what_stands_is_cut_to_a_capacity_that_was_lowered",
+        ),
     ),
     Mutant(
         "planned on top without looking at the slots",

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 _ROTATION = "webhook/rotation.py"
+_PUBLICATION = "webhook/publication.py"
 _REGISTRATION = "webhook/registration.py"
 _CERTS = "webhook/certs.py"
 _X509 = "webhook/x509.py"
@@ -63,15 +64,15 @@ CERTIFICATES = (
     ),
     Mutant(
         "a caBundle is written over a newer one",
-        _REGISTRATION,
-        'ops.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})',
-        "del version",
+        _PUBLICATION,
+        'return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *ops]',
+        "return ops",
         "an authority that is about to sign would be gone from it",
         (f"{_REGISTERED}test_a_replica_that_is_behind_never_overwrites_a_newer_ca_bundle",),
     ),
     Mutant(
         "an authority that was taken out of a caBundle counts as published",
-        _REGISTRATION,
+        _PUBLICATION,
         "self._seen_since = {each: self._seen_since.get(each, now) for each in everywhere}",
         "self._seen_since |= {each: self._seen_since.get(each, now) for each in everywhere}",
         "it would sign what API servers refuse",

@@ -303,8 +303,8 @@ LEADING = (
     Mutant(
         "callers are answered before it is known what was written before",
         "extender/service/http/schedule.py",
-        "if not self._leadership.acts(vpod.pool):",
-        "if not vpod.pool:",
+        "if not leadership.acts(pool):",
+        "if not pool:",
         "stale read: what is decided then goes by ledgers and statuses of long ago",
         (
             "tests/service/test_taking_over.py::"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -76,6 +77,7 @@ class _Token(NamedTuple):
     end: int
 
 
+@lru_cache(maxsize=256)
 def _tokens(code: str) -> list[_Token]:
     """Without comments, and without a comma that only stands there because a bracket is closed on
     the next line.

@@ -4,6 +4,7 @@ be looked at again.
 
 from typing import Final
 
+from tests.mutants.balancing import BALANCING
 from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
 from tests.mutants.leading import LEADING
@@ -20,5 +21,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *SCALE_DOWN,
     *POOL_STATE,
     *PLAN,
+    *BALANCING,
     *CERTIFICATES,
 )

@@ -228,8 +228,8 @@ POOL_STATE = (
     Mutant(
         "sizing knows slots alone",
         "extender/engine/scaling/packing.py",
-        "return self._ledgers.open_to(self._with_slots(weight), vpod_key)",
-        "return self._with_slots(weight)",
+        "fitting = self._ledgers.open_to(self._with_slots(weight), vpod_key)",
+        "fitting = self._with_slots(weight)",
         "liveness: who finds slots and no bytes waits for ever, and the pool does not grow",
         (f"{_BYTES}test_a_pool_grows_for_who_finds_slots_and_no_bytes",),
     ),
@@ -311,10 +311,33 @@ POOL_STATE = (
     Mutant(
         "weight is ignored in what is held",
         "extender/model/ledger.py",
-        "return self.vreplicas * self.weight\n\n\n@lru_cache",
-        "return self.vreplicas\n\n\n@lru_cache",
+        "return self.vreplicas * self.weight",
+        "return self.vreplicas",
         "I1: heavy vreplicas take more than one slot",
         (f"{_CLAIMED}test_heavy_vreplicas_hold_all_their_slots",),
+    ),
+    Mutant(
+        "a dimension is not looked at",
+        _CLAIMS,
+        "free = min(free, (left // dict(amounts)[name] - kept) * weight)",
+        "pass",
+        "I1: a pod gets more than it has of memory, say",
+        (
+            "tests/engine/placing/test_dimensions.py::"
+            "test_no_profile_gives_a_pod_more_than_it_has_of_a_dimension",
+            "simulate --seeds 12 --events 60 --profile tests/mutants/dimensions.yaml",
+        ),
+    ),
+    Mutant(
+        "a dimension's sum forgets what has left",
+        _STATE,
+        "add_to(state.held_amounts, held, -1)",
+        "pass",
+        "liveness: a pod seems full of what it no longer holds",
+        (
+            "tests/engine/placing/test_dimensions.py::"
+            "test_a_reservation_counts_before_it_is_written",
+        ),
     ),
     Mutant(
         "the ledger's sum ignores the weight",
@@ -562,6 +585,24 @@ SCALE_DOWN = (
         "if False:",
         "late write of the leader before",
         (f"{_DOUBTS}what_the_leader_before_may_have_removed_is_closed_before_anything_is_placed",),
+    ),
+    Mutant(
+        "what is closed in doubt is said to be emptied",
+        _CLOSED,
+        "state.set_closed(closed, in_doubt=self._only_in_doubt)",
+        "state.set_closed(closed)",
+        "a new leader would tell waiting objects of a scale-down that nobody has begun",
+        (f"{_DOUBTS}what_is_closed_for_the_leader_before_is_not_said_to_be_emptied",),
+    ),
+    Mutant(
+        "a misplaced pod that is not Ready waits for itself",
+        "extender/node/descheduling.py",
+        "serves = known.serving or not node.ready",
+        "serves = True",
+        "a pod that crashes on a node that it should have left would stay there for ever",
+        (
+            "tests/node/test_descheduling.py::test_a_pod_that_is_not_ready_itself_goes_first_however_much_it_holds",
+        ),
     ),
     Mutant(
         "what is closed in doubt is removed",

@@ -92,10 +92,21 @@ COMMITTER = (
         (f"{_TEST}test_what_no_ledger_took_is_not_published",),
     ),
     Mutant(
+        "a ledger beyond a dimension is written",
+        "extender/service/placing/ledger_patch.py",
+        "if taken.get(name, 0) > max(most, before.get(name, 0)):",
+        "if taken.get(name, 0) < 0:",
+        "I1: the last check before a write",
+        (
+            "tests/service/placing/test_committer.py::"
+            "test_a_ledger_beyond_a_dimension_of_the_pool_is_never_written",
+        ),
+    ),
+    Mutant(
         "a ledger goes below what is published",
         _COMMITTER,
-        "share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)",
-        "share = share_of(count, weight)",
+        "max(count, min(published, claim.ledger.vreplicas)), size.weight",
+        "count, size.weight",
         "I2: the status write may have published less than decided, or failed",
         (f"{_ORDER}test_what_another_leader_publishes_meanwhile_stays_in_the_ledger",),
     ),

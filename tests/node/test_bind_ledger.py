@@ -101,6 +101,23 @@ class TestStanding:
         assert carried(scene, 0, with_planned=False) == ({"a": 4}, {})
 
 
+CPU = (("cpu", 2),)
+
+
+class TestDimensions:
+    def test_what_stands_is_cut_to_a_capacity_that_was_lowered(self):
+        scene = Scene(replicas=1, capacities=(("cpu", 5),)).pod(0, {"tenant/a": Share(3, 1, CPU)})
+        scene.vpod("a", 3, {0: 3}, per_vreplica=CPU).no_pod(0).pod(0, node="", uid="next")
+        pod = scene.pool.pods["dispatcher-0"].pod
+        assert pod is not None
+        ledger = bind_ledger_of(scene.pool, pod, slots=20, with_planned=False, allows=anyone).ledger
+        assert ledger == {"tenant/a": Share(2, 1, CPU)}
+
+    def test_pending_vreplicas_that_take_some_wait_for_the_placer(self):
+        scene = Scene(replicas=1, capacities=(("cpu", 5),)).pod(0, node="").vpod("b", 1)
+        assert carried(scene.vpod("a", 1, per_vreplica=CPU), 0) == ({"b": 1}, {"b": 1})
+
+
 class TestPlanned:
     def test_pending_vreplicas_come_with_the_pod_that_binds(self):
         scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3)
@@ -224,6 +241,9 @@ def test_for_every_pending_pod_of_any_pool(world):
         bind_ledger = bind_ledger_of(pool, state.pod, slots=slots, with_planned=True, allows=anyone)
         standing = ledger_of_ordinal(pool, state.name, slots, {})
         assert ledger_slots(bind_ledger.ledger) <= slots, "never more than its slots (I1)"
+        for dimension, most in pool.capacities:
+            taken = sum(worlds.taken(share, dimension) for share in bind_ledger.ledger.values())
+            assert taken <= most, "never more than its dimensions (I1)"
         published = {
             v.key: v.placements[state.name]
             for v in naive.vpods.values()
@@ -234,7 +254,11 @@ def test_for_every_pending_pod_of_any_pool(world):
             for key, n in published.items()
         }
         what = published if not state.last_ledger else covered
-        if sum(count * naive.vpods[key].weight for key, count in what.items()) <= slots:
+        fits = sum(count * naive.vpods[key].weight for key, count in what.items()) <= slots
+        for dimension, most in pool.capacities:
+            each = {key: dict(naive.vpods[key].per_vreplica).get(dimension, 0) for key in what}
+            fits = fits and sum(count * each[key] for key, count in what.items()) <= most
+        if fits:
             assert all(standing[key].vreplicas >= n for key, n in what.items() if n), "covered (I2)"
         for key, share in bind_ledger.ledger.items():
             assert share.weight == naive.vpods[key].weight

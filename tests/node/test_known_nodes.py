@@ -50,7 +50,7 @@ POOLS = st.sampled_from(["dispatcher", "dispatcher", "other"])
 UIDS = ("dispatcher-0-u1", "dispatcher-1-u1", "dispatcher-1-u2", "other-0-u1", "somebody-else")
 LEDGERS = st.dictionaries(
     st.sampled_from(["tenant/a", "tenant/b"]),
-    st.builds(Share, st.integers(1, 4), st.integers(1, 2)),
+    st.builds(Share, st.integers(1, 4), st.integers(1, 2), st.just(())),
     max_size=2,
 )
 

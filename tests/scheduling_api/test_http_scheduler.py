@@ -135,7 +135,7 @@ async def test_without_a_leader_it_says_what_every_replica_said_and_when_to_ask_
 
     async with answering(busy) as url, HttpScheduler([url, gone], pool=POOL) as scheduler:
         with pytest.raises(
-            NotScheduled, match=f"{url}: nobody leads yet; {gone}: ClientConnector"
+            NotScheduled, match=f"{url}: nobody leads yet; {gone}: Cannot connect"
         ) as caught:
             await scheduler.schedule(a_vpod())
         assert caught.value.retry_after_s == 5.0

@@ -3,6 +3,7 @@
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,11 +53,13 @@ async def a_pool(*ordinals: int, **spec) -> World:
     return world
 
 
-def only_0_takes_work(scheduler: StatefulSetScheduler) -> Callable[[], Awaitable[bool]]:
-    """For ``until``: the service has seen that of two pods the first one is left."""
+def only_one_takes_work(
+    scheduler: StatefulSetScheduler, ordinal: int = 0
+) -> Callable[[], Awaitable[bool]]:
+    """For ``until``: the service has seen that of two pods one is left, by default the first."""
 
     async def is_so() -> bool:
-        return (await scheduler.state()).schedulable_pods == (0,)
+        return (await scheduler.state()).schedulable_pods == (ordinal,)
 
     return is_so
 
@@ -71,7 +74,7 @@ async def test_what_is_on_a_draining_pod_goes_to_the_evictor_and_is_then_placed_
         vpod = await a_placed_vpod(client, scheduler)
         assert by_ordinal(vpod.published) == {0: 2, 1: 2}
         await world.annotate(1, **DRAINING)
-        await until(only_0_takes_work(scheduler), timeout_s=5)
+        await until(only_one_takes_work(scheduler), timeout_s=5)
         client.changed.get_nowait()  # the reconciler has been there before the pod was drained
         async with controller(client, scheduler):
 
@@ -88,7 +91,7 @@ async def test_nothing_is_evicted_while_no_other_pod_has_room():
     async with a_scheduler(world, client) as scheduler:
         await a_placed_vpod(client, scheduler)
         await world.annotate(1, **DRAINING)
-        await until(only_0_takes_work(scheduler), timeout_s=5)
+        await until(only_one_takes_work(scheduler), timeout_s=5)
         await scheduler.resync()
     assert client.evicted == []
 
@@ -98,7 +101,7 @@ async def test_what_a_pod_has_that_restarts_is_not_evicted():
     async with a_scheduler(world, client) as scheduler:
         await a_placed_vpod(client, scheduler)
         await world.remove_pod(1)
-        await until(only_0_takes_work(scheduler), timeout_s=5)
+        await until(only_one_takes_work(scheduler), timeout_s=5)
         await scheduler.resync()
     assert client.evicted == []
 
@@ -116,7 +119,7 @@ async def test_an_evictor_that_fails_stops_no_other_vpod_and_is_called_again():
         for name in ("a", "b"):
             await a_placed_vpod(client, scheduler, name=name)
         await world.annotate(1, **DRAINING)
-        await until(only_0_takes_work(scheduler), timeout_s=5)
+        await until(only_one_takes_work(scheduler), timeout_s=5)
         with pytest.raises(ResyncFailed, match="tenant/a: ConnectionError"):
             await scheduler.resync()
         assert [key.name for _, key, _ in client.evicted] == ["b"]
@@ -339,17 +342,27 @@ def test_a_plain_vpod_has_the_getters_of_knative():
         ),
         pytest.param({"min_replicas": 2}, "spec.minPods of .* is 1", id="the pool's minimum"),
         pytest.param({"min_replicas": 1}, "spec.minPodsPerVPod of .* is 3", id="a vpod's minimum"),
-        pytest.param(
-            {"stateful_set_name": "other", "pool": "dispatcher"},
-            "Config.stateful_set_name is other",
-            id="StatefulSet",
-        ),
     ],
 )
-async def test_a_setting_that_the_pool_has_otherwise_is_an_error(fields, message):
-    world, client = await a_pool(0, minPods=1, minPodsPerVPod=3), VPodClient()
+async def test_a_setting_that_the_pool_has_otherwise_is_logged_once_and_the_rest_goes_on(
+    fields, message, caplog
+):
+    world, client = await a_pool(0, 1, minPods=1, minPodsPerVPod=3), VPodClient()
     async with a_scheduler(world, client, **fields) as scheduler:
-        with pytest.raises(ConfigMismatch, match=message):
+        await a_placed_vpod(client, scheduler, vreplicas=1)
+        await world.annotate(0, **DRAINING)
+        await until(only_one_takes_work(scheduler, ordinal=1), timeout_s=5)
+        for _ in range(2):
+            await scheduler.resync()
+    assert len([line for line in caplog.messages if re.search(message, line)]) == 1
+    assert [placement.pod_name for *_, placement in client.evicted] == ["dispatcher-0"]
+
+
+async def test_the_pool_of_another_stateful_set_is_refused():
+    world, client = await a_pool(0), VPodClient()
+    fields = {"stateful_set_name": "other", "pool": "dispatcher"}
+    async with a_scheduler(world, client, **fields) as scheduler:
+        with pytest.raises(ConfigMismatch, match=r"Config.stateful_set_name is other"):
             await scheduler.resync()
 
 

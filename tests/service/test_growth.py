@@ -34,13 +34,13 @@ from tests.support.service import TENANT, World, until
 
 pytestmark = pytest.mark.looptime
 
-OBJECTS = 300
+OBJECTS = 150
 """Of each kind that come and go through the API server, over all waves; ``FED`` are those that
 caches alone are told of.
 """
-WAVE = 50
-FED = 2_500
-FED_WAVE = 250
+WAVE = 25
+FED = 1_000
+FED_WAVE = 100
 LEFT_MAX = 64
 """What a container may hold in the end: what there is of a handful of objects, and of fixed sets
 such as labels' values.

@@ -203,6 +203,7 @@ def test_no_setting_that_decisions_rest_on_is_live():
         "server.tls.allowedClients",
         "schedule.allowedServiceAccounts",
         "schedule.tls.allowedClients",
+        "adapters.allowedServiceAccounts",
         "clientConnection.qps",
         "clientConnection.burst",
         "scaleCache.refreshPeriodSeconds",

@@ -175,8 +175,12 @@ BEHIND: Final = (
 UNREACHED: Final = {
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
-    ("ledger_writer.py", "self._slots"): AT_ONCE,
-    ("committer.py", "self._slots"): AT_ONCE,
+    ("assignments.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
+    ("assignments.py", "await in_flight.acquire()"): AT_ONCE,
+    ("assignments.py", "await asyncio.sleep(0)"): SLICES,
+    ("assignments.py", "await self._note_epochs(list(due.pods))"): SLICES,
+    ("ledger_writer.py", "self._in_flight"): AT_ONCE,
+    ("committer.py", "self._in_flight"): AT_ONCE,
     (
         "placer.py",
         "self._lock(pool)",
@@ -206,6 +210,8 @@ UNREACHED: Final = {
     ("app.py", "await KubeApi.connect("): PROCESS_START,
     ("app.py", "await self.schedule_server.start()"): PROCESS_START,
     ("app.py", "await self.schedule_server.stop()"): PROCESS_START,
+    ("app.py", "await self.adapter_server.start()"): PROCESS_START,
+    ("app.py", "await self.adapter_server.stop()"): PROCESS_START,
     ("app.py", "await self.server.start()"): PROCESS_START,
     ("app.py", "await self.server.stop()"): PROCESS_START,
     ("app.py", "await service.run()"): PROCESS_START,

@@ -25,10 +25,12 @@ CHECKED: Final = (
             "placing/placer",
             "placing/queue",
             "placing/status_doubts",
+            "pools/assignments",
             "pools/autoscaler",
             "pools/availability",
             "pools/evictor",
             "pools/leadership",
+            "pools/load_reports",
             "pools/pool_scaler",
             "pools/pool_status",
             "pools/reconciler",
@@ -53,6 +55,10 @@ WIRE: Final = (
 )
 LISTENER: Final = "between a socket and its handler; the simulation calls the handlers"
 ASKED: Final = "answers whoever looks or asks, from memory, and writes nothing"
+SAID_AGAIN: Final = (
+    "its one write is what an adapter says, compared with what it is about, and nothing remembers "
+    "it but the pod; an adapter without an answer says it again"
+)
 TOOL: Final = "part of a command, which is not the service and holds nothing that has to last"
 NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/kube/access.py": WIRE,
@@ -74,7 +80,16 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/kube/transport.py": WIRE,
     "extender/service/garbage.py": "tells the collector what to leave alone; where it stops "
     "nothing is missing",
+    "extender/service/http/adapters/acknowledge.py": SAID_AGAIN,
+    "extender/service/http/adapters/callers.py": LISTENER,
+    "extender/service/http/adapters/server.py": LISTENER,
+    "extender/service/http/adapters/assignments.py": ASKED,
     "extender/service/http/callers.py": LISTENER,
+    "extender/service/http/adapters/streams.py": ASKED,
+    "extender/service/http/adapters/placements.py": ASKED,
+    "extender/service/http/pods_listener.py": LISTENER,
+    "extender/service/pools/acknowledgements.py": SAID_AGAIN,
+    "extender/service/http/load.py": "keeps reports in memory, and writes nothing",
     "extender/service/http/decision_log.py": ASKED,
     "extender/service/watching/first_lists.py": "tells in the log how far the first lists are, "
     "beside the service, which waits for them itself",
@@ -95,6 +110,10 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/service/http/verb_handlers.py": LISTENER,
     "extender/service/pools/descheduler.py": "its one write is an eviction, and it remembers "
     "nothing that has to last; seeds with the part descheduling kill at that call",
+    "extender/service/pools/load_polling.py": "asks another server, keeps what it says in "
+    "memory, and writes nothing",
+    "extender/service/pools/prometheus.py": "reads from another server than the API server, and "
+    "holds nothing",
     "extender/service/shadow.py": "shadow mode, which writes nothing",
     "extender/service/watching/observer.py": TOOL,
 }

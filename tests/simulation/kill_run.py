@@ -16,10 +16,13 @@ from extender.kube.api import PODS, STATEFULSETS, VPODS, Obj, PatchType, Resourc
 from extender.lab.faults import FaultRates
 from extender.lab.simulation.checkers.all import Checkers
 from extender.lab.simulation.run import wait_settled
+from extender.lab.simulation.world.facts import PLACEMENTS
 from extender.lab.simulation.world.objects import vpod_object
 from extender.lab.simulation.world.replica import Replica
-from extender.lab.simulation.world.scale import NAME, NS, TENANTS
+from extender.lab.simulation.world.scale import LOAD_METRIC, NAME, NS, TENANTS
 from extender.lab.simulation.world.world import World
+from extender.model.ledger import decode_ledger
+from extender.model.objects import object_key
 from extender.service.http.schedule import ScheduleRefused
 from tests.simulation.suspensions import Place, Watch
 
@@ -141,6 +144,25 @@ class Run:
                 left = orjson.loads(asked.result()[0])["left"] > 0
             elif not (asked.cancelled() or isinstance(error, ScheduleRefused)):
                 self.world.problems.append(f"schedule: {error!r}")
+
+    async def report_load(self) -> None:
+        """Once a second, the leader is told that each vreplica has a load of 1."""
+        while True:
+            await asyncio.sleep(1.0)
+            if (leader := self.world.leadership.leader) is None:
+                continue
+            reports = [
+                {"vpod": key, "pod": name, "load": share.vreplicas}
+                for (_, name), pod in self.world.stored(PODS).items()
+                for key, share in decode_ledger(
+                    pod["metadata"].get("annotations", {}).get(PLACEMENTS)
+                ).items()
+            ]
+            body = {"pool": object_key(NS, NAME), "metric": LOAD_METRIC, "reports": reports}
+            told = leader._spawn(leader.service.load_verb().take(orjson.dumps(body)))
+            await asyncio.wait({told})
+            if not told.cancelled() and (error := told.exception()) is not None:
+                assert isinstance(error, ScheduleRefused), error
 
     async def _keep(self) -> None:
         world = self.world

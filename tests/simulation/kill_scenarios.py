@@ -25,7 +25,7 @@ from extender.kube.api import (
 )
 from extender.lab.faults import CALM, FaultRates
 from extender.lab.simulation.world.facts import PLACEMENTS
-from extender.lab.simulation.world.scale import NAME, NS, TENANTS, Scale
+from extender.lab.simulation.world.scale import LOAD_METRIC, NAME, NS, TENANTS, Scale
 from extender.model.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAME
 from extender.service.pools.leadership import SHARE_AFTER_S
 from tests.simulation.kill_run import Run
@@ -36,7 +36,7 @@ KNATIVE: Final = Path(__file__).parents[1] / "contract" / "knative"
 GROUPS: Final = Resource(
     "internal.kafka.eventing.knative.dev", "v1alpha1", "consumergroups", "ConsumerGroup"
 )
-POOL: Final = {
+POOL: Final[Mapping[str, Any]] = {
     "scaleDownPeriodSeconds": 5,
     "rebalance": {"movesPerPeriod": 10, "cooldownSeconds": 1},
 }
@@ -118,6 +118,32 @@ async def _shrink_pool(run: Run) -> None:
     for number in range(2, 5):
         await run.world.cluster.delete(VPODS, TENANTS[number % 2], f"v{number}")
     await run.until(lambda: run.replicas() == 2, "two pods are left")
+    await run.settled()
+
+
+async def _assign(run: Run) -> None:
+    """Adapters are told their shares, then others, then none any more."""
+    await run.start()
+    run.arm()
+    await run.vpods(3, 2)
+    await run.settled()
+    await run.resize(0, 4)
+    await run.settled()
+    await run.patch(ADAPTERPOOLS, NAME, {"spec": {"handoff": None}})
+    await run.settled()
+
+
+async def _balance(run: Run) -> None:
+    """One of two pods has four vreplicas, and the other none. One of them moves."""
+    await run.start()
+    await run.until(lambda: run.replicas() == 2, "two pods are asked for")
+    await run.settled()
+    await run.vpods(1, 1, 1, 1, weights=(1,))
+    await run.settled()
+    run.arm()
+    run.meanwhile(run.report_load())
+    await run.until(lambda: bool(run.checkers.pods["dispatcher-1"].total), "one has moved")
+    await asyncio.sleep(12.0)
     await run.settled()
 
 
@@ -342,6 +368,17 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         Scenario(
             "shrink pool", _shrink_pool, _scale(min_pods=3, **POOL), moves=frozenset({"Compaction"})
         ),
+        Scenario(
+            "balance",
+            _balance,
+            _scale(
+                min_pods=2,
+                scaleDownPeriodSeconds=5,
+                rebalance={**POOL["rebalance"], "load": {"metric": LOAD_METRIC, "target": 1.6}},
+            ),
+            moves=frozenset({"Load"}),
+        ),
+        Scenario("assign", _assign, _scale(handoff={})),
         Scenario("failover", _failover),
         Scenario("stopped in doubt", _stopped_in_doubt),
         Scenario("no lease", _no_lease),

@@ -135,6 +135,55 @@ async def test_a_vpod_is_not_moved_again_before_its_cool_down_is_over():
     assert await moved_twice("Policy", "Reschedule", 1.0) == []
 
 
+async def moved_for_load(*counts: int, reason: str = "Load") -> list[str]:
+    """A vpod of 50 vreplicas, and room for 10 of them on a-1: 5 of 60 may move for load in a
+    period. In one write after the other, so many leave a-0.
+    """
+    scene = CheckerScene()
+    load = {"metric": "requests", "target": 1.2}
+    rebalance = {"movesPerPeriod": 50, "cooldownSeconds": 0, "load": load}
+    scene.pool(slots=100, profile="spread", scaleDownPeriodSeconds=PERIOD_S, rebalance=rebalance)
+    scene.pod("a-0", {"t/v": 50}, slots=100)
+    scene.pod("a-1", {"t/v": 10}, slots=100)
+    scene.vpod("v", 50, {"a-0": 50})
+    await later(LONG_S)
+    gone = 0
+    for number, count in enumerate(counts):
+        told = f"{counted(count, 'vreplica')} moved from a-0 to a-1 ({reason})"
+        gone += count
+        scene.vpod("v", 50, {"a-0": 50 - gone, "a-1": gone}, moved=(told, stamp(LONG_S + number)))
+        await later(1.0)
+    return [line.partition(" than ")[0] for line in broken(scene)]
+
+
+@in_virtual_time
+async def test_nine_percent_of_what_is_placed_may_move_for_load_in_a_period():
+    assert await moved_for_load(5) == []
+    assert await moved_for_load(2, 3) == []
+    assert await moved_for_load(5, 5) == [], "around the end of a period"
+
+
+@in_virtual_time
+async def test_more_than_nine_percent_is_found_although_all_moves_keep_their_budget():
+    problem = "I4: replica-1 moved {} more of t/v for load in a period of a"
+    assert await moved_for_load(6) == [problem.format(6)]
+    assert await moved_for_load(5, 5, 1) == [problem.format(1)]
+    assert await moved_for_load(9, reason="Policy") == []
+
+
+@in_virtual_time
+async def test_one_vreplica_may_always_move_for_load():
+    scene = CheckerScene()
+    scene.pool(rebalance={"load": {"metric": "requests"}}, scaleDownPeriodSeconds=PERIOD_S)
+    scene.pod("a-0", {"t/v": 2})
+    scene.pod("a-1", {"t/v": 1})
+    scene.vpod("v", 2, {"a-0": 2})
+    await later(LONG_S)
+    told = "1 vreplica moved from a-0 to a-1 (Load)"
+    scene.vpod("v", 2, {"a-0": 1, "a-1": 1}, moved=(told, stamp(LONG_S)))
+    assert broken(scene) == []
+
+
 @in_virtual_time
 async def test_what_a_pool_is_created_with_excuses_no_move():
     scene = CheckerScene()
@@ -143,12 +192,13 @@ async def test_what_a_pool_is_created_with_excuses_no_move():
         rebalance={"dryRun": True, "movesPerPeriod": 10, "cooldownSeconds": 0},
         profile="spread",
     )
-    for reason in ("Overcommit", "Policy", "Compaction"):
+    for reason in ("Overcommit", "Policy", "Compaction", "MakeRoom"):
         move(scene, 0.0, 1, reason=reason, vpod=reason.lower())
     assert [line.rpartition("reason=")[2] for line in scene.found if "is not why" in line] == [
         "'Overcommit') is not why",
         "'Policy') is not why",
         "'Compaction') is not why",
+        "'MakeRoom') is not why",
     ]
 
 

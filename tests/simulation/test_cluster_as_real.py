@@ -5,6 +5,7 @@ one does it.
 import pytest
 
 from extender.kube.api import (
+    CONFIGMAPS,
     EVENTS,
     LEASES,
     NAMESPACES,
@@ -21,7 +22,6 @@ from extender.kube.api import (
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.encoding import canonical_quantity
 from extender.lab.apiserver.patch import strategic_merge_patch
-from extender.lab.apiserver.registry import CONFIGMAPS
 from tests.e2e.objects import stateful_set
 from tests.simulation.cluster_scene import NS, WIDGETS, a_cluster, a_pod, a_widget, with_widgets
 

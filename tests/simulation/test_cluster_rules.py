@@ -66,6 +66,11 @@ def a_source(**fields: object) -> Obj:
             id="bounds",
         ),
         pytest.param(
+            {"loadSource": "requests"},
+            "spec.loadSource: Invalid value: loadSource needs rebalance.load",
+            id="a source of a load that is not balanced",
+        ),
+        pytest.param(
             {"namespaceSelector": SELECTOR},
             "spec.namespaceSelector.matchExpressions[0]: Invalid value: values are required with "
             "In",

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from extender.kube.api import (
+    CONFIGMAPS,
+    EVENTS,
     NAMESPACES,
     NODES,
     PODS,
@@ -20,7 +22,7 @@ from extender.kube.api import (
     PatchType,
     WatchEventType,
 )
-from extender.lab.apiserver.registry import CONFIGMAPS, CONTROLLERREVISIONS
+from extender.lab.apiserver.registry import CONTROLLERREVISIONS
 from extender.lab.controllers.admission import Refusal, general_refusal
 from extender.lab.controllers.stateful_set import REVISION_LABEL, is_running_and_ready
 from extender.lab.embedded import (
@@ -566,6 +568,11 @@ async def test_a_kubelet_refuses_a_pod_for_which_its_node_has_no_cpu():
             "Pod was rejected: Node didn't have enough resource: cpu, requested: 7950, used: 100, "
             "capacity: 8000"
         )
+        events = (await scene.api.list_page(EVENTS, ListOptions(NS), limit=100)).items
+        (event,) = [one for one in events if one["reason"] == "OutOfcpu"]
+        assert (event["type"], event["regarding"]["name"]) == ("Warning", "p")
+        assert (event["reportingController"], event["reportingInstance"]) == ("kubelet", "n0")
+        assert status["message"] == f"Pod was rejected: {event['note']}"
 
 
 @pytest.mark.parametrize(

@@ -307,6 +307,32 @@ async def test_a_token_names_the_user_and_an_unknown_one_nobody():
         assert (await wire.ask("GET", PATH, headers={"Authorization": "Bearer wrong"}))[0] == 401
 
 
+ACCOUNT = "system:serviceaccount:tenant:controller"
+
+
+@pytest.mark.parametrize(
+    ("token", "user"),
+    [
+        ("secret", "alice"),
+        (ACCOUNT, ACCOUNT),
+        (base64.urlsafe_b64encode(ACCOUNT.encode()).decode().rstrip("="), ACCOUNT),
+        (base64.urlsafe_b64encode(f"{ACCOUNT} 2".encode()).decode().rstrip("="), ACCOUNT),
+        ("wrong", ""),
+        ("a.b.c", ""),
+        ("", ""),
+    ],
+)
+async def test_a_token_review_names_the_user_of_a_token(token: str, user: str):
+    async with a_wire(tokens={"secret": "alice"}) as wire:
+        spec = {"token": token, "audiences": ["x"]}
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        status, review = await wire.ask("POST", path, {"spec": spec})
+        assert status == 201
+        assert review["status"].get("user", {}).get("username", "") == user
+        assert review["status"]["authenticated"] is bool(user)
+        assert (await wire.ask("POST", path, {"spec": []}))[0] == 400
+
+
 async def test_tables_have_the_columns_of_each_kind():
     async with a_wire() as wire:
         columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]

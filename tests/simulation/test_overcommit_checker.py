@@ -84,3 +84,34 @@ def test_a_pod_has_bytes_for_whom_the_service_finds_some():
         claims.SHARE_BYTES_MAX,
         claims.ENTRY_BYTES_MAX,
     )
+
+
+def cpu(vreplicas: int, each: int) -> dict[str, list[object]]:
+    return {"t/a": [vreplicas, 1, {"cpu": each}]}
+
+
+@pytest.mark.parametrize(
+    ("ledger", "wrong"),
+    [
+        pytest.param(cpu(2, 4), 0, id="as much as the pod has"),
+        pytest.param(cpu(3, 3), 1, id="more than the pod has"),
+        pytest.param({"t/a": [9, 1, {"gpu": 9}]}, 0, id="a dimension that the pool lacks"),
+    ],
+)
+@in_virtual_time
+async def test_a_ledger_over_a_dimension_is_a_violation(ledger, wrong):
+    scene = CheckerScene()
+    scene.pool("a", slots=20, capacities={"cpu": 8})
+    scene.pod("a-0", {}, actor=PERSON, slots=20)
+    scene.pod("a-0", ledger, slots=20)
+    assert len([line for line in scene.found if line.startswith("I1: ")]) == wrong
+
+
+@in_virtual_time
+async def test_a_ledger_over_a_lowered_dimension_may_stay_and_become_less():
+    scene = CheckerScene()
+    scene.pool("a", slots=20, capacities={"cpu": 8})
+    scene.pod("a-0", cpu(9, 2), actor=PERSON, slots=20)
+    assert not scene.found
+    scene.pod("a-0", cpu(8, 2), slots=20)
+    assert not [line for line in scene.found if line.startswith("I1: ")]

@@ -220,8 +220,9 @@ async def test_the_act_restores_what_was_there_before_it_and_is_seen():
 
 RESTORED = [
     Trial(seed, events=60, profile=FaultProfile({"etcdRestored": 0.05}, others="none"))
-    for seed in range(1, 9)
+    for seed in (2, 4, 6)
 ]
+"""The second one fails where a restored history goes unnoticed."""
 
 
 def test_after_a_restore_the_invariants_hold_again():

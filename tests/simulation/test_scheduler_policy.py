@@ -7,16 +7,21 @@ from typing import Any
 import pytest
 
 from extender.config.kube_scheduler_file import load_configuration
+from extender.kube.api import Obj
+from extender.lab.apiserver.registry import SERVICES
 from extender.lab.scheduler.framework import CycleState, Profile
 from extender.lab.scheduler.listers import Listers
-from extender.lab.scheduler.policy_profile import NotSimulated, profiles_of
+from extender.lab.scheduler.policy_profile import profiles_of
 from extender.lab.scheduler.types import Code, PodInfo, Status
 from extender.lab.scheduler.volumebinding.binder import VolumeBinder
+from extender.model.reading import key_of
 from tests.simulation.test_scheduler_plugins import a_cluster, a_node, a_pod
 
+ZONE = "topology.kubernetes.io/zone"
 
-def profile_of(**fields: Any) -> Profile:
-    listers = Listers()
+
+def profile_of(known: Listers | None = None, **fields: Any) -> Profile:
+    listers = known or Listers()
     document = {"kind": "Policy", "apiVersion": "v1", **fields}
     (profile,) = profiles_of(
         load_configuration(str(document)), listers, VolumeBinder(listers)
@@ -50,10 +55,11 @@ def named(*names: str, **more: Any) -> dict[str, Any]:
                 "NodeUnschedulable",
                 "VolumeRestrictions",
                 "TaintToleration",
+                "EBSLimits",
                 "VolumeBinding",
                 "InterPodAffinity",
             ],
-            id="volume limits have no plugin here",
+            id="those of volumes",
         ),
     ],
 )
@@ -146,10 +152,91 @@ def test_always_check_all_predicates(check_all: bool, status: Status):
     assert profile.run_filters(CycleState(), a_pod(), node) == status
 
 
-def test_what_is_not_simulated_does_not_start():
-    argument = {"serviceAffinity": {"labels": ["zone"]}}
-    with pytest.raises(NotSimulated, match="does not have serviceAffinity: leave it out"):
-        profile_of(predicates=[{"name": "Zone", "argument": argument}])
+def a_service(namespace: str = "default") -> Obj:
+    metadata = {"name": "s", "namespace": namespace}
+    return {"metadata": metadata, "spec": {"selector": {"app": "web"}}}
+
+
+def of_services(argument: Obj, *services: Obj) -> Profile:
+    kind = "predicates" if "serviceAffinity" in argument else "priorities"
+    entries: dict[str, list[Obj]] = {"predicates": [], "priorities": []}
+    listers = Listers()
+    for service in services:
+        listers.stores[SERVICES][key_of(service)] = service
+    entries[kind].append({"name": "x", "weight": 2, "argument": argument})
+    return profile_of(listers, **entries)
+
+
+@pytest.mark.parametrize(
+    ("services", "pod", "fitting"),
+    [
+        pytest.param([a_service()], {}, {"a", "b"}, id="beside its Service's pods"),
+        pytest.param([], {}, {"a", "b", "c"}, id="no Service"),
+        pytest.param([a_service("other")], {}, {"a", "b", "c"}, id="a Service elsewhere"),
+        pytest.param([a_service()], {"nodeSelector": {ZONE: "z1"}}, {"c"}, id="as it asks itself"),
+    ],
+)
+def test_service_affinity_keeps_the_pods_of_a_service_in_one_zone(
+    services: list[Obj], pod: Obj, fitting: set[str]
+):
+    profile = of_services({"serviceAffinity": {"labels": [ZONE]}}, *services)
+    there = a_pod("there", node="a", labels={"app": "web"})
+    snapshot = a_cluster(there, a="z0", b="z0", c="z1")
+    asked, state = a_pod("p", labels={"app": "web"}, **pod), CycleState()
+    assert profile.run_pre_filters(state, asked, snapshot).status is None
+    found = {node.name: profile.run_filters(state, asked, node) for node in snapshot.nodes}
+    assert {name for name, status in found.items() if status is None} == fitting
+    refusals = {status for status in found.values() if status is not None}
+    text = "node(s) didn't match service affinity"
+    assert refusals <= {Status(Code.UNSCHEDULABLE, (text,), "ServiceAffinity")}
+
+
+def test_service_affinity_follows_a_trial_of_preemption():
+    profile = of_services({"serviceAffinity": {"labels": [ZONE]}}, a_service())
+    there = a_pod("there", node="a", labels={"app": "web"})
+    snapshot = a_cluster(there, a="z0", b="z1")
+    asked, state = a_pod("p", labels={"app": "web"}), CycleState()
+    profile.run_pre_filters(state, asked, snapshot)
+    assert profile.run_filters(state, asked, snapshot.get("b")) is not None
+    profile.remove_pod(state, asked, there, snapshot.get("a"))
+    assert profile.run_filters(state, asked, snapshot.get("b")) is None
+    profile.add_pod(state, asked, there, snapshot.get("a"))
+    assert profile.run_filters(state, asked, snapshot.get("b")) is not None
+
+
+def test_service_anti_affinity_spreads_the_pods_of_a_service_over_a_label():
+    profile = of_services({"serviceAntiAffinity": {"label": ZONE}}, a_service())
+    pods = [
+        a_pod(name, node=node, labels={"app": app})
+        for name, node, app in (
+            ("p1", "a", "web"), ("p2", "b", "web"), ("p3", "c", "web"), ("p4", "c", "db")
+        )
+    ]  # fmt: skip
+    snapshot = a_cluster(*pods, a="z0", b="z0", c="z1")
+    scores = profile.run_scores(
+        CycleState(), a_pod("p", labels={"app": "web"}), snapshot.nodes, snapshot
+    )
+    assert {one.name: one.total for one in scores} == {"a": 66, "b": 66, "c": 132}
+
+
+@pytest.mark.parametrize(
+    ("shape", "cpu", "score"),
+    [
+        pytest.param([(0, 0), (100, 10)], "2", 50, id="rising"),
+        pytest.param([(0, 10), (100, 0)], "1", 75, id="falling"),
+        pytest.param([(50, 2), (100, 10)], "1", 20, id="flat before the first point"),
+        pytest.param([(0, 2), (50, 10)], "3", 100, id="flat after the last point"),
+        pytest.param([(0, 10), (100, 1)], "5", 10, id="more than there is"),
+    ],
+)
+def test_the_capacity_ratio_follows_its_shape(shape: list[tuple[int, int]], cpu: str, score: int):
+    points = [{"utilization": used, "score": points} for used, points in shape]
+    resources = [{"name": "cpu", "weight": 3}, {"name": "example.com/gpu", "weight": 9}]
+    argument = {"requestedToCapacityRatioArguments": {"shape": points, "resources": resources}}
+    profile = profile_of(priorities=[{"name": "x", "weight": 1, "argument": argument}])
+    ((plugin, _),) = profile.scores
+    pod = a_pod("p", requests={"cpu": cpu})
+    assert plugin.score(CycleState(), pod, a_node(cpu="4")) == score
 
 
 class Broken:

@@ -5,14 +5,9 @@ import asyncio
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from extender.lab.scheduler.cluster_events import Action, ClusterEvent, EventResource
 from extender.lab.scheduler.queue import QueuedPod, SchedulingQueue
-from extender.lab.scheduler.queueing_hints import (
-    DEFAULT_PREEMPTION,
-    EXTENDER,
-    Action,
-    ClusterEvent,
-    EventResource,
-)
+from extender.lab.scheduler.queueing_hints import DEFAULT_PREEMPTION, EXTENDER
 from extender.lab.scheduler.types import PodInfo, node_view, pod_info
 from tests.simulation.scheduler_scene import node_object, pod_object
 

@@ -1,11 +1,12 @@
 """The embedded kube-scheduler on clusters that kube-scheduler 1.37.2 has decided.
 
-Recorded with ``python -m tests.differential scheduler --first 232 --cases 7 --record
+Recorded with ``python -m tests.differential scheduler --first 1085 --cases 7 --record
 tests/differential/recordings/scheduler.json``.
 """
 
 import pytest
 
+from tests.differential.scheduler_cases import unscored_pods
 from tests.differential.scheduler_compare import mismatches
 from tests.differential.scheduler_differences import listed
 from tests.differential.scheduler_embedded import embedded_verdicts
@@ -17,7 +18,7 @@ RECORDINGS = load()
 @pytest.mark.parametrize("recording", RECORDINGS, ids=[case.name for case, _ in RECORDINGS])
 async def test_a_recorded_cluster_gets_the_same_nodes_reasons_and_scores(recording: Recording):
     case, theirs = recording
-    found = mismatches(theirs, await embedded_verdicts(case))
+    found = mismatches(theirs, await embedded_verdicts(case), unscored_pods(case))
     assert [mismatch for mismatch in found if listed(case, mismatch) is None] == []
 
 
@@ -53,5 +54,9 @@ def test_the_recordings_have_scores_of_every_plugin_and_refusals():
         "node(s) didn't satisfy existing pods anti-affinity rules",
         "node(s) didn't match PersistentVolume's node affinity",
         "node(s) had no available volume zone",
+        "node(s) exceed max volume count",
+        "node(s) did not have enough free storage",
+        "CSI driver is not installed on the node",
+        "waiting for ephemeral volume controller to create the persistentvolumeclaim",
     ):
         assert reason in reasons, reason

@@ -20,13 +20,10 @@ from extender.lab.scheduler.cache import SchedulerCache, Snapshot
 from extender.lab.scheduler.framework import CycleState
 from extender.lab.scheduler.listers import Listers
 from extender.lab.scheduler.types import Code, PodInfo, Status, node_view, pod_info
-from extender.lab.scheduler.volumebinding.binder import (
-    PodVolumes,
-    VolumeBinder,
-    VolumeBindingError,
-)
+from extender.lab.scheduler.volumebinding.binder import VolumeBinder
 from extender.lab.scheduler.volumebinding.matching import NO_PROVISIONER
 from extender.lab.scheduler.volumebinding.plugin import VolumeBinding
+from extender.lab.scheduler.volumebinding.pod_volumes import PodVolumes, VolumeBindingError
 from extender.lab.scheduler.volumes import VolumeRestrictions, VolumeZone
 from tests.simulation.scheduler_scene import NS, Scene, node_object, pod_object
 
@@ -62,7 +59,7 @@ def a_class(mode: str, name: str = "fast") -> Obj:
 
 def known(
     *, volumes: tuple[Obj, ...] = (), claims: tuple[Obj, ...] = (), classes: tuple[Obj, ...] = ()
-):
+) -> Listers:
     listers = Listers()
     for volume in volumes:
         listers.stores[PERSISTENTVOLUMES][volume["metadata"]["name"]] = volume

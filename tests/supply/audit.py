@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,11 +37,11 @@ _NOBODY: Final = (
 
 @dataclass(slots=True)
 class Answer:
-    """What a service has said."""
+    """What a service has said; a package that several locks have is told once."""
 
-    asked: int = 0
-    found: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
+    skipped: set[str] = field(default_factory=set)
 
 
 class NoAnswer(Exception):
@@ -51,61 +52,74 @@ class Broken(Exception):
     """pip-audit ended without a report, and not for want of network."""
 
 
-def answer_of(report: Any) -> Answer:
-    """A report of ``pip-audit --format json``."""
-    answer = Answer()
+def read_report(answer: Answer, report: Any) -> None:
+    """Add a report of ``pip-audit --format json``."""
     for each in report["dependencies"]:
         if "skip_reason" in each:
-            answer.skipped.append(f"{each['name']}: {each['skip_reason']}")
+            answer.skipped.add(f"{each['name']}: {each['skip_reason']}")
             continue
-        answer.asked += 1
+        package = f"{each['name']} {each['version']}"
+        answer.asked.add(package)
         for vulnerability in each["vulns"]:
             fixed = ", ".join(vulnerability["fix_versions"]) or "no version"
-            answer.found.append(
-                f"{each['name']} {each['version']}: {vulnerability['id']}, fixed in {fixed}"
-            )
-    return answer
+            answer.found.add(f"{package}: {vulnerability['id']}, fixed in {fixed}")
 
 
 def ask(
     program: Sequence[str], service: str, locks: Sequence[Path], timeout_s: float = TIMEOUT_S
 ) -> Answer:
-    """What ``service`` knows of ``locks``. Raises NoAnswer, Broken."""
+    """What ``service`` knows of ``locks``. Raises NoAnswer, Broken.
+
+    Each lock is an environment of its own: two of them may pin two versions of one package, which
+    pip-audit refuses within one run.
+    """
+    answer = Answer()
+    deadline = time.monotonic() + timeout_s
     with tempfile.TemporaryDirectory(prefix="vreplica-audit-") as folder:
-        report = Path(folder) / "report.json"
-        command = [
-            *program,
-            "--require-hashes",
-            "--disable-pip",
-            "--progress-spinner=off",
-            "--format=json",
-        ]
-        command += [
-            f"--output={report}",
-            f"--vulnerability-service={service}",
-            f"--cache-dir={folder}/cache",
-        ]
-        command += [f"--timeout={_ANSWER_TIMEOUT_S}", *(f"--requirement={lock}" for lock in locks)]
-        if service == "osv" and os.environ.get("OSV_URL"):
-            command.append(f"--osv-url={os.environ['OSV_URL']}")
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=timeout_s
-            )
-        except subprocess.TimeoutExpired:
-            raise NoAnswer(f"no end within {timeout_s:.0f} s") from None
-        if report.exists() and (text := report.read_text()):
-            answer = answer_of(json.loads(text))
-            if not answer.asked:
-                raise NoAnswer(
-                    f"knows none of {len(answer.skipped)} packages ({answer.skipped[0]})"
+        for lock in locks:
+            report = Path(folder) / f"{lock.stem}.json"
+            arguments = _arguments(service, lock, report, Path(folder) / "cache")
+            try:
+                done = subprocess.run(
+                    [*program, *arguments],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=max(deadline - time.monotonic(), 0),
                 )
-            return answer
+            except subprocess.TimeoutExpired:
+                raise NoAnswer(f"no end within {timeout_s:.0f} s") from None
+            if not report.exists() or not (text := report.read_text()):
+                raise _no_report(done, lock)
+            read_report(answer, json.loads(text))
+    if not answer.asked:
+        raise NoAnswer(f"knows none of {len(answer.skipped)} packages ({min(answer.skipped)})")
+    return answer
+
+
+def _arguments(service: str, lock: Path, report: Path, cache: Path) -> list[str]:
+    arguments = [
+        "--require-hashes",
+        "--disable-pip",
+        "--progress-spinner=off",
+        "--format=json",
+        f"--output={report}",
+        f"--vulnerability-service={service}",
+        f"--cache-dir={cache}",
+        f"--timeout={_ANSWER_TIMEOUT_S}",
+        f"--requirement={lock}",
+    ]
+    if service == "osv" and os.environ.get("OSV_URL"):
+        arguments.append(f"--osv-url={os.environ['OSV_URL']}")
+    return arguments
+
+
+def _no_report(done: subprocess.CompletedProcess[str], lock: Path) -> NoAnswer | Broken:
     words = (done.stderr or done.stdout).strip()
     last = words.splitlines()[-1] if words else f"exit status {done.returncode}"
     if any(word in words.lower() for word in _NOBODY):
-        raise NoAnswer(last)
-    raise Broken(last)
+        return NoAnswer(last)
+    return Broken(f"{lock.name}: {last}")
 
 
 def main(program: Sequence[str], locks: Sequence[Path], services: Sequence[str] = SERVICES) -> int:
@@ -120,11 +134,11 @@ def main(program: Sequence[str], locks: Sequence[Path], services: Sequence[str] 
         except Broken as error:
             sys.stderr.write(f"pip-audit: {error}\n")
             return 2
-        for line in answer.skipped:
+        for line in sorted(answer.skipped):
             sys.stdout.write(f"pip-audit: left out: {line}\n")
-        for line in answer.found:
+        for line in sorted(answer.found):
             sys.stdout.write(f"pip-audit: VULNERABLE: {line}\n")
-        counts = f"{answer.asked} packages, {len(answer.found)} vulnerabilities"
+        counts = f"{len(answer.asked)} packages, {len(answer.found)} vulnerabilities"
         sys.stdout.write(f"pip-audit: {service} asked about {counts}\n")
         return 1 if answer.found else 0
     why = "; ".join(refused)

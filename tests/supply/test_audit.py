@@ -82,7 +82,7 @@ class TestOutcomes:
 
     def test_who_does_not_end_has_not_answered(self, tmp_path):
         with pytest.raises(audit.NoAnswer, match="no end within"):
-            audit.ask(program(tmp_path, wait_s=30), "pypi", [], timeout_s=0.5)
+            audit.ask(program(tmp_path, wait_s=30), "pypi", [tmp_path / "lock.txt"], timeout_s=0.5)
 
 
 @contextmanager
@@ -135,6 +135,18 @@ class TestTheRealProgram:
         assert (
             "VULNERABLE: six 1.17.0: PYSEC-2026-1, fixed in 99" in capsys.readouterr().out
         ) is bool(status)
+
+    def test_takes_locks_that_pin_two_versions_of_one_package(self, tmp_path, monkeypatch, capsys):
+        for version in ("1.16.0", "1.17.0"):
+            lock = LOCK.replace("1.17.0", version)
+            (tmp_path / f"{version}.txt").write_text(lock)
+        with osv("six") as url:
+            monkeypatch.setenv("OSV_URL", url)
+            locks = sorted(tmp_path.glob("*.txt"))
+            assert audit.main(self.PROGRAM, locks, services=["osv"]) == 1
+        told = capsys.readouterr().out
+        assert "six 1.16.0: PYSEC-2026-1" in told
+        assert "osv asked about 2 packages, 2 vulnerabilities" in told
 
     def test_says_that_nobody_answers(self, tmp_path, monkeypatch, capsys):
         lock = tmp_path / "lock.txt"

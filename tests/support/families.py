@@ -9,7 +9,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from extender.config.model import Config, LeaderElectionConfig, Mode, ScheduleConfig
+from extender.config.model import AdaptersConfig, Config, LeaderElectionConfig, Mode, ScheduleConfig
 from extender.config.profiles import WatchedContent
 from extender.kube.budget import Budget
 from extender.service.app import Service
@@ -59,6 +59,7 @@ async def all_families() -> list[Family]:
     world = await World.create()
     config = Config(
         schedule=ScheduleConfig(port=1),
+        adapters=AdaptersConfig(port=1),
         leader_election=LeaderElectionConfig(leader_elect=True),
         mode=Mode.SHADOW,
     )

@@ -84,6 +84,11 @@ def _min_length(value, wanted, schema, path):
         yield f"{path}: shorter than {wanted}"
 
 
+def _max_length(value, wanted, schema, path):
+    if isinstance(value, str) and len(value) > wanted:
+        yield f"{path}: longer than {wanted}"
+
+
 def _pattern(value, wanted, schema, path):
     # Of JSON schema, $ is the very end.
     if isinstance(value, str) and re.search(wanted.replace("$", r"\Z"), value) is None:
@@ -139,6 +144,7 @@ _CHECKS: dict[str, Callable[[Any, Any, Any, str], Iterator[str]]] = {
     "minimum": _minimum,
     "maximum": _maximum,
     "minLength": _min_length,
+    "maxLength": _max_length,
     "pattern": _pattern,
     "minItems": _min_items,
     "maxItems": _max_items,

@@ -8,7 +8,16 @@ time, and stops it again: ``World.serving``.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +28,7 @@ import orjson
 import yaml
 
 from extender.config.model import (
+    AdaptersConfig,
     Config,
     LeaderElectionConfig,
     Mode,
@@ -88,6 +98,7 @@ class Call:
     verb: str
     what: str
     name: str = ""
+    namespace: str = ""
 
     def is_a(self, verb: str, what: str, name: str = "") -> bool:
         return (self.verb, self.what) == (verb, what) and name in {"", self.name}
@@ -154,7 +165,7 @@ class FaultApi(ForwardingApi):
         ]
 
     async def _forward(self, api_call: ApiCall, send: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        call = Call(api_call.verb, api_call.collection, api_call.name)
+        call = Call(api_call.verb, api_call.collection, api_call.name, api_call.namespace)
         if self.dead:
             await asyncio.Event().wait()
         self.calls.append(call)
@@ -231,8 +242,10 @@ class World:
     their own zones.
     """
 
-    def __init__(self) -> None:
-        self.cluster = Cluster(now=wall, rng=random.Random(1))
+    def __init__(self, cluster: Cluster | None = None, namespace: str = NS) -> None:
+        self.cluster = cluster or Cluster(now=wall, rng=random.Random(1))
+        self.namespace = namespace
+        """Of the pool."""
         self.api = FaultApi(self.cluster)
         self.caches = Caches()
         self.leads = self.no_predecessor_writes = True
@@ -260,6 +273,17 @@ class World:
         await world.pool(slots, **pool_spec)
         return world
 
+    async def beside(self, namespace: str, *ordinals: int) -> "World":
+        """Another pool ``dispatcher`` in a namespace of the same cluster, with these pods. Its
+        ``api`` counts its own calls.
+        """
+        other = World(self.cluster, namespace)
+        await self.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        await other.stateful_set(len(ordinals))
+        await other.pool()
+        await other.pods(*ordinals)
+        return other
+
     # -- objects -----------------------------------------------------------------------------------
 
     async def node(self, name: str, *, slots: int | None = None) -> None:
@@ -282,12 +306,12 @@ class World:
             "template": template,
         }
         await self.cluster.create(
-            STATEFULSETS, NS, {"metadata": {"name": "dispatcher"}, "spec": spec}
+            STATEFULSETS, self.namespace, {"metadata": {"name": "dispatcher"}, "spec": spec}
         )
 
     async def pool(self, slots: int = 20, *, name: str = "dispatcher", **spec) -> None:
         spec = {"statefulSet": "dispatcher", "slotsPerPod": slots, **spec}
-        await self.cluster.create(ADAPTERPOOLS, NS, _custom("AdapterPool", name, spec))
+        await self.cluster.create(ADAPTERPOOLS, self.namespace, _custom("AdapterPool", name, spec))
 
     async def vpod(
         self,
@@ -299,11 +323,20 @@ class World:
         **spec,
     ) -> None:
         """A vpod, which publishes ``placements`` (ordinal -> vreplicas) as a scheduled one."""
-        spec = {"poolRef": {"namespace": NS, "name": "dispatcher"}, "vreplicas": vreplicas, **spec}
+        spec = {
+            "poolRef": {"namespace": self.namespace, "name": "dispatcher"},
+            "vreplicas": vreplicas,
+            **spec,
+        }
         obj = await self.cluster.create(VPODS, namespace, _custom("VPod", name, spec))
         if placements is not None:
             obj["status"] = _status(vreplicas, placements)
             await self.cluster.update(VPODS, namespace, name, obj, subresource="status")
+
+    async def point(self, name: str, *, at: str) -> None:
+        """Have a vpod name the pool of another namespace."""
+        pool = {"spec": {"poolRef": {"namespace": at, "name": "dispatcher"}}}
+        await self.cluster.patch(VPODS, TENANT, name, pool, patch_type=PatchType.MERGE)
 
     async def set_vreplicas(self, name: str, vreplicas: int) -> None:
         await self.cluster.patch(
@@ -329,7 +362,7 @@ class World:
         if ledger is not None:
             shares = {k: v if isinstance(v, Share) else Share(v) for k, v in ledger.items()}
             stamped[names.PLACEMENTS_ANNOTATION] = encode_ledger(shares)
-        owner = await self.cluster.get(STATEFULSETS, NS, "dispatcher")
+        owner = await self.cluster.get(STATEFULSETS, self.namespace, "dispatcher")
         metadata = {
             "name": f"dispatcher-{ordinal}",
             "labels": {"app": "dispatcher", names.POOL_LABEL: "dispatcher"},
@@ -348,7 +381,7 @@ class World:
         spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [_CONTAINER], **spec}
         if node:
             spec["nodeName"] = node
-        made = await self.cluster.create(PODS, NS, {"metadata": metadata, "spec": spec})
+        made = await self.cluster.create(PODS, self.namespace, {"metadata": metadata, "spec": spec})
         return str(made["metadata"]["uid"])
 
     async def pods(self, *ordinals: int) -> None:
@@ -357,7 +390,7 @@ class World:
             await self.pod(ordinal, {}, node=f"node-{ordinal % 3}")
 
     async def remove_pod(self, ordinal: int) -> None:
-        await self.cluster.delete(PODS, NS, f"dispatcher-{ordinal}", grace_period_s=0)
+        await self.cluster.delete(PODS, self.namespace, f"dispatcher-{ordinal}", grace_period_s=0)
 
     async def edit_ledger(self, ordinal: int, ledger: Mapping[str, int] | str) -> None:
         text = (
@@ -370,7 +403,7 @@ class World:
     async def annotate(self, ordinal: int, **annotations: str | None) -> None:
         await self.cluster.patch(
             PODS,
-            NS,
+            self.namespace,
             f"dispatcher-{ordinal}",
             {"metadata": {"annotations": annotations}},
             patch_type=PatchType.MERGE,
@@ -379,7 +412,7 @@ class World:
     # -- what stands there -------------------------------------------------------------------------
 
     async def pod_object(self, ordinal: int) -> Obj:
-        return await self.cluster.get(PODS, NS, f"dispatcher-{ordinal}")
+        return await self.cluster.get(PODS, self.namespace, f"dispatcher-{ordinal}")
 
     async def ledger(self, ordinal: int) -> dict[str, int]:
         annotations = (await self.pod_object(ordinal))["metadata"].get("annotations", {})
@@ -406,7 +439,9 @@ class World:
         return found["status"], found["reason"]
 
     async def replicas(self) -> int:
-        return int((await self.cluster.get(STATEFULSETS, NS, "dispatcher"))["spec"]["replicas"])
+        return int(
+            (await self.cluster.get(STATEFULSETS, self.namespace, "dispatcher"))["spec"]["replicas"]
+        )
 
     def has_replicas(self, replicas: int) -> Callable[[], Awaitable[bool]]:
         """For ``until``: the StatefulSet asks for that many."""
@@ -518,10 +553,16 @@ class World:
         serve: bool = False,
         mode: Mode = Mode.ACTIVE,
         schedule: ScheduleConfig | None = None,
+        adapters: AdaptersConfig | None = None,
+        pool_namespaces: Collection[str] = (),
+        load_sources: Sequence[Mapping[str, object]] = (),
         **server,
     ) -> Service:
         config = Config(
+            pool_namespaces=frozenset(pool_namespaces),
+            load_sources=tuple(load_sources),
             schedule=schedule or ScheduleConfig(),
+            adapters=adapters or AdaptersConfig(),
             server=ServerConfig(port=0, **server),
             leader_election=LeaderElectionConfig(leader_elect=elect),
             mode=mode,

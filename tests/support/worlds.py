@@ -21,6 +21,7 @@ from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_s
 
 OTHER = f"{NS}/other"
 VPODS = ("a", "b", "c")
+DIMENSIONS = ("cpu", "memory")
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class World:
             if pod.pool == decision.pool and pod.node and (count or decision.vpod in pod.ledger):
                 ledger = {k: s for k, s in pod.ledger.items() if k != decision.vpod}
                 if count:
-                    ledger[decision.vpod] = Share(count, decision.weight)
+                    ledger[decision.vpod] = decision.share(count)
                 self.put(_replace(self.pods[key], ledger=ledger))
         vpod = self.vpods.get(decision.vpod)
         if vpod is not None:
@@ -143,6 +144,11 @@ def is_controlled(pod: AdapterPod, stateful_set: StatefulSet) -> bool:
     """By UID where both have one, else by name."""
     by_uid = pod.owner_uid and stateful_set.uid
     return pod.owner_uid == stateful_set.uid if by_uid else pod.owner == stateful_set.name
+
+
+def taken(share: Share, dimension: str) -> int:
+    """What a share takes of a dimension."""
+    return share.vreplicas * dict(share.amounts).get(dimension, 0)
 
 
 class Naive:
@@ -211,7 +217,7 @@ class Naive:
         count = known.placements.get(name, 0) if known is not None else 0
         return (
             ledger,
-            Share(count, known.weight if known and count else 1),
+            Share(count, known.weight, known.per_vreplica) if known and count else Share(count),
             self.reserved.get((vpod, name)),
         )
 
@@ -230,6 +236,23 @@ class Naive:
     def placed(self, name: str) -> int:
         return sum(
             self.placed_share(vpod, there).slots for vpod, there in self.claimed if there == name
+        )
+
+    def held_amount_by(self, dimension: str, vpod: str, name: str) -> int:
+        return max(taken(share, dimension) for share in self.sides(vpod, name) if share is not None)
+
+    def held_amount(self, dimension: str, name: str) -> int:
+        return sum(
+            self.held_amount_by(dimension, vpod, there)
+            for vpod, there in self.claimed
+            if there == name
+        )
+
+    def placed_amount(self, dimension: str, name: str) -> int:
+        return sum(
+            taken(self.placed_share(vpod, there), dimension)
+            for vpod, there in self.claimed
+            if there == name
         )
 
     def placed_of(self, vpod: str) -> dict[str, int]:
@@ -269,7 +292,13 @@ class Naive:
         found: Counter[str] = Counter()
         for key, there in self.claimed:
             if there == name:
-                found[key.partition("/")[0]] += len(key) + SHARE_BYTES_MAX
+                named = {
+                    dimension
+                    for dimension in DIMENSIONS
+                    if self.held_amount_by(dimension, key, name)
+                }
+                longer = 2 + sum(len(dimension) + 14 for dimension in named) if named else 0
+                found[key.partition("/")[0]] += len(key) + SHARE_BYTES_MAX + longer
         return dict(found)
 
     def shares(self) -> tuple[int, dict[str, int]]:
@@ -308,6 +337,14 @@ class Naive:
                 found[where] = found.get(where, 0) | 1 << ordinal
         return dict(sorted(found.items()))
 
+    def free_by_zone(self, able: dict[int | None, str], room: int) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for ordinal, name in able.items():
+            if ordinal is not None and room >> ordinal & 1:
+                zone = self.world.nodes[self.pods[name].node].zone
+                found[zone] += self.capacity(name) - self.held(name)
+        return dict(sorted(found.items()))
+
     def hosting(self) -> list[Node]:
         fit = self.stateful_set.fit if self.stateful_set is not None else None
         return [
@@ -334,6 +371,7 @@ class Naive:
             "crowded": self.shares()[0],
             "spent": self.shares()[1],
             "zones": self.bits_by(able, lambda node: node.zone),
+            "free by zone": self.free_by_zone(able, room),
             "nodes": self.bits_by(able, lambda node: node.name),
             "hosting": {node.name: node.zone for node in self.hosting() if node.takes_work},
             "hosting zones": dict(Counter(node.zone for node in self.hosting())),
@@ -344,6 +382,8 @@ class Naive:
                     self.placed(name),
                     self.capacity(name),
                     self.schedulable(name),
+                    [(d, amount) for d in DIMENSIONS if (amount := self.held_amount(d, name))],
+                    [(d, amount) for d in DIMENSIONS if (amount := self.placed_amount(d, name))],
                 )
                 for name in sorted(self.names)
             },
@@ -358,7 +398,13 @@ class Naive:
 
 ordinals = st.integers(0, 4)
 vpod_names = st.sampled_from(VPODS)
-shares = st.builds(Share, st.integers(1, 4), st.integers(1, 2))
+amounts = st.sampled_from(
+    [(), (), (("cpu", 1),), (("cpu", 2),), (("memory", 3),), (("cpu", 1), ("memory", 4))]
+)
+capacities = st.sampled_from(
+    [(), (), (("cpu", 2),), (("cpu", 3), ("memory", 9)), (("cpu", 5), ("memory", 6))]
+)
+shares = st.builds(Share, st.integers(1, 4), st.integers(1, 2), amounts)
 nodes = st.builds(
     a_node,
     st.sampled_from(["node-0", "node-1"]),
@@ -393,6 +439,7 @@ pools = st.builds(
     stateful_set=st.sampled_from(["dispatcher", "dispatcher", "other"]),
     min_pods_per_vpod=st.integers(0, 3),
     created_at=st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"]),
+    capacities=capacities,
 )
 ledgers = st.dictionaries(vpod_names.map("tenant/{}".format), shares, max_size=2)
 
@@ -431,6 +478,7 @@ def vpods(draw, pool: str | None = None) -> VPod:
         pool=pool or draw(st.sampled_from([POOL, POOL, POOL, OTHER, f"{NS}/none"])),
         weight=draw(st.sampled_from([1, 1, 1, 2, 3])),
         deleting=pool is None and draw(st.integers(0, 7)) == 7,
+        per_vreplica=draw(amounts),
     )
 
 
@@ -445,19 +493,21 @@ def worlds(draw, *, weights: bool = True, tidy: bool = False) -> World:
     slots = draw(st.integers(1, 8))
     replicas = draw(st.integers(2, 5))
     world.put(a_stateful_set(replicas, draw(st.integers(0, 1))))
-    world.put(a_pool(slots, min_pods_per_vpod=draw(st.sampled_from([0, 0, 2, 3]))))
+    minimum, most = draw(st.sampled_from([0, 0, 2, 3])), dict(draw(capacities))
+    world.put(a_pool(slots, min_pods_per_vpod=minimum, capacities=tuple(sorted(most.items()))))
     for vpod in draw(st.lists(vpods(POOL), max_size=3)):
         world.put(vpod if weights else _replace(vpod, weight=1))
     for ordinal in draw(st.sets(ordinals)):
         world.put(draw(pods(POOL, ordinal)))
     if tidy:
-        _tidy(world, slots)
+        _tidy(world, slots, most)
     return world
 
 
-def _tidy(world: World, slots: int) -> None:
+def _tidy(world: World, slots: int, most: dict[str, int]) -> None:
     """Cut statuses to what fits, and make every bound pod's ledger say the same."""
     free: dict[str, int] = {}
+    left: dict[str, dict[str, int]] = {}
     ledgers_of: dict[str, dict[str, Share]] = {}
     members = {pod.name: pod for pod in world.pods.values()}
     for vpod in list(world.vpods.values()):
@@ -468,10 +518,17 @@ def _tidy(world: World, slots: int) -> None:
                 name, slots if pod is None or pod.slots is None else min(slots, pod.slots)
             )
             fits = min(count, room // vpod.weight)
+            beside = left.setdefault(name, dict(most))
+            for dimension, amount in vpod.per_vreplica:
+                fits = min(fits, beside.get(dimension, 0) // amount)
             if fits:
+                for dimension, amount in vpod.per_vreplica:
+                    beside[dimension] -= fits * amount
                 kept[name] = fits
                 free[name] -= fits * vpod.weight
-                ledgers_of.setdefault(name, {})[vpod.key] = Share(fits, vpod.weight)
+                ledgers_of.setdefault(name, {})[vpod.key] = Share(
+                    fits, vpod.weight, vpod.per_vreplica
+                )
         world.put(_replace(vpod, placements=kept))
     for pod in list(world.pods.values()):
         world.put(_replace(pod, ledger=ledgers_of.get(pod.name, {}), ledger_error=""))

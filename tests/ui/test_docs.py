@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from extender.engine.pods.pod_loads import pod_loads
+from extender.model.objects import LoadTarget
 from extender.service.http.page import facts, stream
 from tests.support.builders import POOL, Scene
 from tests.ui.scene import a_page
@@ -18,7 +20,11 @@ IMAGE_BYTES_MAX = 200_000
 
 
 def told() -> facts.News:
-    scene = Scene().pod(0, {"tenant/a": 1}).vpod("a", 1, {0: 1})
+    """With all that a pool's leader knows: load and dimensions, too."""
+    balanced = LoadTarget(metric="requests", target=1.2)
+    scene = Scene(capacities=(("cpu", 4000),), load=balanced)
+    scene.pod(0, {"tenant/a": 1}).vpod("a", 1, {0: 1})
+    scene.pool.load = pod_loads({0: 10.0}, {0: 1})
     page = a_page(scene.state)
 
     async def look() -> facts.News:

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from extender.engine.pods.pod_loads import pod_loads
 from extender.model.ledger import Share
-from tests.support.builders import Scene
+from extender.model.objects import LoadTarget
+from tests.support.builders import POOL, Scene, a_pool
 from tests.ui.browser import Opened, browsing, needs_browser
 from tests.ui.scene import Cluster, a_page, served
 from tests.ui.test_page import NOT_THERE
@@ -59,6 +61,39 @@ async def test_a_column_sorts_by_its_button_and_equal_rows_stay_in_order_of_thei
         assert await pods(it) == ["dispatcher-3", "dispatcher-1", "dispatcher-0", "dispatcher-2"]
         assert (await sorts(it))["Used"] == "ascending"
         assert await it.violations() == []
+
+
+def balanced() -> Cluster:
+    """As ``uneven``, in a pool with capacities that balances load, asked at its leader."""
+    cluster = uneven()
+    pool = cluster.state.pool(POOL)
+    target = LoadTarget(metric="requests", target=1.2)
+    pool.set_pool(a_pool(capacities=(("cpu", 4000),), load=target), pool.stateful_set)
+    pool.load = pod_loads({0: 30.0, 1: 10.0, 2: 10.0, 3: 10.0}, {0: 2, 1: 1, 2: 2})
+    return cluster
+
+
+async def test_load_and_dimensions_are_shown_where_a_pool_has_them_and_sort():
+    async with served(a_page(balanced().state)) as url, browsing(url, fails=NOT_THERE) as it:
+        await it.until_pods(4)
+        await it.until_text("#numbers", "2 times the mean requests; target 1.2")
+        await it.tab.click("#view")
+        await it.until_text("#table", "0 of 4,000 cpu used")
+        await sort_by(it, "Load")
+        assert (await pods(it))[0] == "dispatcher-0"
+        assert "sortPods=-load" in it.tab.url
+        await it.tab.click("#table button:has-text('dispatcher-0')")
+        await it.until_text("#side", "Load: 30 requests, 2 times the pods' mean.")
+        await it.until_text("#side", "0 of 4,000 cpu used.")
+        assert await it.violations() == []
+
+
+async def test_a_pool_without_load_and_dimensions_has_no_columns_for_them():
+    async with served(a_page(uneven().state)) as url, browsing(url, fails=NOT_THERE) as it:
+        await it.until_pods(4)
+        await it.tab.click("#view")
+        await it.until_text("#table", "dispatcher-3")
+        assert not {"Load,", "Dimensions"} & (await sorts(it)).keys()
 
 
 async def test_an_order_lasts_through_news_and_is_in_the_address():

@@ -67,6 +67,7 @@ def a_vpod_object(
     *,
     pool: str = "dispatcher",
     weight: int = 1,
+    amounts: dict[str, int] | None = None,
     placements: dict[str, int] | None = None,
 ) -> Obj:
     placed = [{"podName": pod, "vreplicas": count} for pod, count in (placements or {}).items()]
@@ -78,6 +79,7 @@ def a_vpod_object(
             "poolRef": {"namespace": NS, "name": pool},
             "vreplicas": 8,
             "slotsPerVReplica": weight,
+            **({"perVReplica": amounts} if amounts else {}),
         },
         "status": {"placements": placed},
     }

@@ -11,7 +11,7 @@ from extender.kube.serving import tls
 from extender.lab.apiserver.patch import json_patch
 from tests.webhook.authorities import NOW, step_of
 from tests.webhook.test_rotation import FRESH
-from webhook import registration, upkeep
+from webhook import publication, upkeep
 from webhook.caches import WebhookCaches
 from webhook.metrics import Metrics
 from webhook.rotation import (
@@ -69,7 +69,7 @@ def test_the_times_of_the_page_are_those_of_the_code():
         730,
         185,
     )
-    assert (registration.PUBLISHED_BEFORE_USE_S, tls.WARNING_PERIOD_S) == (600, 6 * 3600)
+    assert (publication.PUBLISHED_BEFORE_USE_S, tls.WARNING_PERIOD_S) == (600, 6 * 3600)
     assert tls.WARNED_FRACTION == upkeep.PERIOD_JITTER == 0.2, "a fifth"
     lines = [
         f"2 years; the next one signs from {AUTHORITY_RENEWED_BEFORE_END.days} days before the end",
@@ -110,7 +110,7 @@ def test_every_metric_of_the_page_exists():
     ("file", "said"),
     [
         ("webhook/upkeep.py", "certificate and registration: "),
-        ("webhook/registration.py", "yet: apply the manifests"),
+        ("webhook/publication.py", "yet: apply the manifests"),
         (
             "webhook/registration.py",
             "leaves its caBundle to cert-manager, but this webhook makes its own certificate",

@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import copy
 import ssl
 import time
 from dataclasses import replace
@@ -12,6 +13,7 @@ from cryptography import x509
 
 from extender.kube.api import (
     ADAPTERPOOLS,
+    CONFIGMAPS,
     MUTATING_WEBHOOKS,
     SECRETS,
     VALIDATING_WEBHOOKS,
@@ -108,18 +110,28 @@ async def test_one_process_renews_and_publishes_and_another_serves_and_writes_no
     assert api.named(SECRETS, "ns", "certificate")["type"] == "Opaque"
 
 
-async def test_a_secret_alone_is_kept_without_a_look_at_the_registration():
-    api, stop = ObjectsApi(), asyncio.Event()
+async def test_another_servers_authorities_go_to_its_callers_and_not_into_the_registration():
+    api, stop = installed(), asyncio.Event()
+    before = copy.deepcopy(api.objects)
+    api.put(CONFIGMAPS, {"metadata": {"namespace": "callers", "name": "ca"}})
     api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "schedule"}, "type": "Opaque"})
-    settings = Settings(secret=("ns", "schedule"), service=("ns", "vreplica-schedule"))
-    keeper = UpkeepOnly(replace(settings, upkeep=UpkeepMode.ONLY_SECRET), api)
-    stop.set()  # after the first certificate
-    await keeper.run(stop)
+    settings = Settings(
+        secret=("ns", "schedule"),
+        service=("ns", "vreplica-schedule"),
+        ca_config_maps=(("callers", "ca"),),
+    )
+    keeper = UpkeepOnly(replace(settings, upkeep=UpkeepMode.ONLY), api)
+    keeping = asyncio.create_task(keeper.run(stop))
+    assert await api.patches.get() == "ca"
+    stop.set()
+    await keeping
     stored = api.named(SECRETS, "ns", "schedule")["data"]
     (certificate,) = certificates_in(base64.b64decode(stored["tls.crt"]))
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "vreplica-schedule.ns.svc" in names.get_values_for_type(x509.DNSName)
-    assert {plural for plural, *_ in api.objects} == {SECRETS.plural}
+    published = api.named(CONFIGMAPS, "callers", "ca")["data"]["ca.crt"]
+    assert published.encode() == base64.b64decode(stored["ca.crt"])
+    assert before.items() <= api.objects.items()
 
 
 async def test_with_files_of_somebody_elses_no_secret_and_no_ca_bundle_is_written(

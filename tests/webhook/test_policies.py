@@ -58,3 +58,12 @@ def test_they_guard_what_validate_guards_on_every_way_in():
         text = json.dumps(policy)
         assert all(f"'{key}'" in text for key in GUARDED_ANNOTATIONS)
     assert f"'{names.POOL_LABEL}'" in json.dumps(ledger)
+
+
+def test_the_service_may_write_every_annotation_that_nobody_else_may():
+    (own,) = (
+        variable["expression"]
+        for variable in POLICIES["vreplica-service-pods"]["spec"]["variables"]
+        if variable["name"] == "own"
+    )
+    assert all(f"'{key}'" in own for key in (*GUARDED_ANNOTATIONS, names.RETRY_ANNOTATION))

@@ -15,12 +15,8 @@ from extender.kube.api import (
 )
 from tests.webhook.authorities import fingerprints, steps_from
 from tests.webhook.builders import ObjectsApi, patched
-from webhook.registration import (
-    ATTEMPTS_MAX,
-    PUBLISHED_BEFORE_USE_S,
-    Registration,
-    registration_ops,
-)
+from webhook.publication import ATTEMPTS_MAX, PUBLISHED_BEFORE_USE_S
+from webhook.registration import RESOURCES, Registration, registration_ops
 from webhook.rotation import Bundle
 
 NAME = "vreplica-scheduler"
@@ -116,11 +112,24 @@ async def test_a_development_url_replaces_the_service_and_keeps_each_path():
     assert client_configs(api, MUTATING_WEBHOOKS)[0]["url"] == "https://127.0.0.1:9443/mutate"
 
 
+async def test_an_installation_with_a_name_of_its_own_writes_its_own_configurations_only():
+    api = installed()
+    for resource in RESOURCES:
+        configuration = copy.deepcopy(api.named(resource, "", NAME))
+        configuration["metadata"]["name"] = "blue"
+        api.put(resource, configuration)
+    blue = Registration(api, name="blue", monotonic=lambda: 0.0)
+    assert await blue.reconcile(Stored(FIRST)) == []  # type: ignore[arg-type]
+    for resource in RESOURCES:
+        (config, *_) = api.named(resource, "", "blue")["webhooks"]
+        assert config["clientConfig"]["caBundle"] == encoded(FIRST.ca_pem)
+        assert "caBundle" not in client_configs(api, resource)[0]
+
+
 async def test_configurations_that_do_not_exist_are_named():
     assert await register(ObjectsApi()) == [
-        "no MutatingWebhookConfiguration and no ValidatingWebhookConfiguration vreplica-scheduler "
-        "yet: "
-        "apply the manifests"
+        f"no {kind} vreplica-scheduler yet: apply the manifests"
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     ]
 
 
@@ -139,7 +148,7 @@ class Contended(ObjectsApi):
     left = 0
 
     async def patch(self, resource, *args, **kwargs):
-        if self.left:
+        if self.left and resource is MUTATING_WEBHOOKS:
             self.left -= 1
             self.put(resource, self.named(resource, "", NAME))
         return await super().patch(resource, *args, **kwargs)
@@ -218,8 +227,8 @@ class TestWhatIsPublished:
         clock[0] += PUBLISHED_BEFORE_USE_S
         with monkeypatch.context() as patch:
             patch.setattr(api, "get", refused)
-            with pytest.raises(Forbidden):
-                await ours.reconcile(store)  # type: ignore[arg-type]
+            (mutating, _) = await ours.reconcile(store)  # type: ignore[arg-type]
+        assert "mutatingwebhookconfigurations is forbidden" in mutating
         assert list(store.may_sign[-1]) == []
         await ours.reconcile(store)  # type: ignore[arg-type]
         assert store.may_sign[-1] == fingerprints(FIRST.ca_pem)

@@ -22,7 +22,8 @@ from tests.webhook.authorities import HOSTS, NOW, fingerprints, is_verified
 from tests.webhook.builders import ObjectsApi
 from tests.webhook.test_registration import a_configuration
 from webhook.certs import CertificateManager
-from webhook.registration import PUBLISHED_BEFORE_USE_S, Registration
+from webhook.publication import PUBLISHED_BEFORE_USE_S
+from webhook.registration import Registration
 from webhook.rotation import Bundle, is_usable, next_step
 from webhook.stores import SecretStore
 from webhook.upkeep import Upkeep

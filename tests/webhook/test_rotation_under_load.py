@@ -23,7 +23,8 @@ from tests.webhook.authorities import fingerprints
 from tests.webhook.builders import ObjectsApi, a_pod, a_pool_object, caches, review
 from tests.webhook.test_registration import NAME, a_configuration
 from webhook.certs import CertificateManager
-from webhook.registration import PUBLISHED_BEFORE_USE_S, Registration
+from webhook.publication import PUBLISHED_BEFORE_USE_S
+from webhook.registration import Registration
 from webhook.server import WebhookServer
 from webhook.stores import SecretStore
 from webhook.upkeep import Upkeep

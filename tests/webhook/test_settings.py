@@ -59,6 +59,14 @@ def test_accounts_are_named_short_or_in_full():
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [([], "vreplica-scheduler"), (["--registration", "blue"], "blue")],
+)
+def test_the_registrations_have_the_name_that_is_given(options: list[str], name: str):
+    assert settings(*options).registration == name
+
+
 def test_the_certificate_is_also_for_the_host_of_the_url():
     assert settings("--url", "https://127.0.0.1:9443").hosts[-1] == "127.0.0.1"
 
@@ -158,4 +166,8 @@ def test_whoever_renews_a_certificate_of_somebody_elses_is_not_us():
     with pytest.raises(SettingsError, match="--upkeep=only"):
         settings_from(parser().parse_args([*files, "--upkeep=only"]))
     assert settings("--upkeep=only").upkeep == "only"
+    with pytest.raises(SettingsError, match=r"--ca-config-map.*--upkeep=only"):
+        settings("--ca-config-map=callers/ca")
+    named = settings("--upkeep=only", "--ca-config-map=a/ca", "--ca-config-map=b/ca")
+    assert named.ca_config_maps == (("a", "ca"), ("b", "ca"))
     assert settings().upkeep == "own"

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.kube.api import Obj
+from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION
 from tests.webhook.builders import (
     NS,
     PLACEMENTS,
@@ -20,7 +21,7 @@ from tests.webhook.builders import (
 )
 from webhook.caches import WebhookCaches
 from webhook.review import AdmissionRequest, Verdict
-from webhook.validate import DEFAULT_RULES, Rules, validate
+from webhook.validate import DEFAULT_RULES, GUARDED_ANNOTATIONS, Rules, validate
 
 KUBELET = "system:node:node-1"
 
@@ -46,14 +47,15 @@ def edited(pod: Obj, **annotations: str | None) -> Obj:
 
 
 class TestPods:
-    @pytest.mark.parametrize("key", [PLACEMENTS, SLOTS])
+    @pytest.mark.parametrize("key", GUARDED_ANNOTATIONS)
     @pytest.mark.parametrize(
         "value", [pytest.param("9", id="changed"), pytest.param(None, id="removed")]
     )
     @pytest.mark.parametrize("subresource", ["", "status"])
     def test_nobody_but_the_service_changes_our_annotations(self, key, value, subresource):
-        new = edited(running(), **{key: value})
-        got = verdict(request(new, running(), username="alice", subresource=subresource))
+        before = running(**{ASSIGNMENT_ANNOTATION: "{}", ACKNOWLEDGED_ANNOTATION: "{}"})
+        new = edited(before, **{key: value})
+        got = verdict(request(new, before, username="alice", subresource=subresource))
         assert not got.allowed
         assert got.code == 403
         assert key in got.message
@@ -99,6 +101,9 @@ class TestPods:
             pytest.param({}, {}, "", id="the webhook was down for it"),
             pytest.param({PLACEMENTS: '{"t/a":20}', SLOTS: "20"}, {}, "", id="full"),
             pytest.param({PLACEMENTS: '{"t/a":[11,2]}'}, {}, "takes 22 slots", id="overcommitted"),
+            pytest.param(
+                {PLACEMENTS: '{"t/a":[3,1,{"cpu":2}]}'}, {}, "takes 6 cpu", id="too much cpu"
+            ),
             pytest.param({PLACEMENTS: "nonsense"}, {}, "not JSON", id="an unreadable ledger"),
             pytest.param({SLOTS: "21"}, {}, "expected 20", id="other slots"),
             pytest.param({SLOTS: "many"}, {}, "'many'", id="slots no number"),
@@ -119,7 +124,8 @@ class TestPods:
     )
     def test_a_created_pod_carries_nothing_that_does_harm(self, annotations, spec, says):
         view = caches(
-            pools=[a_pool_object()], vpods=[a_vpod_object(placements={"dispatcher-1": 2})]
+            pools=[a_pool_object(capacities={"cpu": 5})],
+            vpods=[a_vpod_object(placements={"dispatcher-1": 2})],
         )
         got = verdict(request(a_pod(annotations=annotations, **spec), username="alice"), view)
         assert got.allowed is not bool(says)
@@ -292,6 +298,20 @@ class TestAdapterPools:
         assert got.allowed
         assert "1 VPod needs more slots for one vreplica than spec.slotsPerPod 8" in got.warnings[0]
 
+    def test_taking_a_dimension_away_that_vpods_take_is_a_warning(self):
+        view = caches(
+            pools=[a_pool_object(capacities={"cpu": 9})],
+            vpods=[a_vpod_object(amounts={"cpu": 2}), a_vpod_object("b")],
+        )
+        got = verdict(pool_request(a_pool_object(), a_pool_object(capacities={"cpu": 9})), view)
+        assert got.allowed
+        assert "1 VPod takes a dimension that spec.capacities lacks" in got.warnings[0]
+
+    def test_a_dimension_that_means_slots_is_refused_with_the_field(self):
+        got = verdict(pool_request(a_pool_object(capacities={"slots": 9})), caches())
+        assert not got.allowed
+        assert "spec.capacities: 'slots' is no name of a dimension" in got.message
+
     def test_one_that_is_going_away_can_lose_its_finalizers(self):
         obj = a_pool_object("second", statefulSet="dispatcher", profile="x")
         obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -310,6 +330,22 @@ class TestVPods:
         assert "VPod tenant-a/orders: one vreplica takes 21 slots" in got.message
         assert f"AdapterPool {NS}/dispatcher has 20" in got.message
         assert verdict(vpod_request(a_vpod_object(weight=20))).allowed
+
+    @pytest.mark.parametrize(
+        ("capacities", "amounts", "says"),
+        [
+            pytest.param({"cpu": 4}, {"cpu": 4}, "", id="it fits"),
+            pytest.param({"cpu": 4}, {}, "", id="it takes nothing of it"),
+            pytest.param({"cpu": 4}, {"cpu": 5}, "one vreplica takes 5 cpu", id="too much"),
+            pytest.param({"cpu": 4}, {"gpu": 1}, "has no gpu (spec.capacities)", id="unknown"),
+            pytest.param({}, {"cpu": 1}, "has no cpu (spec.capacities)", id="no dimensions"),
+        ],
+    )
+    def test_one_vreplica_must_fit_a_pods_dimensions(self, capacities, amounts, says):
+        view = caches(pools=[a_pool_object(capacities=capacities)])
+        got = verdict(vpod_request(a_vpod_object(amounts=amounts)), view)
+        assert got.allowed is not bool(says)
+        assert says in got.message
 
     def test_making_it_heavier_is_checked_and_other_edits_are_not(self):
         heavy, light = a_vpod_object(weight=21), a_vpod_object(weight=1)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from extender.engine.placing.plan import place
+from extender.model.ledger import Share
 from extender.model.objects import Condition, LabelSelector
 from extender.whatif.explanation import UnknownObject, explain_vpod, history_from_conditions
 from extender.whatif.snapshot import Snapshot
@@ -84,6 +85,30 @@ def test_every_pod_with_its_verdict():
     assert answer["candidates"][0]["freeSlots"] == 2, "beside what is decided for it"
 
 
+def test_a_pods_verdict_names_the_dimension_that_lacks():
+    scene = Scene(replicas=2, capacities=(("cpu", 4),)).pod(0)
+    scene.pod(1, {"tenant/b": Share(1, 1, (("cpu", 3),))}).vpod("a", 3, per_vreplica=(("cpu", 2),))
+    answer = explained(scene)
+    assert (answer["perVReplica"], answer["size"]["capacities"]) == ({"cpu": 2}, {"cpu": 4})
+    assert [
+        (row["verdict"], row["vreplicas"], row["reason"], row["text"])
+        for row in answer["candidates"]
+    ] == [
+        ("chosen", 2, "InsufficientSlots", "not enough cpu"),
+        ("refused", 0, "InsufficientSlots", "not enough cpu"),
+    ]
+    assert "one pod more" in [fix["change"] for fix in answer["fixes"]]
+
+
+def test_where_the_pool_lacks_the_dimension_every_pod_says_so():
+    scene = Scene(replicas=1, capacities=(("cpu", 4),)).pod(0).vpod("a", 1, per_vreplica=GPU)
+    (row,) = explained(scene)["candidates"]
+    assert (row["reason"], row["text"]) == ("Unsatisfiable", "not enough gpu")
+
+
+GPU = (("gpu", 1),)
+
+
 def test_scores_are_the_profiles_own():
     scene = Scene(replicas=3, slots=9, profile="spread").node(a_node("n1", "z1"))
     scene.pod(0).pod(1).pod(2, node="n1").vpod("a", 3)
@@ -119,6 +144,11 @@ def test_without_plugins_there_are_no_scores():
             lambda s: s.vpod("a", 1, weight=21),
             "one vreplica takes 21 slots, a pod of",
             id="too heavy",
+        ),
+        pytest.param(
+            lambda s: s.vpod("a", 1, per_vreplica=(("cpu", 2),)),
+            f"one vreplica takes cpu (spec.perVReplica), but AdapterPool {POOL} has no cpu",
+            id="a dimension that the pool lacks",
         ),
         pytest.param(
             lambda s: s.vpod("a", 99),

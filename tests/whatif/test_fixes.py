@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from extender.engine.placing.plan import place
+from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.scaling.size import plan_scale
+from extender.model.amounts import Amounts
+from extender.model.ledger import Share
 from extender.model.node_fit import NodeFit
 from extender.model.objects import LabelSelector, SelectorRequirement
 from extender.whatif.fix import Fix
@@ -388,3 +390,44 @@ def test_a_profile_of_ones_own_is_offered_and_knatives_rules_are_not():
     )
     offered = [fix.after for fix in fixes_of(scene) if fix.field == "spec.profile"]
     assert offered == ["default", "pack", "spread", "mine"]
+
+
+class TestDimensions:
+    """One pod of 20 slots has 10 of memory, of which 6 are taken. The pool may not grow."""
+
+    def scene(self, **amounts: int) -> Scene:
+        scene = Scene(replicas=1, max_pods=1, capacities=(("cpu", 9), ("memory", 10)))
+        scene.pod(0, {"tenant/b": Share(1, 1, (("memory", 6),))})
+        scene.vpod("b", 1, {0: 1}, per_vreplica=(("memory", 6),))
+        return scene.vpod("a", 2, per_vreplica=tuple(sorted(amounts.items())))
+
+    def test_the_missing_dimension_is_named_with_the_least_that_is_enough(self):
+        scene = self.scene(cpu=1, memory=3)
+        (fix,) = [fix for fix in fixes_of(scene) if fix.field.startswith("spec.capacities")]
+        assert (fix.change, fix.left) == ("capacities.memory 10 to 12", 0)
+        assert (fix.field, fix.before, fix.after) == ("spec.capacities.memory", 10, 12)
+        assert "slotsPerPod" not in " ".join(told(scene))
+        decision = after_capacities(scene, (("cpu", 9), ("memory", 11)))
+        assert decision.left == 1
+        assert after_capacities(scene, (("cpu", 9), ("memory", 12))).left == 0
+
+    def test_a_vreplica_larger_than_any_pod_wants_a_greater_capacity(self):
+        assert "capacities.memory 10 to 30" in told(self.scene(memory=12))
+
+    def test_a_dimension_that_the_pool_lacks_is_to_be_added(self):
+        assert "capacities.gpu 2, which the pool lacks" in told(self.scene(gpu=1))
+
+    def test_where_slots_are_missing_no_capacity_is_named(self):
+        scene = self.scene(cpu=1).vpod("a", 2, weight=19, per_vreplica=(("cpu", 1),))
+        assert not [change for change in told(scene) if change.startswith("capacities")]
+
+
+def after_capacities(scene: Scene, capacities: Amounts) -> Decision:
+    """The decision about ``a`` with these capacities."""
+    spec = scene.pool.adapter_pool
+    assert spec is not None
+    new = replace(spec, capacities=capacities)
+    scene.state.adapter_pool_changed(spec, new)
+    decision = place(scene.pool, scene.pool.vpods[KEY])
+    scene.state.adapter_pool_changed(new, spec)
+    return decision

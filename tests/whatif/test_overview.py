@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.engine.state.cluster_state import ClusterState
+from extender.model.ledger import Share
 from extender.model.objects import Condition
 from extender.whatif import overview as module
 from extender.whatif.overview import Overview
@@ -45,6 +46,15 @@ def test_a_pool_in_numbers():
         "drainingPods": 1,
         "overcommittedPods": 0,
     }
+
+
+def test_a_pod_of_a_pool_with_dimensions_says_what_is_used_of_them():
+    scene = Scene(replicas=2, capacities=(("cpu", 4),))
+    scene.pod(0, {"tenant/a": Share(1, 1, (("cpu", 3),))})
+    scene.pod(1, {"tenant/a": Share(2, 1, (("cpu", 3),))})
+    rows = {row["name"]: row for row in overview(scene.state)["pods"]}
+    assert rows["dispatcher-0"]["dimensions"] == {"cpu": {"capacity": 4, "used": 3}}
+    assert [row["state"] for row in rows.values()] == ["overcommitted", ""]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import argparse
 
-from extender.cli.terminal.parsing import Commands, asyncio_run, port, text_of
+from extender.cli.terminal.parsing import Commands, asyncio_run, port
 
 
 def add(commands: Commands) -> None:
@@ -34,9 +34,10 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from extender.config.document import read_file  # noqa: PLC0415
     from extender.lab.demo import run_cluster  # noqa: PLC0415
 
-    configs = [text_of(name) for name in options.scheduler_config]
+    configs = [read_file(name) for name in options.scheduler_config]
     return asyncio_run(
         lambda: run_cluster(
             host=options.host,

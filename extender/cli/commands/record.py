@@ -3,8 +3,7 @@
 import argparse
 
 from extender.cli.terminal.cluster_access import add_cluster_options
-from extender.cli.terminal.durations import seconds, size_bytes
-from extender.cli.terminal.parsing import Commands, asyncio_run
+from extender.cli.terminal.parsing import Commands, asyncio_run, seconds, size_bytes
 from extender.cli.terminal.replica_access import add_replica_options
 
 

@@ -4,9 +4,8 @@ import argparse
 from typing import Final
 
 from extender.cli.terminal.cluster_access import add_cluster_options
-from extender.cli.terminal.durations import seconds
 from extender.cli.terminal.output import add_output_option
-from extender.cli.terminal.parsing import Commands, asyncio_run
+from extender.cli.terminal.parsing import Commands, asyncio_run, seconds
 from extender.cli.terminal.replica_access import add_replica_options
 from extender.cli.top.sorting import SORTS
 

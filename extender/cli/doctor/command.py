@@ -3,6 +3,7 @@
 import sys
 import time
 
+from extender.cli.doctor.checks.names import InstallationNames
 from extender.cli.doctor.examine import examine
 from extender.cli.doctor.fetch import fetch
 from extender.cli.doctor.report import (
@@ -25,6 +26,7 @@ async def run_doctor(
     access: ClusterAccess,
     *,
     namespace: str,
+    names: InstallationNames,
     replica: ReplicaAccess | None,
     output: Format,
     strict: bool,
@@ -34,7 +36,9 @@ async def run_doctor(
     """
     try:
         async with open_cluster(access, user_agent=USER_AGENT) as cluster:
-            facts = await fetch(cluster, namespace=namespace, now_s=time.time(), replica=replica)
+            facts = await fetch(
+                cluster, namespace=namespace, names=names, now_s=time.time(), replica=replica
+            )
     except VReplicaError as error:
         print(f"vreplica: {describe_error(error)}", file=sys.stderr)
         return ERROR

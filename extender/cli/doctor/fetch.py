@@ -13,17 +13,23 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
+from extender.cli.doctor.checks.deployed import (
+    certificate_secret_of,
+    scheduler_name_of,
+    service_account_of,
+)
+from extender.cli.doctor.checks.descheduling import enabled
 from extender.cli.doctor.checks.facts import (
-    CERTIFICATE_SECRET,
     NOT_SERVED,
-    WEBHOOK,
     Certificate,
     Facts,
     Listed,
+    MayEvict,
     Replica,
 )
 from extender.cli.doctor.checks.ledgers import differ
-from extender.cli.doctor.checks.webhooks import our_webhooks
+from extender.cli.doctor.checks.names import DEFAULT_NAMES, InstallationNames
+from extender.cli.doctor.checks.registrations import our_webhooks
 from extender.cli.terminal.cluster_access import OpenCluster, objects
 from extender.cli.terminal.replica import ReplicaError, open_replica
 from extender.cli.terminal.replica_access import ReplicaAccess
@@ -50,7 +56,7 @@ from extender.kube.api import (
     Resource,
 )
 from extender.model.names import POOL_LABEL
-from extender.model.reading import Json, mapping, mappings, text, texts
+from extender.model.reading import Json, mappings, text, value_at
 from extender.shipped import manifests
 
 OBJECTS_MAX: Final = 20_000
@@ -77,6 +83,8 @@ POLICY_BINDINGS: Final = Resource(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
+REVIEWS_MAX: Final = 20
+"""Limit of namespaces for which the service's rights are asked."""
 _EVERYWHERE: Final = (
     CRDS,
     ADAPTERPOOLS,
@@ -93,22 +101,32 @@ _OURS: Final = (LEASES, DEPLOYMENTS, SERVICES, ENDPOINTSLICES)
 
 
 async def fetch(
-    cluster: OpenCluster, *, namespace: str, now_s: float, replica: ReplicaAccess | None = None
+    cluster: OpenCluster,
+    *,
+    namespace: str,
+    now_s: float,
+    names: InstallationNames = DEFAULT_NAMES,
+    replica: ReplicaAccess | None = None,
 ) -> Facts:
-    """Read all facts. ``namespace``: of the installation. Raises OutcomeUnknown, ApiError if
-    nothing can be read.
+    """Read all facts. ``namespace``, ``names``: of the installation. Raises OutcomeUnknown,
+    ApiError if nothing can be read.
     """
     api = cluster.api
     version = await _version(cluster)
     listed = await _listed(api, namespace)
-    secret = certificate_secret_of(listed["deployments"].named(WEBHOOK, namespace), namespace)
+    service = listed["deployments"].named(names.service, namespace)
+    webhook = listed["deployments"].named(names.webhook, namespace)
+    secret = certificate_secret_of(webhook, namespace, names.certificate_secret)
     listed["secrets"] = await _certificate_secret(api, *secret)
     facts = Facts(
         now_s=now_s,
         server=cluster.server,
         namespace=namespace,
+        names=names,
         version=version,
         certificate_secret=secret,
+        scheduler_name=scheduler_name_of(webhook, names.service),
+        service_account=service_account_of(service, namespace),
         listed=listed,
         again=await _again(api, listed),
         crds_shipped=_shipped_crds(),
@@ -116,11 +134,59 @@ async def fetch(
         replica=await ask_replica(replica) if replica is not None else None,
     )
     urls = {url for _, _, raw in our_webhooks(facts) if (url := text(raw, "clientConfig", "url"))}
-    if not urls:
-        return facts
     asked = sorted(urls)[:URLS_MAX]
     shown = await asyncio.gather(*(certificate_at(url) for url in asked))
-    return replace(facts, certificates=dict(zip(asked, shown, strict=True)))
+    return replace(
+        facts,
+        certificates=dict(zip(asked, shown, strict=True)),
+        may_evict=await _may_evict(cluster.review_access, facts),
+    )
+
+
+ReviewAccess = Callable[[Obj], Awaitable[Obj]]
+
+
+async def _may_evict(review_access: ReviewAccess, facts: Facts) -> dict[str, MayEvict]:
+    """``Facts.may_evict``."""
+    pools = facts.of("adapterpools").items
+    where = sorted({text(pool, "metadata", "namespace") for pool in pools if enabled(pool)})
+    if not facts.service_account:
+        return dict.fromkeys(where, MayEvict(problem=_no_account(facts)))
+    asked = where[:REVIEWS_MAX]
+    answers = await asyncio.gather(
+        *(_may_evict_in(review_access, one, facts.service_account) for one in asked)
+    )
+    beyond = MayEvict(problem=f"doctor asks about {REVIEWS_MAX} namespaces only")
+    return {**dict.fromkeys(where, beyond), **dict(zip(asked, answers, strict=True))}
+
+
+def _no_account(facts: Facts) -> str:
+    """Why the service's account is not known."""
+    if problem := facts.of("deployments").problem:
+        return f"Deployments could not be read: {problem}"
+    return f"no Deployment {facts.namespace}/{facts.names.service} says which account it has"
+
+
+async def _may_evict_in(review_access: ReviewAccess, where: str, account: str) -> MayEvict:
+    namespace, _, name = account.partition("/")
+    attributes = {"namespace": where, "verb": "create", "resource": "pods"}
+    spec = {
+        "user": f"system:serviceaccount:{namespace}:{name}",
+        "groups": [
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
+        ],
+        "resourceAttributes": {**attributes, "subresource": "eviction"},
+    }
+    try:
+        answer = await review_access({"spec": spec})
+    except NotFound:
+        # A server that does not know the kind, as the embedded one, has no RBAC.
+        return MayEvict(allowed=True)
+    except ApiError as error:
+        return MayEvict(problem=str(error)[:200])
+    return MayEvict(allowed=value_at(answer, ("status", "allowed")) is True)
 
 
 async def _version(cluster: OpenCluster) -> Json | None:
@@ -182,21 +248,6 @@ def problem_of(error: ApiError) -> str:
     if isinstance(error, OutcomeUnknown) or error.status == 401:
         raise error
     return str(error)[:200]
-
-
-def certificate_secret_of(deployment: Json | None, namespace: str) -> tuple[str, str]:
-    """Namespace and name of the Secret that a webhook's Deployment serves from: from its option
-    ``--secret``, or else from its volumes.
-    """
-    spec = mapping(deployment or {}, "spec", "template", "spec")
-    for container in mappings(spec, "containers"):
-        for word in (*texts(container, "command"), *texts(container, "args")):
-            option, _, value = word.partition("=")
-            where, slash, name = value.partition("/")
-            if option == "--secret" and slash and where and name:
-                return where, name
-    mounted = [text(one, "secret", "secretName") for one in mappings(spec, "volumes")]
-    return namespace, next((name for name in mounted if name), CERTIFICATE_SECRET)
 
 
 async def _certificate_secret(api: Api, namespace: str, name: str) -> Listed:

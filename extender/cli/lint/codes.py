@@ -5,12 +5,13 @@ new code. The table in docs/configuration.md is made from ``CODES``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from extender.config.document import NOWHERE, Place
+from extender.config.document import NOWHERE, Document, Place
+from extender.model.reading import Json, text
 
 
 class Severity(StrEnum):
@@ -329,3 +330,24 @@ _ALL: Final = (
 
 CODES: Final[Mapping[str, Code]] = MappingProxyType({one.code: one for one in _ALL})
 """Code -> its meaning."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """An object of ``document`` at ``prefix`` ("" or ``items[0]``), and the findings in it."""
+
+    document: Document
+    raw: Json
+    prefix: str = ""
+    findings: list[Finding] = field(default_factory=list)
+
+    def found(self, code: str, path: str, message: str) -> None:
+        """Add a finding at a field of the object."""
+        where = f"{self.prefix}.{path}" if self.prefix and path else self.prefix or path
+        place = self.document.place(where)
+        self.findings.append(Finding(CODES[code], self.document.subject, where, message, place))
+
+    @property
+    def kind(self) -> str:
+        """Its kind; "" if it has none."""
+        return text(self.raw, "kind")

@@ -3,7 +3,7 @@
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from extender.cli.lint.subject import Subject
+from extender.cli.lint.codes import Subject
 from extender.config.kube_scheduler import DEFAULT_HTTP_TIMEOUT_S
 from extender.config.kube_scheduler_file import duration_s
 from extender.config.model import LOOPBACK, Config, ServerConfig

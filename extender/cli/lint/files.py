@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.cli.lint.codes import CODES, Finding
+from extender.cli.lint.codes import CODES, Finding, Subject
 from extender.cli.lint.scheduler_file import POLICY, check_scheduler_file
-from extender.cli.lint.subject import Subject
 from extender.cli.lint.webhook_file import MUTATING, VALIDATING, check_webhook_file
 from extender.config.document import Document, InvalidField, parse_all, read_file
 from extender.config.kube_scheduler_file import KIND as SCHEDULER_KIND

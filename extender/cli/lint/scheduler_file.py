@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from extender.cli.lint.codes import Subject
 from extender.cli.lint.extender_entry import check_extender
 from extender.cli.lint.scheduler_settings import check_settings
-from extender.cli.lint.subject import Subject
 from extender.config.kube_scheduler import FieldError, SchedulerConfig
 from extender.config.kube_scheduler_file import (
     EXTENDER_FIELDS,

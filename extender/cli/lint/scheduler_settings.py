@@ -9,7 +9,7 @@ to a custom build, so it is a warning.
 
 from typing import Final
 
-from extender.cli.lint.subject import Subject
+from extender.cli.lint.codes import Subject
 from extender.config.kube_scheduler_file import duration_s
 from extender.config.nearest import did_you_mean, with_hint
 from extender.config.rules import RETRY_JITTER

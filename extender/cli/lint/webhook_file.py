@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from extender.cli.lint.subject import Subject
+from extender.cli.lint.codes import Subject
 from extender.model.names import GROUP, OWN_NAMESPACE, POOL_LABEL
 from extender.model.objects import LabelSelector
 from extender.model.reading import Json, mapping, mappings, selector_from, text, texts

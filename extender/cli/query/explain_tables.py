@@ -75,9 +75,10 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _size(size: Mapping[str, Any]) -> str:
+    more = "".join(f", {most} {name}" for name, most in size.get("capacities", {}).items())
     text = (
         f"the pool has {counted(size['replicas'], 'pod')} of "
-        f"{counted(size['slotsPerPod'], 'slot')} "
+        f"{counted(size['slotsPerPod'], 'slot')}{more} "
         f"({size['schedulable']} schedulable, {counted(size['freeSlots'], 'slot')} free) and needs "
         f"{size['unlimited']}"
     )

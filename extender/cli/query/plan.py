@@ -20,9 +20,9 @@ from extender.cli.terminal.progress import working
 from extender.engine.placing.plan import Decision
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.engine.rebalance.moves import Limits, plan_moves
+from extender.engine.rebalance.moves import Advice, Limits, plan_moves
 from extender.engine.scaling.scale_down import ordinals_to_close
-from extender.engine.scaling.size import plan_scale
+from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.manifests import Manifests
 from extender.model.errors import InvalidObject
@@ -151,7 +151,8 @@ def _pool_row(state: ClusterState, key: str, *, autoscale: bool, compact: bool) 
     budget = pool.adapter_pool.moves_per_period if pool.adapter_pool is not None else 0
     surplus = ordinals_to_close(pool, scale, allows) if scale is not None else 0
     limits = Limits(budget=budget, emptying=surplus)
-    moves = plan_moves(pool, limits) if compact else []
+    waiting = waiting_without_growth(pool, allows, scale) if scale is not None else ()
+    moves = plan_moves(pool, limits, Advice(waiting=waiting)) if compact else []
     return {
         "namespace": namespace,
         "name": name,

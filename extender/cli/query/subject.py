@@ -1,5 +1,6 @@
 """The object that ``explain`` is about: ``ns/name``, or ``name`` with or without ``-n``, each
-perhaps after ``vpod/`` or ``pod/``.
+perhaps after ``vpod/`` or ``pod/``. A foreign object's kind (``@KIND.GROUP``) may be left out where
+only one object has the name.
 """
 
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from typing import Final
 
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import InvalidObject
-from extender.whatif.explanation import UnknownObject, pool_of_vpod
+from extender.whatif.explanation import UnknownObject, pool_of_vpod, vpod_key
 from extender.whatif.fix import listed
 from extender.whatif.pod_explanation import find_pod
 
@@ -95,8 +96,9 @@ def _by_key(state: ClusterState, kind: str, key: str) -> tuple[str, str]:
     if kind == "pod":
         find_pod(state, key)
         return "pod", key
+    whole = vpod_key(state, key)
     try:
-        pool_of_vpod(state, key)
+        pool_of_vpod(state, whole)
     except UnknownObject:
         if kind:
             raise
@@ -107,4 +109,4 @@ def _by_key(state: ClusterState, kind: str, key: str) -> tuple[str, str]:
         else:
             return "pod", key
         raise
-    return "vpod", key
+    return "vpod", whole

@@ -9,10 +9,11 @@ import argparse
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from extender.cli.terminal.progress import Progress
-from extender.kube.api import Api, ListOptions, Obj, Resource
+from extender.kube.api import ACCESS_REVIEWS, Api, ListOptions, Obj, Resource
 from extender.model.names import COMPONENT
 
 if TYPE_CHECKING:
@@ -33,13 +34,15 @@ class ClusterAccess:
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
     """A cluster to read. ``namespace``: for names without one, never "". ``server``: the API
-    server's address. ``server_version``: asks for ``/version``; raises ApiError.
+    server's address. ``server_version``: asks for ``/version``; raises ApiError. ``review_access``:
+    sends a SubjectAccessReview, which stores nothing, and returns the answer; raises ApiError.
     """
 
     api: Api
     namespace: str
     server: str
     server_version: Callable[[], Awaitable[Obj]]
+    review_access: Callable[[Obj], Awaitable[Obj]]
 
 
 def add_cluster_options(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
@@ -85,7 +88,10 @@ async def open_cluster(
         kubeconfig=access.kubeconfig, context=access.context, user_agent=user_agent
     ) as api:
         namespace = access.namespace or api.namespace
-        yield OpenCluster(ReadOnlyApi(api), namespace, api.server, api.server_version)
+        review_access = partial(api.create, ACCESS_REVIEWS, "")
+        yield OpenCluster(
+            ReadOnlyApi(api), namespace, api.server, api.server_version, review_access
+        )
 
 
 @asynccontextmanager

@@ -5,14 +5,15 @@ import asyncio
 import re
 import signal
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Final, TypeAlias
-
-from extender.model.errors import InvalidObject
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+SECONDS_MAX: Final = 366 * 86400.0
+"""A year, the longest time that an option takes."""
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES: Final = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 def port(value: str) -> int:
@@ -20,6 +21,26 @@ def port(value: str) -> int:
     if not value.isdigit() or int(value) > 65535:
         raise argparse.ArgumentTypeError(f"{value!r} is not a port: 0 to 65535")
     return int(value)
+
+
+def seconds(value: str) -> float:
+    """Read a duration such as ``90s``, ``10m`` or ``2h``; return seconds, more than 0."""
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)", value)
+    amount = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if not 0 < amount <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{value!r} is not a length of time, such as 90s, 10m or 2h"
+        )
+    return amount
+
+
+def size_bytes(value: str) -> int:
+    """Read a size such as ``64Mi``; return bytes, more than 0."""
+    found = re.fullmatch(r"([0-9]{1,12})(|Ki|Mi|Gi)", value)
+    amount = int(found[1]) * _BYTES[found[2]] if found else 0
+    if not amount:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a size, such as 64Mi or 1Gi")
+    return amount
 
 
 def setting(*, over_time: bool) -> Callable[[str], tuple[str, int]]:
@@ -47,14 +68,6 @@ def setting(*, over_time: bool) -> Callable[[str], tuple[str, int]]:
         return field, int(number)
 
     return read
-
-
-def text_of(name: str) -> str:
-    """Read a file. Raises InvalidObject."""
-    try:
-        return Path(name).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidObject(name, "", f"cannot be read: {error}") from error
 
 
 def ask(question: Callable[[], Coroutine[None, None, int]]) -> int:

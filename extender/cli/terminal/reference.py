@@ -36,7 +36,8 @@ The last two are for `kubectl vreplica`: kubectl's own completion asks that prog
 folder of `$PATH`.
 
 The names of objects for `explain` and `plan` are read from the cluster, within 2 s: vpods and
-adapter pods of the namespace, nodes, zones, pools.
+adapter pods of the namespace, nodes, zones, pools. Objects of foreign kinds that pools declare
+count as vpods; one has its kind (`@KIND.GROUP`) only if another object has its name.
 """
 
 

@@ -8,16 +8,17 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 from rich.live import Live
 
 from extender.cli.terminal.cluster_access import OpenCluster, access_of, open_watched
 from extender.cli.terminal.console import Terminal
 from extender.cli.terminal.output import print_result
-from extender.cli.terminal.replica import Replica, ReplicaError, open_replica
+from extender.cli.terminal.replica import ReplicaError, open_replica
 from extender.cli.terminal.replica_access import replica_of
 from extender.cli.top.sorting import Row
 from extender.cli.top.view import View, rates_between
@@ -30,12 +31,8 @@ from extender.service.http.overview import ChangeCounts, overview_of
 ONCE_ROWS: Final = 60
 
 
-class Look(Protocol):
-    """Gets an overview. Raises ReplicaError."""
-
-    async def __call__(self) -> Row:
-        """Get the present overview."""
-        ...
+Look = Callable[[], Awaitable[Row]]
+"""Gets the present overview. Raises ReplicaError."""
 
 
 async def top(options: argparse.Namespace) -> int:
@@ -54,7 +51,7 @@ async def top(options: argparse.Namespace) -> int:
 async def _looks(options: argparse.Namespace) -> AsyncIterator[Look]:
     if options.server:
         async with open_replica(replica_of(options)) as replica:
-            yield _replica_look(replica)
+            yield partial(replica.get, "/v1/overview")
         return
     async with open_watched(access_of(options)) as (cluster, caches):
         counts = ChangeCounts(caches)
@@ -62,22 +59,10 @@ async def _looks(options: argparse.Namespace) -> AsyncIterator[Look]:
         async def look() -> Row:
             leader = await _leader(cluster)
             found = await overview_of(caches.state)
-            counters = counts.to_json()
-            return {
-                "at": timestamp(time.time()),
-                "leader": leader,
-                "counters": counters,
-                **found,
-            }
+            head = {"at": timestamp(time.time()), "leader": leader, "counters": counts.to_json()}
+            return {**head, **found}
 
         yield look
-
-
-def _replica_look(replica: Replica) -> Look:
-    async def look() -> Row:
-        return await replica.get("/v1/overview")
-
-    return look
 
 
 async def _leader(cluster: OpenCluster) -> str:

@@ -2,19 +2,21 @@
 
 ::
 
-    watch ----add, update, delete, replace----> AssumeCache (after a write)
+    watch ----add, update, delete, replace----> AssumeCache (what the API server has sent)
     reply of a successful write ----written---> AssumeCache
                                                    | is the store of
-    decision, before its write ----assume-----> PassiveAssumeCache (before a write)
+    pod before its Binding --------assume-----> PassiveAssumeCache (adapter pods only)
                                                    | on_change(old, new)
                                                    v
                                                  state
 
 ``get``, ``list`` and handlers give the *effective* object. It is the assumed one if that was made
 from the stored version. Else it is the newest that the API server has sent, by the watch or in the
-reply to our write. After ``assume``, call ``written`` or ``restore``. With ``written``, the higher
-version of the reply voids the assumption and takes its place. The later watch event of the written
-object changes nothing.
+reply to our write.
+
+After ``assume``, call ``restore`` if the write failed, or ``written`` with the reply if it
+succeeded. The reply has a higher version, so it takes the place of the assumed object. When the
+watch shows that version later, nothing changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator

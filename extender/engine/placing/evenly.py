@@ -29,15 +29,17 @@ def grow_evenly(
 class _Zone:
     """One zone while it fills.
 
-    ``load``: its vreplicas. ``unused``: pods with room on nodes that have no vreplicas. ``used``:
-    for the other nodes, node -> pods with room. ``ordinal``: its best pod, -1 if no pod has room;
-    ``cost``: that pod's cost. ``stale``: whether the best pod must be looked for.
+    ``load``: its vreplicas. ``free``: its free slots if ties go by them, else 0. ``unused``: pods
+    with room on nodes that have no vreplicas. ``used``: for the other nodes, node -> pods with
+    room. ``ordinal``: its best pod, -1 if no pod has room; ``cost``: that pod's cost. ``stale``:
+    whether the best pod must be looked for.
     """
 
-    __slots__ = ("cost", "load", "ordinal", "stale", "unused", "used")
+    __slots__ = ("cost", "free", "load", "ordinal", "stale", "unused", "used")
 
-    def __init__(self, load: int, pods: int) -> None:
+    def __init__(self, load: int, free: int, pods: int) -> None:
         self.load = load
+        self.free = free
         self.unused = pods
         self.used: dict[str, int] = {}
         self.cost, self.ordinal = 0, -1
@@ -65,7 +67,10 @@ class _Growing:
         self._nodes = {node: spread.node_load(node) for node in (*spread.nodes, *spread.away_nodes)}
         load = spread.zone_load
         by_name = {
-            zone: _Zone(load(zone), members & room) for zone, members in spread.zone_bits.items()
+            zone: _Zone(
+                load(zone), spread.free_in(zone) if costs.most_free_zone else 0, members & room
+            )
+            for zone, members in spread.zone_bits.items()
         }
         for node in self._nodes:
             zone = by_name.get(spread.topology.zone_of.get(node, ""))
@@ -92,6 +97,8 @@ class _Growing:
             pods[ordinal] = pods.get(ordinal, 0) + 1
             self._own |= 1 << ordinal
             zone.load += 1
+            if self._costs.most_free_zone:
+                zone.free -= self._weight
             node = by_ordinal[ordinal].location[0]
             if node in zone.used:
                 nodes[node] += 1
@@ -116,7 +123,10 @@ class _Growing:
             if zone.ordinal >= 0 and (
                 cheapest is None
                 or zone.cost < cheapest.cost
-                or (zone.cost == cheapest.cost and zone.ordinal < cheapest.ordinal)
+                or (
+                    zone.cost == cheapest.cost
+                    and (-zone.free, zone.ordinal) < (-cheapest.free, cheapest.ordinal)
+                )
             ):
                 cheapest = zone
         return cheapest

@@ -15,18 +15,31 @@ from extender.engine.placing.select import spread_of
 from extender.engine.pods.bits import bits
 from extender.engine.policy.profile import Profile
 from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import NO_AMOUNTS, Amounts
 from extender.model.objects import VPod
 
 
 def free_beside(
-    pool: PoolState, vpod_key: str, kept: Mapping[str, int], weight: int
+    pool: PoolState,
+    vpod_key: str,
+    kept: Mapping[str, int],
+    weight: int,
+    amounts: Amounts = NO_AMOUNTS,
 ) -> Callable[[int], int]:
-    """A function: an ordinal's free slots beside what a vpod keeps (pod name -> vreplicas).
+    """A function: an ordinal's free slots beside what a vpod keeps (pod name -> vreplicas), as far
+    as its vreplicas can use them.
 
-    What the vpod holds there counts as free, since its share is written as a whole. ``weight``:
-    slots of one vreplica.
+    What the vpod holds there counts as free, since its share is written as a whole. ``weight``,
+    ``amounts``: slots of one vreplica, and what it takes of the pool's dimensions.
     """
     by_ordinal = pool.by_ordinal
+    if amounts:
+
+        def usable(ordinal: int) -> int:
+            pod = by_ordinal[ordinal]
+            return pod.slots_for(weight, amounts, kept.get(pod.name, 0), vpod_key)
+
+        return usable
 
     def free(ordinal: int) -> int:
         pod = by_ordinal[ordinal]
@@ -72,7 +85,7 @@ def grow_by_plugins(
     room = pool.room_for(vpod.key)
     if profile.fills_lowest:
         return fill_up(room, 0, free, missing, vpod.weight)
-    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=room)
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=room, vpod=vpod)
     if profile.costs is not None:
         return grow_evenly(spread, profile.costs, missing, free)
     best = picker(spread, profile, pool.next_start_ordinal)

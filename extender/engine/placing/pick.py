@@ -11,8 +11,9 @@ plugin's ``Scope`` allows, it asks the plugin once for a zone, a node or a kind 
   nodes.
 
 No score is over ``MAX_SCORE``. So a zone or node is skipped if it could not win even with the
-greatest scores for the rest. Ties go to the lowest ordinal or, with a ``start``, to the next one
-from there, counting around.
+greatest scores for the rest. Of equal pods the profile's ``Ties`` choose: the lowest ordinal, the
+lowest one of the zone with the most free slots or, with a ``start``, the next one from there,
+counting around.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -60,12 +61,14 @@ def best_of_all(spread: Spread, profile: Profile, start: int = 0) -> int | None:
         if spread.fits(ordinal)
         and not refusal(candidate := spread.candidate(ordinal), spread, profile.filters)
     ]
-    best: tuple[int, bool, int] | None = None
+    by_zone = profile.ties is Ties.MOST_FREE_ZONE
+    best: tuple[int, int, bool, int] | None = None
     for candidate, total in zip(passing, totals(passing, spread, profile.choosing), strict=True):
-        rank = (total, candidate.ordinal >= start, -candidate.ordinal)
+        free = spread.free_in(candidate.zone) if by_zone else 0
+        rank = (total, free, candidate.ordinal >= start, -candidate.ordinal)
         if best is None or rank > best:
             best = rank
-    return None if best is None else -best[2]
+    return None if best is None else -best[3]
 
 
 def picker(spread: Spread, profile: Profile, start: int = 0) -> Callable[[], int | None]:
@@ -107,6 +110,7 @@ class ClassPicker:
     """
 
     __slots__ = (
+        "_by_zone",
         "_fitting",
         "_node",
         "_node_and_pod_most",
@@ -120,6 +124,7 @@ class ClassPicker:
     def __init__(self, spread: Spread, profile: Profile, start: int = 0) -> None:
         self._spread = spread
         self._start = start
+        self._by_zone = profile.ties is Ties.MOST_FREE_ZONE
         self._zone, self._node, self._pod = profile.tiers
         self._node_and_pod_most = self._node.most + self._pod.most
         self._fitting = spread.room
@@ -138,6 +143,27 @@ class ClassPicker:
     def best(self) -> int | None:
         """The ordinal that gets the next vreplica; None if no pod passes."""
         self._fitting &= self._spread.room
+        best, chosen = (-1, 0), -1
+        for total, zone in self._best_zones_first():
+            if total + self._node_and_pod_most < best[0]:
+                break
+            score, ordinal = best[0] - 1, -1
+            for candidate, pods in self._nodes_of(self._zones[zone]):
+                score, ordinal = self._best_on(candidate, pods, total, (score, ordinal))
+            if ordinal < 0:
+                continue
+            rank = (score, self._spread.free_in(zone) if self._by_zone else 0)
+            if rank > best or (rank == best and self._before(ordinal, chosen)):
+                best, chosen = rank, ordinal
+        if chosen < 0:
+            return None
+        node, zone = self._spread.by_ordinal[chosen].location
+        self._zones[zone].stale = True
+        self._use(node, zone)
+        return chosen
+
+    def _best_zones_first(self) -> list[tuple[int, str]]:
+        """(score, zone) of the zones that have a pod with room and pass the filters."""
         tier = self._zone
         zones: list[tuple[int, str]] = []
         for zone, view in self._zones.items():
@@ -149,18 +175,7 @@ class ClassPicker:
                     zones.append((total, zone))
         if len(zones) > 1:
             zones.sort(reverse=True)
-        best, chosen = -1, -1
-        for total, zone in zones:
-            if total + self._node_and_pod_most < best:
-                break
-            for candidate, pods in self._nodes_of(self._zones[zone]):
-                best, chosen = self._best_on(candidate, pods, total, (best, chosen))
-        if chosen < 0:
-            return None
-        node, zone = self._spread.by_ordinal[chosen].location
-        self._zones[zone].stale = True
-        self._use(node, zone)
-        return chosen
+        return zones
 
     def _look_at(self, view: _Zone) -> None:
         candidate = self._spread.candidate

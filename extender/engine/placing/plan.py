@@ -4,19 +4,21 @@ Pure: a plan looks at the state and returns a ``Decision``. The caller reserves 
 steps are:
 
 1. *Keep* what is placed, even on pods that are Pending, restarting, or on cordoned or failing
-   nodes. Drop what is on pods annotated unschedulable, and on ordinals that are gone with their
-   pods. Trim what overcommits a pod.
-2. *Target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods).
-3. Too many: take away from the highest ordinal down, first what no status has published.
+   nodes. Drop what is on pods annotated unschedulable, on pods that were away for
+   rescheduleAfterSeconds, and on ordinals that are gone with their pods. Trim what overcommits a
+   pod.
+2. *Target* = vreplicas, raised to min(minPodsPerVPod, max(schedulable pods, pods in use)).
+3. Too many: take away from the highest ordinal down. What no status has published goes first.
 4. Too few: add one vreplica at a time, by round robin over schedulable pods with room. Pods without
    a placement of this vpod come first, then those with one, both by ascending ordinal (Knative's
    order). A profile with plugins asks its plugins instead, here and in step 3 (DESIGN 5.2).
-5. What is still missing stays on the pods being drained until there is room elsewhere, so nothing
-   is lost on the way. The same holds for a pod that runs although its ordinal is gone
+5. What is still missing stays on the pods that it should leave until there is room elsewhere, so
+   nothing is lost on the way. The same holds for a pod that runs although its ordinal is gone
    (spec.ordinals.start, the StatefulSet or its replicas have changed).
 
-``Rules`` (of the pool's profile) lists our deliberate differences from Knative. With all of them
-off, this is Knative's algorithm; tests compare it case by case.
+``Rules`` (of the pool's profile) lists our deliberate differences from Knative. ``KNATIVE_RULES``
+and ``KNATIVE_1_16_RULES`` each switch off the differences from one version of Knative. Under them,
+placing follows that version's algorithm; tests compare it case by case.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,10 +30,11 @@ from extender.engine.placing.refused import reason_for, why_refused
 from extender.engine.placing.replace_all import replace_all, room_once_left, steps_between
 from extender.engine.placing.select import shrink
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodClaims
+from extender.engine.pods.claims import Claim, PodClaims
 from extender.engine.policy.even_pod_spread import EvenPodSpread
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import NO_AMOUNTS, Amounts, times
 from extender.model.ledger import Share, share_of
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod, placement_order
@@ -44,7 +47,7 @@ class Decision(NamedTuple):
 
     ``weight``: slots of one vreplica. ``left``: vreplicas without a place. ``of``: UID and
     generation of the decided vpod; ("", 0) for one that is gone. ``start``: the ordinal at which
-    ties started.
+    ties started. ``amounts``: what one vreplica takes of the pool's dimensions.
     """
 
     vpod: str
@@ -55,6 +58,7 @@ class Decision(NamedTuple):
     explanation: Explanation
     of: tuple[str, int] = ("", 0)
     start: int = 0
+    amounts: Amounts = NO_AMOUNTS
 
     @property
     def scheduled(self) -> int:
@@ -77,12 +81,16 @@ class Decision(NamedTuple):
         """The share to reserve on each pod of the target and of ``placed`` (0 where the vpod
         leaves).
         """
-        target, weight = self.target, self.weight
-        shares = {name: share_of(count, weight) for name, count in target.items()}
+        target, weight, amounts = self.target, self.weight, self.amounts
+        shares = {name: share_of(count, weight, amounts) for name, count in target.items()}
         for name in placed:
             if name not in shares:
-                shares[name] = share_of(0, weight)
+                shares[name] = share_of(0, weight, amounts)
         return shares
+
+    def share(self, vreplicas: int) -> Share:
+        """The share of so many of the vpod's vreplicas on one pod."""
+        return share_of(vreplicas, self.weight, self.amounts)
 
 
 def _pair(
@@ -143,6 +151,7 @@ class _Plan:
         self.key = vpod.key
         self.rules = pool.profile.rules
         self.weight = vpod.weight
+        self.amounts = vpod.per_vreplica
         self.failure = ""
         self.kept: dict[str, int] = {}
         self.leaving: dict[str, int] = {}
@@ -182,7 +191,7 @@ class _Plan:
             )
         if not allowed:
             return ConflictReason.TENANT_NOT_ALLOWED
-        if self.vpod.weight > self.pool.adapter_pool.slots_per_pod:
+        if not self.pool.adapter_pool.could_hold(self.vpod):
             return ConflictReason.UNSATISFIABLE
         return None
 
@@ -195,7 +204,7 @@ class _Plan:
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
             self._drop_what_is_elsewhere()
         # Keep slotsPerVReplica too. A changed one is taken over once the vpod can be decided.
-        self.weight = self._weight_of(self.kept)
+        self.weight, self.amounts = self._size_of(self.kept)
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
             # It may keep what it has, but not more than a pod can hold. Otherwise another vpod
             # would have to go, or no ledger could cover it.
@@ -234,13 +243,21 @@ class _Plan:
             self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
     def _give_up(self, problem: ConflictReason) -> Decision:
-        """One vreplica needs more slots than any pod has. What is placed overcommits its pod, and
-        is trimmed.
+        """One vreplica needs more than any pod has. What is placed overcommits its pod, and is
+        trimmed, unless the pool only lacks a dimension.
         """
         self._keep()
         self._shrink_to(self.vpod.vreplicas)
         left = self.vpod.vreplicas - sum(self.kept.values())
-        return self._decision(self.vpod.vreplicas, max(0, left), problem)
+        if left > 0:
+            self._hold_back(left)
+        decision = self._decision(self.vpod.vreplicas, max(0, left), problem)
+        pool = self.pool.adapter_pool
+        if left > 0 and pool is not None and self.vpod.weight <= pool.slots_per_pod:
+            # Not the slots, so pods that lack some would not explain it.
+            story = decision.explanation._replace(refused=(), detail=pool.misfit(self.vpod))
+            decision = decision._replace(explanation=story)
+        return decision
 
     # -- the five steps ----------------------------------------------------------------------------
 
@@ -351,9 +368,31 @@ class _Plan:
             # takes it back if it cannot leave.
             own = max(claim.ledger.slots, pod.free + claim.held_slots)
             cut = max(cut, count - own // weight)
+        if self.amounts and pod.capacities:
+            cut = max(cut, count - self._fitting_amounts(pod, claim, count))
         if cut:
             self._note(Step.TRIMMED, name, cut, "pod is overcommitted", MoveReason.OVERCOMMIT)
         return count - cut
+
+    def _fitting_amounts(self, pod: PodClaims, claim: Claim, count: int) -> int:
+        """How many of ``count`` vreplicas may stay on a pod by its dimensions, as in ``_trim``."""
+        placed, ledger = claim.placed, claim.ledger
+        own = dict(times(placed.amounts, placed.vreplicas))
+        written, held, each = (
+            dict(times(ledger.amounts, ledger.vreplicas)),
+            dict(claim.held_amounts),
+            dict(self.amounts),
+        )
+        fitting = count
+        for name, capacity in pod.capacities:
+            if not (amount := each.get(name)):
+                continue
+            beside = pod.placed_amounts.get(name, 0) - own.get(name, 0)
+            fitting = min(fitting, max(0, capacity - beside) // amount)
+            if ledger.vreplicas and dict(ledger.amounts).get(name, 0) < amount:
+                free = capacity - pod.held_amounts.get(name, 0) + held.get(name, 0)
+                fitting = min(fitting, max(written.get(name, 0), free) // amount)
+        return max(0, fitting)
 
     def _wanted(self) -> int:
         vreplicas = self.vpod.vreplicas
@@ -410,7 +449,7 @@ class _Plan:
             # Slots that the vpod has reserved, but does not start from, may be given to it again.
             room = room_once_left(self.pool, self.vpod, self._free())
         fresh = not self.kept and not self.pool.claims_of(self.key)
-        free = self.pool.free_of if fresh else self._free()
+        free = self.pool.free_for(self.vpod) if fresh else self._free()
         given, left = grow(self.pool, self.vpod, self.kept, missing, free, room)
         self._add(given)
         return left
@@ -456,23 +495,28 @@ class _Plan:
             return 0
         # Nothing changes. Even vreplicas that would have to leave in other cases stay.
         self.kept, self.leaving = dict(self._start()), {}
-        self.weight = self._weight_of(self.kept)
+        self.weight, self.amounts = self._size_of(self.kept)
         self.steps = [
             Reasoning(Step.HELD_BACK, name, count, "not all find room")
             for name, count in self.kept.items()
         ]
         return left
 
-    def _weight_of(self, names: Iterable[str]) -> int:
-        """slotsPerVReplica as it was when those vreplicas were placed."""
+    def _size_of(self, names: Iterable[str]) -> tuple[int, Amounts]:
+        """slotsPerVReplica and perVReplica as they were when those vreplicas were placed."""
         claims = self.pool.claims_of(self.key)
         return min(
-            (claims[name].placed.weight for name in names if name in claims), default=self.weight
+            (
+                (claims[name].placed.weight, claims[name].placed.amounts)
+                for name in names
+                if name in claims
+            ),
+            default=(self.weight, self.amounts),
         )
 
     def _free(self) -> Callable[[int], int]:
         """Free slots by ordinal beside what is kept now, until ``kept`` is another mapping."""
-        return free_beside(self.pool, self.key, self.kept, self.weight)
+        return free_beside(self.pool, self.key, self.kept, self.weight, self.amounts)
 
     def _hold_back(self, left: int) -> None:
         for name in list(self.leaving):
@@ -524,4 +568,5 @@ class _Plan:
             explanation,
             (self.vpod.uid, self.vpod.generation),
             self.pool.next_start_ordinal,
+            self.amounts,
         )

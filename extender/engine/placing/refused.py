@@ -16,7 +16,10 @@ from extender.model.reasons import ConflictReason
 NOT_THERE: Final = "does not exist"
 NO_SLOTS: Final = "no free slots"
 LEDGER_FULL: Final = "ledger too large"
+LACKS: Final = "not enough "
+"""Followed by the name of a dimension."""
 SHARE_SPENT: Final = "its namespace has half of the ledger"
+IN_DOUBT: Final = "closed while an earlier scale-down may still be under way"
 
 _REASONS: Final[Mapping[str, ConflictReason]] = {
     NO_SLOTS: ConflictReason.INSUFFICIENT_SLOTS,
@@ -34,11 +37,14 @@ _REASONS: Final[Mapping[str, ConflictReason]] = {
     "marked unschedulable": ConflictReason.POD_UNSCHEDULABLE,
     "not ready for too long": ConflictReason.POD_UNSCHEDULABLE,
     "being emptied": ConflictReason.POD_UNSCHEDULABLE,
+    IN_DOUBT: ConflictReason.POD_UNSCHEDULABLE,
 }
 
 
 def reason_of(text: str) -> ConflictReason:
     """The reason for a pod's answer. A text that is not listed is a filter's own."""
+    if text.startswith(LACKS):
+        return ConflictReason.INSUFFICIENT_SLOTS
     return _REASONS.get(text, ConflictReason.POLICY_REFUSED)
 
 
@@ -64,7 +70,7 @@ def why_not_each(
     by_policy = refusals(pool, vpod, kept, free, pool.profile) if pool.profile.has_plugins else {}
     return {
         ordinal: by_policy.get(ordinal)
-        or _why_not(pool, pool.by_ordinal[ordinal], vpod, free(ordinal))
+        or _why_not(pool, pool.by_ordinal[ordinal], vpod, free(ordinal), kept)
         if ordinal in pool.by_ordinal
         else NOT_THERE
         for ordinal in (pool.stateful_set.ordinals if pool.stateful_set is not None else ())
@@ -85,18 +91,21 @@ def why_refused(
     return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _why_not(pool: PoolState, pod: PodClaims, vpod: VPod, free: int) -> str:
+def _why_not(
+    pool: PoolState, pod: PodClaims, vpod: VPod, free: int, kept: Mapping[str, int]
+) -> str:
     """The answer of a pod that no filter refuses; "" if it takes one. ``free``: its slots beside
-    what the vpod keeps there.
+    what the vpod keeps there, as far as the vpod can use them.
     """
     if why := pod.why_unschedulable():
         return why
     if pod.abandoned:
         return "not ready for too long"
     if pool.is_closed(pod):
-        return "being emptied"
+        return IN_DOUBT if pool.is_in_doubt(pod) else "being emptied"
     if free < vpod.weight:
-        return NO_SLOTS
+        lacks = pod.lacks(vpod.per_vreplica, kept.get(pod.name, 0), vpod.key)
+        return f"{LACKS}{lacks}" if lacks else NO_SLOTS
     if pod.ledger_full:
         return LEDGER_FULL
     spent = (

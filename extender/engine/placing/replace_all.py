@@ -33,7 +33,8 @@ def replace_all(
     ``current_pods``: names of the pods that the vpod is on, or has 0 vreplicas on. ``free``: an
     ordinal's free slots without the vpod.
     """
-    spread = Spread(pool, free, vpod.weight, room_once_left(pool, vpod, free))
+    room = room_once_left(pool, vpod, free)
+    spread = Spread(pool, free, vpod.weight, room, key=vpod.key, amounts=vpod.per_vreplica)
     for name in current_pods:
         spread.hold(pool.pods[name], 0)
     profile = pool.profile

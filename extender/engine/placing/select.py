@@ -22,8 +22,8 @@ from extender.engine.policy.framework import (
 )
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.spread import Candidate, Spread
-from extender.engine.state.availability import down_among
 from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import NO_AMOUNTS
 from extender.model.objects import VPod, placement_order
 
 SOURCES_TRIED_MAX: Final = 8
@@ -37,13 +37,21 @@ def spread_of(
     weight: int = 1,
     free: Callable[[int], int] | None = None,
     room: int | None = None,
+    vpod: VPod | None = None,
 ) -> Spread:
     """The spread of ``kept`` (pod name -> vreplicas).
 
     ``free``: an ordinal's free slots beside it. ``room``: the pods that may get more. None: the
-    pool's.
+    pool's. ``vpod``: whose it is.
     """
-    spread = Spread(pool, free if free is not None else pool.free_of, weight, room)
+    spread = Spread(
+        pool,
+        free if free is not None else pool.free_of,
+        weight,
+        room,
+        key=vpod.key if vpod is not None else "",
+        amounts=vpod.per_vreplica if vpod is not None else NO_AMOUNTS,
+    )
     for name, count in kept.items():
         if count and (pod := pool.pods.get(name)) is not None:
             spread.hold(pod, count)
@@ -60,7 +68,8 @@ def refusals(
     """Ordinal -> why a filter refuses one more vreplica, for pods with room. Looks at every such
     pod.
     """
-    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=pool.room_for(vpod.key))
+    room = pool.room_for(vpod.key)
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=room, vpod=vpod)
     found: dict[int, str] = {}
     for ordinal in bits(spread.room):
         if spread.fits(ordinal) and (
@@ -102,7 +111,8 @@ class _Taking:
         self.profile = profile
         self.left = {name: kept[name] for name in _highest_first(kept) if kept[name] > 0}
         self.removed: dict[str, int] = {}
-        self.spread = spread_of(pool, self.left, weight=vpod.weight)
+        free = pool.free_for(vpod)
+        self.spread = spread_of(pool, self.left, weight=vpod.weight, free=free, vpod=vpod)
 
     def take(self, spare: Mapping[str, int]) -> bool:
         """Take one vreplica from a pod of ``spare``; False if it has none."""
@@ -177,16 +187,25 @@ def _removal(
 
 
 def better_place(
-    pool: PoolState, vpod: VPod, placed: Mapping[str, int], profile: Profile
+    pool: PoolState,
+    vpod: VPod,
+    placed: Mapping[str, int],
+    profile: Profile,
+    *,
+    if_room: int | None = None,
 ) -> tuple[str, str] | None:
     """One vreplica that the profile would rather have on another pod: (from pod, to pod), or None.
 
-    The destination has room and passes the hard filters. The move raises ``_worth``, which depends
+    The destination has room and passes the hard filters. With ``if_room`` (bit set of ordinals), it
+    is one of these, whether or not it has room. The move raises ``_worth``, which depends
     only on where the vreplicas are. So repeated moves come to an end unless something else changes.
     """
     if not profile.has_plugins:
         return None
-    spread = spread_of(pool, placed, weight=vpod.weight, room=pool.room_for(vpod.key))
+    profile = profile.for_moves
+    room = pool.room_for(vpod.key) if if_room is None else if_room
+    free = pool.free_for(vpod) if if_room is None else _enough_for(pool, vpod)
+    spread = spread_of(pool, placed, weight=vpod.weight, room=room, free=free, vpod=vpod)
     sources = [
         name
         for name in _highest_first(placed)
@@ -195,11 +214,47 @@ def better_place(
     for name in islice(_in_order(pool, sources, spread, profile), SOURCES_TRIED_MAX):
         source = pool.pods[name]
         to = _preferred(pool, spread, source, profile)
-        if to is not None and _is_worth_it(
-            spread_of(pool, placed, weight=vpod.weight), source, to, profile
+        if (
+            to is not None
+            and gain(pool, vpod, placed, (name, pool.by_ordinal[to].name), profile) > 0
         ):
             return name, pool.by_ordinal[to].name
     return None
+
+
+def _enough_for(pool: PoolState, vpod: VPod) -> Callable[[int], int]:
+    """Free slots as if each pod that is large enough had room for all of a vpod."""
+    spec = pool.adapter_pool
+    if spec is None or not spec.could_hold(vpod):
+        return lambda _: 0
+
+    def free(ordinal: int) -> int:
+        if pool.by_ordinal[ordinal].capacity < vpod.weight:
+            return 0
+        return max(1, vpod.vreplicas) * vpod.weight
+
+    return free
+
+
+def gain(
+    pool: PoolState,
+    vpod: VPod,
+    placed: Mapping[str, int],
+    move: tuple[str, str],
+    profile: Profile,
+) -> int:
+    """By how much a placement gets better with one vreplica moved: (from pod, to pod). Raises
+    PluginFailed.
+    """
+    profile = profile.for_moves
+    free = pool.free_for(vpod)
+    spread = spread_of(pool, placed, weight=vpod.weight, free=free, vpod=vpod)
+    before = _worth(spread, profile)
+    spread.remove(pool.pods[move[0]])
+    ordinal = pool.pods[move[1]].ordinal
+    if ordinal is not None:
+        spread.add(ordinal)
+    return _worth(spread, profile) - before
 
 
 def _preferred(pool: PoolState, spread: Spread, source: PodClaims, profile: Profile) -> int | None:
@@ -212,7 +267,7 @@ def _preferred(pool: PoolState, spread: Spread, source: PodClaims, profile: Prof
     room = spread.room
     if not source.down:
         # A vreplica that is served there must be served at its destination too.
-        spread.room = room & ~down_among(pool, room)
+        spread.room = room & ~pool.down
     best = picker(spread, profile, pool.next_start_ordinal)()
     spread.room = room
     if best is not None and best != source.ordinal:
@@ -221,13 +276,6 @@ def _preferred(pool: PoolState, spread: Spread, source: PodClaims, profile: Prof
         best = best if there > back else None
     spread.add(source.ordinal)
     return None if best == source.ordinal else best
-
-
-def _is_worth_it(spread: Spread, source: PodClaims, to: int, profile: Profile) -> bool:
-    before = _worth(spread, profile)
-    spread.remove(source)
-    spread.add(to)
-    return _worth(spread, profile) > before
 
 
 def _worth(spread: Spread, profile: Profile) -> int:

@@ -15,27 +15,30 @@ one, else the larger of ledger and status. These differ after a crash between th
 the larger one keeps vreplicas where they are (I4).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from extender.model.amounts import NO_AMOUNTS, Amounts, add_to, amounts_bytes, most_of, times
 from extender.model.ledger import Share
-from extender.model.names import LEDGER_BYTES_MAX, TENANT_BYTES_MAX
+from extender.model.names import KEY_BYTES_MAX, LEDGER_BYTES_MAX, TENANT_BYTES_MAX
 from extender.model.objects import AdapterPod, Node
 
 NOTHING: Final = Share(0, 1)
 SHARE_BYTES_MAX: Final = len('"":[2147483647,2147483647],')
-"""Bytes of a ledger's entry, without its key."""
-ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 63 + 1 + 253 + 1 + 253 + 64
-"""Bytes of the longest entry of a vpod: namespace, name, and kind and group of a foreign kind."""
+"""Bytes of a ledger's entry, without its key and amounts (``amounts_bytes``)."""
+ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + KEY_BYTES_MAX
+"""Bytes of the longest entry of a vpod. The key of a VPod is so much shorter that four dimensions
+have room, and ``named_amounts`` holds other vpods to it.
+"""
 ROOM_BYTES_MAX: Final = LEDGER_BYTES_MAX - ENTRY_BYTES_MAX
 """A ledger that may be longer than that has no room for one more vpod."""
 TENANT_ROOM_BYTES_MAX: Final = TENANT_BYTES_MAX - ENTRY_BYTES_MAX
 """A namespace whose entries in a ledger may be longer than that gets no further one there."""
 
 
-def entry_bytes(key: str) -> int:
+def entry_bytes(key: str, amounts: Amounts = NO_AMOUNTS) -> int:
     """The most bytes that a vpod's entry takes in a ledger."""
-    return len(key) + SHARE_BYTES_MAX
+    return len(key) + SHARE_BYTES_MAX + amounts_bytes(amounts)
 
 
 def tenant_of(key: str) -> str:
@@ -46,12 +49,21 @@ def tenant_of(key: str) -> str:
 class Claim:
     """What one vpod has on one pod. Mutable, but only ``PoolState`` changes it.
 
-    ``placed``: the share that decisions start from. ``held_slots``: slots that no other vpod may
-    take. ``derive`` computes both from the three sides at each change, since they are read much
-    more often.
+    ``placed``: the share that decisions start from. ``held_slots`` and ``held_amounts``: what no
+    other vpod may take. ``derive`` computes them from the three sides at each change, since they
+    are read much more often.
     """
 
-    __slots__ = ("expires_at", "held_slots", "ledger", "owner", "placed", "reserved", "status")
+    __slots__ = (
+        "expires_at",
+        "held_amounts",
+        "held_slots",
+        "ledger",
+        "owner",
+        "placed",
+        "reserved",
+        "status",
+    )
 
     def __init__(
         self, reserved: Share | None = None, owner: object = None, expires_at: float = 0.0
@@ -62,15 +74,26 @@ class Claim:
         self.owner = owner
         self.expires_at = expires_at
         self.placed: Share = NOTHING if reserved is None else reserved
-        self.held_slots = 0 if reserved is None else reserved.vreplicas * reserved.weight
+        self.held_amounts: Amounts = NO_AMOUNTS
+        if reserved is None:
+            self.held_slots = 0
+        else:
+            self.held_slots = reserved.vreplicas * reserved.weight
+            if reserved.amounts:
+                self.held_amounts = times(reserved.amounts, reserved.vreplicas)
 
     def derive(self) -> None:
-        """Compute ``placed`` and ``held_slots``, after one of the sides has changed."""
+        """Compute ``placed`` and what is held, after one of the sides has changed."""
         ledger, status, reserved = self.ledger, self.status, self.reserved
         known = ledger if ledger.vreplicas >= status.vreplicas else status
         self.placed = known if reserved is None else reserved
         held = ledger.slots if ledger is status else max(ledger.slots, status.slots)
         self.held_slots = held if reserved is None else max(held, reserved.slots)
+        if ledger.amounts or status.amounts or (reserved is not None and reserved.amounts):
+            sides = (ledger, status) if reserved is None else (ledger, status, reserved)
+            self.held_amounts = most_of(times(side.amounts, side.vreplicas) for side in sides)
+        else:
+            self.held_amounts = NO_AMOUNTS
 
     @property
     def empty(self) -> bool:
@@ -94,6 +117,8 @@ def recorded(ledger: Share) -> Claim:
     claim = Claim()
     claim.ledger = claim.placed = ledger
     claim.held_slots = ledger.slots
+    if ledger.amounts:
+        claim.held_amounts = times(ledger.amounts, ledger.vreplicas)
     return claim
 
 
@@ -133,7 +158,9 @@ def reserving(reserved: Share | None, owner: object, expires_at: float) -> Claim
 class PodClaims:
     """One ordinal of a pool: its pod (if it exists), its node, and all claims on it.
 
-    ``held`` and ``placed`` are the sums of the claims, in slots. ``ledger_bytes`` is the greatest
+    ``held`` and ``placed`` are the sums of the claims, in slots; ``held_amounts`` and
+    ``placed_amounts`` the same for each dimension of which something is taken. ``capacity`` is in
+    slots, and ``capacities`` has the pool's dimensions. ``ledger_bytes`` is the greatest
     possible length of a ledger with all of them. ``last_ledger`` is what the ordinal's previous pod
     was last seen to carry. A bind must cover it, since our view of the statuses may be behind.
     ``last_location`` is the node and zone where it was last bound. It outlives the pod, but not a
@@ -142,11 +169,14 @@ class PodClaims:
 
     __slots__ = (
         "abandoned",
+        "capacities",
         "capacity",
         "claims",
         "condemned",
+        "counted_free",
         "excused",
         "held",
+        "held_amounts",
         "last_ledger",
         "last_ledger_old",
         "last_location",
@@ -157,6 +187,7 @@ class PodClaims:
         "open",
         "ordinal",
         "placed",
+        "placed_amounts",
         "pod",
         "revision",
         "schedulable",
@@ -181,10 +212,13 @@ class PodClaims:
         """
         self.held = 0
         self.placed = 0
+        self.held_amounts: dict[str, int] = {}
+        self.placed_amounts: dict[str, int] = {}
         self.ledger_bytes = 0
         self.tenant_bytes: dict[str, int] | None = None
         """``ledger_bytes`` by namespace if the pod is crowded (see ``LedgerShares``), else None."""
         self.capacity = 0
+        self.capacities: Amounts = NO_AMOUNTS
         self.excused = False
         """It served until recently, so what it holds still counts as served (see
         ``availability``).
@@ -200,6 +234,8 @@ class PodClaims:
         """Whether it is schedulable, has room and is not closed."""
         self.location: tuple[str, str] = ("", "")
         """Node and zone under which the pool's bit sets have it; "" while it is not schedulable."""
+        self.counted_free = 0
+        """Its part of ``PoolState.free_by_zone``: its free slots while it is open, else 0."""
 
     def stand(self, pod: AdapterPod | None, node: Node | None) -> None:
         """Take the pod and its node as they are now; None if it does not exist or is not known."""
@@ -230,6 +266,65 @@ class PodClaims:
         """Slots that may be given away; negative on an overcommitted pod."""
         return self.capacity - self.held
 
+    def slots_for(self, weight: int, amounts: Amounts, kept: int, key: str) -> int:
+        """The free slots of a pod beside ``kept`` vreplicas of the vpod ``key``, as far as more
+        vreplicas of ``weight`` slots and ``amounts`` can use them; negative if these are too many.
+
+        What the vpod holds here counts as free.
+        """
+        claim = self.claims.get(key)
+        free = self.capacity - self.held + (claim.held_slots if claim is not None else 0)
+        free -= kept * weight
+        for name, left in self._left_of(amounts, claim):
+            free = min(free, (left // dict(amounts)[name] - kept) * weight)
+        return free
+
+    def lacks(self, amounts: Amounts, kept: int, key: str) -> str:
+        """The first dimension that has too little for one vreplica beside ``kept`` ones of the vpod
+        ``key``; "" if there is none.
+        """
+        for name, left in self._left_of(amounts, self.claims.get(key)):
+            if left < (kept + 1) * dict(amounts)[name]:
+                return name
+        return ""
+
+    def _left_of(self, amounts: Amounts, claim: Claim | None) -> Iterator[tuple[str, int]]:
+        """What is left beside other claims, in each dimension that is asked for. Of a dimension
+        that the pool does not have, nothing is: its vpods wait (``AdapterPool.misfit``).
+        """
+        if not amounts:
+            return
+        own = dict(claim.held_amounts) if claim is not None else {}
+        capacities = dict(self.capacities)
+        for name, _ in amounts:
+            held = self.held_amounts.get(name, 0) - own.get(name, 0)
+            yield name, capacities.get(name, 0) - held
+
+    @property
+    def overcommitted(self) -> bool:
+        """Whether more is held than the pod has, of slots or of another dimension."""
+        return self.held > self.capacity or any(
+            self.held_amounts.get(name, 0) > most for name, most in self.capacities
+        )
+
+    def dimensions(self) -> dict[str, dict[str, int]]:
+        """Dimension -> what the pod has of it (``capacity``) and what is held (``used``)."""
+        return {
+            name: {"capacity": capacity, "used": self.held_amounts.get(name, 0)}
+            for name, capacity in self.capacities
+        }
+
+    @property
+    def ledger_overfills(self) -> bool:
+        """Whether the ledger takes more of a dimension than the pod has."""
+        held = self.held_amounts
+        if not any(held.get(name, 0) > most for name, most in self.capacities):
+            return False
+        taken: dict[str, int] = {}
+        for claim in self.claims.values():
+            add_to(taken, times(claim.ledger.amounts, claim.ledger.vreplicas))
+        return any(taken.get(name, 0) > most for name, most in self.capacities)
+
     @property
     def has_room(self) -> bool:
         """Whether a vreplica of one slot has room here, in slots and in bytes of the ledger."""
@@ -250,9 +345,9 @@ class PodClaims:
         if self.tenant_bytes is not None:
             return self.tenant_bytes
         found: dict[str, int] = {}
-        for key in self.claims:
+        for key, claim in self.claims.items():
             tenant = tenant_of(key)
-            found[tenant] = found.get(tenant, 0) + entry_bytes(key)
+            found[tenant] = found.get(tenant, 0) + entry_bytes(key, claim.held_amounts)
         return found
 
     @property

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from extender.model.amounts import SLOTS, amounts_problem
 from extender.model.errors import InvalidObject
 from extender.model.safe_repr import safe_repr
 
-Arguments = Mapping[str, int | bool]
+Arguments = Mapping[str, int | bool | str]
 """Argument name -> value, for each argument that the plugin takes."""
 _INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
@@ -25,11 +26,11 @@ _GO_SPACE: Final = " \t\r\n"
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One argument, of type ``kind``. ``default``: None if it must be given. ``least``: for a
-    number.
+    number. A text is the name of a dimension, or ``slots``.
     """
 
-    kind: type[int] | type[bool]
-    default: int | bool | None = None
+    kind: type[int] | type[bool] | type[str]
+    default: int | bool | str | None = None
     least: int = _INT32_MIN
 
 
@@ -84,19 +85,34 @@ def _from_json(text: str, subject: str, field: str) -> Mapping[str, object]:
     return value
 
 
-def _value(value: object, argument: Argument, zero: bool, subject: str, field: str) -> int | bool:
+def _value(
+    value: object, argument: Argument, zero: bool, subject: str, field: str
+) -> int | bool | str:
     if value is None:
         if argument.default is not None:
             return argument.default
         if not zero:
             raise InvalidObject(subject, field, "is required")
         value = argument.kind(0)
+    if argument.kind is str:
+        return _dimension(value, subject, field)
     if type(value) is not argument.kind or (
         argument.kind is int and not _in_range(value, argument.least)
     ):
         wanted = "true or false" if argument.kind is bool else _range(argument.least)
         raise InvalidObject(subject, field, f"must be {wanted}, not {safe_repr(value)}")
     return value
+
+
+def _dimension(value: object, subject: str, field: str) -> str:
+    if isinstance(value, str) and (value == SLOTS or not amounts_problem({value: 1})):
+        return value
+    raise InvalidObject(
+        subject,
+        field,
+        f"must be {SLOTS} or the name of a dimension (spec.capacities of an AdapterPool), not "
+        f"{safe_repr(value)}",
+    )
 
 
 def _in_range(value: object, least: int) -> bool:

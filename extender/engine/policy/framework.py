@@ -68,6 +68,9 @@ class FilterPlugin(NamedPlugin, Protocol):
 class ScorePlugin(NamedPlugin, Protocol):
     """Says how good a pod is for one more vreplica.
 
+    If it sets ``moves_nothing = True``, it is asked where a vreplica goes, but not whether one
+    would be better elsewhere.
+
     It may have ``normalize(scores) -> scores``, which sees the scores of all pods (``Normalizer``).
     """
 
@@ -110,3 +113,8 @@ def scope_of(plugin: object) -> Scope:
         return Scope.POD
     scope = getattr(plugin, "scope", Scope.POD)
     return scope if isinstance(scope, Scope) else Scope.POD
+
+
+def moves_nothing(plugin: object) -> bool:
+    """Whether a score plugin says that it only places."""
+    return getattr(plugin, "moves_nothing", False) is True

@@ -16,6 +16,7 @@ from extender.engine.policy.framework import (
     Normalizer,
     PlaceUnknown,
     ScorePlugin,
+    moves_nothing,
     scope_of,
 )
 from extender.engine.policy.spread import Candidate, Spread
@@ -51,6 +52,7 @@ class _Guard(Generic[P]):
         self.plugin = plugin
         self.name = str(getattr(plugin, "name", type(plugin).__name__))
         self.scope = scope_of(plugin)
+        self.moves_nothing = moves_nothing(plugin)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and bool(self.plugin == other.plugin)

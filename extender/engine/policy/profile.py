@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 from extender.engine.policy.framework import (
     MAX_SCORE,
@@ -18,9 +18,11 @@ from extender.engine.policy.framework import (
     Scope,
     ScorePlugin,
     Weighted,
+    moves_nothing,
     scope_of,
 )
 from extender.engine.policy.guard import guarded_descheduler, guarded_filter, guarded_score
+from extender.engine.policy.least_allocated import LeastAllocated
 from extender.engine.policy.ordinals import LowestOrdinalPriority
 from extender.engine.policy.spread import Candidate, Spread
 from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
@@ -84,6 +86,10 @@ class Ties(StrEnum):
 
     LOWEST_ORDINAL = "LowestOrdinal"
     """The lowest ordinal, so that pods fill up from below."""
+    MOST_FREE_ZONE = "MostFreeZone"
+    """The lowest ordinal of the zone with the most free slots. So equal zones fill up evenly, and
+    inside a zone pods fill up from below, which leaves room for heavy vreplicas.
+    """
     ROUND_ROBIN = "RoundRobin"
     """The pods take turns, as the nodes did in kube-scheduler's selectHost up to 1.15. A decision
     takes the next ordinal from the one after those that the decision before gave something. The
@@ -126,13 +132,26 @@ class Tier:
 @dataclass(frozen=True, slots=True)
 class Costs:
     """How much less attractive one vreplica makes its zone, node and pod for the next one.
-    ``rule``: the hard zone rule, if there is one.
+    ``rule``: the hard zone rule, if there is one. ``most_free_zone``: whether ties go to the zone
+    with the most free slots (``Ties.MOST_FREE_ZONE``).
     """
 
     zone: int
     node: int
     pod: int
     rule: ZoneSpread | None
+    most_free_zone: bool
+
+
+class _NoPreference:
+    """All pods are alike."""
+
+    name: ClassVar[str] = ""
+    scope: ClassVar[Scope] = Scope.ZONE
+
+    def score(self, _candidate: Candidate, _spread: Spread) -> int:
+        """Always the same."""
+        return MAX_SCORE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +205,16 @@ class Profile:
         return self.scores or (Weighted(PodSpread(), 1),)
 
     @cached_property
+    def for_moves(self) -> "Profile":
+        """The profile that says whether a placed vreplica would be better elsewhere: without the
+        scores of plugins that move nothing.
+        """
+        moving = tuple(one for one in self.scores if not moves_nothing(one.plugin))
+        if len(moving) == len(self.scores):
+            return self
+        return replace(self, scores=moving or (Weighted(_NoPreference(), 1),))
+
+    @cached_property
     def widest_scope(self) -> Scope:
         """What the answers of all filters and scores together depend on."""
         return max(
@@ -212,17 +241,23 @@ class Profile:
         rule = next((one for one in self.filters if type(one) is ZoneSpread), None)
         if (
             len(self.filters) > (rule is not None)
-            or self.ties is not Ties.LOWEST_ORDINAL
+            or self.ties is Ties.ROUND_ROBIN
             or not weights[NodeSpread]
         ):
             return None
-        return Costs(weights[ZoneSpread], weights[NodeSpread], weights[PodSpread], rule)
+        by_zone = self.ties is Ties.MOST_FREE_ZONE
+        return Costs(weights[ZoneSpread], weights[NodeSpread], weights[PodSpread], rule, by_zone)
 
     @cached_property
     def fills_lowest(self) -> bool:
         """Whether the lowest ordinal with room is always the best, and no filter is asked."""
         scores = {type(one.plugin) for one in self.choosing if one.weight > 0}
         return scores == {LowestOrdinalPriority} and not self.filters and len(self.choosing) == 1
+
+    @cached_property
+    def compares_pods(self) -> bool:
+        """Whether a score depends on what other vpods have on a pod (``LeastAllocated``)."""
+        return any(isinstance(one.plugin, LeastAllocated) for one in self.choosing)
 
     @property
     def hard_zone_skew(self) -> int | None:

@@ -3,7 +3,7 @@
 ::
 
     name: three-zones
-    ties: LowestOrdinal                                # or RoundRobin
+    ties: LowestOrdinal                                # or MostFreeZone, RoundRobin
     filters:
       - {name: ZoneSpread, args: {MaxSkew: 1}}         # hard
     scores:
@@ -104,7 +104,7 @@ class _Reader:
             return Rules()
         if not isinstance(raw, Mapping):
             raise InvalidObject(self.subject, "rules", f"must be an object, not {safe_repr(raw)}")
-        known = {_camel(one.name): one.name for one in fields(Rules)}
+        known = {camel(one.name): one.name for one in fields(Rules)}
         self.only(raw, "rules", tuple(known))
         for key, value in raw.items():
             if not isinstance(value, bool):
@@ -183,6 +183,7 @@ class _Reader:
         return raw
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """``one_name`` as ``oneName``, as files spell it."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)

@@ -13,6 +13,7 @@ from extender.engine.policy.profile import (
     KNATIVE_1_16_RULES,
     KNATIVE_RULES,
     Profile,
+    Ties,
 )
 from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
 
@@ -31,9 +32,10 @@ SPREAD_PROFILE: Final = Profile(
         Weighted(NodeSpread(), 10),
         Weighted(PodSpread(), 1),
     ),
+    ties=Ties.MOST_FREE_ZONE,
 )
 """Spreads over zones, then nodes, then pods, as evenly as the room allows. No vreplica waits for
-it.
+it. Of equal zones the one with the most free slots comes first.
 """
 
 HA_PROFILE: Final = Profile(
@@ -41,6 +43,7 @@ HA_PROFILE: Final = Profile(
     filters=(ZoneSpread(max_skew=1),),
     scores=SPREAD_PROFILE.scores,
     deschedulers=SPREAD_PROFILE.deschedulers,
+    ties=SPREAD_PROFILE.ties,
 )
 """As ``spread``, but no zone may hold more than one vreplica more than another. Vreplicas wait for
 room instead.

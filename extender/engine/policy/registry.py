@@ -19,9 +19,12 @@ from extender.engine.policy.availability import (
 )
 from extender.engine.policy.even_pod_spread import EvenPodSpread, RemoveWithEvenPodSpreadPriority
 from extender.engine.policy.framework import DeschedulePlugin, FilterPlugin, ScorePlugin
+from extender.engine.policy.least_allocated import LeastAllocated
+from extender.engine.policy.least_load import LeastLoad
 from extender.engine.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
 from extender.engine.policy.resources import NoMaxResourceCount, PodFitsResources
 from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
+from extender.model.amounts import SLOTS
 from extender.model.errors import InvalidObject
 
 P_co = TypeVar("P_co", covariant=True)
@@ -52,6 +55,7 @@ _UNUSED_SKEW: Final[Signature] = {"MaxSkew": Argument(int, 0)}
 _NUM_PARTITIONS: Final[Signature] = {"NumPartitions": Argument(int)}
 
 
+_DIMENSION: Final[Signature] = {"Dimension": Argument(str, SLOTS)}
 _SPREAD_SKEW: Final[Signature] = {"MaxSkew": Argument(int, 1, 1)}
 
 
@@ -59,7 +63,7 @@ def _spread(plugin: type[ZoneSpread] | type[NodeSpread], *, count_empty: bool) -
     return PluginFactory(
         name=plugin.name,
         filter=Maker(
-            lambda args: plugin(args["MaxSkew"], bool(args["CountEmpty"])),
+            lambda args: plugin(int(args["MaxSkew"]), bool(args["CountEmpty"])),
             {**_SPREAD_SKEW, "CountEmpty": Argument(bool, count_empty)},
         ),
         score=Maker(lambda _: plugin()),
@@ -71,12 +75,12 @@ _ALL: Final = (
     PluginFactory(name="PodFitsResources", filter=Maker(lambda _: PodFitsResources())),
     PluginFactory(
         name="NoMaxResourceCount",
-        filter=Maker(lambda args: NoMaxResourceCount(args["NumPartitions"]), _NUM_PARTITIONS),
+        filter=Maker(lambda args: NoMaxResourceCount(int(args["NumPartitions"])), _NUM_PARTITIONS),
     ),
     PluginFactory(
         name="EvenPodSpread",
-        filter=Maker(lambda args: EvenPodSpread(args["MaxSkew"]), _MAX_SKEW),
-        score=Maker(lambda args: EvenPodSpread(args["MaxSkew"]), _UNUSED_SKEW),
+        filter=Maker(lambda args: EvenPodSpread(int(args["MaxSkew"])), _MAX_SKEW),
+        score=Maker(lambda args: EvenPodSpread(int(args["MaxSkew"])), _UNUSED_SKEW),
     ),
     PluginFactory(
         name="AvailabilityNodePriority",
@@ -103,13 +107,19 @@ _ALL: Final = (
         name="RemoveWithHighestOrdinalPriority",
         deschedule=Maker(lambda _: RemoveWithHighestOrdinalPriority()),
     ),
+    PluginFactory(name=LeastLoad.name, score=Maker(lambda _: LeastLoad())),
     _spread(ZoneSpread, count_empty=True),
     _spread(NodeSpread, count_empty=False),
     PluginFactory(
         name="PodSpread",
-        filter=Maker(lambda args: PodSpread(args["MaxSkew"]), _SPREAD_SKEW),
+        filter=Maker(lambda args: PodSpread(int(args["MaxSkew"])), _SPREAD_SKEW),
         score=Maker(lambda _: PodSpread()),
         deschedule=Maker(lambda _: PodSpread()),
+    ),
+    PluginFactory(
+        name="LeastAllocated",
+        score=Maker(lambda args: LeastAllocated(str(args["Dimension"])), _DIMENSION),
+        deschedule=Maker(lambda args: LeastAllocated(str(args["Dimension"])), _DIMENSION),
     ),
 )
 

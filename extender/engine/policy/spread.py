@@ -18,7 +18,9 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
+from extender.engine.pods.pod_loads import PodLoads
 from extender.engine.pods.topology import Topology, Zones
+from extender.model.amounts import NO_AMOUNTS, Amounts
 from extender.model.objects import StatefulSet
 
 K = TypeVar("K", int, str)
@@ -63,6 +65,10 @@ class Places(Protocol):
         """Node -> bit set of the schedulable pods on it."""
 
     @property
+    def free_by_zone(self) -> Mapping[str, int]:
+        """Zone -> free slots of the pods with room in it."""
+
+    @property
     def schedulable(self) -> int:
         """Bit set of the pods that may take new vreplicas."""
 
@@ -75,6 +81,10 @@ class Places(Protocol):
         """Bit set of the ordinals that get nothing new."""
 
     @property
+    def load(self) -> PodLoads:
+        """What is known of the pods' load."""
+
+    @property
     def stateful_set(self) -> StatefulSet | None:
         """Says how many pods there should be."""
 
@@ -85,6 +95,7 @@ class Spread:
 
     ``free``: an ordinal's free slots, beside what ``hold`` was told. ``weight``: slots of one
     vreplica. ``room``: the pods that may get more, if not all with room may; None for all of those.
+    ``key``, ``amounts``: of the vpod, and what one vreplica takes of the pool's dimensions.
     """
 
     __slots__ = (
@@ -95,12 +106,14 @@ class Spread:
         "_least",
         "_overfull",
         "_places",
+        "amounts",
         "away_nodes",
         "away_pods",
         "away_zones",
         "by_count",
         "by_ordinal",
         "closed",
+        "key",
         "node_bits",
         "nodes",
         "own",
@@ -115,7 +128,14 @@ class Spread:
     )
 
     def __init__(
-        self, places: Places, free: Callable[[int], int], weight: int = 1, room: int | None = None
+        self,
+        places: Places,
+        free: Callable[[int], int],
+        weight: int = 1,
+        room: int | None = None,
+        *,
+        key: str = "",
+        amounts: Amounts = NO_AMOUNTS,
     ) -> None:
         self.by_ordinal = places.by_ordinal
         self.topology = places.topology
@@ -130,6 +150,8 @@ class Spread:
         self.replicas = places.stateful_set.replicas if places.stateful_set is not None else 0
         """Pods that the StatefulSet wants."""
         self.weight = weight
+        self.key = key
+        self.amounts = amounts
         self.pods: dict[int, int] = {}
         """Ordinal -> vreplicas. Like ``nodes`` and ``zones``, it has schedulable pods only, and no
         zeros except those given to ``hold``.
@@ -216,9 +238,42 @@ class Spread:
         """Free slots of a pod after ``add`` and ``remove``; negative if it is overcommitted."""
         return self._free(ordinal) - self._given.get(ordinal, 0) * self.weight
 
+    def used(self, ordinal: int, dimension: str, more: int = 0) -> tuple[int, int]:
+        """What all vpods take of a dimension on a pod, with ``more`` of these vreplicas, and what
+        the pod has. Of slots, if the pool does not have that dimension.
+        """
+        pod, mine = self.by_ordinal[ordinal], self.pods.get(ordinal, 0) + more
+        own = pod.claims.get(self.key)
+        for name, most in pod.capacities:
+            if name == dimension:
+                held = pod.held_amounts.get(name, 0)
+                held -= dict(own.held_amounts).get(name, 0) if own is not None else 0
+                return held + mine * dict(self.amounts).get(name, 0), most
+        held = pod.held - (own.held_slots if own is not None else 0)
+        return held + mine * self.weight, pod.capacity
+
     def fits(self, ordinal: int) -> bool:
         """Whether one more vreplica fits."""
         return self._free(ordinal) - self._given.get(ordinal, 0) * self.weight >= self.weight
+
+    def load_of(self, ordinal: int) -> float:
+        """The expected load of a pod after ``add`` and ``remove``, in means of the pods. It is 0 if
+        no load is known.
+        """
+        held = self.by_ordinal[ordinal].held + self._given.get(ordinal, 0) * self.weight
+        return self._places.load.expected(ordinal, held)
+
+    def free_in(self, zone: str) -> int:
+        """Free slots of the zone's pods with room, after ``add`` and ``remove``."""
+        by_ordinal = self.by_ordinal
+        given = sum(
+            [
+                count
+                for ordinal, count in self._given.items()
+                if by_ordinal[ordinal].location[1] == zone
+            ]
+        )
+        return self._places.free_by_zone.get(zone, 0) - given * self.weight
 
     def candidate(self, ordinal: int) -> Candidate:
         """A schedulable pod, as plugins see it."""

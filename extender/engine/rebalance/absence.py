@@ -44,12 +44,17 @@ class Absences:
         """Note which ordinals are absent. This is needed even if the pool abandons none, since that
         may change.
         """
-        seen = {pod.name: _seen(pod, now) for pod in pool.members() if not _present(pod)}
-        for name, new in seen.items():
-            known = self._absent.get(name)
-            if known is not None and not _was_back(known, new):
-                seen[name] = _Absence(known.since, new.uid, new.not_ready_since)
-        self._absent = seen
+        before, self._absent = self._absent, {}
+        for pod in pool.members():
+            if _present(pod):
+                continue
+            known = before.get(pod.name)
+            uid, not_ready_since = _seen(pod)
+            if known is None or _was_back(known, uid, not_ready_since):
+                known = _Absence(now, uid, not_ready_since)
+            elif (known.uid, known.not_ready_since) != (uid, not_ready_since):
+                known = _Absence(known.since, uid, not_ready_since)
+            self._absent[pod.name] = known
 
     def look(self, pool: PoolState, now: float) -> tuple[frozenset[str], float | None]:
         """``note``, and return the pods to abandon and when the next one is due (None: never)."""
@@ -79,17 +84,18 @@ def _present(state: PodClaims) -> bool:
     )
 
 
-def _seen(state: PodClaims, now: float) -> _Absence:
+def _seen(state: PodClaims) -> tuple[str, str]:
+    """``uid`` and ``not_ready_since`` of an absence now."""
     pod = state.pod
     if pod is None:
-        return _Absence(now, "", "")
-    return _Absence(now, pod.uid, "" if pod.ready else pod.ready_since)
+        return "", ""
+    return pod.uid, "" if pod.ready else pod.ready_since
 
 
-def _was_back(known: _Absence, new: _Absence) -> bool:
+def _was_back(known: _Absence, uid: str, not_ready_since: str) -> bool:
     """Whether the same pod was Ready between these two looks."""
     return (
-        known.uid == new.uid
-        and bool(known.not_ready_since and new.not_ready_since)
-        and known.not_ready_since != new.not_ready_since
+        known.uid == uid
+        and bool(known.not_ready_since and not_ready_since)
+        and known.not_ready_since != not_ready_since
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from extender.engine.placing.grow import grow
 from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.guard import PluginFailed
+from extender.engine.state.dimension_room import DimensionRoom, beside_held
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
@@ -37,8 +38,8 @@ def destinations(
 
 
 class Draft:
-    """``place`` and ``take`` change it. ``receivers``: bit set of the ordinals that may get
-    something.
+    """``place``, ``add``, ``take`` and ``promise`` change it. ``receivers``: bit set of the pods
+    that may get something.
     """
 
     def __init__(self, pool: PoolState, receivers: int) -> None:
@@ -47,14 +48,19 @@ class Draft:
         self._given: dict[int, int] = {}
         """Ordinal -> slots given."""
         self._ledgers = LedgerRoom(pool)
+        self._dimensions = DimensionRoom(lambda ordinal: beside_held(pool.by_ordinal[ordinal]))
         self._placed: dict[str, dict[str, int]] = {}
+        self._promised = 0
+        """Bit set of the pods on which a move of this plan makes room for something else."""
 
     def copy(self) -> "Draft":
         """A copy, to try something."""
         other = Draft(self._pool, self._receivers)
         other._given = dict(self._given)
         other._ledgers = self._ledgers.copy()
+        other._dimensions = self._dimensions.copy()
         other._placed = dict(self._placed)
+        other._promised = self._promised
         return other
 
     def placed(self, key: str) -> Placements:
@@ -64,7 +70,15 @@ class Draft:
 
     def still_on(self, pod: PodClaims) -> dict[str, int]:
         """vpod key -> vreplicas that no planned move has taken off this pod."""
-        return {key: count for key in pod.claims if (count := self.placed(key).get(pod.name, 0))}
+        return {key: count for key in pod.claims if (count := self.on_pod(key, pod))}
+
+    def on_pod(self, key: str, pod: PodClaims) -> int:
+        """Those of one vpod."""
+        known = self._placed.get(key)
+        if known is not None:
+            return known.get(pod.name, 0)
+        claim = pod.claims.get(key)
+        return claim.placed.vreplicas if claim is not None else 0
 
     def place(
         self, vpod: VPod, pod: PodClaims, count: int, *, among: int | None = None
@@ -75,42 +89,94 @@ class Draft:
         receivers = self._receivers if among is None else self._receivers & among
         if pod.ordinal is not None:
             receivers &= ~(1 << pod.ordinal)
+        kept = dict(self.placed(vpod.key))
+        kept[pod.name] -= count
+        given, left = self._grow(vpod, kept, count, receivers)
+        kept[pod.name] += left
+        self._placed[vpod.key] = _without_zeros(kept)
+        return given, left
+
+    def add(self, vpod: VPod, count: int) -> tuple[dict[int, int], int]:
+        """Find room for ``count`` vreplicas that have no place, as ``place`` does."""
+        kept = dict(self.placed(vpod.key))
+        given, left = self._grow(vpod, kept, count, self._receivers)
+        self._placed[vpod.key] = _without_zeros(kept)
+        return given, left
+
+    def _grow(
+        self, vpod: VPod, kept: dict[str, int], count: int, receivers: int
+    ) -> tuple[dict[int, int], int]:
+        """Give ``count`` vreplicas to receivers, and add them to ``kept``."""
         room = self._ledgers.open_to(self._pool.room, vpod.key)
         receivers &= room
 
         def free(ordinal: int) -> int:
-            return self._free(ordinal) if receivers >> ordinal & 1 else 0
+            return self.free_for(vpod, ordinal) if receivers >> ordinal & 1 else 0
 
-        kept = dict(self.placed(vpod.key))
-        kept[pod.name] -= count
         given, left = destinations(self._pool, vpod, _without_zeros(kept), count, free, room)
         self._ledgers.give(vpod.key, given)
-        kept[pod.name] += left
-        for ordinal, moved in given.items():
+        self._dimensions.give(vpod.per_vreplica, given)
+        for ordinal, more in given.items():
             name = self._pool.by_ordinal[ordinal].name
-            kept[name] = kept.get(name, 0) + moved
-            self._given[ordinal] = self._given.get(ordinal, 0) + moved * vpod.weight
-        self._placed[vpod.key] = _without_zeros(kept)
+            kept[name] = kept.get(name, 0) + more
+            self._given[ordinal] = self._given.get(ordinal, 0) + more * vpod.weight
         return given, left
+
+    def promise(self, vpod: VPod, ordinal: int, *, source: str | None = None) -> None:
+        """One vreplica comes to this pod once it has room: from the pod ``source``, or from nowhere
+        (None). Until then the pod takes nothing else.
+        """
+        self._promised |= 1 << ordinal
+        self._ledgers.give(vpod.key, (ordinal,))
+        kept = dict(self.placed(vpod.key))
+        if source is not None:
+            kept[source] -= 1
+        name = self._pool.by_ordinal[ordinal].name
+        kept[name] = kept.get(name, 0) + 1
+        self._placed[vpod.key] = _without_zeros(kept)
 
     def take(self, vpod: VPod, source: str, ordinal: int) -> bool:
         """Move one vreplica to this very pod; False if the pod has no room."""
         receivers = self._ledgers.open_to(self._receivers, vpod.key)
-        if not receivers >> ordinal & 1 or self._free(ordinal) < vpod.weight:
+        if not receivers >> ordinal & 1 or self.free_for(vpod, ordinal) < vpod.weight:
             return False
         self._ledgers.give(vpod.key, (ordinal,))
+        self._dimensions.give(vpod.per_vreplica, {ordinal: 1})
         target = self._pool.by_ordinal[ordinal].name
         self._placed[vpod.key] = after(self.placed(vpod.key), source, target)
         self._given[ordinal] = self._given.get(ordinal, 0) + vpod.weight
         return True
 
-    def _free(self, ordinal: int) -> int:
+    def free_of(self, ordinal: int) -> int:
+        """Free slots of a pod beside what it is given."""
+        if self._promised >> ordinal & 1:
+            return 0
         return self._pool.free_of(ordinal) - self._given.get(ordinal, 0)
+
+    def free_for(self, vpod: VPod, ordinal: int) -> int:
+        """Those of them that vreplicas of a vpod can use."""
+        free = self.free_of(ordinal)
+        return self._dimensions.usable(ordinal, free, vpod.weight, vpod.per_vreplica)
+
+    def dimensions(self) -> DimensionRoom:
+        """A copy of what pods have left of the pool's dimensions beside what they are given."""
+        return self._dimensions.copy()
+
+    def open_to(self, ordinals: int, key: str) -> int:
+        """Those of ``ordinals`` that are not promised, and whose ledgers have bytes for one more
+        vreplica of a vpod.
+        """
+        return self._ledgers.open_to(ordinals & ~self._promised, key)
 
 
 def after(placed: Placements, source: str, target: str) -> dict[str, int]:
     """The placements after one vreplica has gone from one pod to another."""
     return _without_zeros({**placed, source: placed[source] - 1, target: placed.get(target, 0) + 1})
+
+
+def without_one(placed: Placements, source: str) -> dict[str, int]:
+    """The placements without one vreplica of a pod."""
+    return _without_zeros({**placed, source: placed[source] - 1})
 
 
 def _without_zeros(placed: Placements) -> dict[str, int]:

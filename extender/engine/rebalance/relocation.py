@@ -19,7 +19,9 @@ from extender.model.moves import Move, MoveReason, by_vpod
 from extender.model.objects import VPod, placement_order
 from extender.model.reasons import ConflictReason
 
-UNASKED: Final = frozenset({MoveReason.COMPACTION, MoveReason.POLICY})
+UNASKED: Final = frozenset(
+    {MoveReason.COMPACTION, MoveReason.MAKE_ROOM, MoveReason.LOAD, MoveReason.POLICY}
+)
 """Reasons of moves that can wait: nobody has ordered them, and nothing is wrong with the pod that
 they leave.
 """
@@ -65,6 +67,7 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         left,
         Explanation(placed + left, tuple(steps), left, reason),
         (vpod.uid, vpod.generation),
+        amounts=vpod.per_vreplica,
     )
 
 
@@ -75,18 +78,19 @@ def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> C
     if not pool.shares.crowded:
         return ConflictReason.INSUFFICIENT_SLOTS
     try:
-        free = free_beside(pool, vpod.key, target, vpod.weight)
+        free = free_beside(pool, vpod.key, target, vpod.weight, vpod.per_vreplica)
         return reason_for(why_refused(pool, vpod, target, free))
     except PluginFailed:
         return ConflictReason.INSUFFICIENT_SLOTS
 
 
 def is_movable(pool: PoolState, vpod: VPod) -> bool:
-    """Whether a vpod may be moved before placing has decided it again: its weight has not changed,
-    and it does not have too much.
+    """Whether a vpod may be moved before placing has decided it again: what one vreplica takes has
+    not changed, and it does not have too much.
     """
     shares = [claim.placed for claim in pool.claims_of(vpod.key).values() if claim.placed.vreplicas]
-    if vpod.deleting or any(share.weight != vpod.weight for share in shares):
+    size = (vpod.weight, vpod.per_vreplica)
+    if vpod.deleting or any((share.weight, share.amounts) != size for share in shares):
         return False
     minimum = (
         pool.adapter_pool.min_pods_per_vpod
@@ -108,7 +112,9 @@ def is_published(pool: PoolState, vpod_key: str) -> bool:
 def _fitting(
     pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]
 ) -> int:
-    """vreplicas that the move's target can still take, in slots and in bytes of its ledger."""
+    """vreplicas that the move's target can still take, in slots, in the pool's dimensions and in
+    bytes of its ledger.
+    """
     to = pool.pods.get(move.to_pod)
     if (
         to is None
@@ -121,4 +127,5 @@ def _fitting(
         # Excuses do not count: recordings do not have them, and a replay must decide the same.
         return 0
     new = target.get(move.to_pod, 0) - before.get(move.to_pod, 0)
-    return (to.free - new * vpod.weight) // vpod.weight
+    free = pool.free_for(vpod)(to.ordinal)
+    return (free - new * vpod.weight) // vpod.weight

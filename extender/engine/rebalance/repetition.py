@@ -5,7 +5,8 @@ Policy moves end by themselves if each is a strict improvement. Third-party plug
 that, and two rules may disagree. So the placements that each move leaves are remembered, and policy
 never returns a vpod to them. Its placements do not repeat then, and there is only a finite number
 of them. What was worse may be better after a change that is not our own. So a change of the pool
-(``surroundings``) forgets everything, and placements count only while the vpod asks for the same.
+or of what its vpods ask for (``surroundings``) forgets everything. Otherwise a pool that lives long
+would run out of moves, and vpods would wait for room that one of them could make.
 """
 
 from collections import OrderedDict
@@ -55,14 +56,15 @@ class LeftBehind:
 
 
 def surroundings(pool: PoolState) -> int:
-    """A hash of what placing depends on and no move changes: pods, their places and capacity, and
-    the rules.
+    """A hash of what placing depends on and no move changes: pods, their places and capacity,
+    what vpods ask for, and the rules.
 
     The closed ordinals are left out, since they follow from what is placed.
     """
     return hash(
         (
             pool.profile.name,
+            pool.asked,
             pool.stateful_set.ordinals if pool.stateful_set is not None else None,
             pool.adapter_pool.generation if pool.adapter_pool is not None else None,
             pool.schedulable,

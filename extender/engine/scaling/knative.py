@@ -27,9 +27,7 @@ def knative_pods(state: PoolState, allows: Callable[[VPod], bool]) -> int:
     pool = state.adapter_pool
     if pool is None:
         return 0
-    vpods = [
-        vpod for vpod in state.vpods.values() if vpod.weight <= pool.slots_per_pod and allows(vpod)
-    ]
+    vpods = [vpod for vpod in state.vpods.values() if pool.could_hold(vpod) and allows(vpod)]
     profile = state.profile
     if not profile.has_plugins:
         return pods_by_sum(pool, vpods)

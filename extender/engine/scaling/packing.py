@@ -5,7 +5,8 @@ A pod counts as it will be. One that is pending or has not been created yet coun
 that cannot take work does not count. Room that another vpod is giving up counts as free, since it
 needs no new pod. If a vpod's vreplicas become heavier than its ledgers say, the difference counts
 as taken: the vpod will have that room, or keeps others from it while it cannot be decided. Bytes of
-ledgers are room, as slots are (``LedgerRoom``): a pod without bytes for a vpod is full for it.
+ledgers are room, as slots are (``LedgerRoom``): a pod without bytes for a vpod is full for it. So
+are the pool's dimensions (``DimensionRoom``).
 
 ``ZonePacking`` adds a hard zone rule: after each vreplica, no zone has more than ``max_skew`` of
 the vpod more than the emptiest zone. Free slots in a zone that may not take the next vreplica are
@@ -13,15 +14,22 @@ no room. Nobody knows in which zone a coming pod will be. It is assumed to go wh
 since kube-scheduler and our prioritize work towards that.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from extender.engine.placing.grow import round_robin
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.spreading import ZoneSpread
+from extender.engine.state.dimension_room import DimensionRoom, beside_placed
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import NO_AMOUNTS, Amounts
 from extender.model.objects import AdapterPool
+
+_ALL: Final = -1
+"""Bit set of all ordinals."""
 
 
 class Packing:
@@ -35,6 +43,15 @@ class Packing:
         self, state: PoolState, pool: AdapterPool, ordinals: range, *, added_max: int
     ) -> None:
         self._ledgers = LedgerRoom(state)
+        empty = dict(pool.capacities)
+
+        def left_of(ordinal: int) -> dict[str, int]:
+            pod = state.by_ordinal.get(ordinal)
+            return empty if pod is None else beside_placed(pod)
+
+        self._dimensions = DimensionRoom(left_of)
+        self._amounts: Amounts = NO_AMOUNTS
+        """What one vreplica takes of the vpod that is being added."""
         self._next = ordinals.stop
         self._slots = pool.slots_per_pod
         self._added_max = added_max
@@ -62,11 +79,12 @@ class Packing:
         inside.
         """
 
-    def add(self, vpod_key: str, missing: int, weight: int) -> int:
-        """Pack ``missing`` vreplicas of ``weight`` slots, and append pods if needed. Return how
-        many found no place.
+    def add(self, vpod_key: str, missing: int, weight: int, amounts: Amounts = NO_AMOUNTS) -> int:
+        """Pack ``missing`` vreplicas of ``weight`` slots and ``amounts``, and append pods if
+        needed. Return how many found no place.
         """
-        missing = self._fill(self._fitting(vpod_key, weight), vpod_key, missing, weight)
+        self._amounts = amounts
+        missing = self._fill(_ALL, vpod_key, missing, weight)
         # Only appended pods have room from here on. Asking all pods again for each would take
         # minutes for a large vpod.
         while missing and (ordinal := self._append()) is not None:
@@ -75,10 +93,15 @@ class Packing:
 
     def _fill(self, ordinals: int, vpod_key: str, missing: int, weight: int) -> int:
         room = ordinals & self._fitting(vpod_key, weight)
-        given, left = round_robin(room, 0, self._free.__getitem__, missing, weight)
+        free = self._usable(weight) if self._amounts else self._free.__getitem__
+        given, left = round_robin(room, 0, free, missing, weight)
+        self._dimensions.give(self._amounts, given)
         for ordinal, count in given.items():
             slots, bit = self._free[ordinal], 1 << ordinal
-            self._with_free[slots] &= ~bit
+            if others := self._with_free[slots] & ~bit:
+                self._with_free[slots] = others
+            else:
+                del self._with_free[slots]
             slots -= count * weight
             self._free[ordinal] = slots
             self._with_free[slots] = self._with_free.get(slots, 0) | bit
@@ -87,9 +110,18 @@ class Packing:
 
     def _fitting(self, vpod_key: str, weight: int) -> int:
         """Bit set of the ordinals with room for one vreplica of ``weight`` slots of a vpod, in
-        slots and in bytes.
+        slots, in the pool's dimensions and in bytes.
         """
-        return self._ledgers.open_to(self._with_slots(weight), vpod_key)
+        fitting = self._ledgers.open_to(self._with_slots(weight), vpod_key)
+        if not self._amounts:
+            return fitting
+        usable = self._usable(weight)
+        return sum(1 << ordinal for ordinal in bits(fitting) if usable(ordinal) >= weight)
+
+    def _usable(self, weight: int) -> Callable[[int], int]:
+        """A function: the free slots of an ordinal that the vpod being added can use."""
+        free, usable, amounts = self._free, self._dimensions.usable, self._amounts
+        return lambda ordinal: usable(ordinal, free[ordinal], weight, amounts)
 
     def _with_slots(self, weight: int) -> int:
         """Bit set of the ordinals that have ``weight`` slots free and are not barred."""
@@ -183,10 +215,11 @@ class ZonePacking(Packing):
         if zone in counts:
             counts[zone] -= vreplicas
 
-    def add(self, vpod_key: str, missing: int, weight: int) -> int:
+    def add(self, vpod_key: str, missing: int, weight: int, amounts: Amounts = NO_AMOUNTS) -> int:
         """As ``Packing.add``, but each vreplica goes to the emptiest zone that may and
         can take it.
         """
+        self._amounts = amounts
         counts = self._counts_of(vpod_key)
         missing -= self._rounds(vpod_key, counts, missing, weight)
         while missing:
@@ -259,10 +292,25 @@ class ZonePacking(Packing):
         pods = max(1, missing // len(counts) // max(1, self._slots // weight))
         grown = 0
         while grown < pods and (ordinal := self._next_unbound()) is not None:
-            self._zones[zone] |= 1 << ordinal
-            self._slots_left[zone] += self._free[ordinal]
+            self._stand(ordinal, zone)
             grown += 1
         return grown > 0
+
+    def stand_evenly(self) -> None:
+        """Let each pod to come stand in the zone with the fewest pods."""
+        pods = {
+            zone: sum(1 for ordinal in self._free if bit_set >> ordinal & 1)
+            for zone, bit_set in self._zones.items()
+        }
+        for ordinal in self._unbound:
+            zone = min(pods, key=lambda name: (pods[name], name))
+            pods[zone] += 1
+            self._stand(ordinal, zone)
+        self._unbound = []
+
+    def _stand(self, ordinal: int, zone: str) -> None:
+        self._zones[zone] |= 1 << ordinal
+        self._slots_left[zone] += self._free[ordinal]
 
     def _next_unbound(self) -> int | None:
         for index, ordinal in enumerate(self._unbound):

@@ -7,8 +7,9 @@ placed there. Here the order is the opposite:
    of slots does not tell which count is enough. What is placed above must fit below, one vreplica
    at a time and under the profile's zone rule, and what is served must fit on pods that are not
    down. Otherwise the evictor could never empty those pods, and they would stay closed and half
-   empty for ever. Ordinals above maxPods are closed whether or not their load fits, since that is a
-   person's order. So are those above the count of Knative's formulas.
+   empty for ever. Pods that the evictor can empty in a few periods by making room below are closed
+   too (``rebalance.make_room``). Ordinals above maxPods are closed whether or not their load fits,
+   since that is a person's order. So are those above the count of Knative's formulas.
 2. The evictor moves what is still on closed pods. It may not succeed with heavy vreplicas or a zone
    rule, if it moves in another order than was assumed here. Then the pods stay closed, and are
    opened when they are needed.
@@ -22,14 +23,22 @@ ordinals do not count as empty.
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import Final
 
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
+from extender.engine.rebalance.make_room import MOVES_MAX
+from extender.engine.rebalance.moves import Limits, can_empty
 from extender.engine.scaling.packing import Packing, ZonePacking, zone_rule
 from extender.engine.scaling.size import ScalePlan, anyone, missing_vreplicas, plan_scale
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import AdapterPool, StatefulSet, VPod
+
+PERIODS: Final = 10
+"""Periods in which the evictor should have emptied the pods that are closed only because it can
+make room for what is on them.
+"""
 
 
 def ordinals_to_close(
@@ -42,6 +51,7 @@ def ordinals_to_close(
     count = plan.wanted
     if (state.profile.rules.scale_by_need or state.shares.crowded) and not plan.limited:
         count = _enough(state, pool, stateful_set, plan.wanted, allows)
+        count = _enough_with_room(state, pool, stateful_set, plan.wanted, count)
         # A pod without which the pool would grow again at once is not removed, so closing it would
         # only keep vreplicas off (simulation seed 208158874).
         count = lasting_count(state, count, allows)
@@ -136,9 +146,9 @@ def waits_for_closed(
         vpod = state.vpods.get(key)
         if vpod is not None and vpod.weight <= closed and allows(vpod):
             mine = state.open_to(there, key)
-            if mine != there and _most_free(state, mine) < vpod.weight:
+            if (mine != there or vpod.per_vreplica) and _most_free(state, mine, vpod) < vpod.weight:
                 continue
-            return key, _most_free(state, state.room_for(key)) < vpod.weight
+            return key, _most_free(state, state.room_for(key), vpod) < vpod.weight
     return None
 
 
@@ -149,8 +159,10 @@ def _to_leave(state: PoolState) -> Iterator[str]:
             yield from (key for key, claim in pod.claims.items() if claim.placed.vreplicas)
 
 
-def _most_free(state: PoolState, ordinals: int) -> int:
-    return max((state.free_of(ordinal) for ordinal in bits(ordinals)), default=0)
+def _most_free(state: PoolState, ordinals: int, vpod: VPod | None = None) -> int:
+    """The most free slots on one of the pods; with a vpod, as far as it can use them."""
+    free = state.free_of if vpod is None else state.free_for(vpod)
+    return max((free(ordinal) for ordinal in bits(ordinals)), default=0)
 
 
 def _below(ordinal: int) -> int:
@@ -185,6 +197,31 @@ def _enough(
     return high
 
 
+def _enough_with_room(
+    state: PoolState, pool: AdapterPool, stateful_set: StatefulSet, wanted: int, count: int
+) -> int:
+    """The lowest count, from ``wanted`` up to ``count``, at which the evictor can empty the pods
+    above if it also makes room below, with the moves of ``PERIODS`` periods.
+
+    While a vreplica waits for a place, moves make room for that first.
+    """
+    if not pool.moves_to_shrink or state.unplaced:
+        return count
+    limits = Limits(
+        budget=pool.moves_per_period * PERIODS, at_once=min(MOVES_MAX, pool.moves_per_period)
+    )
+    start = stateful_set.ordinals_start
+    high_end = _below(start + stateful_set.replicas)
+    low, high = wanted - 1, count  # low is too few, high is enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        if can_empty(state, high_end ^ _below(start + middle), limits):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
 def _left_with(
     state: PoolState,
     pool: AdapterPool,
@@ -210,7 +247,7 @@ def _left_with(
             return None
     packing.barred = 0
     return sum(
-        packing.add(vpod.key, missing, vpod.weight) * vpod.weight
+        packing.add(vpod.key, missing, vpod.weight, vpod.per_vreplica) * vpod.weight
         for vpod, missing in missing_vreplicas(state, pool, allows)
     )
 
@@ -237,6 +274,6 @@ def _leaves(packing: Packing, pod: PodClaims) -> bool:
     for key, claim in sorted(pod.claims.items()):
         share = claim.placed
         packing.leave(key, pod, share.vreplicas)
-        if share.vreplicas and packing.add(key, share.vreplicas, share.weight):
+        if share.vreplicas and packing.add(key, share.vreplicas, share.weight, share.amounts):
             return False
     return True

@@ -6,11 +6,12 @@ drained, condemned and most abandoned ones) loses all its slots. An abandoned po
 replaced loses none. A pod whose node is cordoned or failing, or whose ledger is full, loses its
 free slots; what it holds stays there and needs no second place. More pods are added for vreplicas
 that have no place even on pods that are still pending, because heavy vreplicas do not fill a pod to
-the last slot.
+the last slot. A pool with further dimensions needs the pods of the dimension that needs most.
 
 Under a hard zone rule, free slots cannot be used in a zone that already has its share. Then pods
-are added for the zone that lacks them, and rounded up to a multiple of the zones (Knative's
-factor), because a rule that spreads every vpod evenly uses zones of equal size best.
+are added for the zone that lacks them. Often fewer are enough if they spread evenly over the zones,
+as kube-scheduler and our prioritize spread them: then as many as that. (Knative rounds up to a
+multiple of the zones, which costs one pod more in the mean.)
 
 This growth must end, even if a zone has no machine left and every new pod lands in another zone.
 So a pod that is still pending counts in the zone that lacks it. And there is a ceiling. A zone must
@@ -28,8 +29,9 @@ from typing import Final
 
 from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodClaims
 from extender.engine.scaling.knative import knative_pods
-from extender.engine.scaling.packing import Packing, ZonePacking, to_replace, zone_rule
+from extender.engine.scaling.packing import Packing, ZonePacking, ZoneRule, to_replace, zone_rule
 from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import Amounts
 from extender.model.counted import counted_are
 from extender.model.objects import AdapterPool, VPod
 
@@ -86,7 +88,7 @@ def plan_scale(
     if state.profile.rules.scale_by_need:
         count = stateful_set.replicas if replicas is None else replicas
         unlimited, unschedulable = _by_need(state, pool, count, expected, allows)
-        unlimited = min(unlimited, max(_sane(state, pool, expected), count))
+        unlimited = min(unlimited, max(_sane(state, pool, expected, allows), count))
     else:
         unlimited = knative_pods(state, allows)
         if state.shares.crowded:
@@ -94,20 +96,25 @@ def plan_scale(
             # slots are taken.
             count = stateful_set.replicas if replicas is None else replicas
             by_need, _ = _by_need(state, pool, count, expected, allows)
-            unlimited = max(unlimited, min(by_need, max(_sane(state, pool, expected), count)))
+            unlimited = max(
+                unlimited, min(by_need, max(_sane(state, pool, expected, allows), count))
+            )
         unschedulable = any(True for _ in missing_vreplicas(state, pool, allows))
     limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
     return ScalePlan(limit, unlimited, expected, unschedulable)
 
 
-def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
+def _sane(
+    state: PoolState, pool: AdapterPool, expected: int, allows: Callable[[VPod], bool]
+) -> int:
     """An upper limit of the pods that can be needed, however many seem to be lost.
 
-    First fit fills all pods but one at least by half. A zone rule may want one more in each zone.
-    Each of these may be lost, and need one replacement. So may each pod that is drained, abandoned
-    or condemned, has fewer slots than a new one (slotsPerPod was raised), or has no bytes left in
-    its ledger for a tenant. The last kind does not grow with the pods that seem lost, since what
-    fills a ledger is placed.
+    First fit fills all pods but one at least by half, if slots and dimensions count together: what
+    opens a new pod fits into no other, because of one of them. A zone rule may want one more in
+    each zone. Each of these may be lost, and need one replacement. So may each pod that is drained,
+    abandoned or condemned, has fewer slots than a new one (slotsPerPod was raised), or has no bytes
+    left in its ledger for a tenant. The last kind does not grow with the pods that seem lost, since
+    what fills a ledger is placed.
 
     The limit is for the case that our view of the nodes is behind. Then healthy pods seem lost, and
     so would those that replace them. A pool without maxPods would grow without end, ten times a
@@ -121,7 +128,10 @@ def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
         or (pod.bound and pod.capacity < pool.slots_per_pod)
         or pod.ledger_bytes > TENANT_ROOM_BYTES_MAX
     )
-    return 2 * (2 * -(-expected // pool.slots_per_pod) + 1 + zones) + useless + pool.min_pods
+    full = -(-expected // pool.slots_per_pod) + sum(
+        -(-total // most) for most, total in _expected_amounts(state, pool, allows)
+    )
+    return 2 * (2 * full + 1 + zones) + useless + pool.min_pods
 
 
 def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:
@@ -133,16 +143,33 @@ def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) ->
     pool = state.adapter_pool
     if pool is None:
         return 0
-    return sum(
-        (
-            _wanted(pool, vpod)
-            if allows(vpod)
-            else min(vpod.vreplicas, state.placed_vreplicas(vpod.key))
-        )
-        * vpod.weight
-        for vpod in state.vpods.values()
-        if vpod.weight <= pool.slots_per_pod
-    )
+    return sum(count * vpod.weight for vpod, count in _expected_vreplicas(state, pool, allows))
+
+
+def _expected_vreplicas(
+    state: PoolState, pool: AdapterPool, allows: Callable[[VPod], bool]
+) -> Iterator[tuple[VPod, int]]:
+    for vpod in state.vpods.values():
+        if pool.could_hold(vpod):
+            yield (
+                vpod,
+                _wanted(pool, vpod)
+                if allows(vpod)
+                else min(vpod.vreplicas, state.placed_vreplicas(vpod.key)),
+            )
+
+
+def _expected_amounts(
+    state: PoolState, pool: AdapterPool, allows: Callable[[VPod], bool]
+) -> list[tuple[int, int]]:
+    """For each dimension of the pool: what a pod has, and what all vpods want together."""
+    if not pool.capacities:
+        return []
+    totals: Counter[str] = Counter()
+    for vpod, count in _expected_vreplicas(state, pool, allows):
+        for name, amount in vpod.per_vreplica:
+            totals[name] += amount * count
+    return [(most, totals[name]) for name, most in pool.capacities]
 
 
 def missing_vreplicas(
@@ -159,8 +186,24 @@ def missing_vreplicas(
         if not left and key not in state.unplaced and pool.min_pods_per_vpod <= vpod.vreplicas:
             continue  # as for almost every vpod
         missing = _wanted(pool, vpod) - _placed_to_stay(state, key, left)
-        if missing > 0 and not vpod.deleting and vpod.weight <= pool.slots_per_pod and allows(vpod):
+        if missing > 0 and not vpod.deleting and pool.could_hold(vpod) and allows(vpod):
             yield vpod, missing
+
+
+def waiting_without_growth(
+    state: PoolState, allows: Callable[[VPod], bool], plan: ScalePlan
+) -> list[str]:
+    """Keys of the vpods without a place for which the evictor may make room, the heaviest first.
+    None while the pool grows for them, unless its owner wants that tried first
+    (rebalance.makeRoomBeforeGrowing).
+    """
+    pool, stateful_set = state.adapter_pool, state.stateful_set
+    if pool is None or stateful_set is None:
+        return []
+    if plan.wanted > stateful_set.replicas and not pool.make_room_before_growing:
+        return []
+    waiting = [vpod for key in state.unplaced if (vpod := state.vpods.get(key)) and allows(vpod)]
+    return [vpod.key for vpod in sorted(waiting, key=lambda vpod: -vpod.weight)]
 
 
 def _wanted(pool: AdapterPool, vpod: VPod) -> int:
@@ -199,6 +242,9 @@ def _by_need(
         if pod.bound and (not pod.schedulable or pod.ledger_full) and pod.ordinal in ordinals
     )
     floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
+    # Of the dimensions, nothing is counted as lost here: the packing below sees it.
+    for most, total in _expected_amounts(state, pool, allows):
+        floor = max(floor, -(-total // most))
     allowed = POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)
     most = min(POOL_PODS_MAX, allowed) + 1  # a pool that needs more is sized again with these
     extra, left = _appended(state, pool, Packing(state, pool, ordinals, added_max=most), allows)
@@ -213,23 +259,54 @@ def _by_need(
     extra, left = _appended(state, pool, packing, allows)
     if not extra:
         return needed, bool(left)
-    return max(needed, min(ceiling, -(-(replicas + extra) // zones) * zones)), True
+    enough = min(ceiling, replicas + extra)
+    if left:
+        return max(needed, enough), True
+    return _fewest_in_zones(state, pool, rule, range(max(needed, replicas), enough), allows), True
+
+
+def _fewest_in_zones(
+    state: PoolState,
+    pool: AdapterPool,
+    rule: ZoneRule,
+    counts: range,
+    allows: Callable[[VPod], bool],
+) -> int:
+    """The lowest of ``counts`` at which all finds a place if the pods to come spread evenly over
+    the zones; ``counts.stop``, which is enough, if none is.
+
+    ``ZonePacking`` adds pods as each vpod in turn needs them. Often fewer would do for all.
+    """
+
+    def fits(count: int) -> bool:
+        ordinals = range(_start(state), _start(state) + count)
+        packing = ZonePacking(state, pool, ordinals, added_max=0, rule=rule)
+        packing.stand_evenly()
+        return not _appended(state, pool, packing, allows)[1]
+
+    low, high = counts.start - 1, counts.stop  # low is too few, high is enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
 
 
 def _zone_ceiling(
     state: PoolState, pool: AdapterPool, zones: int, needed: int, allows: Callable[[VPod], bool]
 ) -> int:
     """The number of pods at which a hard zone rule asks for no more: in each zone, one more than
-    hold its part of every vpod, rounded up. Vreplicas of one weight share pods there, since heavy
+    hold its part of every vpod, rounded up. Vreplicas of one size share pods there, since heavy
     ones do not fill a pod to its last slot.
     """
-    parts: Counter[int] = Counter()
+    parts: Counter[tuple[int, Amounts]] = Counter()
     for vpod in state.vpods.values():
-        if vpod.weight <= pool.slots_per_pod and allows(vpod):
-            parts[vpod.weight] += -(-_wanted(pool, vpod) // zones)
-    share = sum(
-        -(-count // (pool.slots_per_pod // weight)) for weight, count in parts.items() if count
-    )
+        if pool.could_hold(vpod) and allows(vpod):
+            parts[vpod.weight, vpod.per_vreplica] += -(-_wanted(pool, vpod) // zones)
+    capacities = dict(pool.capacities)
+    share = 0
+    for (weight, amounts), count in parts.items():
+        on_a_pod = [capacities[name] // amount for name, amount in amounts]
+        share += -(-count // min([pool.slots_per_pod // weight, *on_a_pod]))
     return zones * (max(share, -(-needed // zones)) + 1)
 
 
@@ -243,7 +320,11 @@ def _appended(
     """Pods to add for what no bound or coming pod has room for, and whether something is left even
     then.
     """
-    for vpod, missing in missing_vreplicas(state, pool, allows):
-        if packing.add(vpod.key, missing, vpod.weight):
+    # The heaviest first, as placing takes them: light ones fit into what is left.
+    waiting = sorted(
+        missing_vreplicas(state, pool, allows), key=lambda item: (-item[0].weight, -item[1])
+    )
+    for vpod, missing in waiting:
+        if packing.add(vpod.key, missing, vpod.weight, vpod.per_vreplica):
             return packing.added, True
     return packing.added, False

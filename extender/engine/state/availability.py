@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
 from extender.model.counted import counted_are
 from extender.model.event_reasons import EventReason
@@ -112,7 +111,8 @@ class Availability:
             return f"{self.ready} of {counted_are(self.wanted, 'vreplica')} on pods that are Ready"
         text = f"{min(self.ready, self.wanted)} of {counted_are(self.wanted, 'vreplica')} served"
         if not self.unserved:
-            return f"{text}: {max(0, self.wanted - self.placed)} are not placed"
+            left = max(0, self.wanted - self.placed)
+            return f"{text}: {left} {'is' if left == 1 else 'are'} not placed"
         return f"{text}; {self.blame()}"
 
     def blame(self) -> str:
@@ -170,11 +170,6 @@ def serves(pool: "PoolState", pod_name: str) -> bool:
 def would_end_service(source: PodClaims, target: PodClaims) -> bool:
     """Whether vreplicas that are served on ``source`` would not be served on ``target``."""
     return target.down and not source.down
-
-
-def down_among(pool: "PoolState", ordinals: int) -> int:
-    """Bit set of those of ``ordinals`` whose pods are down."""
-    return sum(1 << ordinal for ordinal in bits(ordinals) if pool.by_ordinal[ordinal].down)
 
 
 def is_outdated(pool: "PoolState", vpod: VPod) -> bool:

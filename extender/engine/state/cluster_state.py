@@ -1,7 +1,7 @@
 """``ClusterState``: everything that decisions look at, over all pools. Each change updates it by
 the difference.
 
-The change handlers of the assume caches feed it (``old``, ``new``: None for an object that does not
+The change handlers of the caches feed it (``old``, ``new``: None for an object that does not
 exist), and so do reservations. A state rebuilt from the same objects equals the updated one. Tests
 compare their ``digest``.
 """
@@ -112,7 +112,8 @@ class ClusterState:
             state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
             state.set_pool(new, state.stateful_set)
             self._share_out(new.stateful_set_key)
-            # A pod stamped before its pool was known takes the pool's slotsPerPod of its node.
+            # A pod that was stamped before its pool was known has no number of slots of its own. So
+            # it now takes slotsPerPod slots of its node.
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
         elif old is not None:
             state = self.pool(old.key)
@@ -262,11 +263,11 @@ class ClusterState:
             pool.unowned_pods[pod.name] = pod
 
     def _is_a_pod_of(self, pool: PoolState, pod: AdapterPod) -> bool:
-        """Whether the pool's StatefulSet controls that pod, or another StatefulSet of the namespace
-        by another name.
+        """Whether the pod belongs to the pool: the pool's StatefulSet controls it, or a StatefulSet
+        of the namespace with another name, which the pool may have named before.
 
-        The pool may have named that other one before. What its pods hold stays until there is room,
-        and they get nothing new.
+        What the pods of a former StatefulSet hold stays until there is room, and they get nothing
+        new.
         """
         if pool.counts(pod):
             return True
@@ -423,12 +424,22 @@ class ClusterState:
                 "crowded": pool.shares.crowded,
                 "spent": dict(sorted(pool.shares.spent.items())),
                 "zones": dict(sorted(pool.zones.items())),
+                "free by zone": {
+                    zone: free for zone, free in sorted(pool.free_by_zone.items()) if free
+                },
                 "nodes": dict(sorted(pool.nodes.items())),
                 "hosting": dict(sorted(pool.hosting.zone_of.items())),
                 "hosting zones": dict(sorted(pool.hosting.known_in.items())),
                 "unplaced": sorted(pool.unplaced),
                 "pods": {
-                    name: (pod.held, pod.placed, pod.capacity, pod.schedulable)
+                    name: (
+                        pod.held,
+                        pod.placed,
+                        pod.capacity,
+                        pod.schedulable,
+                        sorted(pod.held_amounts.items()),
+                        sorted(pod.placed_amounts.items()),
+                    )
                     for name, pod in sorted(pool.pods.items())
                     if pod.pod is not None or pod.claims
                 },

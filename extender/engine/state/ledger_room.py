@@ -65,7 +65,7 @@ class LedgerRoom:
         for ordinal in ordinals:
             if not own >> ordinal & 1:
                 own |= 1 << ordinal
-                self._enter(ordinal, tenant_of(key), entry_bytes(key))
+                self._enter(ordinal, tenant_of(key), self._entry_bytes(key))
         self._own[key] = own
 
     def _own_of(self, key: str) -> int:
@@ -73,6 +73,10 @@ class LedgerRoom:
         if own is None:
             own = self._own[key] = self._pool.entries_of(key)
         return own
+
+    def _entry_bytes(self, key: str) -> int:
+        vpod = self._pool.vpods.get(key)
+        return entry_bytes(key) if vpod is None else entry_bytes(key, vpod.per_vreplica)
 
     def _enter(self, ordinal: int, tenant: str, size: int) -> None:
         pod = self._pods.get(ordinal)

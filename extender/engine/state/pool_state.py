@@ -3,10 +3,11 @@ rebuilds it.
 
 Two Python ints are bit sets over ordinals. ``schedulable`` has the pods that may take new
 vreplicas. ``room`` has those of them that have a free slot and bytes in their ledger, and are not
-closed (being emptied). ``shares`` has, by tenant, the pods on which that tenant gets no further
-ledger entry. ``zones`` and ``nodes`` divide ``schedulable`` by zone and by node. The lowest ordinal
-is the lowest set bit, so finding the place of a vreplica takes a few machine operations, however
-many pods there are.
+closed. ``closed`` has the ordinals that are being emptied or in doubt: they get nothing new, and
+what they have stays until it is moved. ``shares`` has, by tenant, the pods on which that tenant
+gets no further ledger entry. ``zones`` and ``nodes`` divide ``schedulable`` by zone and by node.
+The lowest ordinal is the lowest set bit, so finding the place of a vreplica takes a few machine
+operations, however many pods there are.
 
 ``_refresh`` derives the bits after a change of a pod, a node or the pool, and ``_follow_room``
 after a change of claims alone. Only ``_claim`` and ``_add_claim`` change the sums of a pod's
@@ -33,10 +34,12 @@ from extender.engine.pods.claims import (
     tenant_of,
 )
 from extender.engine.pods.ledger_shares import LedgerShares
+from extender.engine.pods.pod_loads import NO_LOADS
 from extender.engine.pods.topology import Topology, Zones
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
 from extender.engine.state.ordinal_history import HOLD_S
 from extender.engine.state.state_observer import StateObserver
+from extender.model.amounts import NO_AMOUNTS, Amounts, add_to, amounts_bytes, times
 from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, share_of
 from extender.model.objects import (
     AdapterPod,
@@ -72,9 +75,13 @@ class PoolState:
     pool then has no StatefulSet.
     """
 
+    load = NO_LOADS
+    """Set by who leads the pool. It is no part of ``revision``: only new placements look at it."""
+    asked = 0
+    """How often what vpods ask for has changed. Where they are placed is no part of it."""
+
     def __init__(self, key: str, topology: Topology | None = None) -> None:
-        self.key = key
-        self.revision = 0
+        self.key, self.revision = key, 0
         self.observer: StateObserver | None = None
         self.topology = topology if topology is not None else Topology()
         self.profile: Profile = DEFAULT_PROFILE
@@ -96,12 +103,12 @@ class PoolState:
         """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``);
         never 0.
         """
-        self.schedulable = self.room = 0
-        self.shares = LedgerShares()
-        self.closed = 0
-        """Bit set of the ordinals being emptied: they get nothing new, and what they have stays
-        until it is moved.
+        self.schedulable = self.room = self.closed = self.in_doubt = self.down = 0
+        """Bit sets of ordinals. ``in_doubt``: those of ``closed`` that nothing empties. They are
+        closed only because an earlier scale-down may still be under way and remove them. ``down``:
+        those whose pods are down (``PodClaims.down``).
         """
+        self.shares = LedgerShares()
         self.abandoned: frozenset[str] = frozenset()
         """Pods that were not Ready for longer than rescheduleAfterSeconds. What they have is placed
         elsewhere.
@@ -119,12 +126,19 @@ class PoolState:
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
         """Node name -> bit set of the schedulable pods on it; never 0."""
+        self.free_by_zone: dict[str, int] = {}
+        """Zone -> free slots of the pods in ``room``. The sum is kept by differences."""
         self.unbound: dict[str, PodClaims] = {}
         """The pods that are not bound, and those whose last ledger is kept."""
         self._gone_since: dict[str, float] = {}
         """Pod name whose last ledger is kept -> when that was first noticed (s)."""
 
     # -- reading -----------------------------------------------------------------------------------
+
+    @property
+    def capacities(self) -> Amounts:
+        """What each pod has beside slots."""
+        return self.adapter_pool.capacities if self.adapter_pool is not None else NO_AMOUNTS
 
     @property
     def forgettable(self) -> bool:
@@ -185,8 +199,14 @@ class PoolState:
                     yield pod
 
     def is_closed(self, pod: PodClaims) -> bool:
-        """Whether the pod gets nothing new because it is being emptied."""
+        """Whether the pod gets nothing new because it is being emptied, or because it is in doubt
+        (``in_doubt``).
+        """
         return pod.ordinal is not None and bool(self.closed >> pod.ordinal & 1)
+
+    def is_in_doubt(self, pod: PodClaims) -> bool:
+        """Whether the pod is closed only because an earlier scale-down may still remove it."""
+        return self.is_closed(pod) and bool(self.in_doubt >> (pod.ordinal or 0) & 1)
 
     def ordinals_of(self, placed: Mapping[str, int]) -> int:
         """Bit set of the pods that have some of ``placed`` (pod name -> vreplicas)."""
@@ -226,6 +246,16 @@ class PoolState:
         pod = self.by_ordinal[ordinal]
         return pod.capacity - pod.held
 
+    def free_for(self, vpod: VPod) -> Callable[[int], int]:
+        """A function: an ordinal's free slots, as far as vreplicas of a vpod can use them.
+
+        Beside ``free_of``, that is what the pod's dimensions allow.
+        """
+        weight, amounts, by_ordinal = vpod.weight, vpod.per_vreplica, self.by_ordinal
+        if not amounts:
+            return self.free_of
+        return lambda ordinal: by_ordinal[ordinal].slots_for(weight, amounts, 0, "")
+
     def free_slots(self) -> int:
         """Free slots over all schedulable pods."""
         return sum(max(0, self.by_ordinal[ordinal].free) for ordinal in bits(self.room))
@@ -256,9 +286,14 @@ class PoolState:
         return [
             pod
             for pod in self.pods.values()
-            if pod.held > pod.capacity
-            and pod.bound
-            and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
+            if pod.bound
+            and (
+                (
+                    pod.held > pod.capacity
+                    and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
+                )
+                or (pod.capacities and pod.ledger_overfills)
+            )
         ]
 
     # -- changes from the API server ---------------------------------------------------------------
@@ -278,11 +313,11 @@ class PoolState:
         self.stateful_set = stateful_set
         self.revision += 1
         self.by_ordinal = {}
-        self.schedulable = self.room = 0
+        self.schedulable = self.room = self.down = 0
         self.shares.clear()
-        self.zones, self.nodes = {}, {}
+        self.zones, self.nodes, self.free_by_zone = {}, {}, {}
         for pod in list(self.pods.values()):
-            pod.location = ("", "")
+            pod.location, pod.counted_free = ("", ""), 0
             self._index(pod)
             self._refresh(pod)
             self._forget_if_empty(pod)
@@ -301,11 +336,14 @@ class PoolState:
         if list(ordered) != list(unplaced):
             self.unplaced = ordered | unplaced
 
-    def set_closed(self, closed: int) -> None:
-        """Close these ordinals to new vreplicas, and open all others."""
+    def set_closed(self, closed: int, *, in_doubt: int = 0) -> None:
+        """Close these ordinals to new vreplicas, and open all others. ``in_doubt``: those of them
+        that are not being emptied (see the attribute).
+        """
         if self.observer is not None:
-            self.observer.closed(self.key, closed)
+            self.observer.closed(self.key, closed, in_doubt)
         changed, self.closed = self.closed ^ closed, closed
+        self.in_doubt = in_doubt & closed
         self.revision += 1
         for ordinal in bits(changed):
             if (state := self.by_ordinal.get(ordinal)) is not None:
@@ -393,6 +431,7 @@ class PoolState:
         state = self.pods.get(pod_name)
         if state is not None and state.excused:
             state.excused = False
+            self._note_down(state)
             self.revision += 1
             state.revision += 1
             self._refresh_served(state)
@@ -403,6 +442,12 @@ class PoolState:
         self._note_location(state.name)
         if state.down is not down:
             self._refresh_served(state)
+
+    def _note_down(self, state: PodClaims) -> None:
+        ordinal = state.ordinal
+        if ordinal is not None and self.by_ordinal.get(ordinal) is state:
+            bit = 1 << ordinal
+            self.down = self.down | bit if state.down else self.down & ~bit
 
     def _refresh_served(self, state: PodClaims) -> None:
         for key, claim in state.claims.items():
@@ -425,6 +470,7 @@ class PoolState:
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed or went. What its status publishes is claimed."""
         key = (new or old or _neither_vpod()).key
+        self.asked += _asks(self.vpods.get(key)) != _asks(new)
         if new is None:
             # Keep what its ordinals were last seen to carry. A new vpod of the same name may
             # publish it already, unseen by us, and a bind must cover that (I2). If a bind carries
@@ -434,10 +480,11 @@ class PoolState:
             self.vpods[key] = new
         published = new.placements if new is not None else {}
         weight = new.weight if new is not None else 1
+        amounts = new.per_vreplica if new is not None else NO_AMOUNTS
         claims = self.claims_of(key)
         for name in {**claims, **published}:
             count = published.get(name, 0)
-            share = share_of(count, weight) if count else NOTHING
+            share = share_of(count, weight, amounts) if count else NOTHING
             known = claims.get(name)
             if share == (known.status if known is not None else NOTHING):
                 continue
@@ -469,8 +516,11 @@ class PoolState:
                 continue
             # Most claims that are decided are new. Of the pod, only its room depends on them.
             self._add_claim(vpod_key, state, Claim(share, owner, expires_at))
-            if state.open and not state.has_room:
-                self._follow_room(state)
+            if state.open:
+                if not state.has_room:
+                    self._follow_room(state)
+                else:
+                    self._count_free(state)
         self._refresh_vpod(vpod_key)
 
     def _take_turns(self, vpod_key: str, shares: Mapping[str, Share]) -> None:
@@ -569,6 +619,7 @@ class PoolState:
             if state.ordinal is not None and self.by_ordinal.get(state.ordinal) is state:
                 del self.by_ordinal[state.ordinal]
                 self._set_bits(state, state.ordinal, schedulable=False)
+                self.down &= ~(1 << state.ordinal)
 
     def _set_ledger(self, state: PodClaims, ledger: Ledger) -> None:
         """Record what a pod's annotation says. The caller must refresh the pod afterwards."""
@@ -588,9 +639,11 @@ class PoolState:
         """Change a claim, and the sums of its pod. Return whether what is placed has changed."""
         state = self.pods.get(pod_name) or self._pod(pod_name)
         claim = state.claims.get(key) or self._add_claim(key, state, Claim())
-        held, placed = claim.held_slots, claim.placed
+        held, placed, amounts = claim.held_slots, claim.placed, claim.held_amounts
         change(claim)
         state.held += claim.held_slots - held
+        if amounts or claim.held_amounts or placed.amounts:
+            self._follow_amounts(key, state, claim, amounts, placed)
         moved = claim.placed != placed
         if moved:
             state.placed += claim.placed.slots - placed.slots
@@ -607,15 +660,34 @@ class PoolState:
         state.revision += 1
         state.held += claim.held_slots
         state.placed += claim.held_slots
-        state.ledger_bytes += len(key) + SHARE_BYTES_MAX
+        size = len(key) + SHARE_BYTES_MAX
+        if claim.held_amounts:
+            add_to(state.held_amounts, claim.held_amounts)
+            add_to(state.placed_amounts, claim.held_amounts)
+            size += amounts_bytes(claim.held_amounts)
+        state.ledger_bytes += size
         if state.ledger_bytes > TENANT_ROOM_BYTES_MAX:
-            self._follow_shares(state, key, len(key) + SHARE_BYTES_MAX)
+            self._follow_shares(state, key, size)
         claims = self.placements.get(key)
         if claims is None:
             self.placements[key] = {state.name: claim}
         else:
             claims[state.name] = claim
         return claim
+
+    def _follow_amounts(
+        self, key: str, state: PodClaims, claim: Claim, held: Amounts, placed: Share
+    ) -> None:
+        """Keep the sums of the dimensions. ``held``, ``placed``: of the claim before its change."""
+        add_to(state.held_amounts, held, -1)
+        add_to(state.held_amounts, claim.held_amounts)
+        add_to(state.placed_amounts, times(placed.amounts, placed.vreplicas), -1)
+        add_to(state.placed_amounts, times(claim.placed.amounts, claim.placed.vreplicas))
+        if longer := amounts_bytes(claim.held_amounts) - amounts_bytes(held):
+            was_crowded = state.ledger_bytes > TENANT_ROOM_BYTES_MAX
+            state.ledger_bytes += longer
+            if was_crowded or state.ledger_bytes > TENANT_ROOM_BYTES_MAX:
+                self._follow_shares(state, key, longer)
 
     def _drop_claim(self, key: str, state: PodClaims) -> None:
         del state.claims[key]
@@ -643,6 +715,7 @@ class PoolState:
         if state.pod is not None and (own := state.pod.own_slots) is not None:
             slots = min(slots, own)
         state.capacity = slots
+        state.capacities = self.capacities
         state.abandoned = state.name in self.abandoned
         state.condemned = (
             self.stateful_set is not None and state.bound and not self.is_member(state)
@@ -651,6 +724,7 @@ class PoolState:
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = state.open = False
             return
+        self._note_down(state)
         # Only pods with the StatefulSet's name are found by ordinal.
         exists = self.stateful_set is not None and ordinal in self.stateful_set.ordinals
         state.schedulable = exists and not state.abandoned and not state.why_unschedulable()
@@ -667,6 +741,15 @@ class PoolState:
         if open_ is not state.open:
             state.open = open_
             self.room ^= 1 << ordinal
+        self._count_free(state)
+
+    def _count_free(self, state: PodClaims) -> None:
+        """Update ``free_by_zone`` after the pod's claims, slots or openness have changed."""
+        free = state.capacity - state.held if state.open else 0
+        if free != state.counted_free:
+            zone = state.location[1]
+            self.free_by_zone[zone] = self.free_by_zone.get(zone, 0) + free - state.counted_free
+            state.counted_free = free
 
     def _set_bits(self, state: PodClaims, ordinal: int, *, schedulable: bool) -> None:
         bit = 1 << ordinal
@@ -676,9 +759,15 @@ class PoolState:
         node = state.node.name if schedulable and state.node is not None else ""
         zone = state.node.zone if schedulable and state.node is not None else ""
         if (node, zone) != state.location:
+            if state.counted_free:
+                self.free_by_zone[state.location[1]] -= state.counted_free
+                state.counted_free = 0
             _move_bit(self.nodes, bit, state.location[0], node)
             _move_bit(self.zones, bit, state.location[1], zone)
+            if state.location[1] not in self.zones:
+                self.free_by_zone.pop(state.location[1], None)
             state.location = (node, zone)
+        self._count_free(state)
 
     def _refresh_vpod(self, key: str) -> None:
         self.revision += 1
@@ -701,6 +790,13 @@ def _move_bit(sets: dict[str, int], bit: int, old: str, new: str) -> None:
 
 def _neither() -> AdapterPod:
     raise ValueError("a change needs an old or a new pod")
+
+
+def _asks(vpod: VPod | None) -> tuple[object, ...]:
+    """What a vpod asks for; nothing if there is none."""
+    if vpod is None:
+        return ()
+    return (vpod.uid, vpod.vreplicas, vpod.weight, vpod.per_vreplica)
 
 
 def _neither_vpod() -> VPod:

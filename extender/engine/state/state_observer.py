@@ -43,8 +43,10 @@ class StateObserver(Protocol):
         """What these pods' former incarnations held was forgotten."""
         ...
 
-    def closed(self, pool: str, ordinals: int) -> None:
-        """The ordinals of this bit set, and no others, take nothing new from now on."""
+    def closed(self, pool: str, ordinals: int, in_doubt: int) -> None:
+        """The ordinals of this bit set, and no others, take nothing new from now on. ``in_doubt``:
+        those of them that are not being emptied.
+        """
         ...
 
     def abandoned(self, pool: str, pods: frozenset[str]) -> None:

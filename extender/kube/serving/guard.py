@@ -74,6 +74,10 @@ class Owner(Protocol):
         ...
 
 
+def _nothing() -> None:
+    pass
+
+
 class Guard(asyncio.BufferedProtocol):
     """Guards one connection."""
 
@@ -89,6 +93,8 @@ class Guard(asyncio.BufferedProtocol):
         """``counted`` and ``arrived`` of ``Intake``, as the listener has counted them. Only the
         listener changes them.
         """
+        self.on_closed: Callable[[], None] = _nothing
+        """Called when the connection is closed or cut: aiohttp notices that only on a write."""
         self._ends_unseen = False
         """Whether the request has a body whose end only aiohttp sees."""
         self._loop = asyncio.get_running_loop()
@@ -200,6 +206,8 @@ class Guard(asyncio.BufferedProtocol):
         self._stop_write_timer()
         self._request = None
         self._intake = Intake()
+        on_closed, self.on_closed = self.on_closed, _nothing
+        on_closed()
 
     def _has_failed(self) -> bool:
         """Whether aiohttp could not parse what it was handed.

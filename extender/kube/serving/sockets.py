@@ -14,7 +14,8 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 BACKLOG: Final = 1024
 EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
@@ -26,6 +27,38 @@ until then.
 ACCEPT_AGAIN_S: Final = 1.0
 """The pause after a failed accept: most likely no file descriptors are left."""
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+UNACKNOWLEDGED_MS: Final = 30_000
+SEND_BYTES: Final = 32 * 1024
+"""Of one connection in the kernel. It takes twice as much for its own bookkeeping."""
+READ_BYTES: Final = 16 * 1024
+
+
+def keep_little(transport: asyncio.Transport | None) -> None:
+    """Bound what a connection holds that is answered for long and asks nothing more.
+
+    asyncio keeps half a megabyte that the client does not take before it says so, and a buffer of
+    256 KiB for what a client sends over TLS (``sslproto``), which only a client that sends needs.
+    The kernel gives up a client that acknowledges nothing for ``UNACKNOWLEDGED_MS``; its own time
+    is a quarter of an hour.
+    """
+    if transport is None:
+        return
+    transport.set_write_buffer_limits(high=SEND_BYTES)
+    tls: Any = getattr(transport, "_ssl_protocol", None)
+    if hasattr(tls, "_ssl_buffer"):
+        tls.max_size = READ_BYTES
+        # The next read takes this buffer as it is: no read is under way while a task runs.
+        tls._ssl_buffer = buffer = bytearray(READ_BYTES)  # noqa: SLF001 - there is no other way
+        tls._ssl_buffer_view = memoryview(buffer)  # noqa: SLF001
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return
+    with suppress(OSError):  # closed meanwhile
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 
 
 async def listening_sockets(host: str, port: int, receive_bytes: int | None) -> list[socket.socket]:

@@ -195,10 +195,6 @@ class Admission:
         """Return whether any webhook configuration exists. If none does, writes skip admission."""
         return bool(self._mutating.entries or self._validating.entries)
 
-    def validates(self) -> bool:
-        """Return whether any validating webhook configuration exists."""
-        return bool(self._validating.entries)
-
     async def mutate(self, at: Attributes) -> Obj | None:
         """Return the object after all mutating webhooks. Raises ApiError on refusal."""
         if not self._mutating.entries or _exempt(at):

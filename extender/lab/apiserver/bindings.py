@@ -19,19 +19,6 @@ def own(binding: Binding) -> Binding:
     return replace(binding, annotations=dict(binding.annotations))
 
 
-def as_object(binding: Binding) -> Obj:
-    """Return the v1 Binding."""
-    metadata: Obj = {"name": binding.name, "namespace": binding.namespace}
-    if binding.uid:
-        metadata["uid"] = binding.uid
-    if binding.resource_version:
-        metadata["resourceVersion"] = binding.resource_version
-    if binding.annotations:
-        metadata["annotations"] = dict(binding.annotations)
-    target = {"kind": "Node", "name": binding.node}
-    return {"kind": "Binding", "apiVersion": "v1", "metadata": metadata, "target": target}
-
-
 def from_object(obj: Any, *, namespace: str = "", name: str = "") -> Binding:
     """Decode a v1 Binding. Raises ApiError 400."""
     try:

@@ -12,8 +12,16 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from extender.kube.api import EVENTS, LEASES, NODES, PODS, STATEFULSETS, Obj, Resource
-from extender.lab.apiserver.registry import CONFIGMAPS
+from extender.kube.api import (
+    CONFIGMAPS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    Obj,
+    Resource,
+)
 
 _QUANTITY: Final = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"

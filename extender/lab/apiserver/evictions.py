@@ -17,6 +17,7 @@ from extender.kube.api import Obj, TooManyRequests
 from extender.lab.apiserver.deletion import FINISHED
 from extender.lab.apiserver.selectors import label_selector_object, labels_of
 from extender.lab.apiserver.statuses import internal
+from extender.model.reading import condition_in
 
 RETRY_AFTER_S: Final = 10.0
 
@@ -66,10 +67,8 @@ def _selects(budget: Obj, pod: Obj) -> bool:
 
 
 def _is_healthy(pod: Obj) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return not pod["metadata"].get("deletionTimestamp") and any(
-        one.get("type") == "Ready" and one.get("status") == "True" for one in conditions
-    )
+    ready = condition_in(pod, "Ready").get("status") == "True"
+    return ready and not pod["metadata"].get("deletionTimestamp")
 
 
 def _desired(spec: Mapping[str, Any], expected: int) -> int:

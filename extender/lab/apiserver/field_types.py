@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from extender.kube.api import (
+    CONFIGMAPS,
     CRDS,
     EVENTS,
     LEASES,
@@ -21,7 +22,7 @@ from extender.kube.api import (
     Resource,
 )
 from extender.lab.apiserver import schema
-from extender.lab.apiserver.registry import CONFIGMAPS, DEPLOYMENTS, Kind
+from extender.lab.apiserver.registry import DEPLOYMENTS, Kind
 
 Schema = Mapping[str, Any]
 

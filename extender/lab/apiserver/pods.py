@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
+from extender.config.kube_scheduler import SUBDOMAIN, SUBDOMAIN_RULE
 from extender.kube.api import Obj
 from extender.lab.apiserver.encoding import amount
 from extender.lab.apiserver.field_errors import (
@@ -14,13 +15,7 @@ from extender.lab.apiserver.field_errors import (
     required,
     unsupported,
 )
-from extender.lab.apiserver.names import (
-    LABEL,
-    LABEL_WORDS,
-    SUBDOMAIN,
-    SUBDOMAIN_WORDS,
-    is_qualified,
-)
+from extender.lab.apiserver.names import LABEL, LABEL_WORDS, is_qualified
 from extender.lab.apiserver.store import identical
 from extender.model.quantity import quantity
 
@@ -53,7 +48,7 @@ def spec_problems(spec: Obj, path: str) -> Iterator[str]:
     if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
         yield unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), "Always")
     if spec.get("nodeName") and not SUBDOMAIN.fullmatch(spec["nodeName"]):
-        yield invalid(f"{path}.nodeName", spec["nodeName"], SUBDOMAIN_WORDS)
+        yield invalid(f"{path}.nodeName", spec["nodeName"], SUBDOMAIN_RULE)
     for key in spec.get("nodeSelector") or {}:
         if not is_qualified(key):
             yield invalid(f"{path}.nodeSelector", key, NAME_PART)
@@ -126,7 +121,7 @@ def status_problems(old: Obj, new: Obj) -> Iterator[str]:
         words = "may not be set on pods that are already bound to a node"
         yield forbidden("status.nominatedNodeName", words)
     if nominated and not SUBDOMAIN.fullmatch(nominated):
-        yield invalid("status.nominatedNodeName", nominated, SUBDOMAIN_WORDS)
+        yield invalid("status.nominatedNodeName", nominated, SUBDOMAIN_RULE)
     for at, address in enumerate(status.get("podIPs") or ()):
         try:
             ip_address(address.get("ip") or "")

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from extender.kube.api import (
+    CONFIGMAPS,
     CRDS,
     EVENTS,
     LEASES,
@@ -29,28 +30,32 @@ from extender.kube.api import (
 from extender.lab.apiserver.selectors import FIELDS
 from extender.lab.apiserver.statuses import no_such_resource
 
-CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+_STORAGE: Final = "storage.k8s.io"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+
+
+def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
+    return Resource(group, "v1", plural, kind, namespaced=False)
+
+
 SERVICES: Final = Resource("", "v1", "services", "Service")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 CONTROLLERREVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
-PRIORITYCLASSES: Final = Resource(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
-)
+PRIORITYCLASSES: Final = _cluster_wide("scheduling.k8s.io", "priorityclasses", "PriorityClass")
 PODDISRUPTIONBUDGETS: Final = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 )
 NETWORKPOLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
-PERSISTENTVOLUMES: Final = Resource(
-    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False
-)
+PERSISTENTVOLUMES: Final = _cluster_wide("", "persistentvolumes", "PersistentVolume")
 PERSISTENTVOLUMECLAIMS: Final = Resource(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"
 )
-STORAGECLASSES: Final = Resource(
-    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
-)
-_RBAC: Final = "rbac.authorization.k8s.io"
-_ADMISSION: Final = "admissionregistration.k8s.io"
+STORAGECLASSES: Final = _cluster_wide(_STORAGE, "storageclasses", "StorageClass")
+CSINODES: Final = _cluster_wide(_STORAGE, "csinodes", "CSINode")
+CSIDRIVERS: Final = _cluster_wide(_STORAGE, "csidrivers", "CSIDriver")
+CSISTORAGECAPACITIES: Final = Resource(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity")
+VOLUMEATTACHMENTS: Final = _cluster_wide(_STORAGE, "volumeattachments", "VolumeAttachment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +116,12 @@ def _kind(resource: Resource, *short_names: str, **properties: Any) -> Kind:
     )
 
 
-def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
-    return Resource(group, "v1", plural, kind, namespaced=False)
-
-
+_SCALED: Final[Mapping[str, Any]] = {
+    "status": True,
+    "scale": ScalePaths(),
+    "counts_generation": True,
+    "categories": _ALL,
+}
 BUILT_IN: Final[tuple[Kind, ...]] = (
     _kind(PODS, "po", status=True, counts_generation=True, categories=_ALL),
     _kind(NODES, "no", status=True),
@@ -123,22 +130,8 @@ BUILT_IN: Final[tuple[Kind, ...]] = (
     _kind(CONFIGMAPS, "cm"),
     _kind(SERVICES, "svc", status=True, categories=_ALL),
     _kind(SERVICE_ACCOUNTS, "sa"),
-    _kind(
-        STATEFULSETS,
-        "sts",
-        status=True,
-        scale=ScalePaths(),
-        counts_generation=True,
-        categories=_ALL,
-    ),
-    _kind(
-        DEPLOYMENTS,
-        "deploy",
-        status=True,
-        scale=ScalePaths(),
-        counts_generation=True,
-        categories=_ALL,
-    ),
+    _kind(STATEFULSETS, "sts", **_SCALED),
+    _kind(DEPLOYMENTS, "deploy", **_SCALED),
     _kind(CONTROLLERREVISIONS),
     _kind(LEASES, unconditional_update=False, create_on_update=True),
     _kind(EVENTS, "ev", create_on_update=True),
@@ -151,6 +144,10 @@ BUILT_IN: Final[tuple[Kind, ...]] = (
     _kind(PERSISTENTVOLUMES, "pv", status=True),
     _kind(PERSISTENTVOLUMECLAIMS, "pvc", status=True),
     _kind(STORAGECLASSES, "sc"),
+    _kind(CSINODES),
+    _kind(CSIDRIVERS),
+    _kind(CSISTORAGECAPACITIES),
+    _kind(VOLUMEATTACHMENTS, status=True),
     # The roles and policies are stored, but not evaluated.
     _kind(Resource(_RBAC, "v1", "roles", "Role")),
     _kind(Resource(_RBAC, "v1", "rolebindings", "RoleBinding")),

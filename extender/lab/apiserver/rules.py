@@ -5,6 +5,7 @@ in ``RULES`` is not evaluated, so objects that a real API server would refuse ar
 ``docs/tutorial.md`` says so. Messages are those of apiextensions-apiserver (``cel/validation.go``).
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ Rule = Callable[[Mapping[str, Any], Mapping[str, Any] | None], bool]
 _OLD_SELF: Final = "oldSelf"
 _SPELLED_OUT: Final = ("group", "version", "kind", "paths")
 _STATUS: Final = "status."
+_DIMENSION: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
 def _pods_between(spec: Mapping[str, Any], _old: object) -> bool:
@@ -51,9 +53,22 @@ def _written_below_status(source: Mapping[str, Any], _old: object) -> bool:
     )
 
 
+def _names_of_dimensions(amounts: Mapping[str, Any], _old: object) -> bool:
+    return all(_DIMENSION.fullmatch(name) and name != "slots" for name in amounts)
+
+
+def _per_vreplica_stays(spec: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
+    return old is None or spec.get("perVReplica") == old.get("perVReplica")
+
+
+def _load_is_balanced(spec: Mapping[str, Any], _old: object) -> bool:
+    return "loadSource" not in spec or "load" in spec.get("rebalance", {})
+
+
 RULES: Final[Mapping[str, Rule]] = {
     "!has(self.maxPods) || !has(self.minPods) || self.maxPods >= self.minPods": _pods_between,
     "self.statefulSet == oldSelf.statefulSet": _stateful_set_stays,
+    "!has(self.loadSource) || (has(self.rebalance) && has(self.rebalance.load))": _load_is_balanced,
     "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0"
     " : !has(self.values) || size(self.values) == 0": _values_where_asked,
     "has(self.preset) != has(self.resource)": _preset_or_resource,
@@ -66,6 +81,11 @@ RULES: Final[Mapping[str, Rule]] = {
     " || self.paths.scheduledVReplicas.startsWith('status.'))"
     " && (!has(self.paths.conditions)"
     " || self.paths.conditions.startsWith('status.'))": _written_below_status,
+    "self.all(name, name.matches('^[a-z][a-z0-9-]{0,30}$') && name != 'slots')": (
+        _names_of_dimensions
+    ),
+    "has(self.perVReplica) == has(oldSelf.perVReplica)"
+    " && (!has(self.perVReplica) || self.perVReplica == oldSelf.perVReplica)": _per_vreplica_stays,
 }
 """Text of the rule, with single spaces -> its function."""
 

@@ -188,8 +188,7 @@ class ApiServer:
             new = await self._mutated(kind, at)
         strategy.before_create(kind, new, now_s=self.now(), rng=self.rng)
         self._validate(kind, None, new)
-        if self.admission.validates():
-            await self.admission.validate(_with_object(at, new))
+        await self.admission.validate(_with_object(at, new))
         if self.admission.active():
             self._check_namespace(kind, at.namespace)
         key = (at.namespace, new["metadata"]["name"])
@@ -376,8 +375,7 @@ class ApiServer:
         if target.subresource == "status":
             found = [*found, *validation.status_problems(kind, before.obj, new)]
         self._validate(kind, before.obj, new, found)
-        if self.admission.validates():
-            await self.admission.validate(_with_object(at, new))
+        await self.admission.validate(_with_object(at, new))
         return new
 
     def _store_update(self, target: Target, before: Entry, new: Obj) -> Obj:
@@ -501,11 +499,11 @@ class ApiServer:
         binding = bindings.own(binding)
         if self.admission.active():
             at = replace(
-                admission_of(request, "CREATE", target, bindings.as_object(binding)),
+                admission_of(request, "CREATE", target, binding.to_json()),
                 object_kind=("", "v1", "Binding"),
             )
             binding = bindings.from_object(await self._mutated(target.kind, at))
-            await self.admission.validate(_with_object(at, bindings.as_object(binding)))
+            await self.admission.validate(_with_object(at, binding.to_json()))
         if not binding.node:
             raise statuses.required_target("target.name")
         before = target.entry()

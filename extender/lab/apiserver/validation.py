@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from extender.config.kube_scheduler import NAME, SUBDOMAIN, SUBDOMAIN_RULE
 from extender.kube.api import (
+    CONFIGMAPS,
     CRDS,
     EVENTS,
     LEASES,
@@ -31,15 +33,8 @@ from extender.lab.apiserver.field_errors import (
     required,
     unsupported,
 )
-from extender.lab.apiserver.names import (
-    LABEL,
-    LABEL_WORDS,
-    QUALIFIED,
-    SUBDOMAIN,
-    SUBDOMAIN_WORDS,
-    is_qualified,
-)
-from extender.lab.apiserver.registry import CONFIGMAPS, Kind
+from extender.lab.apiserver.names import LABEL, LABEL_WORDS, is_qualified
+from extender.lab.apiserver.registry import Kind
 from extender.lab.apiserver.selectors import label_selector_object
 from extender.lab.apiserver.store import identical
 
@@ -58,7 +53,7 @@ def metadata_problems(resource: Resource, metadata: Mapping[str, Any]) -> Iterat
         if len(name) > 63 or not LABEL.fullmatch(name):
             yield invalid("metadata.name", name, LABEL_WORDS)
     elif resource.group != _FREELY_NAMED and (len(name) > 253 or not SUBDOMAIN.fullmatch(name)):
-        yield invalid("metadata.name", name, SUBDOMAIN_WORDS)
+        yield invalid("metadata.name", name, SUBDOMAIN_RULE)
     yield from map_problems(metadata)
 
 
@@ -67,9 +62,7 @@ def map_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
     for key, value in (metadata.get("labels") or {}).items():
         if not is_qualified(key):
             yield invalid("metadata.labels", key, NAME_PART)
-        if not isinstance(value, str) or (
-            value and (len(value) > 63 or not QUALIFIED.fullmatch(value))
-        ):
+        if not isinstance(value, str) or (value and (len(value) > 63 or not NAME.fullmatch(value))):
             words = "a valid label must be an empty string or consist of alphanumeric characters"
             yield invalid("metadata.labels", value, words)
     size = 0

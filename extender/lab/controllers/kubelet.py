@@ -14,12 +14,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, Preconditions
+from extender.kube.api import (
+    EVENTS,
+    NODES,
+    PODS,
+    Api,
+    ApiError,
+    Conflict,
+    NotFound,
+    Obj,
+    Preconditions,
+)
 from extender.lab.apiserver.strategy import rfc3339
 from extender.lab.controllers.admission import Admission, Refusal
 from extender.lab.controllers.controller import Controller
 from extender.lab.controllers.stateful_set import has_failed, is_running_and_ready, is_terminating
 from extender.lab.informer import Informer, ObjectKey, key_of
+from extender.lab.scheduler.events import truncated_note
+from extender.model.timestamps import micro_time
 
 DelayOf = Callable[[Obj], float]
 """Pod -> seconds."""
@@ -169,6 +181,30 @@ class Kubelet(Controller[ObjectKey]):
                 "message": f"Pod was rejected: {refused.message}",
             },
         )
+        with suppress(ApiError):
+            await self._api.create(EVENTS, key_of(pod)[0], self._rejected(pod, refused))
+
+    def _rejected(self, pod: Obj, refused: Refusal) -> Obj:
+        """The Warning of a refused pod. A pod is refused once, so its UID names the event."""
+        metadata, node = pod["metadata"], pod["spec"]["nodeName"]
+        reference = {name: metadata[name] for name in ("namespace", "name", "uid")}
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {
+                "name": f"{metadata['name'][:200]}.{metadata['uid']}",
+                "namespace": metadata["namespace"],
+            },
+            "eventTime": micro_time(self._clock(node)),
+            "reportingController": "kubelet",
+            "reportingInstance": node,
+            # A real kubelet writes a core Event, which has no action. This API demands one.
+            "action": "Admitting",
+            "reason": refused.reason,
+            "type": "Warning",
+            "note": truncated_note(refused.message),
+            "regarding": {"apiVersion": "v1", "kind": "Pod", **reference},
+        }
 
     async def _report(self, pod: Obj) -> None:
         await self._write_status(pod, self._status_of(pod))

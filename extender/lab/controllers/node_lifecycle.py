@@ -25,6 +25,7 @@ from extender.lab.controllers.kubelet import Heartbeats, ready_condition
 from extender.lab.controllers.stateful_set import is_running_and_ready, is_terminating
 from extender.lab.informer import Informer, ObjectKey, key_of
 from extender.model.names import NOT_READY_TAINT, UNREACHABLE_TAINT
+from extender.model.reading import condition_in, text
 
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
@@ -155,10 +156,7 @@ def _exactly(obj: Obj) -> Obj:
 
 def ready_status(node: Obj) -> str:
     """Return the status of the Ready condition; "True" for a node that has not reported one yet."""
-    for condition in (node.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "Ready":
-            return str(condition["status"])
-    return "True"
+    return text(condition_in(node, "Ready"), "status") or "True"
 
 
 def is_out_of_service(node: Obj) -> bool:

@@ -38,7 +38,7 @@ from extender.lab.apiserver.registry import CONTROLLERREVISIONS, PERSISTENTVOLUM
 from extender.lab.apiserver.strategy import SUFFIX_ALPHABET
 from extender.lab.controllers.controller import Controller
 from extender.lab.informer import Informer, ObjectKey, key_of
-from extender.model.reading import mapping
+from extender.model.reading import condition_in, mapping
 
 REVISION_LABEL: Final = "controller-revision-hash"
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
@@ -56,10 +56,8 @@ def controller_uid(obj: Obj) -> str:
 
 def is_running_and_ready(pod: Obj) -> bool:
     """Return whether the pod is Running with condition Ready."""
-    status = pod.get("status") or {}
-    conditions = (status.get("conditions") or ()) if status.get("phase") == "Running" else ()
-    ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
-    return ready is not None and bool(ready["status"] == "True")
+    running = (pod.get("status") or {}).get("phase") == "Running"
+    return running and condition_in(pod, "Ready").get("status") == "True"
 
 
 def is_terminating(obj: Obj) -> bool:

@@ -5,7 +5,8 @@ A claim is bound to the volume that names it, which may be the choice of kube-sc
 binder. A claim that does not wait for its first consumer gets the smallest free volume. If there is
 none, and the class has a provisioner, a volume is made for the claim. A claim that waits for its
 first consumer gets one once kube-scheduler has selected a node. The volume can then be used in that
-node's zone only.
+node's zone only. The volume of an in-tree provisioner is one of the CSI driver to which it has
+migrated.
 
 A released volume is deleted or kept, as its ``persistentVolumeReclaimPolicy`` says. Protection of
 claims in use, and resizing, are left out.
@@ -18,6 +19,7 @@ from extender.kube.api import AlreadyExists, Api, NotFound, Obj
 from extender.lab.apiserver.registry import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES
 from extender.lab.controllers.controller import Controller
 from extender.lab.informer import Informer, ObjectKey, key_of
+from extender.lab.scheduler.csi_translation import IN_TREE_PLUGINS
 from extender.lab.scheduler.volumebinding.matching import (
     BIND_COMPLETED,
     NO_PROVISIONER,
@@ -29,6 +31,7 @@ from extender.lab.scheduler.volumebinding.matching import (
     class_of,
     find_matching_volume,
     fully_bound,
+    volume_patch,
     waits_for_consumer,
 )
 from extender.model.names import ZONE_LABEL
@@ -142,14 +145,7 @@ class PersistentVolumeController(Controller[ObjectKey]):
         """Write both sides, the volume's first. Each write has the version that was read."""
         bound, dirty = bind_volume_to_claim(volume, claim)
         if dirty:
-            patch = {
-                "metadata": {
-                    "resourceVersion": volume["metadata"]["resourceVersion"],
-                    "annotations": dict(annotations_of(bound)),
-                },
-                "spec": {"claimRef": bound["spec"]["claimRef"]},
-            }
-            await self._merge(PERSISTENTVOLUMES, key_of(volume), patch)
+            await self._merge(PERSISTENTVOLUMES, key_of(volume), volume_patch(bound))
         patch = {
             "metadata": {
                 "resourceVersion": claim["metadata"]["resourceVersion"],
@@ -170,6 +166,8 @@ class PersistentVolumeController(Controller[ObjectKey]):
         provisioner = text(storage_class, "provisioner")
         if provisioner in {"", NO_PROVISIONER}:
             return
+        if (migrated := IN_TREE_PLUGINS.get(provisioner)) is not None:
+            provisioner = migrated.driver
         metadata, spec = claim["metadata"], claim["spec"]
         node = self._nodes.objects.get(("", node_name), {})
         zone = text(node, "metadata", "labels", ZONE_LABEL)

@@ -115,7 +115,7 @@ async def run_cluster(  # options of the command line
     host: str,
     port: int,
     kubeconfig_out: str | None,
-    scheduler_configs: Sequence[str],
+    scheduler_configs: Sequence[bytes],
     seed: int,
     select_host: str,
 ) -> int:

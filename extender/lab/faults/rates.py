@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
 
+from extender.engine.policy.profile_document import camel
+
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
@@ -124,15 +126,10 @@ class FaultRates:
         return replace(self, **{_FIELD_NAMES[name]: rate for name, rate in rates.items()})
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-_FIELD_NAMES: Final = {_camel(item.name): item.name for item in fields(FaultRates)}
+_FIELD_NAMES: Final = {camel(item.name): item.name for item in fields(FaultRates)}
 """Name in profiles -> field, for the two delays too."""
 KINDS: Final = tuple(
-    FaultKind(_camel(item.name), item.metadata["per"], item.metadata["most"], item.metadata["what"])
+    FaultKind(camel(item.name), item.metadata["per"], item.metadata["most"], item.metadata["what"])
     for item in fields(FaultRates)
     if item.metadata
 )
@@ -141,4 +138,4 @@ CALM: Final = FaultRates()
 
 def named(counts: Mapping[str, int]) -> Counter[str]:
     """Convert counts to the names of ``KINDS``."""
-    return Counter({_camel(kind): count for kind, count in counts.items()})
+    return Counter({camel(kind): count for kind, count in counts.items()})

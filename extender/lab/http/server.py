@@ -4,13 +4,16 @@ One catch-all route reads a request into a ``Call`` (resource, namespace, name, 
 options), and ``verbs`` answers it through the cluster's ``Api``. Bodies are JSON, and protobuf only
 for a few kinds of kubectl (``protobuf``). By default it listens on loopback. It has no TLS and no
 real authentication: a listed bearer token names the user, a request without a token is ``admin``,
-and an unknown token gets 401.
+and an unknown token gets 401. A TokenReview knows the same tokens, for any audience. As a client's
+header holds no colon there (RFC 6750, 2.1), it also knows a ServiceAccount's name in base64url.
 """
 
 import asyncio
+import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
 from aiohttp import web
 
 from extender.kube.api import EVENTS, ApiError, Obj
@@ -109,6 +112,8 @@ class HttpApiServer:
         match steps:
             case ["healthz" | "livez" | "readyz", *_]:
                 return web.Response(text="ok")
+            case ["apis", "authentication.k8s.io", "v1", "tokenreviews"]:
+                return await self._review_token(request)
             case ["api", version, first, *rest]:
                 return await self._resource(request, "", version, [first, *rest])
             case ["apis", group, version, first, *rest]:
@@ -144,6 +149,26 @@ class HttpApiServer:
             case _:
                 raise statuses.method_not_allowed()
 
+    async def _review_token(self, request: web.Request) -> web.Response:
+        """Answer a TokenReview: nothing is stored. Raises ApiError 400, 401, 405."""
+        self._view(request)
+        if request.method != "POST":
+            raise statuses.method_not_allowed()
+        try:
+            spec = orjson.loads(await request.read())["spec"]
+            token, audiences = str(spec["token"]), list(spec.get("audiences", ()))
+        except (ValueError, TypeError, KeyError) as problem:
+            raise statuses.bad_request("the body is no TokenReview with a spec.token") from problem
+        status: Obj = {"authenticated": False}
+        if username := self._user_of(token) or self._user_of(_decoded(token)):
+            user = {"username": username}
+            status = {"authenticated": True, "user": user, "audiences": audiences}
+        review = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
+        return json_response({**review, "status": status}, 201)
+
+    def _user_of(self, token: str) -> str:
+        return token if token.startswith(SERVICE_ACCOUNT) else self._tokens.get(token, "")
+
     async def _watch(self, call: Call) -> web.StreamResponse:
         """Serve a watch so that ``stop`` can end it."""
         task = asyncio.current_task()
@@ -160,11 +185,22 @@ class HttpApiServer:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         view: UserView = self._cluster
         if scheme.lower() == "bearer":
-            username = token if token.startswith(SERVICE_ACCOUNT) else self._tokens.get(token)
-            if username is None:
+            username = self._user_of(token)
+            if not username:
                 raise ApiError(401, "Unauthorized", "Unauthorized")
             view = self._cluster.as_user(username)
         return view.dry_run() if "All" in request.query.getall("dryRun", []) else view
+
+
+def _decoded(token: str) -> str:
+    """The name that a token is the base64url of; "" if it is of none. What follows a space in it
+    makes tokens of one name different.
+    """
+    try:
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        return text.decode().partition(" ")[0]
+    except ValueError:
+        return ""
 
 
 def _sites() -> Sites:

@@ -25,6 +25,7 @@ from extender.kube.api import (
 )
 from extender.lab.apiserver.core_events import CORE_EVENTS
 from extender.lab.apiserver.registry import Kind
+from extender.model.reading import condition_in, text
 
 TABLE_API_VERSION: Final = "meta.k8s.io/v1"
 _STEP: Final = re.compile(
@@ -92,9 +93,8 @@ def pod_status_text(pod: Obj) -> str:
     """Return the STATUS column of a pod."""
     status = pod.get("status") or {}
     text = str(status.get("reason") or status.get("phase") or "Unknown")
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
-            text = "SchedulingGated"
+    if condition_in(pod, "PodScheduled").get("reason") == "SchedulingGated":
+        text = "SchedulingGated"
     for container in status.get("containerStatuses") or ():
         state = container.get("state") or {}
         for kind in ("waiting", "terminated"):
@@ -121,10 +121,8 @@ def _pod(pod: Obj, now_s: float) -> list[Cell]:
 
 def _node(node: Obj, now_s: float) -> list[Cell]:
     status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
-    ready = next(
-        (item["status"] for item in status.get("conditions") or () if item["type"] == "Ready"), None
-    )
-    words = {"True": "Ready", None: "Unknown"}.get(ready, "NotReady")
+    ready = text(condition_in(node, "Ready"), "status")
+    words = {"True": "Ready", "": "Unknown"}.get(ready, "NotReady")
     if (node.get("spec") or {}).get("unschedulable"):
         words += ",SchedulingDisabled"
     prefix = "node-role.kubernetes.io/"

@@ -26,7 +26,14 @@ from extender.lab.scheduler.framework import (
 )
 from extender.lab.scheduler.queueing_hints import EXTENDER
 from extender.lab.scheduler.select_host import HostSelector
-from extender.lab.scheduler.types import MAX_NODE_SCORE, Code, NodeInfo, PodInfo, Status
+from extender.lab.scheduler.types import (
+    MAX_NODE_SCORE,
+    Code,
+    NodeInfo,
+    PodInfo,
+    Status,
+    unresolvable,
+)
 from extender.model.errors import VReplicaError
 
 log = logging.getLogger(__name__)
@@ -164,9 +171,8 @@ class SchedulingAlgorithm:
                 if name in snapshot.by_name
             ]
             plugins = " ".join(sorted(prepared.plugins))
-            diagnosis.statuses.absent = Status(
-                Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
-                (f"node(s) didn't satisfy plugin(s) [{plugins}]",),
+            diagnosis.statuses.absent = unresolvable(
+                f"node(s) didn't satisfy plugin(s) [{plugins}]"
             )
         feasible = self._pass_filters(profile, state, pod, nodes, diagnosis)
         processed = len(feasible) + len(diagnosis.statuses.explicit)
@@ -266,11 +272,11 @@ async def find_nodes_that_pass_extenders(
                 log.info("skipping extender %s: %s", extender.name, error)
                 continue
             raise
-        unresolvable = result.failed_and_unresolvable or {}
-        for name, reason in unresolvable.items():
-            statuses.explicit[name] = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))
+        hopeless = result.failed_and_unresolvable or {}
+        for name, reason in hopeless.items():
+            statuses.explicit[name] = unresolvable(reason)
         for name, reason in (result.failed or {}).items():
-            if name not in unresolvable:
+            if name not in hopeless:
                 statuses.explicit[name] = Status(Code.UNSCHEDULABLE, (reason,))
         nodes = result.nodes or []
     return nodes

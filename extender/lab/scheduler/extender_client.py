@@ -105,8 +105,8 @@ class Extender(Protocol):
         ...
 
 
-_STRING_MAP = go_json.map_of(go_json.string(), "v1.FailedNodesMap", str)
-_META_POD = go_json.struct("MetaPod", {"UID": go_json.string()})
+_STRING_MAP = go_json.map_of(go_json.string, "v1.FailedNodesMap", str)
+_META_POD = go_json.struct("MetaPod", {"UID": go_json.string})
 _META_VICTIMS = go_json.struct(
     "MetaVictims",
     {
@@ -131,13 +131,13 @@ _FILTER_RESULT = go_json.struct(
     "ExtenderFilterResult",
     {
         "Nodes": go_json.pointer_to(_NODE_LIST, dict),
-        "NodeNames": go_json.slice_of(go_json.string(), "[]string", str),
+        "NodeNames": go_json.slice_of(go_json.string, "[]string", str),
         "FailedNodes": _STRING_MAP,
         "FailedAndUnresolvableNodes": _STRING_MAP,
-        "Error": go_json.string(),
+        "Error": go_json.string,
     },
 )
-_BINDING_RESULT = go_json.struct("ExtenderBindingResult", {"Error": go_json.string()})
+_BINDING_RESULT = go_json.struct("ExtenderBindingResult", {"Error": go_json.string})
 _PREEMPTION_RESULT = go_json.struct(
     "ExtenderPreemptionResult",
     {
@@ -146,9 +146,7 @@ _PREEMPTION_RESULT = go_json.struct(
         )
     },
 )
-_HOST_PRIORITY = go_json.struct(
-    "HostPriority", {"Host": go_json.string(), "Score": go_json.integer}
-)
+_HOST_PRIORITY = go_json.struct("HostPriority", {"Host": go_json.string, "Score": go_json.integer})
 _HOST_PRIORITY_LIST = go_json.slice_of(
     _HOST_PRIORITY, "v1.HostPriorityList", lambda: {"Host": "", "Score": 0}
 )

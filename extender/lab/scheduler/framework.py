@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar
 
 from extender.lab.scheduler.cache import Snapshot
-from extender.lab.scheduler.types import MAX_NODE_SCORE, Code, NodeInfo, PodInfo, Status
+from extender.lab.scheduler.types import (
+    MAX_NODE_SCORE,
+    Code,
+    NodeInfo,
+    PodInfo,
+    Status,
+    unresolvable,
+)
 from extender.model.errors import VReplicaError
 
 
@@ -48,10 +55,18 @@ class CycleState:
         """Store a plugin's state under its own type."""
         self._data[type(value)] = value
 
-    def read(self, kind: type[S]) -> S | None:
+    def find(self, kind: type[S]) -> S | None:
         """Return the state that is stored under a type, if any."""
         value = self._data.get(kind)
         return value if isinstance(value, kind) else None
+
+    def read(self, kind: type[S]) -> S:
+        """Return what the plugin has stored under a type. A plugin that has stored nothing has
+        skipped itself, and is not called.
+        """
+        value = self.find(kind)
+        assert value is not None
+        return value
 
     def clone(self) -> "CycleState":
         """Return a copy for a trial."""
@@ -104,9 +119,8 @@ class FilterPlugin(Protocol):
 class NodeLocalFilter:
     """A filter that depends only on the node and keeps no state."""
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    def pre_filter(self, _state: CycleState, _pod: PodInfo, _snapshot: Snapshot) -> PreFilterResult:
         """Return PROCEED."""
-        del state, pod, snapshot
         return PROCEED
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
@@ -114,6 +128,24 @@ class NodeLocalFilter:
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
         """Do nothing: the node no longer has the pod."""
+
+
+class CountingFilter:
+    """A filter whose state has counts of pods, which ``count`` keeps up to date."""
+
+    def count(
+        self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
+    ) -> None:
+        """Count ``other`` on ``node``: ``change`` 1 adds it, -1 removes it."""
+        raise NotImplementedError
+
+    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """Add another pod to the counts."""
+        self.count(state, pod, other, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """Remove another pod from the counts."""
+        self.count(state, pod, other, node, -1)
 
 
 class ScorePlugin(Protocol):
@@ -145,17 +177,15 @@ class PlainScore:
     """A score of every pod, which needs no look at the cluster and no scaling."""
 
     def pre_score(
-        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+        self, _state: CycleState, _pod: PodInfo, _nodes: Sequence[NodeInfo], _snapshot: Snapshot
     ) -> bool:
         """Score every pod."""
-        del state, pod, nodes, snapshot
         return True
 
     def normalize(
-        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+        self, _state: CycleState, scores: list[int], _nodes: Sequence[NodeInfo]
     ) -> list[int]:
         """Return the scores, which are 0..100 already."""
-        del state, nodes
         return scores
 
 
@@ -224,7 +254,7 @@ class NodeStatuses:
     """The status of each evaluated node, and of all others (``absent``): NodeToStatus."""
 
     explicit: dict[str, Status] = field(default_factory=dict)
-    absent: Status = field(default_factory=lambda: Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+    absent: Status = field(default_factory=unresolvable)
 
     def get(self, node: str) -> Status:
         """Return a node's status."""

@@ -50,18 +50,14 @@ Decoder = Callable[[Context, Any, Any], Any]
 """(context, value read, old value of the field) -> new value of the field."""
 
 
-def string(go_type: str = "string") -> Decoder:
-    """Return a decoder for a Go string, or for a type whose kind is string."""
-
-    def decode(context: Context, value: Any, before: Any) -> Any:
-        if value is None:
-            return before
-        if isinstance(value, str):
-            return value
-        context.mismatch(value, go_type)
+def string(context: Context, value: Any, before: Any) -> Any:
+    """Decode a Go string."""
+    if value is None:
         return before
-
-    return decode
+    if isinstance(value, str):
+        return value
+    context.mismatch(value, "string")
+    return before
 
 
 def integer(context: Context, value: Any, before: Any) -> Any:
@@ -139,7 +135,7 @@ def pointer_to(element: Decoder, zero: Callable[[], Any]) -> Decoder:
     return decode
 
 
-def struct(name: str, fields: Mapping[str, Decoder], package: str = "v1") -> Decoder:
+def struct(name: str, fields: Mapping[str, Decoder]) -> Decoder:
     """Return a decoder for a Go struct as a dict. ``before`` gives the zero values."""
     folded = {key.casefold(): key for key in fields}
 
@@ -147,7 +143,7 @@ def struct(name: str, fields: Mapping[str, Decoder], package: str = "v1") -> Dec
         if value is None:
             return before
         if not isinstance(value, Pairs):
-            context.mismatch(value, f"{package}.{name}")
+            context.mismatch(value, f"v1.{name}")
             return before
         result = dict(before)
         outer = context.struct

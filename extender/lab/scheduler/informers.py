@@ -9,7 +9,7 @@ pods (Succeeded, Failed) count as deleted: they take no room.
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
@@ -24,21 +24,25 @@ from extender.kube.api import (
     Resource,
 )
 from extender.lab.apiserver.registry import (
+    CSIDRIVERS,
+    CSINODES,
+    CSISTORAGECAPACITIES,
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,
     STORAGECLASSES,
+    VOLUMEATTACHMENTS,
 )
 from extender.lab.informer import Handler, Informer, ObjectKey
 from extender.lab.scheduler.cache import CacheError, SchedulerCache
-from extender.lab.scheduler.listers import LOOKED_UP, Listers
-from extender.lab.scheduler.queue import SchedulingQueue
-from extender.lab.scheduler.queueing_hints import (
+from extender.lab.scheduler.cluster_events import (
     Action,
     ClusterEvent,
     EventResource,
     node_change_events,
     pod_change_events,
 )
+from extender.lab.scheduler.listers import LOOKED_UP, Listers
+from extender.lab.scheduler.queue import SchedulingQueue
 from extender.lab.scheduler.types import NodeView, PodInfo, labels_of, node_view, pod_info
 from extender.model.reading import key_of, mapping, text
 
@@ -48,11 +52,15 @@ RETRY_INITIAL_S: Final = 0.2
 RETRY_MAX_S: Final = 5.0
 
 _VOLUME_EVENTS: Final = {
-    PERSISTENTVOLUMES: EventResource.PERSISTENT_VOLUME,
-    PERSISTENTVOLUMECLAIMS: EventResource.PERSISTENT_VOLUME_CLAIM,
-    STORAGECLASSES: EventResource.STORAGE_CLASS,
+    PERSISTENTVOLUMES: (EventResource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE),
+    PERSISTENTVOLUMECLAIMS: (EventResource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE),
+    STORAGECLASSES: (EventResource.STORAGE_CLASS, Action.ADD | Action.UPDATE),
+    CSINODES: (EventResource.CSI_NODE, Action.ADD | Action.UPDATE),
+    CSIDRIVERS: (EventResource.CSI_DRIVER, Action.UPDATE),
+    CSISTORAGECAPACITIES: (EventResource.CSI_STORAGE_CAPACITY, Action.ADD | Action.UPDATE),
+    VOLUMEATTACHMENTS: (EventResource.VOLUME_ATTACHMENT, Action.DELETE),
 }
-"""Kinds, besides pods and nodes, that refused pods may wait for. Deletions do not help."""
+"""Kinds, besides pods and nodes, that refused pods may wait for, and the changes that can help."""
 
 
 class SchedulerInformer(Informer):
@@ -135,12 +143,17 @@ class ClusterWatcher:
         self.pods: dict[str, PodInfo] = {}
         self.nodes: dict[str, NodeView] = {}
 
-    def informers(self, api: Api, rng: random.Random) -> list[SchedulerInformer]:
-        """Return one informer for each kind; nodes come before pods."""
+    def informers(
+        self, api: Api, rng: random.Random, *, unwatched: Collection[Resource] = ()
+    ) -> list[SchedulerInformer]:
+        """Return one informer for each kind; nodes come before pods. ``unwatched``: kinds of which
+        there are no objects.
+        """
         return [
             *(
                 SchedulerInformer(api, resource, self._lookup_handler(resource), rng)
                 for resource in LOOKED_UP
+                if resource not in unwatched
             ),
             SchedulerInformer(api, NODES, self.on_node, rng),
             SchedulerInformer(api, PODS, self.on_pod, rng),
@@ -148,18 +161,21 @@ class ClusterWatcher:
 
     def _lookup_handler(self, resource: Resource) -> Handler:
         store = self._listers.stores[resource]
-        kind = _VOLUME_EVENTS.get(resource)
+        subject = _VOLUME_EVENTS.get(resource)
 
         def handle(old: Obj | None, new: Obj | None) -> None:
-            if new is not None:
-                store[key_of(new)] = new
-                self._listers.changed(resource, new)
-                if kind is not None:
-                    action = Action.ADD if old is None else Action.UPDATE
-                    self._queue.move_all(ClusterEvent(kind, action, old, new))
-            elif old is not None:
-                store.pop(key_of(old), None)
-                self._listers.changed(resource, old)
+            obj = old if new is None else new
+            if obj is None:
+                return
+            if new is None:
+                store.pop(key_of(obj), None)
+                action = Action.DELETE
+            else:
+                store[key_of(obj)] = obj
+                action = Action.ADD if old is None else Action.UPDATE
+            self._listers.changed(resource, obj)
+            if subject is not None and action in subject[1]:
+                self._queue.move_all(ClusterEvent(subject[0], action, old, new))
 
         return handle
 

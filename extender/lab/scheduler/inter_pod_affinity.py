@@ -14,6 +14,7 @@ from extender.lab.scheduler.cache import Snapshot
 from extender.lab.scheduler.framework import (
     PROCEED,
     SKIP,
+    CountingFilter,
     CycleState,
     FixedState,
     PreFilterResult,
@@ -26,6 +27,7 @@ from extender.lab.scheduler.types import (
     NodeInfo,
     PodInfo,
     Status,
+    unresolvable,
 )
 
 HARD_POD_AFFINITY_WEIGHT: Final = 1
@@ -66,13 +68,11 @@ class AffinityScoreState(FixedState):
     weights: dict[str, dict[str, int]]
 
 
-class InterPodAffinity:
+class InterPodAffinity(CountingFilter):
     """The plugin, for filter and score."""
 
     name = "InterPodAffinity"
-    _AFFINITY: Final = Status(
-        Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("node(s) didn't match pod affinity rules",)
-    )
+    _AFFINITY: Final = unresolvable("node(s) didn't match pod affinity rules")
     _ANTI_AFFINITY: Final = Status(
         Code.UNSCHEDULABLE, ("node(s) didn't match pod anti-affinity rules",)
     )
@@ -125,27 +125,17 @@ class InterPodAffinity:
             if self._matches(term, other):
                 _update(found.anti_affinity, node, term.topology_key, change)
 
-    def _count(
+    def count(
         self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
     ) -> None:
+        """See CountingFilter."""
         found = state.read(AffinityFilterState)
-        if found is not None:
-            self._count_existing(found, pod, other, node, change)
-            self._count_own(found, pod, other, node, change)
-
-    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Add another pod to the counts."""
-        self._count(state, pod, other, node, 1)
-
-    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Remove another pod from the counts."""
-        self._count(state, pod, other, node, -1)
+        self._count_existing(found, pod, other, node, change)
+        self._count_own(found, pod, other, node, change)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Check the pod's affinity, its anti-affinity, then the anti-affinity of running pods."""
         found = state.read(AffinityFilterState)
-        if found is None:
-            return None
         labels = node.view.labels
         if not self._affinity_met(found, pod, labels):
             return self._AFFINITY
@@ -176,10 +166,9 @@ class InterPodAffinity:
     # Score
 
     def pre_score(
-        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+        self, state: CycleState, pod: PodInfo, _nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
         """Sum the weights of all relevant pods for each topology pair."""
-        del nodes
         own = bool(pod.preferred_affinity or pod.preferred_anti_affinity)
         weights: dict[str, dict[str, int]] = {}
         touched = False
@@ -212,22 +201,18 @@ class InterPodAffinity:
                 touched = True
         return touched
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
         """Return the sum of the weights of this node's domains."""
-        del pod
         found = state.read(AffinityScoreState)
-        if found is None:
-            return 0
         labels = node.view.labels
         return sum(
             domains.get(labels[key], 0) for key, domains in found.weights.items() if key in labels
         )
 
     def normalize(
-        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+        self, _state: CycleState, scores: list[int], _nodes: Sequence[NodeInfo]
     ) -> list[int]:
         """Scale the lowest score to 0 and the highest to 100, in float64 as kube-scheduler does."""
-        del state, nodes
         if not scores:
             return scores
         lowest, highest = min(scores), max(scores)

@@ -2,18 +2,22 @@
 default spreading needs, disruption budgets, and volumes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from extender.kube.api import NAMESPACES, STATEFULSETS, Obj, Resource
 from extender.lab.apiserver.registry import (
+    CSIDRIVERS,
+    CSINODES,
+    CSISTORAGECAPACITIES,
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,
     PODDISRUPTIONBUDGETS,
     SERVICES,
     STORAGECLASSES,
+    VOLUMEATTACHMENTS,
 )
 from extender.lab.scheduler.types import PodInfo, labels_of
 from extender.lab.scheduler.volumebinding.assume_caches import ObjectAssumeCache
@@ -21,6 +25,7 @@ from extender.model.objects import LabelSelector, SelectorRequirement, object_ke
 from extender.model.reading import mapping, mappings, selector_from, text
 
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+CSI_KINDS: Final = (CSINODES, CSIDRIVERS, CSISTORAGECAPACITIES, VOLUMEATTACHMENTS)
 LOOKED_UP: Final = (
     NAMESPACES,
     STATEFULSETS,
@@ -30,6 +35,7 @@ LOOKED_UP: Final = (
     PERSISTENTVOLUMES,
     PERSISTENTVOLUMECLAIMS,
     STORAGECLASSES,
+    *CSI_KINDS,
 )
 """Kinds that are only looked up. If a server lacks a kind, there are no such objects."""
 
@@ -86,19 +92,39 @@ class Listers:
         """Return a StorageClass."""
         return self.stores[STORAGECLASSES].get(name)
 
+    def csi_node(self, name: str) -> Obj | None:
+        """Return the CSINode of a node."""
+        return self.stores[CSINODES].get(name)
+
+    def csi_driver(self, name: str) -> Obj | None:
+        """Return a CSIDriver."""
+        return self.stores[CSIDRIVERS].get(name)
+
+    def storage_capacities(self) -> Collection[Obj]:
+        """Return the CSIStorageCapacities of all namespaces."""
+        return self.stores[CSISTORAGECAPACITIES].values()
+
+    def volume_attachments(self) -> Collection[Obj]:
+        """Return the VolumeAttachments."""
+        return self.stores[VOLUMEATTACHMENTS].values()
+
+    def services_of(self, pod: PodInfo) -> list[Obj]:
+        """Return the Services that select a pod (GetPodServices)."""
+        return [
+            service
+            for service in self.stores[SERVICES].values()
+            if (selector := mapping(service, "spec", "selector"))
+            and text(service, "metadata", "namespace") == pod.namespace
+            and all(pod.labels.get(key) == value for key, value in selector.items())
+        ]
+
     def default_selector(self, pod: PodInfo) -> LabelSelector | None:
         """Return the combined selector of the pod's Services and controller
         (helper.DefaultSelector); None if it would be empty.
         """
         labels: dict[str, str] = {}
-        for service in self.stores[SERVICES].values():
-            selector = {k: str(v) for k, v in mapping(service, "spec", "selector").items()}
-            if (
-                selector
-                and text(service, "metadata", "namespace") == pod.namespace
-                and LabelSelector(match_labels=selector).matches(pod.labels)
-            ):
-                labels.update(selector)
+        for service in self.services_of(pod):
+            labels.update({k: str(v) for k, v in mapping(service, "spec", "selector").items()})
         requirements: tuple[SelectorRequirement, ...] = ()
         for owner in mappings(pod.obj, "metadata", "ownerReferences"):
             group = text(owner, "apiVersion").rpartition("/")[0]

@@ -16,6 +16,7 @@ from extender.lab.scheduler.cache import Snapshot
 from extender.lab.scheduler.framework import (
     PROCEED,
     SKIP,
+    CountingFilter,
     CycleState,
     FixedState,
     PreFilterResult,
@@ -31,6 +32,7 @@ from extender.lab.scheduler.types import (
     PodInfo,
     Status,
     optional_selector,
+    unresolvable,
 )
 from extender.model.objects import LabelSelector, SelectorRequirement
 from extender.model.reading import Json, mappings, sequence, text
@@ -148,7 +150,7 @@ class SpreadScoreState(FixedState):
     ignored: set[str] = field(default_factory=set)
 
 
-class PodTopologySpread:
+class PodTopologySpread(CountingFilter):
     """The plugin, for filter and score."""
 
     name = "PodTopologySpread"
@@ -182,37 +184,22 @@ class PodTopologySpread:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return whether the pod would exceed maxSkew in the node's domain."""
         found = state.read(SpreadFilterState)
-        if found is None:
-            return None
         for index, constraint in enumerate(found.constraints):
             domain = node.view.labels.get(constraint.topology_key)
             if domain is None:
-                return Status(
-                    Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"{_MISMATCH} (missing required label)",)
-                )
+                return unresolvable(f"{_MISMATCH} (missing required label)")
             itself = 1 if constraint.matches(pod.labels) else 0
             skew = found.counts[index].get(domain, 0) + itself - found.fewest(index)
             if skew > constraint.max_skew:
                 return Status(Code.UNSCHEDULABLE, (_MISMATCH,))
         return None
 
-    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Add another pod to the counts."""
-        self._count(state, pod, other, node, 1)
-
-    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Remove another pod from the counts."""
-        self._count(state, pod, other, node, -1)
-
-    def _count(
+    def count(
         self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
     ) -> None:
+        """See CountingFilter."""
         found = state.read(SpreadFilterState)
-        if (
-            found is None
-            or other.namespace != pod.namespace
-            or not _in_all_domains(node, found.constraints)
-        ):
+        if other.namespace != pod.namespace or not _in_all_domains(node, found.constraints):
             return
         for constraint, counts in zip(found.constraints, found.counts, strict=True):
             if constraint.matches(other.labels) and constraint.includes(pod, node):
@@ -282,7 +269,7 @@ class PodTopologySpread:
         ``normalize`` reverses the order.
         """
         found = state.read(SpreadScoreState)
-        if found is None or node.name in found.ignored:
+        if node.name in found.ignored:
             return 0
         total = 0.0
         for constraint, counts, weight in zip(
@@ -304,8 +291,7 @@ class PodTopologySpread:
         self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
     ) -> list[int]:
         """Scale the scores so that the fewest pods give the highest score. Ignored nodes get 0."""
-        found = state.read(SpreadScoreState)
-        ignored = found.ignored if found is not None else set()
+        ignored = state.read(SpreadScoreState).ignored
         counted = [
             score for score, node in zip(scores, nodes, strict=True) if node.name not in ignored
         ]

@@ -25,24 +25,20 @@ from extender.lab.scheduler.types import (
     NodeInfo,
     PodInfo,
     Status,
+    unresolvable,
 )
 
 _UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-
-
-def _unresolvable(reason: str) -> Status:
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))
 
 
 class NodeUnschedulable(NodeLocalFilter):
     """Cordoned nodes take only pods that tolerate the unschedulable taint."""
 
     name = "NodeUnschedulable"
-    _REFUSED: Final = _unresolvable("node(s) were unschedulable")
+    _REFUSED: Final = unresolvable("node(s) were unschedulable")
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return a refusal if the node is cordoned."""
-        del state
         if not node.view.unschedulable or _UNSCHEDULABLE_TAINT.tolerated_by(pod.tolerations):
             return None
         return self._REFUSED
@@ -52,11 +48,10 @@ class NodeName(NodeLocalFilter):
     """The node that spec.nodeName requests."""
 
     name = "NodeName"
-    _REFUSED: Final = _unresolvable("node(s) didn't match the requested node name")
+    _REFUSED: Final = unresolvable("node(s) didn't match the requested node name")
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return a refusal if the pod requests another node."""
-        del state
         return None if not pod.node_name or pod.node_name == node.name else self._REFUSED
 
 
@@ -64,11 +59,10 @@ class TaintToleration(NodeLocalFilter):
     """NoSchedule and NoExecute taints."""
 
     name = "TaintToleration"
-    _REFUSED: Final = _unresolvable("node(s) had untolerated taint(s)")
+    _REFUSED: Final = unresolvable("node(s) had untolerated taint(s)")
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return a refusal if the pod does not tolerate a taint."""
-        del state
         taints = node.view.taints
         return self._REFUSED if taints and untolerated_taint(taints, pod.tolerations) else None
 
@@ -77,23 +71,21 @@ class NodeAffinity(NodeLocalFilter):
     """nodeSelector and required node affinity."""
 
     name = "NodeAffinity"
-    _REFUSED: Final = _unresolvable("node(s) didn't match Pod's node affinity/selector")
+    _REFUSED: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    def pre_filter(self, _state: CycleState, pod: PodInfo, _snapshot: Snapshot) -> PreFilterResult:
         """Skip pods without affinity. If every term names nodes, narrow the search to those."""
-        del state, snapshot
         if pod.node_affinity.empty:
             return SKIP
         named = pod.node_affinity.named_nodes
         if named is None:
             return PROCEED
         if not named:
-            return PreFilterResult(status=_unresolvable("pod affinity terms conflict"))
+            return PreFilterResult(status=unresolvable("pod affinity terms conflict"))
         return PreFilterResult(nodes=named)
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return a refusal if the node does not match."""
-        del state
         return None if pod.node_affinity.matches(node.name, node.view.labels) else self._REFUSED
 
 
@@ -105,14 +97,12 @@ class NodePorts(NodeLocalFilter):
         Code.UNSCHEDULABLE, ("node(s) didn't have free ports for the requested pod ports",)
     )
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    def pre_filter(self, _state: CycleState, pod: PodInfo, _snapshot: Snapshot) -> PreFilterResult:
         """Skip pods without host ports."""
-        del state, snapshot
         return PROCEED if pod.host_ports else SKIP
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return a refusal if a port is taken, on the same address or on all addresses."""
-        del state
         for wanted in pod.host_ports:
             for held in node.ports:
                 if (wanted.protocol, wanted.port) == (held.protocol, held.port) and (
@@ -185,9 +175,8 @@ class NodeResourcesFit(NodeLocalFilter):
     def __init__(self, ignored_resources: Collection[str] = ()) -> None:
         self._ignored = frozenset(ignored_resources)
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    def filter(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return a refusal with one reason for each resource that the node lacks."""
-        del state
         lacking = insufficient_resources(pod, node, self._ignored)
         if not lacking:
             return None

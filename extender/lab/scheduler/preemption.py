@@ -22,17 +22,15 @@ from extender.lab.scheduler.cache import Snapshot
 from extender.lab.scheduler.extender_client import Extender, ExtenderError, Victims
 from extender.lab.scheduler.framework import CycleState, NodeStatuses, Nominator, Profile
 from extender.lab.scheduler.listers import Listers
-from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status
-from extender.model.reading import mapping, selector_from, text
+from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status, unresolvable
+from extender.model.reading import condition_in, mapping, selector_from, text
 
 CANDIDATES_PERCENTAGE: Final = 10
 CANDIDATES_MIN: Final = 100
 _NEVER: Final = "9999"
 """Sorts after every RFC 3339 time, so a pod that has not started counts as the youngest."""
 _PRIORITY_OFFSET: Final = 2**31
-_NO_VICTIMS: Final = Status(
-    Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("No preemption victims found for incoming pod",)
-)
+_NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 _NO_CYCLE_STATE: Final = Status(Code.ERROR, ("not found",))
 """kube-scheduler's fwk.ErrNotFound. Another plugin's PreFilter refused the pod first, so the
 PreFilter of DynamicResources left no state.
@@ -108,10 +106,8 @@ class Preemptor:
         ]
         candidates, refused = self._dry_run(profile, state, pod, potential)
         if not candidates:
-            diagnosis = Diagnosis(NodeStatuses(refused))
-            diagnosis.statuses.absent = Status(
-                Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("Preemption is not helpful for scheduling",)
-            )
+            absent = unresolvable("Preemption is not helpful for scheduling")
+            diagnosis = Diagnosis(NodeStatuses(refused, absent))
             message = str(FitError(len(snapshot.nodes), diagnosis))
             return Preemption(Status(Code.UNSCHEDULABLE, (message,)), node="")
         try:
@@ -223,13 +219,9 @@ def terminating_by_preemption(pod: PodInfo) -> bool:
     """Return whether a pod is being deleted because the scheduler preempted it."""
     if not pod.deleting:
         return False
-    for condition in (pod.obj.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == DISRUPTION_TARGET:
-            return (condition.get("status"), condition.get("reason")) == (
-                "True",
-                PREEMPTION_BY_SCHEDULER,
-            )
-    return False
+    condition = condition_in(pod.obj, DISRUPTION_TARGET)
+    said = (condition.get("status"), condition.get("reason"))
+    return said == ("True", PREEMPTION_BY_SCHEDULER)
 
 
 def _compare(one: PodInfo, other: PodInfo) -> int:

@@ -19,6 +19,7 @@ from extender.lab.scheduler.framework import (
 )
 from extender.lab.scheduler.inter_pod_affinity import InterPodAffinity
 from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.nodevolumelimits.csi import NodeVolumeLimits
 from extender.lab.scheduler.pod_topology_spread import PodTopologySpread
 from extender.lab.scheduler.predicates import (
     NodeAffinity as NodeAffinityFilter,
@@ -48,9 +49,8 @@ class NodeResourcesFit(PlainScore):
 
     name = "NodeResourcesFit"
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the mean of the free shares, in whole points."""
-        del state
         allocatable = node.view.allocatable
         shares = [
             _free_share(node.non_zero_milli_cpu + pod.scored.milli_cpu, allocatable.milli_cpu),
@@ -73,15 +73,13 @@ class NodeResourcesBalancedAllocation(PlainScore):
     name = "NodeResourcesBalancedAllocation"
 
     def pre_score(
-        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+        self, _state: CycleState, pod: PodInfo, _nodes: Sequence[NodeInfo], _snapshot: Snapshot
     ) -> bool:
         """Skip pods that request neither."""
-        del state, nodes, snapshot
         return bool(pod.requests.milli_cpu or pod.requests.memory)
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the score, from 50 to 100. It is 75 if the pod changes nothing."""
-        del state
         allocatable = node.view.allocatable
         capacity = (allocatable.milli_cpu, allocatable.memory)
         without = _balance((node.milli_cpu, node.memory), capacity)
@@ -108,9 +106,8 @@ class TaintToleration(PlainScore):
 
     name = "TaintToleration"
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the number of such taints."""
-        del state
         tolerations = [t for t in pod.tolerations if t.effect in {"", "PreferNoSchedule"}]
         return sum(
             1
@@ -119,10 +116,9 @@ class TaintToleration(PlainScore):
         )
 
     def normalize(
-        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+        self, _state: CycleState, scores: list[int], _nodes: Sequence[NodeInfo]
     ) -> list[int]:
         """Reverse the order: no such taint is 100."""
-        del state, nodes
         return normalized(scores, reverse=True)
 
 
@@ -132,25 +128,22 @@ class NodeAffinity:
     name = "NodeAffinity"
 
     def pre_score(
-        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+        self, _state: CycleState, pod: PodInfo, _nodes: Sequence[NodeInfo], _snapshot: Snapshot
     ) -> bool:
         """Skip pods without preferences."""
-        del state, nodes, snapshot
         return bool(pod.node_affinity.preferred)
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return the sum of the weights."""
-        del state
         view = node.view
         return sum(
             t.weight for t in pod.node_affinity.preferred if t.matches(view.name, view.labels)
         )
 
     def normalize(
-        self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]
+        self, _state: CycleState, scores: list[int], _nodes: Sequence[NodeInfo]
     ) -> list[int]:
         """Scale the highest score to 100."""
-        del state, nodes
         return normalized(scores)
 
 
@@ -168,18 +161,16 @@ class ImageLocality(PlainScore):
         self._snapshot = Snapshot()
 
     def pre_score(
-        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+        self, _state: CycleState, _pod: PodInfo, _nodes: Sequence[NodeInfo], snapshot: Snapshot
     ) -> bool:
         """Score every pod."""
-        del state, pod, nodes
         self._snapshot = snapshot
         return True
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, _state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score the bytes of the images that the node has, from 23 MiB up to 1000 MiB for each
         image. As in 1.37, the images of volumes count too.
         """
-        del state
         spec = pod.obj.get("spec") or {}
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
         images = [str(container.get("image") or "") for container in containers]
@@ -213,8 +204,8 @@ def default_profile(
     ignored_resources: Collection[str] = (),
     percentage_of_nodes_to_score: int | None = None,
 ) -> Profile:
-    """Return kube-scheduler 1.37's default plugins, in its order, without those for volume limits
-    and dynamic resources. ``binder``: see ``VolumeBinding``.
+    """Return kube-scheduler 1.37's default plugins, in its order, without those for dynamic
+    resources. ``binder``: see ``VolumeBinding``.
     """
     volumes = VolumeBinding(listers, binder)
     spread, affinity = PodTopologySpread(listers), InterPodAffinity(listers)
@@ -226,6 +217,7 @@ def default_profile(
         NodePorts(),
         NodeResourcesFitFilter(ignored_resources),
         VolumeRestrictions(listers),
+        NodeVolumeLimits(listers),
         volumes,
         VolumeZone(listers),
         spread,

@@ -26,14 +26,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from extender.lab.scheduler.queueing_hints import (
+from extender.lab.scheduler.cluster_events import (
     ClusterEvent,
     force_activate,
-    may_help,
-    may_open,
     pod_change_events,
     unschedulable_timeout,
 )
+from extender.lab.scheduler.queueing_hints import may_help, may_open
 from extender.lab.scheduler.types import PodInfo
 
 UNSCHEDULABLE_FLUSH_S: Final = 30.0

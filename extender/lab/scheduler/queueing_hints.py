@@ -7,76 +7,22 @@ reacts to all of them, including updates of the pod itself.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from enum import Enum, Flag, auto
 from typing import Final
 
-from extender.kube.api import Obj
+from extender.lab.scheduler.cluster_events import Action, ClusterEvent, EventResource
+from extender.lab.scheduler.csi_translation import MIGRATED_PLUGINS, in_tree_plugin_of
+from extender.lab.scheduler.nodevolumelimits.csi import has_attachable_volumes, limits_of
+from extender.lab.scheduler.nodevolumelimits.in_tree import IN_TREE_LIMITS
 from extender.lab.scheduler.predicates import insufficient_resources
 from extender.lab.scheduler.taints import untolerated_taint
 from extender.lab.scheduler.types import NodeInfo, NodeView, PodInfo
-from extender.lab.scheduler.volumebinding.matching import waits_for_consumer
+from extender.lab.scheduler.volumebinding.matching import volume_limit, waits_for_consumer
 from extender.lab.scheduler.volumes import volume_topology
-from extender.model.reading import text
+from extender.model.reading import mapping, mappings, text
 
 EXTENDER: Final = "Extender"
 SCHEDULING_GATES: Final = "SchedulingGates"
 DEFAULT_PREEMPTION: Final = "DefaultPreemption"
-
-
-class EventResource(Enum):
-    """The subject of an event. Pods with and without a node are separate. WILDCARD concerns every
-    refused pod.
-    """
-
-    NODE = auto()
-    ASSIGNED_POD = auto()
-    UNSCHEDULED_POD = auto()
-    PERSISTENT_VOLUME = auto()
-    PERSISTENT_VOLUME_CLAIM = auto()
-    STORAGE_CLASS = auto()
-    WILDCARD = auto()
-
-
-class Action(Flag):
-    """The kind of change. UPDATE is any change that has no name of its own."""
-
-    ADD = auto()
-    DELETE = auto()
-    UPDATE = auto()
-    UPDATE_NODE_ALLOCATABLE = auto()
-    UPDATE_NODE_LABEL = auto()
-    UPDATE_NODE_TAINT = auto()
-    UPDATE_NODE_CONDITION = auto()
-    UPDATE_NODE_ANNOTATION = auto()
-    UPDATE_POD_LABEL = auto()
-    UPDATE_POD_SCALE_DOWN = auto()
-    UPDATE_POD_GATES_ELIMINATED = auto()
-    UPDATE_POD_TOLERATION = auto()
-
-
-Thing = PodInfo | NodeView | Obj | None
-"""Volumes, claims and classes are the API's objects."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
-    """One change, with the object before and after it; None: it did not exist."""
-
-    resource: EventResource
-    action: Action
-    old: Thing = None
-    new: Thing = None
-
-
-def unschedulable_timeout() -> ClusterEvent:
-    """Return the event for pods that waited too long without any event."""
-    return ClusterEvent(EventResource.WILDCARD, Action.UPDATE)
-
-
-def force_activate(pod: PodInfo) -> ClusterEvent:
-    """Return the event that makes the queue try that pod again."""
-    return ClusterEvent(EventResource.WILDCARD, Action.UPDATE, new=pod)
 
 
 # Hints get the refused pod and the event, and return whether the change may help.
@@ -179,12 +125,69 @@ def _same_claim_freed(pod: PodInfo, event: ClusterEvent) -> bool:
 
 
 def _its_claim(pod: PodInfo, event: ClusterEvent) -> bool:
+    return _names(pod, event, pod.claims)
+
+
+def _its_claim_or_ephemeral(pod: PodInfo, event: ClusterEvent) -> bool:
+    return _names(pod, event, [claim.name for claim in pod.volume_claims])
+
+
+def _names(pod: PodInfo, event: ClusterEvent, claims: Collection[str]) -> bool:
     if not isinstance(event.new, dict):
         return False
     return (
         text(event.new, "metadata", "namespace") == pod.namespace
-        and text(event.new, "metadata", "name") in pod.claims
+        and text(event.new, "metadata", "name") in claims
     )
+
+
+def _had_attachable_volumes(pod: PodInfo, event: ClusterEvent) -> bool:
+    return (
+        isinstance(event.old, PodInfo)
+        and _held_room(pod, event)
+        and has_attachable_volumes(event.old)
+    )
+
+
+def _more_volumes(_pod: PodInfo, event: ClusterEvent) -> bool:
+    old, new = event.old, event.new
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return True
+    before = limits_of(old)
+    return any(limit > before.get(driver, 0) for driver, limit in limits_of(new).items())
+
+
+def _detached(pod: PodInfo, event: ClusterEvent) -> bool:
+    """Ephemeral volumes do not count here, as in kube-scheduler 1.37."""
+    attacher = text(event.old, "spec", "attacher") if isinstance(event.old, dict) else ""
+    plugins = (in_tree_plugin_of(volume) for volume in mappings(pod.obj, "spec", "volumes"))
+    return bool(pod.claims) or any(one is not None and one.driver == attacher for one in plugins)
+
+
+def _migrated(_pod: PodInfo, event: ClusterEvent) -> bool:
+    old, new = event.old, event.new
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return True
+    path = ("metadata", "annotations", MIGRATED_PLUGINS)
+    return text(old, *path) != text(new, *path)
+
+
+def _capacity_untracked(pod: PodInfo, event: ClusterEvent) -> bool:
+    """The pod's inline CSI volumes count, not its claims, as in kube-scheduler 1.37."""
+    old, new = event.old, event.new
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return False
+    drivers = {text(volume, "csi", "driver") for volume in mappings(pod.obj, "spec", "volumes")}
+    tracked, tracks = (mapping(one, "spec").get("storageCapacity") is True for one in (old, new))
+    return text(new, "metadata", "name") in drivers and tracked and not tracks
+
+
+def _more_capacity(_pod: PodInfo, event: ClusterEvent) -> bool:
+    old, new = event.old, event.new
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return True
+    before, after = volume_limit(old), volume_limit(new)
+    return after is not None and (before is None or after > before)
 
 
 def _class_reaches_further(_pod: PodInfo, event: ClusterEvent) -> bool:
@@ -210,6 +213,7 @@ _NODES: Final = frozenset({EventResource.NODE})
 _VOLUMES: Final = frozenset({EventResource.PERSISTENT_VOLUME})
 _CLAIMS: Final = frozenset({EventResource.PERSISTENT_VOLUME_CLAIM})
 _CLASSES: Final = frozenset({EventResource.STORAGE_CLASS})
+_CSI_NODES: Final = frozenset({EventResource.CSI_NODE})
 _ADDED_OR_CHANGED: Final = Action.ADD | Action.UPDATE
 _Registration = tuple[frozenset[EventResource], Action, Hint]
 
@@ -238,11 +242,32 @@ REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
         (_CLAIMS, Action.ADD, _its_claim),
         (_NODES, Action.ADD, _always),
     ),
+    "NodeVolumeLimits": (
+        (_CSI_NODES, _ADDED_OR_CHANGED, _more_volumes),
+        (_PODS, Action.DELETE, _had_attachable_volumes),
+        (_CLAIMS, Action.ADD, _its_claim_or_ephemeral),
+        (frozenset({EventResource.VOLUME_ATTACHMENT}), Action.DELETE, _detached),
+    ),
+    # kube-scheduler 1.22 has no hints. Its changes of Services are left out.
+    "ServiceAffinity": (
+        (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _always),
+        (_PODS, Action.DELETE | Action.UPDATE | Action.UPDATE_POD_LABEL, _always),
+    ),
+    **dict.fromkeys(
+        IN_TREE_LIMITS, ((_NODES, Action.ADD, _always), (_PODS, Action.DELETE, _always))
+    ),
     "VolumeBinding": (
         (_CLASSES, _ADDED_OR_CHANGED, _class_reaches_further),
-        (_CLAIMS, _ADDED_OR_CHANGED, _its_claim),
+        (_CLAIMS, _ADDED_OR_CHANGED, _its_claim_or_ephemeral),
         (_VOLUMES, _ADDED_OR_CHANGED, _always),
         (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _always),
+        (_CSI_NODES, _ADDED_OR_CHANGED, _migrated),
+        (frozenset({EventResource.CSI_DRIVER}), Action.UPDATE, _capacity_untracked),
+        (
+            frozenset({EventResource.CSI_STORAGE_CAPACITY}),
+            _ADDED_OR_CHANGED,
+            _more_capacity,
+        ),
     ),
     "VolumeZone": (
         (_CLASSES, Action.ADD, _class_waits),
@@ -294,53 +319,3 @@ def may_help(pod: PodInfo, refused_by: Collection[str], event: ClusterEvent) -> 
         for plugin in refused_by
         for resources, actions, hint in REGISTRATIONS.get(plugin, ())
     )
-
-
-# Changes between two versions of an object, as events
-
-
-def node_change_events(old: NodeView, new: NodeView) -> list[ClusterEvent]:
-    """NodeSchedulingPropertiesChange. A change that does not concern scheduling gives no event."""
-    actions = []
-    if old.unschedulable and not new.unschedulable:
-        actions.append(Action.UPDATE_NODE_TAINT)
-    if old.allocatable != new.allocatable:
-        actions.append(Action.UPDATE_NODE_ALLOCATABLE)
-    if old.labels != new.labels:
-        actions.append(Action.UPDATE_NODE_LABEL)
-    if old.taints != new.taints:
-        actions.append(Action.UPDATE_NODE_TAINT)
-    if _conditions(old) != _conditions(new):
-        actions.append(Action.UPDATE_NODE_CONDITION)
-    if _annotations(old) != _annotations(new):
-        actions.append(Action.UPDATE_NODE_ANNOTATION)
-    return [ClusterEvent(EventResource.NODE, action, old, new) for action in actions]
-
-
-def _conditions(node: NodeView) -> dict[str, str]:
-    conditions = (node.obj.get("status") or {}).get("conditions") or ()
-    return {str(c.get("type")): str(c.get("status")) for c in conditions}
-
-
-def _annotations(node: NodeView) -> object:
-    return (node.obj.get("metadata") or {}).get("annotations") or {}
-
-
-def pod_change_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
-    """PodSchedulingPropertiesChange. It is never empty: any other change is UPDATE."""
-    resource = EventResource.ASSIGNED_POD if new.node_name else EventResource.UNSCHEDULED_POD
-    actions = []
-    if old.labels != new.labels:
-        actions.append(Action.UPDATE_POD_LABEL)
-    before, after = old.requests, new.requests
-    if (
-        after.milli_cpu < before.milli_cpu
-        or after.memory < before.memory
-        or any(after.scalar.get(name, 0) < amount for name, amount in before.scalar.items())
-    ):
-        actions.append(Action.UPDATE_POD_SCALE_DOWN)
-    if old.scheduling_gates and not new.scheduling_gates:
-        actions.append(Action.UPDATE_POD_GATES_ELIMINATED)
-    if old.tolerations != new.tolerations:
-        actions.append(Action.UPDATE_POD_TOLERATION)
-    return [ClusterEvent(resource, action, old, new) for action in actions or [Action.UPDATE]]

@@ -24,12 +24,22 @@ refusal has the same text, so it patches nothing.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
 from extender.config.kube_scheduler import SchedulerConfig
-from extender.kube.api import PODS, Api, ApiError, Binding, NotFound, Obj, PatchType, Preconditions
+from extender.kube.api import (
+    PODS,
+    Api,
+    ApiError,
+    Binding,
+    NotFound,
+    Obj,
+    PatchType,
+    Preconditions,
+    Resource,
+)
 from extender.lab.scheduler.algorithm import (
     FitError,
     NoNodesAvailable,
@@ -56,6 +66,7 @@ from extender.lab.scheduler.queueing_hints import DEFAULT_PREEMPTION, SCHEDULING
 from extender.lab.scheduler.select_host import HostSelector, RoundRobin
 from extender.lab.scheduler.types import Code, NodeView, PodInfo, Status
 from extender.lab.scheduler.volumebinding.binder import VolumeBinder
+from extender.model.reading import condition_in
 from extender.model.timestamps import timestamp
 
 log = logging.getLogger(__name__)
@@ -136,9 +147,9 @@ class Scheduler:
         """Return a node as the informer has it."""
         return self.watcher.nodes.get(name)
 
-    async def run(self) -> None:
-        """Schedule until cancelled."""
-        informers = self.watcher.informers(self._api, self._rng)
+    async def run(self, *, unwatched: Collection[Resource] = ()) -> None:
+        """Schedule until cancelled. ``unwatched``: kinds of which the cluster has no objects."""
+        informers = self.watcher.informers(self._api, self._rng, unwatched=unwatched)
         try:
             async with asyncio.TaskGroup() as group:
                 for informer in informers:
@@ -274,10 +285,10 @@ class Scheduler:
             "reason": PREEMPTION_BY_SCHEDULER,
             "message": f"{pod.scheduler_name}: preempting to accommodate a higher priority pod",
         }
+        conditions = self._with_condition(victim, condition)
         try:
-            await self._patch_status(
-                victim, {"conditions": self._with_condition(victim, condition)}
-            )
+            if conditions is not None:
+                await self._patch_status(victim, {"conditions": conditions})
             await self._api.delete(
                 PODS, victim.namespace, victim.name, preconditions=Preconditions(uid=victim.uid)
             )
@@ -376,7 +387,7 @@ class Scheduler:
     def _with_condition(self, pod: PodInfo, condition: Obj) -> list[Obj] | None:
         """Return the pod's conditions with this one; None if it is set already."""
         known: list[Obj] = list((pod.obj.get("status") or {}).get("conditions") or ())
-        before: Obj = next((c for c in known if c.get("type") == condition["type"]), {})
+        before = condition_in(pod.obj, condition["type"])
         generation = (pod.obj.get("metadata") or {}).get("generation")
         if generation is not None:
             condition = {**condition, "observedGeneration": generation}
@@ -395,11 +406,6 @@ class Scheduler:
         return [*(c for c in known if c.get("type") != condition["type"]), condition]
 
     async def _patch_status(self, pod: PodInfo, status: Obj) -> None:
-        status = {
-            key: value for key, value in status.items() if key != "conditions" or value is not None
-        }
-        if not status:
-            return
         patch = {"metadata": {"uid": pod.uid}, "status": status}
         await self._api.patch(
             PODS, pod.namespace, pod.name, patch, patch_type=PatchType.MERGE, subresource="status"

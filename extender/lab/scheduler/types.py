@@ -60,6 +60,11 @@ class Status:
         return self.code in {Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
 
 
+def unresolvable(*reasons: str) -> Status:
+    """Return the refusal of a node on which preemption could not help either."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
     """A PodAffinityTerm. A selector that is None matches no pod, or no namespace."""
@@ -77,6 +82,14 @@ class AffinityTerm:
         ):
             return False
         return self.selector is not None and self.selector.matches(pod.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """A claim that a pod uses. ``ephemeral``: it is made for the pod, named POD-VOLUME."""
+
+    name: str
+    ephemeral: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +136,8 @@ class PodInfo:
     tolerations: tuple[Toleration, ...]
     node_affinity: RequiredNodeAffinity
     host_ports: tuple[HostPort, ...]
-    claims: tuple[str, ...]
-    """Names of the PersistentVolumeClaims, in the order of spec.volumes."""
+    volume_claims: tuple[PodClaim, ...]
+    """The PersistentVolumeClaims, in the order of spec.volumes."""
     required_affinity: tuple[AffinityTerm, ...]
     required_anti_affinity: tuple[AffinityTerm, ...]
     preferred_affinity: tuple[AffinityTerm, ...]
@@ -135,6 +148,11 @@ class PodInfo:
     def key(self) -> str:
         """``namespace/name``."""
         return object_key(self.namespace, self.name)
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Names of the claims without ephemeral ones, which only some plugins look at."""
+        return tuple(claim.name for claim in self.volume_claims if not claim.ephemeral)
 
     @property
     def has_affinity(self) -> bool:
@@ -187,6 +205,21 @@ def _host_ports(pod: Json) -> tuple[HostPort, ...]:
     )
 
 
+def ephemeral_claim_name(pod: Json, volume: Json) -> str:
+    """Return the name of the claim of a pod's ephemeral volume (VolumeClaimName)."""
+    return f"{text(pod, 'metadata', 'name')}-{text(volume, 'name')}"
+
+
+def _claims(pod: Json) -> tuple[PodClaim, ...]:
+    found = []
+    for volume in mappings(pod, "spec", "volumes"):
+        if volume.get("persistentVolumeClaim"):
+            found.append(PodClaim(text(volume, "persistentVolumeClaim", "claimName")))
+        elif volume.get("ephemeral") is not None:
+            found.append(PodClaim(ephemeral_claim_name(pod, volume), ephemeral=True))
+    return tuple(found)
+
+
 def labels_of(obj: Json) -> Mapping[str, str]:
     """Return metadata.labels."""
     return {k: v for k, v in mapping(obj, "metadata", "labels").items() if isinstance(v, str)}
@@ -226,11 +259,7 @@ def pod_info(obj: Obj) -> PodInfo:
         ),
         node_affinity=RequiredNodeAffinity.of_pod(obj),
         host_ports=_host_ports(obj),
-        claims=tuple(
-            text(volume, "persistentVolumeClaim", "claimName")
-            for volume in mappings(obj, "spec", "volumes")
-            if volume.get("persistentVolumeClaim")
-        ),
+        volume_claims=_claims(obj),
         required_affinity=_terms(obj, "podAffinity", "required", namespace),
         required_anti_affinity=_terms(obj, "podAntiAffinity", "required", namespace),
         preferred_affinity=_terms(obj, "podAffinity", "preferred", namespace),

@@ -4,7 +4,8 @@ A claim with access mode ReadWriteOncePod serves one pod at a time, and so does 
 names itself (VolumeRestrictions). In older clusters, zone labels of a volume say where it can be
 used (VolumeZone); newer ones have node affinity for that (``volumebinding``).
 
-Generic ephemeral volumes and the limits of CSI drivers are ignored.
+Both look at claims that the pod names, and not at those of its ephemeral volumes, as kube-scheduler
+1.37 does.
 """
 
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from extender.lab.scheduler.cache import Snapshot
 from extender.lab.scheduler.framework import (
     PROCEED,
     SKIP,
+    CountingFilter,
     CycleState,
     FixedState,
     NodeLocalFilter,
     PreFilterResult,
 )
 from extender.lab.scheduler.listers import Listers
-from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status, labels_of
+from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status, labels_of, unresolvable
 from extender.lab.scheduler.volumebinding.matching import class_of, waits_for_consumer
 from extender.model.reading import Json, mapping, mappings, sequence, text
 
@@ -35,11 +37,7 @@ _TOPOLOGY_LABELS: Final = (*_GA_LABELS, *_GA_LABELS.values())
 
 
 def _refused(reason: str) -> PreFilterResult:
-    return PreFilterResult(status=_unresolvable(reason))
-
-
-def _unresolvable(*reasons: str) -> Status:
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+    return PreFilterResult(status=unresolvable(reason))
 
 
 def _claim_not_found(name: str) -> PreFilterResult:
@@ -73,7 +71,7 @@ def _conflicts(kind: str, disk: Json, other: Json) -> bool:
     return disk.get(key) == other.get(key)
 
 
-class VolumeRestrictions:
+class VolumeRestrictions(CountingFilter):
     """NoDiskConflict: one pod of a node at a time for a disk that pods name themselves. And one pod
     at a time for a ReadWriteOncePod claim.
     """
@@ -122,25 +120,15 @@ class VolumeRestrictions:
             for kind, theirs in _disks(other):
                 if any(mine == kind and _conflicts(kind, disk, theirs) for mine, disk in disks):
                     return _NO_DISK
+        return self._REFUSED if state.read(ExclusiveClaims).users > 0 else None
+
+    def count(
+        self, state: CycleState, _pod: PodInfo, other: PodInfo, _node: NodeInfo, change: int
+    ) -> None:
+        """See CountingFilter."""
         found = state.read(ExclusiveClaims)
-        return self._REFUSED if found is not None and found.users > 0 else None
-
-    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Add the claims of another pod."""
-        del pod, node
-        self._count(state, other, 1)
-
-    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
-        """Remove the claims of another pod."""
-        del pod, node
-        self._count(state, other, -1)
-
-    @staticmethod
-    def _count(state: CycleState, other: PodInfo, change: int) -> None:
-        found = state.read(ExclusiveClaims)
-        if found is not None:
-            # As in kube-scheduler, claims are compared only by name, even across namespaces.
-            found.users += change * sum(name in found.names for name in other.claims)
+        # As in kube-scheduler, claims are compared only by name, even across namespaces.
+        found.users += change * sum(name in found.names for name in other.claims)
 
 
 @dataclass(slots=True)
@@ -187,14 +175,13 @@ class VolumeZone(NodeLocalFilter):
     """Zone and region labels of the volumes to which a pod's claims are bound."""
 
     name = "VolumeZone"
-    _REFUSED: Final = _unresolvable("node(s) had no available volume zone")
+    _REFUSED: Final = unresolvable("node(s) had no available volume zone")
 
     def __init__(self, listers: Listers) -> None:
         self._listers = listers
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    def pre_filter(self, state: CycleState, pod: PodInfo, _snapshot: Snapshot) -> PreFilterResult:
         """Skip if no volume has topology labels."""
-        del snapshot
         topologies: list[tuple[str, frozenset[str]]] = []
         for name in pod.claims:
             claim = self._listers.claim(pod.namespace, name)
@@ -224,13 +211,12 @@ class VolumeZone(NodeLocalFilter):
             return f'storageclass.storage.k8s.io "{name}" not found'
         return "" if waits_for_consumer(storage_class) else "PersistentVolume had no name"
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+    def filter(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return a refusal unless all volumes can be used in the node's zone and region. A node
         without any topology label takes all.
         """
-        del pod
         found, labels = state.read(VolumeTopologies), node.view.labels
-        if found is None or not any(key in labels for key in _TOPOLOGY_LABELS):
+        if not any(key in labels for key in _TOPOLOGY_LABELS):
             return None
         for key, values in found.labels:
             if labels.get(key, labels.get(_GA_LABELS.get(key, key))) not in values:

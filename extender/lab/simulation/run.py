@@ -261,7 +261,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         scale, pools=pools, buckets=trial.profile.buckets, other_buckets_share=OTHER_BUCKETS_SHARE
     )
     scale = with_parts(scale, apart, parts)
-    rates, act_rates = rates_of(trial, rng, drawn_of_parts(apart, parts))
+    rates, act_rates = rates_of(trial, rng, drawn_of_parts(apart, parts, trial.seed))
     left_out = act_rates.keys() - trial.faults if trial.faults is not None else frozenset[str]()
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # If watches fall silent, a decision may be older by the time until this is noticed.
@@ -274,6 +274,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
         listed_at=world.listed_at,
         failed_at=world.failed_at,
+        restored=lambda: world.restored,
         runs_since=world.runs_since,
     )
     checkers = Checkers(world.trace, circumstances)
@@ -293,9 +294,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         async with world:
             await workload.run(trial.events)
             await workload.calm_down()
-            outcome.problems += await settle(
-                world, checkers, outcome, workload.counts["replicasEdited"]
-            )
+            outcome.problems += await settle(world, checkers, outcome, workload)
             world.callers.stop()
             await asyncio.sleep(LAST_ANSWERS_S)
             outcome.problems += checkers.violations + world.problems
@@ -313,29 +312,31 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         outcome.moves, outcome.trace = checkers.moves, world.trace.lines
 
 
-async def settle(world: World, checkers: Checkers, outcome: Outcome, edits: int) -> list[str]:
-    """Wait until nothing differs, then until nothing is written. Return the problems.
-
-    ``edits``: how often somebody else has changed the replicas.
-    """
+async def settle(
+    world: World, checkers: Checkers, outcome: Outcome, workload: Workload
+) -> list[str]:
+    """Wait until nothing differs, then until nothing is written. Return the problems."""
     loop = asyncio.get_running_loop()
     calm_at = loop.time()
     if problems := await wait_settled(world, checkers):
         return problems
     outcome.settled_s = loop.time() - calm_at
     await asyncio.sleep(GRACE_S if not world.faults.counts["watch_hung"] else IDLE_S)
+    # A pod that found no room while a node was tainted may wait for kube-scheduler's next try.
+    if problems := await workload.pods_leave() or await wait_settled(world, checkers):
+        return problems
     if problems := await wait_quiet(world, checkers):
         return problems
     outcome.rested_s = loop.time() - calm_at
     unrest = [f"settled, and then not: {line}" for line in checkers.differences()]
-    return unrest or await never_scaled_down(world, checkers, edits)
+    return unrest or await never_scaled_down(world, checkers, workload.counts["replicasEdited"])
 
 
 async def never_scaled_down(world: World, checkers: Checkers, edits: int) -> list[str]:
     """Return the pods that should have been removed by now.
 
-    If somebody else has undone the autoscaler's writes twice or more often, it waits up to
-    ``PATIENCE_MAX`` of its periods.
+    ``edits``: how often somebody else has changed the replicas. If somebody else has undone the
+    autoscaler's writes twice or more often, it waits up to ``PATIENCE_MAX`` of its periods.
     """
     period_s = max(
         pool["spec"].get("scaleDownPeriodSeconds", 100) * 1.2

@@ -1,5 +1,6 @@
 """``VReplicaBinder``: finds a node for an adapter pod and its vreplicas, and binds it, after the
-pattern of kube-scheduler's volume binder.
+pattern of kube-scheduler's volume binder. ``VReplicaBinder`` is the contract, and
+``SchedulerVReplicaBinder`` the binder.
 
 ::
 
@@ -113,7 +114,8 @@ class VReplicaBinder(Protocol):
 
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """Validate again and assume; nothing for a pod that is on the node already. Raises
-        BindRefused, and has then changed nothing.
+        BindRefused. Then no cache and no state has changed, but the decision of ``find`` may be
+        forgotten.
         """
         ...
 
@@ -183,8 +185,9 @@ class SchedulerVReplicaBinder:
         return verdicts
 
     def _assumed_ledger(self, pod: AdapterPod) -> BindLedger | None:
-        """What the pod is assumed to carry, as its claims count already. kube-scheduler asks again
-        if a bind has not answered in time.
+        """The ledger that ``assume`` has given the pod, None if it has not. The pod's claims count
+        it already, so it is not planned again. kube-scheduler asks again if a bind has not answered
+        in time.
         """
         known = self._caches.pods.get(pod.key)
         if known is None or not known.assumed or known.uid != pod.uid:

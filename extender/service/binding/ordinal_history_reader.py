@@ -1,9 +1,16 @@
 """``OrdinalHistoryReader``: says whether this replica has seen all that an ordinal's former pods
 held, so that the next pod may be bound (I2).
 
-``engine.state.ordinal_history`` knows this for most ordinals. For the others, the reader waits a
-moment for the watch, because kube-scheduler's watch may be ahead. If ``HOLD_S`` have passed since
-the last list of pods, it lists vpods.
+``engine.state.ordinal_history`` knows this for most ordinals. For the others:
+
+1. If the watch has not shown the new pod yet, the reader waits a moment for it, because
+   kube-scheduler's watch may be ahead.
+2. A list of pods may have missed a former pod. Until ``HOLD_S`` have passed since the list, the
+   answer is no, and kube-scheduler tries again.
+3. After that, the reader lists the vpods, which publish what the former pods held.
+
+The answer is yes without 2 and 3 for a pool that no other replica has led: nobody else can have
+written a status.
 """
 
 import asyncio

@@ -5,8 +5,9 @@
     request --> known? (cache, else read) --> on the node already? (I5) --> past known? (I2)
                   ^            |                                           |
                   |            |                                           '--> assume --> Binding
-                  |            '-- no adapter pod --> Binding, and no more                    |
-                  '--- read again, up to ATTEMPTS_MAX times, if the pod's version was stale --'
+                  |            |-- no adapter pod --> Binding, and no more                    |
+                  |            '-- pool not served here --> refused                           |
+                  '--- read again if the pod's version was stale (ATTEMPTS_MAX attempts) -----'
 
 *Past known* means that this replica knows what the ordinal's former pods held.
 
@@ -99,6 +100,13 @@ class PodBinder:
             if not is_adapter(obj):
                 await self._bind_plainly(pod_from(obj), uid, node)
                 return
+            if not self._caches.serves(namespace):
+                raise BindRefused(
+                    ConflictReason.POOL_NOT_SERVED,
+                    f"pools.namespaces of this service does not list namespace {namespace}: add it "
+                    f"there, or give the pod the schedulerName of the installation that has its "
+                    f"pool",
+                )
             pod = self._taken(obj)
         await self._bind_adapter(pod, uid, node)
 

@@ -1,4 +1,5 @@
-"""The extender's four verbs, from bytes to bytes, around the binder. No HTTP here.
+"""The extender's four verbs, filter, prioritize, bind and preempt: from the bytes of a request's
+body to those of the reply. They ask the binder. No HTTP here.
 
 kube-scheduler ignores the body of every reply that is not 200. So messages for it and its users go
 into ``Error`` of a 200. Only a body that cannot be read raises WireError, which carries its own
@@ -16,6 +17,7 @@ from extender.model.event_reasons import EventReason
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod
 from extender.model.reading import Json, mapping
+from extender.model.reasons import ConflictReason
 from extender.node.candidates import CandidateLists
 from extender.node.exposure import Alike, prioritize_known_nodes, prioritize_nodes
 from extender.node.host_texts import HostTexts
@@ -50,6 +52,9 @@ class ExtenderVerbs:
     A dedicated kube-scheduler asks about every pod that names it. For a pod without the pool label,
     filter passes every node, prioritize scores all nodes alike, preempt accepts every proposal that
     has victims, and bind binds the pod and adds nothing.
+
+    An adapter pod of a pool that another installation serves (``pools.namespaces``) is refused
+    everywhere. Bound from here, it would carry no ledger, and its slots would not be counted.
     """
 
     def __init__(
@@ -156,8 +161,8 @@ class ExtenderVerbs:
         return encode_binding_result(), SUCCESS
 
     def preempt(self, body: bytes) -> tuple[bytes, str]:
-        """Choose from the proposed nodes: those where preemption helps and evicts the fewest
-        vreplicas.
+        """Choose from the proposed nodes: those where preemption helps and costs least
+        (``preempt_nodes``).
         """
         args = decode_preemption_args(body)
         if is_adapter(args.pod):
@@ -184,6 +189,8 @@ class ExtenderVerbs:
         """For a pool that does not exist there is nothing to carry. Its name may be any text, so no
         decision is remembered.
         """
+        if not self._caches.serves(pod.namespace):
+            return NodeVerdicts.none_passes(args.names, ConflictReason.POOL_NOT_SERVED)
         if pod.pool not in self._caches.state.pools:
             return filter_known_nodes(self._caches.state, pod, args.candidates)
         return self._binder.find(pod, args.candidates, lookup)

@@ -15,6 +15,7 @@ from extender.service.http.questions import Questions
 from extender.service.http.watchers import Watchers, Whoami
 from extender.service.placing.placer import Placer
 from extender.service.pools.leadership import Leadership
+from extender.service.pools.load_reports import LoadReports
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 
@@ -28,6 +29,7 @@ class DescribedParts:
     leadership: Leadership
     health: Health
     metrics: Metrics
+    load: LoadReports
 
 
 class Answers:
@@ -43,6 +45,7 @@ class Answers:
             history=parts.placer.history,
             refusal=health.refusal,
             who=lambda pool: {"answeredBy": identity, "leader": leadership.leader(pool)},
+            load=parts.load,
         )
         self.watchers = Watchers(
             caches,
@@ -50,6 +53,7 @@ class Answers:
             whoami=Whoami(identity, lambda: leadership.leader(""), leadership.leading, shadow),
             now=now,
             refusal=health.refusal,
+            load=parts.load,
         )
         self.page = Page(
             caches.state,

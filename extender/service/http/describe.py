@@ -186,6 +186,7 @@ class _Page:
             "name": key,
             "vreplicas": vpod.vreplicas,
             "slotsPerVReplica": vpod.weight,
+            **({"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}),
             "published": dict(vpod.placements),
             "placed": pool.placed_of(key),
             "pending": found.pending,
@@ -214,6 +215,7 @@ def _pod(pool: PoolState, pod: PodClaims) -> dict[str, object]:
         "slots": pod.capacity,
         "usedSlots": pod.placed,
         "freeSlots": pod.free,
+        **({"dimensions": pod.dimensions()} if pod.capacities else {}),
         "schedulable": pod.schedulable,
         "why": why_unschedulable(pool, pod),
         "placements": {

@@ -15,10 +15,12 @@ from extender.kube.events import EventRecorder
 from extender.kube.reflector import Reflector
 from extender.model.reasons import ConflictReason
 from extender.service.binding.binder import SchedulerVReplicaBinder
-from extender.service.http.pool_gauges import add_pool_gauges
+from extender.service.http.pool_gauges import add_load_gauges, add_pool_gauges
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.placing.queue import QueueEvent, VPodQueues
 from extender.service.pools.leadership import Leadership
+from extender.service.pools.load_polling import LoadPolling
+from extender.service.pools.load_reports import LoadReports
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import Informers
 from extender.telemetry.exposition import Family, Kind, Label, Stability
@@ -41,6 +43,8 @@ class MeasuredParts:
     recorder: EventRecorder
     leadership: Leadership
     binder: SchedulerVReplicaBinder
+    load: LoadReports
+    load_polling: LoadPolling
 
 
 def add_gauges(metrics: Metrics, parts: MeasuredParts) -> None:
@@ -48,6 +52,7 @@ def add_gauges(metrics: Metrics, parts: MeasuredParts) -> None:
     _add_queues(metrics, parts)
     _add_caches(metrics, parts)
     add_pool_gauges(metrics, parts.caches.state)
+    add_load_gauges(metrics, parts.caches.state, parts.load, parts.load_polling)
     _add_reflectors(metrics, parts.informers)
     _add_events(metrics, parts.recorder)
     _add_leases(metrics, parts.leadership)

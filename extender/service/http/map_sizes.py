@@ -12,6 +12,7 @@ from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.service.placing.activation import Activation
 from extender.service.placing.queue import VPodQueues
+from extender.service.pools.load_reports import LoadReports
 from extender.service.watching.own_writes import OwnWrites
 from extender.service.watching.sources import ForeignSources
 from extender.telemetry.exposition import Label
@@ -26,6 +27,7 @@ MAP_VALUES: Final = (
     "pools_with_sources",
     "ledger_writes",
     "known_ordinals",
+    "load_shares",
 )
 
 
@@ -38,6 +40,7 @@ def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
     sources: ForeignSources,
     own_writes: OwnWrites,
     ordinal_history: OrdinalHistory,
+    load: LoadReports,
 ) -> None:
     """Declare the gauge."""
     sizes: dict[str, Callable[[], int]] = {
@@ -49,6 +52,7 @@ def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
         "pools_with_sources": lambda: sources.pools_with_conditions,
         "ledger_writes": lambda: len(own_writes),
         "known_ordinals": lambda: len(ordinal_history),
+        "load_shares": load.shares,
     }
     metrics.gauge(
         "kept_entries",

@@ -29,14 +29,21 @@ from extender.kube.serving.bodies import (
 )
 from extender.model.errors import WireError
 from extender.node.wire import BODY_BYTES_MAX
-from extender.service.http import schedule
+from extender.service.http import load, schedule
 
 OVERLOAD_RETRY_S: Final = 1
 """Retry-After of a refusal, seconds."""
 BIND_BODY_BYTES_MAX: Final = 1024 * 1024
 """A bind has three names and a UID; the longest valid ones stay below 2 KiB."""
 
+ACKNOWLEDGE_BODY_BYTES_MAX: Final = 512 * 1024
+"""The keys of all shares of an assignment have less than 96 KiB. A body names each up to five
+times.
+"""
+
 FILTER, PRIORITIZE, PREEMPT, BIND, SCHEDULE = "filter", "prioritize", "preempt", "bind", "schedule"
+LOAD: Final = "load"
+ACKNOWLEDGE: Final = "acknowledge"
 
 
 class Overloaded(WireError):
@@ -52,7 +59,15 @@ class VerbLimits:
 
     in_flight_max: Mapping[str, int] = field(
         # kube-scheduler filters one pod at a time, and binds as many as the API server takes.
-        default_factory=lambda: {FILTER: 32, PRIORITIZE: 32, PREEMPT: 32, BIND: 256, SCHEDULE: 256}
+        default_factory=lambda: {
+            FILTER: 32,
+            PRIORITIZE: 32,
+            PREEMPT: 32,
+            BIND: 256,
+            SCHEDULE: 256,
+            LOAD: 32,
+            ACKNOWLEDGE: 256,
+        }
     )
     body_bytes_max: Mapping[str, int] = field(
         default_factory=lambda: {
@@ -61,6 +76,8 @@ class VerbLimits:
             PREEMPT: BODY_BYTES_MAX,
             BIND: BIND_BODY_BYTES_MAX,
             SCHEDULE: schedule.BODY_BYTES_MAX,
+            LOAD: load.BODY_BYTES_MAX,
+            ACKNOWLEDGE: ACKNOWLEDGE_BODY_BYTES_MAX,
         }
     )
     bodies_bytes_max: int = 2 * BODY_BYTES_MAX

@@ -4,7 +4,9 @@ leader and counters.
 ``counters`` only grow while the process lives, so a client computes rates from two answers:
 ``decisions``, ``binds``, ``published`` (vpods whose placements have changed) and ``moved``
 (vreplicas that left a pod while they were wanted). An answer is reused for ``FRESH_S``, so many
-clients cost as much as one. While it is computed, other tasks run every few milliseconds.
+clients cost as much as one. While it is computed, other tasks run every few milliseconds. ``load``
+has ``status.load`` of the pools that this replica leads and balances, by key; it is absent if there
+are none.
 """
 
 import asyncio

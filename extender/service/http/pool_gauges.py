@@ -15,6 +15,10 @@ from typing import Final
 
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
+from extender.model.assignment import awaits_acknowledgement
+from extender.model.objects import AdapterPool
+from extender.service.pools.load_polling import QUERY_RESULTS, LoadPolling
+from extender.service.pools.load_reports import RESULTS, LoadReports, LoadSummary
 from extender.service.pools.pool_status import pool_numbers
 from extender.telemetry.exposition import OTHER, Family, Kind, Label, Stability
 from extender.telemetry.metrics import Metrics
@@ -53,6 +57,8 @@ class PoolNumbers:
     vpods: int
     replicas: int
     """Of the StatefulSet's spec."""
+    unacknowledged: int
+    """Pods whose adapter has not acknowledged their newest assignment."""
 
 
 class PoolGauges:
@@ -130,6 +136,11 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
         unavailable=numbers["unavailableVPods"],
         vpods=numbers["vpods"],
         replicas=replicas,
+        unacknowledged=sum(
+            awaits_acknowledgement(pod.pod.assignment_text, pod.pod.acknowledged_text)
+            for pod in there
+            if pod.pod is not None
+        ),
     )
 
 
@@ -198,7 +209,75 @@ def add_pool_gauges(metrics: Metrics, state: ClusterState) -> None:
     )
     declare("pool_vpods", "vpods that refer to the pool", lambda numbers: {"": numbers.vpods})
     declare(
+        "pool_unacknowledged_pods",
+        "Adapter pods of a pool with `handoff` that have not acknowledged their newest assignment",
+        lambda numbers: {"": numbers.unacknowledged},
+    )
+    declare(
         "pool_replicas",
         "Pods that the StatefulSet is asked for",
         lambda numbers: {"": numbers.replicas},
+    )
+
+
+def add_load_gauges(
+    metrics: Metrics, state: ClusterState, reports: LoadReports, polling: LoadPolling
+) -> None:
+    """Declare what is known of load: of the pools that this replica leads and balances."""
+    gauges = PoolGauges(state)
+
+    def declare(
+        name: str, documentation: str, amount: Callable[[AdapterPool], float | None]
+    ) -> None:
+        def read() -> dict[tuple[str, ...], float]:
+            found: dict[tuple[str, ...], float] = {}
+            for pool, numbers in gauges.read():
+                known = numbers.state.adapter_pool
+                value = amount(known) if known is not None else None
+                if value is not None:
+                    # Several may be ``other``.
+                    found[(pool,)] = max(found.get((pool,), 0.0), value)
+            return found
+
+        metrics.read(
+            Family(name=name, kind=Kind.GAUGE, documentation=documentation, labels=(_POOL,)), read
+        )
+
+    def of_summary(
+        amount: Callable[[LoadSummary], float],
+    ) -> Callable[[AdapterPool], float | None]:
+        def read(pool: AdapterPool) -> float | None:
+            summary = reports.summary(pool)
+            return amount(summary) if summary is not None else None
+
+        return read
+
+    declare(
+        "pool_load_ratio",
+        "Load of the hottest pod of a pool with `rebalance.load`, in means of its pods; from its "
+        "leader, as of the last period",
+        of_summary(lambda summary: summary.max_to_mean),
+    )
+    declare(
+        "pool_load_silent_vreplicas",
+        "vreplicas of such a pool that no report of load is about, or none that counts",
+        of_summary(lambda summary: float(summary.silent)),
+    )
+    declare(
+        "pool_load_unavailable",
+        "1 for a pool with `loadSource` whose last query has brought no load, as its condition "
+        "`LoadUnavailable`; from its leader",
+        lambda pool: float(known[1]) if (known := polling.condition(pool)) is not None else None,
+    )
+    metrics.counter(
+        "load_queries",
+        "Queries for the load of pools with `loadSource`, by what has become of them",
+        Label("result", QUERY_RESULTS),
+        lambda: polling.counted,
+    )
+    metrics.counter(
+        "load_reports",
+        "Reports of load, by what has become of them",
+        Label("result", RESULTS),
+        lambda: reports.counted,
     )

@@ -42,6 +42,7 @@ from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.reading import decode_json
 from extender.model.safe_repr import safe_repr
 from extender.service.placing.decision_history import DecisionHistory
+from extender.service.pools.load_reports import LoadReports
 from extender.service.watching.caches import Caches
 from extender.whatif.explanation import (
     Answer,
@@ -49,6 +50,7 @@ from extender.whatif.explanation import (
     explain_vpod,
     history_from_conditions,
     pool_of_vpod,
+    vpod_key,
 )
 from extender.whatif.left_out import pools_asked
 from extender.whatif.lift import nearest_pools
@@ -111,11 +113,13 @@ class Questions:
         history: DecisionHistory,
         refusal: Callable[[], str],
         who: Callable[[str], dict[str, object]],
+        load: LoadReports | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> None:
         """``who``: for a pool key, the fields of an answer that name this replica and the pool's
-        leader.
+        leader. ``load``: what is reported to it.
         """
+        self._load = load
         self._caches = caches
         self._history = history
         self._refusal = refusal
@@ -191,8 +195,9 @@ class Questions:
             raise Refused(400, f"{safe_repr(key)} is not NAMESPACE/NAME")
         return await (self._explain_vpod(key) if vpod else self._explain_pod(key))
 
-    async def _explain_vpod(self, key: str) -> bytes:
+    async def _explain_vpod(self, asked: str) -> bytes:
         def prepare() -> Work:
+            key = vpod_key(self._caches.state, asked)
             pool = pool_of_vpod(self._caches.state, key)
             keys = [pool.key]
             if pool.adapter_pool is None:
@@ -202,10 +207,11 @@ class Questions:
                 ]
             snapshot = Snapshot.of(self._caches.state, keys)
             history = self._history.history(key) or history_from_conditions(pool.vpods[key])
-            who = self._who(pool.key)
+            who, load = self._who(pool.key), self._load.of_vpod(pool, key) if self._load else []
 
             def work(expired: Expired) -> Answer:
                 answer = explain_vpod(snapshot.state(), key, history=history, expired=expired) | who
+                _add_steps(answer, load)
                 if not answer["leader"]:
                     answer["outcome"] = f"{answer['outcome']}; {NOBODY_LEADS}"
                 return answer
@@ -216,9 +222,16 @@ class Questions:
 
     async def _explain_pod(self, key: str) -> bytes:
         def prepare() -> Work:
-            pool, _ = find_pod(self._caches.state, key)
+            pool, known = find_pod(self._caches.state, key)
             snapshot, who = Snapshot.of(self._caches.state, [pool.key]), self._who(pool.key)
-            return lambda expired: explain_pod(snapshot.state(), key, expired=expired) | who
+            load = self._load.of_pod(pool.key, known.name) if self._load else []
+
+            def work(expired: Expired) -> Answer:
+                answer = explain_pod(snapshot.state(), key, expired=expired) | who
+                _add_steps(answer, load)
+                return answer
+
+            return work
 
         return await self._in_turn(prepare, share=FIXES_SHARE)
 
@@ -301,6 +314,11 @@ def _decoded(body: bytes) -> dict[str, object]:
     if not isinstance(document, dict):
         raise Refused(400, "the body must be an object")
     return document
+
+
+def _add_steps(answer: Answer, sentences: list[str]) -> None:
+    if isinstance(steps := answer["steps"], list):
+        answer["steps"] = [*steps, *sentences]
 
 
 def _computed(work: Work, expired: Expired) -> bytes:

@@ -21,19 +21,22 @@ such a vpod: it stays in the ledgers, even across restarts, until its caller giv
 request is refused if this leader has had a newer version: a status that lags behind publishes too
 little, and what it does not publish could be taken away (I2).
 
-Only the pool's leader decides; other replicas answer 503 and name the leader. The listener is the
-extender's, so callers are those that reach loopback or have a client certificate.
+Only the pool's leader decides; other replicas answer 503 and name the leader. The verb is served by
+two listeners: the extender's (``server``), and one for controllers (``schedule_server``). They
+decide who may call. A caller is trusted for the vpods of all namespaces that the pool selects.
 """
 
 import asyncio
 import logging
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import orjson
 
 from extender.engine.placing.plan import Decision
+from extender.model.amounts import named_amounts
 from extender.model.errors import InvalidObject, WireError
 from extender.model.names import GROUP
 from extender.model.objects import VPod, object_key
@@ -68,11 +71,14 @@ _VERSION: Final = re.compile(r"[0-9]{1,19}")
 _VPOD_FIELDS: Final = frozenset(
     {
         *("namespace", "name", "kind", "group", "vreplicas", "slotsPerVReplica", "placements"),
-        *("deleted", "resourceVersion"),
+        *("deleted", "resourceVersion", "perVReplica"),
     }
 )
 STALE: Final = 412
 """The status of a refusal: the object is older than the one that was scheduled last."""
+
+
+NO_FACTS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class SchedulesVPods(Protocol):
@@ -101,12 +107,21 @@ class KnowsWhoLeads(Protocol):
 
 class ScheduleRefused(WireError):
     """No answer at present. ``retry_after_s``: when to ask again; None: this request will not
-    succeed.
+    succeed. ``facts``: for a caller that is a program; the answer is a JSON object then, with the
+    message as ``error``.
     """
 
-    def __init__(self, message: str, status: int, *, retry_after_s: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int,
+        *,
+        retry_after_s: int | None = None,
+        facts: Mapping[str, object] = NO_FACTS,
+    ) -> None:
         super().__init__(message, status)
         self.retry_after_s = retry_after_s
+        self.facts = facts
 
 
 class ScheduleVerb:
@@ -131,16 +146,7 @@ class ScheduleVerb:
         413, 503.
         """
         vpod = vpod_of_request(body)
-        if not self._leadership.leads(vpod.pool):
-            leader = self._leadership.leader(vpod.pool)
-            told = f"{leader} leads, ask it" if leader else "nobody leads yet"
-            raise ScheduleRefused(
-                f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S
-            )
-        if not self._leadership.acts(vpod.pool):
-            # Its caches may be outdated.
-            told = "this replica is about to lead, and reads what was written before"
-            raise ScheduleRefused(told, 503, retry_after_s=RETRY_SOON_S)
+        refuse_unless_leading(self._caches, self._leadership, vpod.pool)
         if self._sources.writes_status_of(vpod):
             raise ScheduleRefused(
                 f"{vpod.source} is a source of AdapterPool {vpod.pool}: its objects are placed "
@@ -177,6 +183,28 @@ class ScheduleVerb:
             log.info("%s: %s", task.get_name(), error)
 
 
+def refuse_unless_leading(caches: Caches, leadership: KnowsWhoLeads, pool: str) -> None:
+    """Raise ScheduleRefused unless this replica leads the pool (key), and knows what was written
+    before.
+    """
+    if not caches.serves(pool.partition("/")[0]):
+        raise ScheduleRefused(
+            f"AdapterPool {pool} is not served here (pools.namespaces): ask the "
+            f"installation that serves its namespace",
+            404,
+        )
+    if not leadership.leads(pool):
+        leader = leadership.leader(pool)
+        told = f"{leader} leads, ask it" if leader else "nobody leads yet"
+        raise ScheduleRefused(
+            f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S
+        )
+    if not leadership.acts(pool):
+        # Its caches may be outdated.
+        told = "this replica is about to lead, and reads what was written before"
+        raise ScheduleRefused(told, 503, retry_after_s=RETRY_SOON_S)
+
+
 def _reply(decision: Decision) -> bytes:
     reply: dict[str, object] = {
         "placements": [
@@ -207,9 +235,9 @@ def vpod_of_request(body: bytes) -> VPod:
 
 
 def _vpod(root: object) -> VPod:
-    top = _section(root, "", frozenset({"vpod", "pool"}))
-    pool = _section(top.get("pool"), "pool", frozenset({"namespace", "name"}))
-    vpod = _section(top.get("vpod"), "vpod", _VPOD_FIELDS)
+    top = section(root, "", frozenset({"vpod", "pool"}))
+    pool = section(top.get("pool"), "pool", frozenset({"namespace", "name"}))
+    vpod = section(top.get("vpod"), "vpod", _VPOD_FIELDS)
     kind = _text(vpod, "vpod.kind", _KIND, DEFAULT_KIND)
     group = _text(vpod, "vpod.group", _SUBDOMAIN, DEFAULT_GROUP)
     if group == GROUP:
@@ -233,9 +261,11 @@ def _vpod(root: object) -> VPod:
         vpod.get("vreplicas"), _SUBJECT, "vpod.vreplicas", default=0 if deleted else None
     )
     released = deleted or vreplicas == 0
+    namespace = _text(vpod, "vpod.namespace", _LABEL)
+    name, source = _text(vpod, "vpod.name", _SUBDOMAIN), f"{kind}.{group}".lower()
     return VPod(
-        namespace=_text(vpod, "vpod.namespace", _LABEL),
-        name=_text(vpod, "vpod.name", _SUBDOMAIN),
+        namespace=namespace,
+        name=name,
         resource_version=_version(vpod),
         pool=object_key(
             _text(pool, "pool.namespace", _LABEL), _text(pool, "pool.name", _SUBDOMAIN)
@@ -244,9 +274,15 @@ def _vpod(root: object) -> VPod:
         weight=count(
             vpod.get("slotsPerVReplica"), _SUBJECT, "vpod.slotsPerVReplica", default=1, minimum=1
         ),
+        per_vreplica=named_amounts(
+            vpod.get("perVReplica"),
+            _SUBJECT,
+            "vpod.perVReplica",
+            key=f"{namespace}/{name}@{source}",
+        ),
         placements={} if deleted else placements,
         deleting=released,
-        source=f"{kind}.{group}".lower(),
+        source=source,
     )
 
 
@@ -258,7 +294,8 @@ def _version(vpod: Json) -> str:
     return _text(vpod, "vpod.resourceVersion", _VERSION)
 
 
-def _section(value: object, field: str, known: frozenset[str]) -> Json:
+def section(value: object, field: str, known: frozenset[str]) -> Json:
+    """A JSON object of a request, with no other fields than ``known``. Raises InvalidObject."""
     if not isinstance(value, Mapping):
         raise InvalidObject(
             _SUBJECT, field, "must be a JSON object" if value is not None else "is required"
@@ -272,8 +309,8 @@ def _section(value: object, field: str, known: frozenset[str]) -> Json:
     return value
 
 
-def _text(section: Json, field: str, form: "re.Pattern[str]", default: str = "") -> str:
-    value = section.get(field.rpartition(".")[2], default or None)
+def _text(within: Json, field: str, form: "re.Pattern[str]", default: str = "") -> str:
+    value = within.get(field.rpartition(".")[2], default or None)
     if not isinstance(value, str) or not form.fullmatch(value):
         raise InvalidObject(
             _SUBJECT,

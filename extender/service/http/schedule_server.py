@@ -1,5 +1,5 @@
-"""The listener for controllers in other pods: ``POST /v1/schedule``, and what ``/state.json`` has
-of one pool.
+"""The listener for controllers in other pods: ``POST /v1/schedule``, ``POST /v1/load``, and what
+``/state.json`` has of one pool.
 
 The extender's own listener stays on loopback, because a client that reaches its bind verb can bind
 pods. This one serves nothing else, always by TLS, to the callers of ``callers``. Its connections,
@@ -8,14 +8,13 @@ bodies and requests have limits of their own, so callers take nothing from kube-
 .. code-block:: text
 
     POST /v1/schedule          see ``schedule``
+    POST /v1/load              see ``load``
     GET  /state.json?pool=K    {"pools": [the pool with POOL_FIELDS]}
     GET  /state.json?vpod=K    {"pools": [{"name": ..}, ..]}: the pools that know the vpod
 
 No replica forwards a request. One that does not lead answers 503, and the caller asks the next one.
 """
 
-import asyncio
-import logging
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
@@ -23,25 +22,18 @@ import orjson
 from aiohttp import web
 
 from extender.config.model import Config
-from extender.kube.serving.browsers import Sites, only_own_site
-from extender.kube.serving.guard import CUT_REASONS, ConnectionLimits
-from extender.kube.serving.listener import Listener
+from extender.kube.serving.guard import ConnectionLimits
 from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk, ask_again, in_steps
-from extender.kube.serving.sockets import host_port
-from extender.kube.serving.tls import ServingCertificate
 from extender.kube.token_review import TokenReviews
-from extender.service.http.callers import REFUSALS, Callers
+from extender.service.http.callers import Callers
 from extender.service.http.describe import StateQuery
 from extender.service.http.health import Health
-from extender.service.http.overload import SCHEDULE, Gate, VerbLimits
+from extender.service.http.overload import LOAD, SCHEDULE, VerbLimits
+from extender.service.http.pods_listener import PodsListener, only_pods
 from extender.service.http.tls import files_of
 from extender.service.http.verb_handlers import Verb, VerbHandlers, text_answer
-from extender.telemetry.exposition import Label
 from extender.telemetry.metrics import Metrics
 
-log: Final = logging.getLogger(__name__)
-
-DRAIN_TIMEOUT_S: Final = 5.0
 CONNECTIONS: Final = ConnectionLimits(
     connections_max=500, receive_bytes=16 * 1024, unserved_bytes_max=8 * 1024 * 1024
 )
@@ -60,11 +52,12 @@ StateSteps = Callable[[StateQuery], Generator[None, None, dict[str, Any]]]
 class ScheduleServer:
     """Serves on ``config.schedule.host:port`` from ``start`` to ``stop``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         config: Config,
         schedule: Verb,
         *,
+        load: Verb | None = None,
         state_steps: StateSteps,
         reviews: TokenReviews,
         health: Health,
@@ -72,65 +65,51 @@ class ScheduleServer:
     ) -> None:
         self._config = config.schedule
         self._schedule = schedule
+        self._load = load
         self._health = health
-        self._listener = Listener(CONNECTIONS)
+        self.listener = PodsListener("schedule", "controllers", CONNECTIONS)
         self._sending = Sending()
-        self._reviews = reviews
         self._state = SharedAnswers[StateQuery](
             lambda query: _state_of(query, state_steps), general=StateQuery()
         )
         self.callers = Callers(config.schedule, reviews)
         self.handlers = VerbHandlers(
-            self._listener,
+            self.listener.http,
             health,
             metrics,
             deadline_s=config.server.deadline_s,
-            requests={SCHEDULE: 0},
+            requests={},
+            limits=VerbLimits(bodies_bytes_max=BODIES_BYTES_MAX),
         )
-        self.handlers.gate = Gate(VerbLimits(bodies_bytes_max=BODIES_BYTES_MAX))
-        self.certificate: ServingCertificate | None = None
-        self._reloading: asyncio.Task[None] | None = None
-        self.url = ""
-        self._add_metrics(metrics)
+        self.listener.add_metrics(metrics, lambda: self.callers.refused)
 
     async def start(self) -> None:
-        """Listen. Raises OSError if the port is taken or a file cannot be read, ssl.SSLError if a
-        certificate does not load.
-        """
-        files = files_of(self._config.tls)
-        assert files is not None, "see config.rules"
-        self.certificate = certificate = ServingCertificate(files)
-        certificate.load()
-        app = web.Application(
-            middlewares=[
-                only_own_site(lambda: Sites(checks_host=False)),
-                self.callers.only_allowed,
-            ]
-        )
-        app.router.add_post("/v1/schedule", self.handlers.of(SCHEDULE, self._schedule))
-        app.router.add_get("/state.json", self._render_state)
+        """Listen. Raises what ``PodsListener.start`` raises."""
         config = self._config
-        port = await self._listener.start(app, config.host, config.port, tls=certificate.context)
-        self.url = f"https://{host_port(config.host, port)}"
-        self._reloading = asyncio.create_task(certificate.run(), name="certificate reload")
+        files = files_of(config.tls)
+        await self.listener.start(self._application(), config.host, config.port, files)
 
     def reconfigure(self, config: Config) -> None:
         """Use these lists of callers and this deadline from now on."""
         self.callers.reconfigure(config.schedule)
         self.handlers.deadline_s = config.server.deadline_s
 
-    async def stop(self) -> None:
-        """Let running requests end, for at most ``DRAIN_TIMEOUT_S``, and close."""
-        if not await self.handlers.gate.drained(DRAIN_TIMEOUT_S):
-            log.warning("requests of callers still run after %g s", DRAIN_TIMEOUT_S)
-        if self._reloading is not None:
-            self._reloading.cancel()
-        await self._listener.stop()
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self.listener.url
 
-    def expiry(self) -> Mapping[str, float]:
-        """When the serving certificate and the last client CA end, epoch seconds."""
-        ends = self.certificate.expiry() if self.certificate is not None else {}
-        return {f"schedule_{name}": end for name, end in ends.items()}
+    async def stop(self) -> None:
+        """Let running requests end, and close."""
+        await self.listener.stop(self.handlers.gate)
+
+    def _application(self) -> web.Application:
+        app = web.Application(middlewares=[only_pods, self.callers.only_allowed])
+        app.router.add_post("/v1/schedule", self.handlers.of(SCHEDULE, self._schedule))
+        if self._load is not None:
+            app.router.add_post("/v1/load", self.handlers.of(LOAD, self._load))
+        app.router.add_get("/state.json", self._render_state)
+        return app
 
     async def _render_state(self, request: web.Request) -> web.StreamResponse:
         if problem := self._health.refusal():
@@ -147,33 +126,6 @@ class ScheduleServer:
             return ask_again(str(error))
         answer = web.Response(body=body, content_type="application/json")
         return await self._sending.send(request, answer)
-
-    def _add_metrics(self, metrics: Metrics) -> None:
-        listener = self._listener
-        metrics.gauge(
-            "schedule_connections",
-            "Open connections of the listener for controllers",
-            None,
-            lambda: float(listener.connections),
-        )
-        metrics.counter(
-            "schedule_connections_cut",
-            "Connections of the listener for controllers that were cut, by reason",
-            Label("reason", CUT_REASONS),
-            lambda: listener.cut,
-        )
-        metrics.counter(
-            "schedule_callers_refused",
-            "Requests of the listener for controllers refused for their caller, by reason",
-            Label("reason", REFUSALS),
-            lambda: self.callers.refused,
-        )
-        metrics.counter(
-            "token_reviews",
-            "TokenReviews sent to the API server",
-            None,
-            lambda: float(self._reviews.sent),
-        )
 
 
 async def _state_of(query: StateQuery, state_steps: StateSteps) -> bytes:

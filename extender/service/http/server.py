@@ -7,14 +7,15 @@ connect. Until the caches are synced every verb answers 503, because an answer f
 state would be wrong.
 
 A bind that misses its deadline gets 200 with ``Error``, because kube-scheduler ignores the text of
-a 504. The other verbs get a 504, because their replies have no ``Error``. If the body is what was
-late, any verb gets a 408. A body that is not declared as JSON is refused, because a web page in a
-browser on this host could post any other type to loopback. A request that the browser marks as
-another site's is refused on every route (``kube.serving.browsers``).
+a 504. Any other verb gets a 504. (filter, prioritize and preempt never wait after their body is
+read, so in practice only ``/v1/schedule`` does.) If the body is what was late, any verb gets a 408.
+A body that is not declared as JSON is refused, because a web page in a browser on this host could
+post any other type to loopback. A request that the browser marks as another site's is refused on
+every route (``kube.serving.browsers``).
 
-To stop, the server first makes ``/readyz`` fail. It answers verbs for ``shutdown_delay_s`` more,
-until a Service's endpoints have dropped this replica, and then refuses them. It finishes those in
-flight and closes the sockets.
+To stop, the server first makes ``/readyz`` fail. For ``shutdown_delay_s`` it still answers verbs,
+so that a Service's endpoints can drop this replica. Then it refuses new requests, finishes those in
+flight (for at most ``DRAIN_TIMEOUT_S``), and closes the sockets.
 """
 
 import asyncio
@@ -42,7 +43,15 @@ from extender.kube.serving.tls import ServingCertificate
 from extender.service.binding.verbs import ExtenderVerbs
 from extender.service.http.describe import StateQuery
 from extender.service.http.health import Health
-from extender.service.http.overload import BIND, FILTER, PREEMPT, PRIORITIZE, SCHEDULE, Gate
+from extender.service.http.overload import (
+    BIND,
+    FILTER,
+    LOAD,
+    PREEMPT,
+    PRIORITIZE,
+    SCHEDULE,
+    Gate,
+)
 from extender.service.http.tls import ClientExpiry, files_of, is_allowed
 from extender.service.http.verb_handlers import Verb, VerbHandlers, text_answer
 from extender.telemetry.exposition import CONTENT_TYPE, Label
@@ -54,11 +63,15 @@ DRAIN_TIMEOUT_S: Final = 10.0
 """Longer than any deadline that kube-scheduler's default httpTimeout allows."""
 
 VERB_PATHS: Final = frozenset(
-    f"/v1/{name}" for name in (FILTER, PRIORITIZE, PREEMPT, BIND, SCHEDULE)
+    f"/v1/{name}" for name in (FILTER, PRIORITIZE, PREEMPT, BIND, SCHEDULE, LOAD)
 )
-"""Few verbs are in flight, and their answers are short."""
-CERTIFICATES: Final = ("serving", "client_ca", "schedule_serving", "schedule_client_ca")
-"""Values of the metric's label. The last two are those of ``schedule_server``."""
+"""Answers to these are not sent through ``Sending``: few are in flight (``overload``)."""
+CERTIFICATES: Final = (
+    *("serving", "client_ca", "schedule_serving", "schedule_client_ca", "adapters_serving"),
+)
+"""Values of the label ``certificate`` of ``certificate_expiry_timestamp_seconds``. The last three
+are those of ``ScheduleServer`` and ``AdapterServer``.
+"""
 LINKS: Final = frozenset({"/ui", "/ui/"})
 """Links on other sites may lead to the page."""
 
@@ -75,6 +88,7 @@ class ExtenderServer:
         metrics: Metrics,
         describe_state: Callable[[StateQuery], Generator[None, None, dict[str, object]]],
         schedule: Verb | None = None,
+        load: Verb | None = None,
         questions: Iterable[Callable[[web.Application], None]] = (),
     ) -> None:
         """``questions``: each adds read-only routes for people when the server starts, on the same
@@ -82,6 +96,7 @@ class ExtenderServer:
         """
         self._config = config
         self._schedule = schedule
+        self._load = load
         self._verbs = verbs
         self._health = health
         self._metrics = metrics
@@ -109,11 +124,13 @@ class ExtenderServer:
             deadline_s=config.deadline_s,
             requests=self.requests,
         )
-        self.more_expiry: Callable[[], Mapping[str, float]] = dict
+        self.more_expiry: list[Callable[[], Mapping[str, float]]] = []
         """When certificates of other listeners end, epoch seconds, by ``CERTIFICATES``."""
         self.url = ""
         self.health_url = ""
-        """Of the listener that serves only health and metrics; "" without one."""
+        """Of the listener that serves only health, and metrics if they are configured; "" without
+        one.
+        """
         self._add_metrics()
 
     @property
@@ -150,6 +167,8 @@ class ExtenderServer:
                 middlewares=[only_own_site(self._health_sites), self._send_in_bounds]
             )
             self._add_health(health)
+            if config.health_metrics:
+                self._add_metrics_page(health)
             port = await self._health_listener.start(
                 health, config.health_host, config.health_port, tls=None
             )
@@ -200,10 +219,12 @@ class ExtenderServer:
             (PREEMPT, _at_once(self._verbs.preempt)),
             (BIND, self._verbs.bind),
             (SCHEDULE, self._schedule),
+            (LOAD, self._load),
         ):
             if verb is not None:
                 app.router.add_post(f"/v1/{name}", self.handlers.of(name, verb))
         self._add_health(app)
+        self._add_metrics_page(app)
         app.router.add_get("/state.json", self._render_state)
         for add_routes in self._questions:
             add_routes(app)
@@ -213,6 +234,8 @@ class ExtenderServer:
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/healthz", self._livez)
         app.router.add_get("/readyz", self._readyz)
+
+    def _add_metrics_page(self, app: web.Application) -> None:
         app.router.add_get("/metrics", self._render_metrics)
 
     @web.middleware
@@ -263,15 +286,15 @@ class ExtenderServer:
         except TooManyAsk as error:
             return ask_again(str(error))
         except ValueError as error:
-            return web.Response(status=400, text=f"{error}\n")
+            return text_answer(request, 400, str(error))
         return web.Response(body=body, content_type="application/json")
 
     async def _encoded_state(self, steps: Generator[None, None, dict[str, object]]) -> bytes:
         return orjson.dumps(await in_steps(steps))
 
     def _expiry(self) -> Mapping[str, float]:
-        ends = self.certificate.expiry() if self.certificate is not None else {}
-        return {**ends, **self.more_expiry()}
+        own = [self.certificate.expiry] if self.certificate is not None else []
+        return {name: end for ends in (*own, *self.more_expiry) for name, end in ends().items()}
 
     def _add_metrics(self) -> None:
         metrics, listener = self._metrics, self._listener

@@ -1,12 +1,14 @@
-"""``VerbHandlers``: from a request of a verb to its answer, within the limits of one listener.
+"""``VerbHandlers``: from a verb's HTTP request to its reply, within the limits of one listener.
 
-A listener has its own ``Gate``. So what one listener's clients send takes nothing from those of
-another one.
+A replica has several listeners, each with its own address and clients (``Listener``). Each has its
+own ``Gate``, which limits the requests in flight and the bytes of their bodies. So the clients of
+one listener cannot use up the limits of another one.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+import orjson
 from aiohttp import web
 
 from extender.kube.serving.listener import Listener, body_of
@@ -14,7 +16,7 @@ from extender.model.errors import WireError
 from extender.node.wire import encode_binding_result
 from extender.service.binding.verbs import ERROR
 from extender.service.http.health import Health
-from extender.service.http.overload import BIND, OVERLOAD_RETRY_S, Gate, Overloaded
+from extender.service.http.overload import BIND, OVERLOAD_RETRY_S, Gate, Overloaded, VerbLimits
 from extender.service.http.schedule import ScheduleRefused
 from extender.telemetry.metrics import Metrics
 from extender.telemetry.tracing import TRACEPARENT, span
@@ -36,20 +38,21 @@ class VerbHandlers:
         *,
         deadline_s: float,
         requests: dict[str, int],
+        limits: VerbLimits | None = None,
     ) -> None:
         self._listener = listener
         self._health = health
         self._metrics = metrics
         self.deadline_s = deadline_s
         """Time to read a body and to answer it."""
-        self.requests = requests
-        self.gate = Gate()
+        self._requests = requests
+        self.gate = Gate(limits)
 
     def of(self, name: str, verb: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Return the handler of a verb."""
 
         async def handle(request: web.Request) -> web.Response:
-            self.requests[name] = self.requests.get(name, 0) + 1
+            self._requests[name] = self._requests.get(name, 0) + 1
             loop = asyncio.get_running_loop()
             started, status = loop.time(), ERROR
             if refused := self._refusal(request):
@@ -86,15 +89,19 @@ class VerbHandlers:
         if request.content_type != "application/json":
             return text_answer(request, 415, "the body must be application/json")
         if "Content-Encoding" in request.headers:
-            return text_answer(
-                request, 415, "the body must not be encoded: kube-scheduler does not compress it"
-            )
+            return text_answer(request, 415, "the body must not be encoded: send it as it is")
         return None
 
     def _refused(self, request: web.Request, error: WireError) -> web.Response:
         if error.status == 408:
             return self._listener.too_slow(request, str(error))
-        return text_answer(request, error.status, str(error), _retry_after(_seconds_of(error)))
+        headers = _retry_after(_seconds_of(error))
+        if isinstance(error, ScheduleRefused) and error.facts:
+            body = orjson.dumps({"error": str(error), **error.facts})
+            return web.Response(
+                status=error.status, body=body, content_type="application/json", headers=headers
+            )
+        return text_answer(request, error.status, str(error), headers)
 
     def _late(self, request: web.Request, name: str, *, read: bool) -> web.Response:
         if not read:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from extender.service.http.decision_log import DecisionLog, new_header
 from extender.service.http.overview import ChangeCounts, OverviewAnswer
 from extender.service.placing.placer import Placer
+from extender.service.pools.load_reports import LoadReports
 from extender.service.watching.caches import Caches
 
 
@@ -34,7 +35,9 @@ class Watchers:
         whoami: Whoami,
         now: Callable[[], float],
         refusal: Callable[[], str],
+        load: LoadReports,
     ) -> None:
+        self._load = load
         self._whoami = whoami
         self._counts = ChangeCounts(caches)
         self.decision_log = DecisionLog(
@@ -59,5 +62,6 @@ class Watchers:
             "leader": self._whoami.leader(),
             "leading": self._whoami.leading(),
             "shadow": self._whoami.shadow,
+            **({"load": load} if (load := self._load.of_pools()) else {}),
             "counters": {"decisions": self.decision_log.decisions, **self._counts.to_json()},
         }

@@ -1,8 +1,10 @@
 """``Activation``: decides which events bring which vpods back into the queue, like kube-scheduler's
 queueing hints.
 
-An event about a vpod activates that vpod. An event that may give room activates all parked vpods of
-the pool.
+A change of what a vpod asks for or publishes queues that vpod. A change of a pod queues the vpods
+on it that must leave, or whose ledger and status differ. A change of the AdapterPool, or of the
+StatefulSet's ordinals, queues all vpods of the pool. Any event that may give room activates all
+parked vpods of the pool.
 """
 
 from dataclasses import replace
@@ -160,8 +162,8 @@ class Activation:
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A tenant's labels changed: pools may select it, or no longer.
 
-        Vpods that have all they want are decided too, because a pool's request to them may wait for
-        that.
+        Vpods that have all they want are decided too. While the pool did not select their namespace
+        they stayed as they were, so a drain or a raised minPodsPerVPod waits for this decision.
         """
         before, after = (
             namespace.labels if namespace is not None else {} for namespace in (old, new)
@@ -205,10 +207,19 @@ def _only_status(old: VPod, new: VPod) -> bool:
     """Whether the change may be this service's own status write: of the fields that a decision
     uses, at most the placements differ.
     """
-    return (old.uid, old.vreplicas, old.weight, old.pool, old.deleting, old.generation) == (
+    return (
+        old.uid,
+        old.vreplicas,
+        old.weight,
+        old.per_vreplica,
+        old.pool,
+        old.deleting,
+        old.generation,
+    ) == (
         new.uid,
         new.vreplicas,
         new.weight,
+        new.per_vreplica,
         new.pool,
         new.deleting,
         new.generation,

@@ -12,10 +12,10 @@ leaves the old one. A crash in between leaves a ledger larger than the status; t
 publishes or frees the excess. Vreplicas on a pod whose bind is unconfirmed are not published
 either, because another replica may be binding the pod with fewer.
 
-A ledger write compares the pod's UID and the whole annotation with the text that the decision knew.
-If anybody else has written, such as another leader, it fails instead of overcommitting the pod
-(I1). The batch's reservations are released at the end, when the caches hold what was written. Only
-after a write of unknown outcome do they stay until they expire.
+A ledger write compares the pod's UID and the whole annotation with the text from which the patch
+was made. If anybody else has written, such as another leader, it fails instead of overcommitting
+the pod (I1). The batch's reservations are released at the end, when the caches hold what was
+written. Only after a write of unknown outcome do they stay until they expire.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class Committer:
         self.leadership = leadership
         self._write_foreign_status = write_foreign_status
         self._vpod_events = vpod_events
-        self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self._refusals = WriteRefusals(metrics, vpod_events.write_refused)
         self._unreported_moves = UnreportedMoves()
         self.status_doubts = StatusDoubts(caches, clock, lists.list_again)
@@ -119,7 +119,7 @@ class Committer:
             api,
             caches,
             clock=clock,
-            slots=self._slots,
+            in_flight=self._in_flight,
             refusals=self._refusals,
             list_pods=lists.list_pods,
             metrics=metrics,
@@ -200,7 +200,7 @@ class Committer:
         for key, decision in batch.decisions.items():
             claims = pool.claims_of(key)
             for name, count in decision.target.items():
-                share = share_of(count, decision.weight)
+                share = decision.share(count)
                 state, claim = pool.pods.get(name), claims.get(name)
                 if (
                     state is None
@@ -209,10 +209,10 @@ class Committer:
                 ):
                     continue
                 known = claim.ledger if claim is not None else NOTHING
-                # A share with fewer vreplicas counts as less even if its slots are more: the status
-                # must be written before it (I2).
+                # A share with fewer vreplicas counts as less even if it takes more: the status must
+                # be written before it (I2).
                 more = share.vreplicas > known.vreplicas or (
-                    share.vreplicas == known.vreplicas and share.slots > known.slots
+                    share.vreplicas == known.vreplicas and share.is_heavier_than(known)
                 )
                 if more:
                     ups.setdefault(name, {})[key] = share
@@ -262,12 +262,14 @@ class Committer:
             count = target.get(name, 0)
             if published > max(count, claim.published):
                 batch.failed[key] = "its new pool has not published yet where it goes"
-            # If only the status keeps vreplicas here, the share keeps its weight: a vpod that has
-            # left the pool has no weight in this decision.
-            weight = decision.weight if count >= published else claim.ledger.weight
+            # If only the status keeps vreplicas here, the share keeps its weight and amounts: a
+            # vpod that has left the pool has none in this decision.
+            size = decision if count >= published else claim.ledger
             # This step adds nothing: a caller may publish more than its pod came back with, and
             # must first hear of that.
-            share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)
+            share = share_of(
+                max(count, min(published, claim.ledger.vreplicas)), size.weight, size.amounts
+            )
             pod = pool.pods[name].pod
             if (
                 claim.ledger.vreplicas
@@ -328,7 +330,7 @@ class Committer:
             return
         write = None
         try:
-            async with self._slots:
+            async with self._in_flight:
                 write = self._status_write(batch, decision, vpod)
                 if write is None:
                     self._report(batch, decision)

@@ -18,7 +18,12 @@ from extender.kube.api import Invalid, Obj
 from extender.model.bounded import put_bounded
 from extender.model.objects import VPod
 from extender.model.translate import PlacementTranslator
-from extender.service.placing.vpod_status import conditions_of, have_conditions
+from extender.service.placing.vpod_status import (
+    SCHEDULED,
+    conditions_of,
+    have_conditions,
+    scheduled_condition,
+)
 from extender.service.watching.sources import StatusPlace, StatusWrite
 
 log: Final = logging.getLogger(__name__)
@@ -108,7 +113,21 @@ class _Refused(NamedTuple):
 def _differs(
     vpod: VPod, decision: Decision, placements: Mapping[str, int], availability: Availability
 ) -> bool:
-    """Whether the object has other placements, or conditions that say something else."""
-    return dict(vpod.placements) != dict(placements) or not have_conditions(
+    """Whether the object has other placements, or conditions that say something else. No
+    observedGeneration tells that it wants another number now, so the number in the message does.
+    """
+    if dict(vpod.placements) != dict(placements) or not have_conditions(
         vpod, decision, placements, availability
+    ):
+        return True
+    now = scheduled_condition(decision, placements)
+    return now.status == "False" and not any(
+        _numbers_of(known.message) == _numbers_of(now.message)
+        for known in vpod.conditions
+        if known.type == SCHEDULED
     )
+
+
+def _numbers_of(message: str) -> str:
+    """``5 of 25 vreplicas are not placed``: a message without the reason and other pods."""
+    return message.partition(" (")[0].partition(":")[0]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from extender.kube.api import Obj
+from extender.model.amounts import NO_AMOUNTS, Amounts
 from extender.model.counted import counted
-from extender.model.ledger import Ledger, Share, encode_ledger, ledger_slots
+from extender.model.ledger import Ledger, Share, encode_ledger, ledger_amounts, ledger_slots
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod, placement_order
 
@@ -42,15 +43,22 @@ def merged(ledger: Ledger, change: Mapping[str, Share]) -> dict[str, Share]:
     return {key: share for key, share in result.items() if share.vreplicas}
 
 
-def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
+def ledger_patch(
+    pod: AdapterPod, ledger: Ledger, slots: int, capacities: Amounts = NO_AMOUNTS
+) -> list[Obj]:
     """The JSON patch that replaces a pod's ledger if neither the pod nor the ledger has changed.
 
-    Raises LedgerTooLarge. Raises OverflowError if the ledger would grow beyond ``slots``: such a
-    ledger is never written.
+    Raises LedgerTooLarge. Raises OverflowError if the ledger would grow beyond ``slots``, or beyond
+    ``capacities`` in a dimension: such a ledger is never written.
     """
     total = ledger_slots(ledger)
     if total > slots and total > ledger_slots(pod.ledger):
         raise OverflowError(f"ledger of {counted(total, 'slot')} is over the pod's {slots}")
+    if capacities:
+        taken, before = ledger_amounts(ledger), ledger_amounts(pod.ledger)
+        for name, most in capacities:
+            if taken.get(name, 0) > max(most, before.get(name, 0)):
+                raise OverflowError(f"ledger of {taken[name]} {name} is over the pod's {most}")
     path = _PLACEMENTS_PATH
     patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
     if pod.ledger_text is None:

@@ -1,10 +1,11 @@
 """``LedgerWriter``: writes a pod's ledger by one compare-and-swap patch, and finds out what became
 of it if no reply comes.
 
-The patch compares the pod's UID and the whole annotation with the text that the decision knew (I1).
-If it is unknown whether a patch arrived, the writer reads the pod. While the patch may still be
-under way, no reply proves that the ledger stays as it is (``ledger_confirmations``), so nothing new
-is published by that ledger (I2).
+The patch compares the pod's UID and the whole annotation with the text from which it was made: the
+newest in the cache (I1). (Of a pod without the annotation it compares the resourceVersion.)
+If it is unknown whether a patch arrived, the writer reads the pod. But the patch may still be under
+way and change the ledger after that. Until it can no longer arrive, nothing new is published
+because of that ledger (I2, ``ledger_confirmations``).
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from extender.kube.api import (
     OutcomeUnknown,
     PatchType,
 )
+from extender.model.amounts import NO_AMOUNTS
 from extender.model.decode import pod_from
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import Share
@@ -41,7 +43,7 @@ from extender.telemetry.tracing import span
 
 
 class LedgerWriter:
-    """Writes the ledgers of one committer, at most as many at once as ``slots`` allows."""
+    """Writes the ledgers of one committer, at most as many at once as ``in_flight`` allows."""
 
     def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
@@ -49,7 +51,7 @@ class LedgerWriter:
         caches: Caches,
         *,
         clock: Callable[[], float],
-        slots: asyncio.Semaphore,
+        in_flight: asyncio.Semaphore,
         refusals: WriteRefusals,
         list_pods: Callable[[], None],
         metrics: Metrics,
@@ -57,7 +59,7 @@ class LedgerWriter:
         self._api = api
         self._caches = caches
         self._clock = clock
-        self._slots = slots
+        self._in_flight = in_flight
         self.ledger_confirmations = LedgerConfirmations(clock)
         self.own_writes = OwnWrites()
         self._pods_behind = PodsBehind(caches, clock, list_pods)
@@ -87,8 +89,9 @@ class LedgerWriter:
             if pool is None
             else ledger_of(pool, pod, slots, state.placements_from_former_pool(pod.pool, pod.name))
         )
+        capacities = pool.capacities if pool is not None else NO_AMOUNTS
         try:
-            patch = ledger_patch(pod, merged(ledger, change), slots)
+            patch = ledger_patch(pod, merged(ledger, change), slots, capacities)
         except (LedgerTooLarge, OverflowError) as error:
             if isinstance(error, LedgerTooLarge):
                 self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
@@ -100,14 +103,14 @@ class LedgerWriter:
             )
             if not asked:
                 return
-            change, patch = asked, ledger_patch(pod, ledger, slots)
+            change, patch = asked, ledger_patch(pod, ledger, slots, capacities)
         text = written_text(patch)
         try:
             with (
                 span("write_ledger", pod=pod_key, vpods=len(change)),
                 self.own_writes.sending(pod.uid, text),
             ):
-                async with self._slots:
+                async with self._in_flight:
                     sent_at = self._clock()
                     reply = await self._api.patch(
                         PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON

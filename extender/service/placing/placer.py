@@ -1,4 +1,4 @@
-"""``Placer``: the leader's loop that keeps every vpod placed (DESIGN 4, first paragraph).
+"""``Placer``: the leader's loop that keeps every vpod placed (DESIGN 4, *A vpod changes*).
 
 Each pool has one queue and one task. The task takes a batch and decides its vpods one after the
 other. It reserves each decision before the next one is made. Then the committer writes the batch.
@@ -11,7 +11,7 @@ status themselves (``schedule``).
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
@@ -106,9 +106,15 @@ class Placer:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One per pool, while a task decides there or waits to."""
         self.external_vpods = ExternalVPods(caches, forgotten=self._forget_vpod)
-        self.queues = VPodQueues(clock)
+        self.queues = VPodQueues(clock, weight=self._weight)
         self.activation = Activation(caches, self.queues)
         caches.vpods.add_event_handler(self._vpod_changed)
+
+    def _weight(self, pool: str, key: str) -> int:
+        """Slots of one vreplica; 0 for a vpod that is gone."""
+        known = self._caches.state.pools.get(pool)
+        vpod = known.vpods.get(key) if known is not None else None
+        return vpod.weight if vpod is not None else 0
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -289,8 +295,20 @@ class Placer:
             self.history.note(vpod.key, decision.explanation, why=ASKED)
             self._vpod_events.moved(pool, decision)
             self.external_vpods.note_answer(vpod, covered)
+            self._lower_later(pool, vpod.key, covered)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
             return decision._replace(target=covered, left=left)
+
+    def _lower_later(self, pool: PoolState, key: str, covered: Mapping[str, int]) -> None:
+        """Decide a vpod again that a source shows too, if ledgers hold more of it than its caller
+        was answered. A request lowers no ledger of such a vpod (``_watched``), and the decision
+        about its last change could not lower what an earlier request still counted as published.
+        """
+        held = pool.claims_of(key).items()
+        if self._watched(pool, key) is not None and any(
+            claim.ledger.vreplicas > covered.get(name, 0) for name, claim in held
+        ):
+            self.queues.add(pool.key, key)
 
     def _know(self, vpod: VPod, since: float) -> None:
         """Make the vpod known to its pool. ``since``: when this replica began to lead, as of the

@@ -1,12 +1,17 @@
 """``VPodQueue``: the vpods of one pool that wait to be placed, in three parts as in kube-scheduler.
 
-- *active*: to be decided now, first come, first served;
+- *active*: to be decided now;
 - *backoff*: a write failed. The vpod returns to active after 1 s, doubling to 10 s;
 - *parked*: placed as far as there is room. Events that may help (``activate``) return all parked
   vpods to active at once.
 
 A vpod's wait begins when it first comes in and ends when it is ``done``, over all attempts
 (``Wait``).
+
+Active vpods are taken in rounds, of those that came first. In a round, the heaviest vreplicas come
+first: light ones fit into what they leave, but not the other way round. Only vpods whose wait began
+within the same ``BURST_S`` seconds are ordered like that. Those that have waited longer come
+before. So a light vpod never waits behind an endless stream of heavy ones.
 
 A key is in at most one part. ``pop_batch`` hands it out, and it is in flight until ``done``,
 ``park`` or ``retry``. Events meanwhile are remembered (``Meanwhile``), and may return it to active
@@ -19,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -28,6 +34,10 @@ from extender.model.bucket import Bucket
 ACTIVE, BACKOFF, UNSCHEDULABLE = "active", "backoff", "unschedulable"
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 10.0
+BURST_S: Final = 30.0
+"""A heavier vpod that came more than so many seconds later is decided later."""
+ROUND_VPODS_MAX: Final = 4096
+"""Vpods that are ordered together."""
 
 
 class Meanwhile(IntEnum):
@@ -69,14 +79,25 @@ Incoming = Counter[tuple[QueueEvent, str]]
 
 
 class VPodQueue:
-    """A queue of vpod keys. ``clock``: the event loop's time, in seconds."""
+    """A queue of vpod keys. ``clock``: the event loop's time, in seconds. ``weight``: the slots of
+    one vreplica of a vpod.
+    """
 
-    def __init__(self, clock: Callable[[], float], *, incoming: Incoming | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        weight: Callable[[str], int],
+        incoming: Incoming,
+    ) -> None:
         self._clock = clock
-        self._incoming: Incoming = Counter() if incoming is None else incoming
+        self._weight = weight
+        self._incoming = incoming
         self._waits: dict[str, Wait] = {}
         """All vpods that are not done, the longest waiting first."""
         self._active: dict[str, None] = {}
+        self._round: list[str] = []
+        """The keys of the round under way, the next one last. Some may not be active any more."""
         self._backoff: list[tuple[float, str]] = []
         self._backing_off: dict[str, float] = {}
         self._parked: dict[str, None] = {}
@@ -191,14 +212,14 @@ class VPodQueue:
         """
         if self._in_flight:
             self._active = {**dict.fromkeys(self._in_flight), **self._active}
+            self._round += reversed(self._in_flight)
             self._in_flight.clear()
         while True:
             self._flush_backoff()
             if self._active:
-                batch = list(islice(self._active, keys_max))
+                batch = self._next(keys_max)
                 self._activated = False
                 for key in batch:
-                    del self._active[key]
                     self._in_flight[key] = Meanwhile.NOTHING
                     if (wait := self._waits.get(key)) is not None:
                         wait.attempts += 1
@@ -212,6 +233,25 @@ class VPodQueue:
                 continue
             if self.empty:
                 return []
+
+    def _next(self, keys_max: int) -> list[str]:
+        """Take up to ``keys_max`` keys from active, from the round under way or a new one."""
+        batch: list[str] = []
+        while self._active and not batch:
+            if not self._round:
+                first = list(islice(self._active, ROUND_VPODS_MAX))
+                self._round = sorted(first, key=self._rank)[::-1]
+            while self._round and len(batch) < keys_max:
+                key = self._round.pop()
+                if key in self._active:
+                    del self._active[key]
+                    batch.append(key)
+        return batch
+
+    def _rank(self, key: str) -> tuple[float, int]:
+        wait = self._waits.get(key)
+        since = wait.since if wait is not None else self._clock()
+        return since // BURST_S, -self._weight(key)
 
     def _finish(self, key: str, at_least: Meanwhile) -> bool:
         """End a flight. If an event at least as important as ``at_least`` came meanwhile, return
@@ -242,8 +282,10 @@ class VPodQueues:
     ``add`` and ``activate`` do nothing for a pool that is not led here.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, weight: Callable[[str, str], int]) -> None:
+        """``weight``: (pool, vpod) -> the slots of one vreplica."""
         self._clock = clock
+        self._weight = weight
         self._led: list[Bucket] = []
         self._queues: dict[str, VPodQueue] = {}
         self.incoming: Incoming = Counter()
@@ -279,7 +321,7 @@ class VPodQueues:
         and that is not kept: the batch of a former leader may end after ``end``.
         """
         queue = self._led_queue(pool)
-        return queue if queue is not None else VPodQueue(self._clock)
+        return queue if queue is not None else self._new(pool, Counter())
 
     def add(self, pool: str, key: str) -> None:
         """Decide this vpod of the pool now."""
@@ -295,9 +337,12 @@ class VPodQueues:
         """The queue of a pool, perhaps a new one. None if the pool is not led here."""
         queue = self._queues.get(pool)
         if queue is None and self.serves(pool):
-            queue = self._queues[pool] = VPodQueue(self._clock, incoming=self.incoming)
+            queue = self._queues[pool] = self._new(pool, self.incoming)
             self.changed.set()
         return queue
+
+    def _new(self, pool: str, incoming: Incoming) -> VPodQueue:
+        return VPodQueue(self._clock, weight=partial(self._weight, pool), incoming=incoming)
 
     def look_again(self, pools: Container[str]) -> None:
         """Wake the tasks of pools that are not among ``pools``: nothing refers to those, so no

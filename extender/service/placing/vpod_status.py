@@ -1,5 +1,6 @@
 """The status of a VPod: placements, counts, and the conditions Scheduled, Available and Moved.
-Objects of foreign kinds get the same conditions (``foreign_status``).
+Objects of foreign kinds get the same conditions if their kind's declaration says where
+(``foreign_status``).
 """
 
 from collections.abc import Callable, Mapping

@@ -45,7 +45,8 @@ class Autoscaler:
     """Looks at triggered pools at once, and at all pools each period.
 
     ``on_opened``: called with the key of a pool whose closed pods take new vreplicas again.
-    ``on_closed``: called with the key of a pool that has pods to empty.
+    ``on_closed``: called with the key of a pool that has pods to empty. ``on_waiting``: called with
+    the key of a pool in which vreplicas have no place, and which does not grow for them now.
     """
 
     def __init__(  # noqa: PLR0913 (each is a different collaborator)
@@ -66,6 +67,7 @@ class Autoscaler:
         self._caches = caches
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
+        self.on_waiting: Callable[[str], None] = lambda _pool: None
         self.scales = ScaleCache(api, clock=now, config=scale_cache)
         self._context = ScalerContext(
             caches,
@@ -75,6 +77,7 @@ class Autoscaler:
             metrics,
             rng,
             self._closed_changed,
+            self._waiting,
             no_predecessor_writes,
         )
         self._pools: dict[str, PoolScaler] = {}
@@ -154,6 +157,9 @@ class Autoscaler:
     def _closed_changed(self, pool: str, *, opened: bool) -> None:
         tell = self.on_opened if opened else self.on_closed
         tell(pool)
+
+    def _waiting(self, pool: str) -> None:
+        self.on_waiting(pool)
 
     # -- the loop ----------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ left.
 ``node.descheduling`` says which pods these are. Pools opt in by spec.descheduling.reasons. The
 limits of each pool:
 
-- one pod at a time: only while all pods are Ready, and no change of the StatefulSet is under way;
+- one pod at a time: only while all pods are Ready, and no change of the StatefulSet is under way. A
+  pod that is not Ready itself may go while others are not Ready either;
 - one eviction per scaleDownPeriodSeconds. A new leader waits one period first;
 - the pods' PodDisruptionBudgets. The API server checks them, because the pod is evicted and not
   deleted. If it refuses (429), the next try waits twice as long as the last, up to
@@ -12,40 +13,84 @@ limits of each pool:
 
 movesPerPeriod does not count: an eviction changes no placement. An eviction without an answer
 counts as made: if it was, the pod is not Ready, and nothing else is evicted.
+
+Each look also decides the pool's condition ``PodsMisplaced``, whether or not the pool has opted in.
+``PoolStatusWriter`` writes it. It is True while a pod should leave its node, and until a pod that
+this leader has evicted is Ready again. The reason says why nothing is done, or that a pod is being
+evicted. The text has no times, so a look that finds the same changes nothing. A new leader knows of
+no refusal, and says ``EvictionDue`` until its own first try.
 """
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from extender.engine.state.pool_state import PoolState
-from extender.kube.api import ApiError, Conflict, NotFound, OutcomeUnknown, Preconditions
-from extender.kube.events import EventRecorder, ObjectReference
-from extender.kube.fence import PoolApi
+from extender.kube.api import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+    Preconditions,
+    TooManyRequests,
+)
+from extender.kube.events import EventRecorder, ObjectReference, clean_note
+from extender.kube.fence import NotLeading, PoolApi
+from extender.kube.serving.readers import in_steps
 from extender.model.bucket import WHOLE, Bucket
+from extender.model.counted import first_of
 from extender.model.event_reasons import EventReason
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPool
-from extender.node.descheduling import Misplaced, misplaced_pods, why_no_pod, why_not
+from extender.node.descheduling import (
+    PODS_MISPLACED,
+    Misplaced,
+    PoolExamination,
+    examination_steps,
+    may_go,
+)
 from extender.service.watching.caches import Caches
+from extender.service.watching.sources import PoolCondition
 from extender.telemetry.metrics import Metrics
 
 log: Final = logging.getLogger(__name__)
 
 LOOK_S: Final = 10.0
 """How often pools that have opted in are examined."""
+LOOKS_OF_OTHERS: Final = 6
+"""All other pools are examined at every sixth look, only for the condition: with a hard zone rule
+and many vpods, each pod costs a millisecond.
+"""
 BACKOFF_S: Final = 10.0
 BACKOFF_MAX_S: Final = 300.0
 
 
+NONE_MISPLACED: Final[PoolCondition] = (
+    PODS_MISPLACED,
+    False,
+    "NoneMisplaced",
+    "no pod stands on a node that it should have left",
+)
+NAMED_MAX: Final = 5
+"""How many pods the condition names."""
+
+
 @dataclass(slots=True)
 class _Pace:
-    """When a pool's next eviction may be tried (event loop's time, seconds), and the back-off."""
+    """When a pool's next eviction may be tried (event loop's time, seconds), and the back-off.
+
+    ``refused``: reason and note of the last try, if it was refused. ``evicted``: the pod that was
+    evicted last, until its ordinal has a Ready pod again.
+    """
 
     next_at: float
     backoff_s: float = BACKOFF_S
+    refused: tuple[str, str] | None = None
+    evicted: Misplaced | None = None
 
 
 class Descheduler:
@@ -67,46 +112,62 @@ class Descheduler:
         self._now = now
         self._paces: dict[str, _Pace] = {}
         """By pool key, for pools that have opted in."""
+        self._conditions: dict[str, PoolCondition] = {}
+        """By pool key, as of the last look."""
+
+    def condition(self, key: str) -> PoolCondition | None:
+        """The condition PodsMisplaced of a pool as of the last look; None before the first."""
+        return self._conditions.get(key)
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Examine the bucket's pools until cancelled."""
         try:
-            while True:
+            for look in itertools.count():
                 for key in [key for key in self._caches.state.pools if bucket.has(key)]:
-                    await self._look(key)
+                    await self._look(key, others=look % LOOKS_OF_OTHERS == 0)
                 await asyncio.sleep(LOOK_S)
         finally:
-            for key in [key for key in self._paces if bucket.has(key)]:
-                del self._paces[key]
+            for known in (self._paces, self._conditions):
+                for key in [key for key in known if bucket.has(key)]:
+                    del known[key]
 
-    async def _look(self, key: str) -> None:
+    async def _look(self, key: str, *, others: bool) -> None:
+        """Examine a pool. ``others``: even if it has not opted in."""
         state = self._caches.state.pools.get(key)
         pool = state.adapter_pool if state is not None else None
-        if state is None or pool is None or pool.deleting or not pool.descheduling:
+        if state is None or pool is None or pool.deleting:
             self._paces.pop(key, None)
+            self._conditions.pop(key, None)
+            return
+        if not pool.descheduling:
+            self._paces.pop(key, None)
+            if not others:
+                return
+        now_s = self._now()
+        found = await in_steps(examination_steps(self._caches.state, state, now_s))
+        if not pool.descheduling:
+            self._conditions[key] = _condition(found, None, "")
             return
         now = asyncio.get_running_loop().time()
         pace = self._paces.setdefault(key, _Pace(now + pool.scale_down_period_s))
-        if now < pace.next_at or (chosen := self._choose(state)) is None:
-            return
-        await self._evict(pool, chosen, pace)
+        if not found.misplaced:
+            pace.refused = None
+        away = _why_away(state, pace.evicted) if pace.evicted is not None else ""
+        if not away:
+            pace.evicted = None
+            chosen = found.chosen if now >= pace.next_at else None
+            if (
+                chosen is not None
+                and may_go(self._caches.state, state, chosen, now_s)
+                and await self._evict(pool, chosen, pace)
+            ):
+                pace.evicted, away = chosen, "is leaving"
+        self._conditions[key] = _condition(found, pace, away)
 
-    def _choose(self, state: PoolState) -> Misplaced | None:
-        """The pod to evict now, None for none."""
-        if why_no_pod(state):
-            return None
-        cluster, now_s = self._caches.state, self._now()
-        return next(
-            (
-                one
-                for one in misplaced_pods(cluster, state)
-                if not why_not(cluster, state, one, now_s)
-            ),
-            None,
-        )
-
-    async def _evict(self, pool: AdapterPool, chosen: Misplaced, pace: _Pace) -> None:
-        """Evict that very pod, in the version that was decided on."""
+    async def _evict(self, pool: AdapterPool, chosen: Misplaced, pace: _Pace) -> bool:
+        """Evict that very pod, in the version that was decided on. Whether it is known to be
+        evicted.
+        """
         pod = chosen.pod
         loop_time = asyncio.get_running_loop().time
         try:
@@ -115,21 +176,22 @@ class Descheduler:
                 pod.name,
                 preconditions=Preconditions(pod.uid, pod.resource_version),
             )
-        except (Conflict, NotFound) as error:
-            # The pod has changed since. The next look decides again.
+        except (Conflict, NotFound, NotLeading) as error:
+            # The pod has changed since, or another replica leads. The next look decides again.
             log.info("pod %s is not evicted: %s", pod.key, error, extra={"pod": pod.key})
-            return
+            return False
         except OutcomeUnknown as error:
             self._metrics.pods_evicted.labels("error").inc()
-            pace.next_at = loop_time() + pool.scale_down_period_s
+            pace.next_at, pace.refused = loop_time() + pool.scale_down_period_s, None
             log.warning("pod %s: eviction: %s", pod.key, error, extra={"pod": pod.key})
-            return
+            return False
         except ApiError as error:
             pace.next_at = loop_time() + max(pace.backoff_s, error.retry_after_s or 0.0)
             pace.backoff_s = min(2 * pace.backoff_s, BACKOFF_MAX_S)
-            self._refused(pool, chosen, error)
-            return
+            pace.refused = self._refused(pool, chosen, error)
+            return False
         pace.next_at, pace.backoff_s = loop_time() + pool.scale_down_period_s, BACKOFF_S
+        pace.refused = None
         self._metrics.pods_evicted.labels("success").inc()
         note = f"{chosen.reason}: {chosen.note}"
         log.info("pod %s is evicted: %s", pod.key, note, extra={"pod": pod.key, "pool": pool.key})
@@ -138,8 +200,10 @@ class Descheduler:
             reason=EventReason.DESCHEDULED,
             note=note,
         )
+        return True
 
-    def _refused(self, pool: AdapterPool, chosen: Misplaced, error: ApiError) -> None:
+    def _refused(self, pool: AdapterPool, chosen: Misplaced, error: ApiError) -> tuple[str, str]:
+        """Report a refusal. Return reason and note for the condition."""
         self._metrics.pods_evicted.labels("refused").inc()
         note = f"{chosen.pod.name} should leave ({chosen.note}), and is not evicted: {error}"
         log.warning("pool %s: %s", pool.key, note, extra={"pool": pool.key})
@@ -149,3 +213,52 @@ class Descheduler:
             note=note,
             cause=error.reason,
         )
+        if isinstance(error, Forbidden):
+            return "EvictionForbidden", f"{error}. The chart's rbac.descheduling grants the right"
+        # The API server also answers 429 if it is busy. The message tells these apart.
+        reason = "DisruptionBudget" if isinstance(error, TooManyRequests) else "EvictionRefused"
+        return reason, str(error)
+
+
+def _why_away(state: PoolState, evicted: Misplaced) -> str:
+    """Where the pod that was evicted is; "" once its ordinal has a Ready pod, or is gone."""
+    pod = evicted.pod
+    known = state.pods.get(pod.name)
+    if state.stateful_set is None or pod.ordinal not in state.stateful_set.ordinals:
+        return ""
+    if known is None or known.pod is None:
+        return "does not exist yet"
+    if known.pod.uid == pod.uid:
+        return "is leaving"
+    if not known.bound:
+        return "has no node yet (`kubectl describe pod` says why)"
+    return "" if known.serving else "is not Ready yet"
+
+
+def _condition(found: PoolExamination, pace: _Pace | None, away: str) -> PoolCondition:
+    """PodsMisplaced for what a look has found. ``away``: where the pod is that was evicted."""
+    those = sorted(found.misplaced, key=lambda one: one.pod.ordinal or 0)
+    if away and pace is not None and pace.evicted is not None:
+        those = [one for one in those if one.pod.uid != pace.evicted.pod.uid]
+        name, note = pace.evicted.pod.name, pace.evicted.note
+        reason = "EvictedPodNotReady"
+        why = f"{name} was evicted ({note}) and {away}: until it is Ready, no other pod is evicted"
+    elif not those:
+        return NONE_MISPLACED
+    elif found.blocked is not None:
+        reason, why = str(found.blocked.reason), f"not evicted: {found.blocked.note}"
+    elif pace is not None and pace.refused is not None:
+        reason, why = pace.refused[0], f"not evicted: {pace.refused[1]}"
+    else:
+        reason, why = "EvictionDue", "evicted one at a time"
+    return (PODS_MISPLACED, True, reason, clean_note("; ".join([*_named(those), why])))
+
+
+def _named(those: Sequence[Misplaced]) -> list[str]:
+    """How many pods are misplaced and the first of them, as one text; no text for none."""
+    if not those:
+        return []
+    named = first_of([f"{one.pod.name} ({one.reason})" for one in those], NAMED_MAX)
+    if len(those) == 1:
+        return [f"1 pod stands on a node that it should have left: {named}"]
+    return [f"{len(those)} pods stand on nodes that they should have left: {named}"]

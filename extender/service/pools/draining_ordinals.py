@@ -166,7 +166,7 @@ class DrainingOrdinals:
             version=state.stateful_set.resource_version,
             until=self._clock() + UNDER_WAY_S,
         )
-        self._set(state, state.closed)
+        self._set(state, state.closed & ~state.in_doubt)
 
     def _in_doubt(self, state: PoolState) -> int:
         if state.stateful_set is None:
@@ -180,8 +180,8 @@ class DrainingOrdinals:
         closed |= doubtful
         opened = state.closed & ~closed & state.schedulable
         more = closed & ~state.closed
-        if state.closed != closed:
-            state.set_closed(closed)
+        if (state.closed, state.in_doubt) != (closed, self._only_in_doubt):
+            state.set_closed(closed, in_doubt=self._only_in_doubt)
         if opened:
             self._changed(self.key, opened=True)
         if more:

@@ -5,31 +5,42 @@ what should move where. The mover, which is the placer, makes those moves that a
 between two of its batches. Each pool sets the limits:
 
 - *budget*: at most movesPerPeriod vreplicas per period, however often the pool is looked at;
-- *cool-down*: compaction and policy do not move a vpod that was moved less than cooldownSeconds
-  ago. The ``Moved`` condition has the time, so a new leader knows it too. For objects of foreign
-  kinds without a place for conditions, the time is only in memory;
+- *cool-down*: moves that make room, compact, balance load or suit the profile do not touch a vpod
+  that was moved less than cooldownSeconds ago. The ``Moved`` condition has the time, so a new
+  leader knows it too. For objects of foreign kinds without a place for conditions, the time is only
+  in memory;
+- *load*: looked at once in each period, and never in the first one of a leader. At most 9 % of the
+  pool's vreplicas move for it in a period (``rebalance.balance``);
 - *dryRun*: moves are planned, counted and reported (event ``WouldMove``), but not made.
 
-The autoscaler closes the ordinals that it wants to remove. The evictor triggers it after a move. A
-move that the mover refuses is left out the next time, so that it does not use up the budget each
-time. A plan never awaits. So policy examines some vpods at a time, and the extender's verbs answer
-in between.
+The autoscaler closes the ordinals that it wants to remove, and triggers the evictor then. It also
+does so if vreplicas have no place and the pool does not grow for them. The evictor triggers the
+autoscaler after a move. If it has made room, or balanced load, it looks again at once: the first
+moves may have given room to the next ones, and one plan makes only so many for load. A move that
+the mover refuses is left out the next time, so that it does not use up the budget each time. A plan
+never awaits. So policy examines some vpods at a time, and the extender's verbs answer in between.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
+from extender.engine.pods.pod_loads import NO_LOADS
+from extender.engine.rebalance.balance import LoadGoal
 from extender.engine.rebalance.moves import Advice, Limits, plan_moves
 from extender.engine.rebalance.relocation import is_published
+from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ApiError
 from extender.model.bucket import WHOLE, Bucket
-from extender.model.moves import Move
+from extender.model.moves import Move, MoveReason
 from extender.model.objects import AdapterPool
 from extender.service.placing.placer import ScaleTrigger
 from extender.service.placing.vpod_events import VPodEvents
+from extender.service.pools.load_reports import LoadReports
 from extender.service.pools.pool_moves import PoolMoves
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
@@ -53,7 +64,7 @@ class Mover(Protocol):
 class Evictor:
     """Moves vreplicas until cancelled. ``now``: epoch seconds."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         caches: Caches,
         mover: Mover,
@@ -62,7 +73,10 @@ class Evictor:
         vpod_events: VPodEvents,
         metrics: Metrics,
         now: Callable[[], float],
+        load: LoadReports | None = None,
     ) -> None:
+        """``load``: what is reported; None if nothing can be."""
+        self._load = load
         self._caches = caches
         self._mover = mover
         self._autoscaler = autoscaler
@@ -107,6 +121,11 @@ class Evictor:
     def _forget(self, bucket: Bucket) -> None:
         for key in [key for key in self._pools if bucket.has(key)]:
             del self._pools[key]
+        for state in self._caches.state.pools.values():
+            if bucket.has(state.key):
+                state.load = NO_LOADS
+        if self._load is not None:
+            self._load.forget(bucket)
 
     async def _run_pool(self, key: str) -> None:
         known = self._pools[key]
@@ -123,8 +142,11 @@ class Evictor:
             # Checked after every wake-up: frequent triggers must not prolong a period.
             if clock() >= due:
                 known.begin_period(clock())
+                known.load_due = True
             await self.rebalance(key)
         del self._pools[key]
+        if self._load is not None:
+            self._load.drop(key)
         self._changed.set()  # the pool may be back already
 
     async def rebalance(self, key: str) -> list[Move]:
@@ -133,6 +155,8 @@ class Evictor:
         """
         known = self._pools.setdefault(key, PoolMoves())
         known.begin_look()
+        load = await self._look_at_load(key) if known.load_due else None
+        known.load_due = False
         state = self._caches.state.pools.get(key)
         done: list[Move] = []
         for vpods in known.turns(state) if state is not None else ():
@@ -141,7 +165,8 @@ class Evictor:
                 break
             if known.spent >= pool.moves_per_period:
                 break
-            moves = self._plan(known, state, pool, vpods)
+            moves = self._plan(known, state, pool, vpods, load)
+            load = None  # after these moves, the pods have other loads
             if pool.move_dry_run:
                 self._would_move(known, state, moves)
             else:
@@ -149,6 +174,10 @@ class Evictor:
                 done += await self._make(known, state, moves)
             await asyncio.sleep(0)
             state = self._caches.state.pools.get(key)
+        reasons = {move.reason for move in done}
+        known.load_due = MoveReason.LOAD in reasons
+        if known.load_due or MoveReason.MAKE_ROOM in reasons:
+            known.wake.set()
         if done:
             log.info(
                 "pool %s: %s",
@@ -159,8 +188,19 @@ class Evictor:
             self._autoscaler.trigger(key)
         return done
 
+    async def _look_at_load(self, key: str) -> LoadGoal | None:
+        state = self._caches.state.pools.get(key)
+        if self._load is None or state is None:
+            return None
+        return await self._load.look(state)
+
     def _plan(
-        self, known: PoolMoves, state: PoolState, pool: AdapterPool, vpods: Sequence[str]
+        self,
+        known: PoolMoves,
+        state: PoolState,
+        pool: AdapterPool,
+        vpods: Sequence[str],
+        load: LoadGoal | None,
     ) -> list[Move]:
         cooling = known.cooling(state, pool.move_cooldown_s, self._now())
         known.left_behind.look(state)
@@ -172,8 +212,18 @@ class Evictor:
         advice = Advice(
             returns=lambda key, placements: known.left_behind.returns(state.vpods[key], placements),
             vpods=[key for key in vpods if self._may_improve(state, key)],
+            waiting=known.in_turn(self._waiting(state)),
+            load=_left_of(load, known.spent_for_load),
         )
         return plan_moves(state, limits, advice)
+
+    def _waiting(self, state: PoolState) -> list[str]:
+        """Keys of the vpods for which room may be made."""
+        if not state.unplaced:
+            return []
+        allows = partial(self._caches.state.selects, state.key)
+        plan = plan_scale(state, allows)
+        return waiting_without_growth(state, allows, plan) if plan is not None else []
 
     def _may_improve(self, state: PoolState, key: str) -> bool:
         vpod = state.vpods.get(key)
@@ -220,3 +270,8 @@ class Evictor:
                 extra={"pool": state.key, "vpod": key},
             )
             self._vpod_events.would_move(state.vpods[key], note)
+
+
+def _left_of(load: LoadGoal | None, spent: int) -> LoadGoal | None:
+    """What is left to balance after ``spent`` vreplicas have moved for it in this period."""
+    return replace(load, budget=load.budget - spent, begun=spent > 0) if load is not None else None

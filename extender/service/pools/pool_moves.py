@@ -5,9 +5,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
+from extender.engine.rebalance.moves import SWAPS_TRIED_MAX
 from extender.engine.rebalance.repetition import LeftBehind
 from extender.engine.state.pool_state import PoolState
-from extender.model.moves import Move
+from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod
 from extender.model.timestamps import epoch_s
 from extender.service.placing.vpod_status import MOVED
@@ -16,6 +17,8 @@ SLICE_VPODS: Final = 50
 """vpods examined without a pause: some tens of milliseconds for a profile with many plugins."""
 POLICY_PLANS_MAX: Final = 20
 """Plans in one look. The next look continues where it ended."""
+WAITING_TURN: Final = 10
+"""By how many vpods the first waiting one differs from plan to plan."""
 REPORTED_MAX: Final = 10_000
 
 
@@ -27,17 +30,23 @@ class PoolMoves:
         self.period_began = 0.0
         self.spent = 0
         """vreplicas moved in this period, or reported in a dry run."""
+        self.spent_for_load = 0
+        """Those of them with the reason Load."""
+        self.load_due = False
+        """Whether to look at load: once in each period, and again after moves for load."""
         self.left_behind = LeftBehind()
         self._moved_at: dict[str, float] = {}
         self._refused: tuple[set[str], set[str]] = (set(), set())
         """vpods that the mover refused to move: in this look, and in the last one."""
         self._reported: set[Move] = set()
         self._next_vpod = 0
+        self._next_waiting = 0
+        self._turn = 0
 
     def begin_period(self, at: float) -> None:
         """Begin a period with a new budget. ``at``: the event loop's time, seconds."""
         self.period_began = at
-        self.spent = 0
+        self.spent = self.spent_for_load = 0
 
     def begin_look(self) -> None:
         """Skip the vpods that were refused in the last look, and try again those that were skipped
@@ -61,7 +70,7 @@ class PoolMoves:
         The budget is charged for the whole plan: placing may finish a move that was only begun, or
         that had no reply (seed 131001924).
         """
-        self.spent += sum(move.vreplicas for move in planned)
+        self._spend(planned)
         moved = {move.vpod for move in done}
         self._refused[0].update({move.vpod for move in planned} - moved)
         for key in moved:
@@ -79,8 +88,13 @@ class PoolMoves:
         if len(self._reported) + len(new) > REPORTED_MAX:
             self._reported.clear()
         self._reported.update(new)
-        self.spent += sum(move.vreplicas for move in new)
+        self._spend(new)
         return new
+
+    def _spend(self, moves: Sequence[Move]) -> None:
+        for move in moves:
+            self.spent += move.vreplicas
+            self.spent_for_load += move.vreplicas if move.reason is MoveReason.LOAD else 0
 
     def end_dry_run(self) -> None:
         """The dry run is over: the next one reports everything again."""
@@ -103,6 +117,12 @@ class PoolMoves:
 
         return is_cooling
 
+    def in_turn(self, waiting: Sequence[str]) -> Sequence[str]:
+        """The waiting vpods, each time from another one on: a plan has time for a few of them."""
+        start = self._next_waiting % len(waiting) if waiting else 0
+        self._next_waiting = start + WAITING_TURN if waiting else 0
+        return [*waiting[start:], *waiting[:start]]
+
     def turns(self, state: PoolState) -> Iterator[list[str]]:
         """The vpods that policy examines in each plan of a look. For a profile without plugins, one
         plan with none.
@@ -113,10 +133,12 @@ class PoolMoves:
 
     def _next_vpods(self, state: PoolState) -> list[str]:
         if self._next_vpod >= len(state.vpods):
-            self._next_vpod = 0
+            self._next_vpod, self._turn = 0, self._turn + 1
         keys = list(islice(state.vpods, self._next_vpod, self._next_vpod + SLICE_VPODS))
         self._next_vpod += len(keys)
-        return keys
+        # A plan tries swaps for its first vpods only. Each turn these are others.
+        start = self._turn * SWAPS_TRIED_MAX % max(1, len(keys))
+        return [*keys[start:], *keys[:start]]
 
 
 def _moved_at(vpod: VPod) -> float | None:

@@ -1,7 +1,8 @@
 """``PoolScaler``: computes and writes one pool's size (DESIGN 5.4). The ``Autoscaler`` says when.
 
 A look has these steps. It opens closed ordinals that are needed again. It leaves a number that
-somebody else has written, for now. It adds pods at once if more are needed. Otherwise it removes
+somebody else has written, for now. It adds pods at once if more are needed, unless the pool's owner
+wants room to be made by moves first. Otherwise it removes
 closed and empty pods. Once per period it first closes what is not needed (``draining_ordinals``).
 """
 
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from extender.engine.rebalance.moves import Limits, can_place
 from extender.engine.scaling.replica_writes import ReplicaWrites
 from extender.engine.scaling.scale_down import count_without_empty, lasting_count
-from extender.engine.scaling.size import ScalePlan, plan_scale
+from extender.engine.scaling.size import ScalePlan, plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, ObjectReference
@@ -46,7 +48,8 @@ RETRY_MAX_S: Final = 60.0
 class ScalerContext:
     """What the scalers of all pools share.
 
-    ``closed_changed``: called after ordinals of a pool were opened or closed.
+    ``closed_changed``: called after ordinals of a pool were opened or closed. ``waiting``: called
+    for a pool in which vreplicas have no place, and which does not grow for them now.
     ``no_predecessor_writes``: whether every write of another leader of a pool has arrived or never
     will.
     """
@@ -58,6 +61,7 @@ class ScalerContext:
     metrics: Metrics
     rng: random.Random
     closed_changed: ClosedChanged
+    waiting: Callable[[str], None]
     no_predecessor_writes: Callable[[str], bool]
 
 
@@ -99,6 +103,9 @@ class PoolScaler:
         (``_regrown_for``).
         """
         self._regrown_for: tuple[int, int] | None = None
+        self._grow_from: float | None = None
+        """When the pool grows although moves could make room; None while nothing wants it to grow.
+        """
         self._needs: tuple[int, int] | None = None
         """The needs when somebody else's number was first seen."""
         self.writes = ReplicaWrites()
@@ -184,13 +191,35 @@ class PoolScaler:
         self._look_at = min(self._look_at, again_at)
         if self._backs_off() or (self._keeps_foreign_number(view) and not due):
             return
-        if view.plan.wanted > view.stateful_set.replicas:
+        grows = view.plan.wanted > view.stateful_set.replicas
+        if view.state.unplaced and (not grows or self._makes_room_first(view)):
+            self._context.waiting(self.key)
+        elif grows:
             await self._scale_up(view)
+        if grows:
             return
+        self._grow_from = None
         if due:
             self.draining.close(view.state, view.plan, view.allows)
         if not self.draining.only_in_doubt:
             await self._scale_down(view)
+
+    def _makes_room_first(self, view: _View) -> bool:
+        """Whether the pool does not grow yet, because its owner wants moves to be tried first, and
+        some are known that would place all that waits. They have one period.
+        """
+        pool = view.pool
+        if not (pool.make_room_before_growing and pool.moves_to_shrink):
+            return False
+        if self._grow_from is None:
+            self._grow_from = now() + pool.scale_down_period_s
+        if now() >= self._grow_from - TIMER_RESOLUTION_S:
+            return False
+        waiting = waiting_without_growth(view.state, view.allows, view.plan)
+        if not can_place(view.state, waiting, Limits(budget=pool.moves_per_period)):
+            return False
+        self._look_at = min(self._look_at, self._grow_from)
+        return True
 
     def _keeps_foreign_number(self, view: _View) -> bool:
         """Whether somebody else's number stays for now."""

@@ -27,6 +27,8 @@ from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPool, VPod
 from extender.model.reading import Json, mapping, mappings, text
 from extender.model.timestamps import timestamp
+from extender.service.pools.load_polling import LOAD_UNAVAILABLE
+from extender.service.pools.load_reports import LoadSummary
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import PoolCondition
 
@@ -196,6 +198,11 @@ class _Stored:
     plain: Obj
 
 
+def no_load(_pool: AdapterPool) -> LoadSummary | None:
+    """Nothing is known of the load of any pool."""
+    return None
+
+
 class PoolStatusWriter:
     """Writes statuses that have changed, until cancelled."""
 
@@ -209,10 +216,12 @@ class PoolStatusWriter:
         now: Callable[[], float],
         more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]],
         foreign: Callable[[], Mapping[str, int]],
+        load: Callable[[AdapterPool], LoadSummary | None] = no_load,
     ) -> None:
         """``more_conditions``: of a pool, besides ``pool_conditions``. ``foreign``: pool key ->
-        replicas that somebody else has asked for.
+        replicas that somebody else has asked for. ``load``: what is known of a pool's load.
         """
+        self._load = load
         self._recorder = recorder
         self._foreign = foreign
         self._api = api
@@ -255,6 +264,8 @@ class PoolStatusWriter:
             **seen.numbers,
             "conditions": [list(condition) for condition in conditions],
         }
+        if (load := self._load(pool)) is not None:
+            plain["load"] = load.to_status()
         known = self._stored.get(pool.key)
         if (
             known is not None
@@ -308,8 +319,12 @@ class PoolStatusWriter:
             raise NotFound(404, "NotFound", "the pool has been deleted and created again")
         ours = [self._condition(pool, known, *condition) for condition in plain["conditions"]]
         kinds = {condition["type"] for condition in ours}
+        if not pool.load_source:
+            kinds.add(LOAD_UNAVAILABLE)  # it has no source any more
         conditions = [*ours, *(dict(item) for item in known if item.get("type") not in kinds)]
         status: Obj = {**plain, "conditions": conditions}
+        if "load" in mapping(stored, "status") and "load" not in status:
+            status["load"] = None  # the merge patch removes it
         version = text(metadata, "resourceVersion")
         if _says(mapping(stored, "status"), status):
             return version

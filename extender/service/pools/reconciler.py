@@ -224,7 +224,7 @@ class Reconciler:
             pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
         )
         try:
-            patch = ledger_patch(stamped, ledger, pod.slots_request or slots)
+            patch = ledger_patch(stamped, ledger, pod.slots_request or slots, pool.capacities)
             with self._unexpected_writes.own.sending(pod.uid, written_text(patch)):
                 reply = await self._fenced(pod.pool).patch(
                     PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON

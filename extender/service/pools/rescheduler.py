@@ -19,6 +19,7 @@ from extender.engine.rebalance.absence import Absences
 from extender.engine.state.pool_state import PoolState
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.model.bucket import WHOLE, Bucket
+from extender.model.counted import first_of
 from extender.model.event_reasons import EventReason
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, has_same_pods
@@ -49,6 +50,7 @@ class Rescheduler:
         self._recorder = recorder
         self._absences: dict[str, Absences] = {}
         self._wake = asyncio.Event()
+        self._led: list[Bucket] = []
         caches.pods.add_event_handler(self._pod_changed)
         caches.nodes.add_event_handler(self._node_changed)
         caches.pools.add_event_handler(self._pool_changed)
@@ -80,7 +82,9 @@ class Rescheduler:
     # -- the loops ---------------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """Observe the absent pods of all pools, led here or not, until cancelled."""
+        """Observe the absent pods of all pools until cancelled. ``run`` does so in pools that are
+        led here.
+        """
         while True:
             self._wake.clear()
             self._note()
@@ -92,12 +96,14 @@ class Rescheduler:
         for key in self._absences.keys() - pools.keys():
             del self._absences[key]
         for key, state in pools.items():
-            self._absences.setdefault(key, Absences()).note(state, now)
+            if not any(bucket.has(key) for bucket in self._led):
+                self._absences.setdefault(key, Absences()).note(state, now)
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Give up and take back pods in the bucket's pools until cancelled. Then nothing is given
         up: only the leader does that.
         """
+        self._led.append(bucket)
         try:
             while True:
                 self._wake.clear()
@@ -110,6 +116,7 @@ class Rescheduler:
                 else:
                     await asyncio.sleep(SETTLE_S)
         finally:
+            self._led.remove(bucket)
             for key, state in self._caches.state.pools.items():
                 if bucket.has(key):
                     state.set_abandoned(frozenset())
@@ -144,12 +151,9 @@ class Rescheduler:
         pool = state.adapter_pool
         if not lost or pool is None:
             return
-        names = ", ".join(sorted(lost)[:NAMED_PODS_MAX]) + (
-            ", ..." if len(lost) > NAMED_PODS_MAX else ""
-        )
         note = (
             f"not Ready for {pool.reschedule_after_s} s, what they hold is placed elsewhere: "
-            f"{names}"
+            f"{first_of(sorted(lost), NAMED_PODS_MAX)}"
         )
         log.warning(
             "pool %s: %s",

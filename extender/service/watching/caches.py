@@ -5,7 +5,7 @@ namespaces, StatefulSets and pools are only read. Each change goes first to ``Cl
 then to the other handlers, in one synchronous step, so no task sees a cache and the state disagree.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
 from typing import Generic, TypeVar
 
 from extender.engine.cache.caches import AdapterPodAssumeCache, VPodAssumeCache
@@ -83,11 +83,17 @@ class ReadCache(Generic[T]):
 
 class Caches:
     """All caches, and the ``ClusterState`` that they feed. ``profiles``: those that pools may name,
-    by name.
+    by name. ``pool_namespaces``: whose pools are kept, with their StatefulSets, adapter pods and
+    vpods; empty: those of all namespaces. What fills the caches asks ``serves``.
     """
 
-    def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+        pool_namespaces: AbstractSet[str] = frozenset(),
+    ) -> None:
         self.state = ClusterState(profiles)
+        self._pool_namespaces = pool_namespaces
         self.pods = AdapterPodAssumeCache()
         self.vpods = VPodAssumeCache()
         self.pods.add_event_handler(self.state.pod_changed)
@@ -96,3 +102,9 @@ class Caches:
         self.namespaces: ReadCache[Namespace] = ReadCache(self.state.namespace_changed)
         self.stateful_sets: ReadCache[StatefulSet] = ReadCache(self.state.stateful_set_changed)
         self.pools: ReadCache[AdapterPool] = ReadCache(self.state.adapter_pool_changed)
+
+    def serves(self, namespace: str) -> bool:
+        """Whether this installation serves the pools of a namespace (``pools.namespaces``). It
+        leaves those of the others to another installation.
+        """
+        return not self._pool_namespaces or namespace in self._pool_namespaces

@@ -42,6 +42,8 @@ class ExternalVPods:
         """``forgotten``: called with the key of each vpod that is forgotten."""
         self._state = caches.state
         self._forgotten = forgotten
+        self.on_changed: Callable[[VPod | None, VPod | None], None] = lambda _old, _new: None
+        """Called after each change, as handlers of the cache of vpods are."""
         self._vpods: dict[str, VPod] = {}
         self._given_back: dict[str, None] = {}
 
@@ -53,6 +55,10 @@ class ExternalVPods:
 
     def __len__(self) -> int:
         return len(self._vpods)
+
+    def _changed(self, old: VPod | None, new: VPod | None) -> None:
+        self._state.vpod_changed(old, new)
+        self.on_changed(old, new)
 
     def get(self, key: str) -> VPod | None:
         """The vpod as its caller last asked, with what counts as published."""
@@ -71,7 +77,7 @@ class ExternalVPods:
                 f"{vpod.resource_version} is older: read the object again"
             )
         self._vpods[vpod.key] = vpod
-        self._state.vpod_changed(known, vpod)
+        self._changed(known, vpod)
         return known
 
     def note_answer(self, vpod: VPod, covered: Mapping[str, int]) -> None:
@@ -84,7 +90,7 @@ class ExternalVPods:
                 name: max(vpod.placements.get(name, 0), covered.get(name, 0)) for name in names
             }
             answered = self._vpods[vpod.key] = replace(vpod, placements=published)
-            self._state.vpod_changed(vpod, answered)
+            self._changed(vpod, answered)
         # Otherwise another replica has led meanwhile: the ledgers say what the caller has until it
         # asks again.
         if vpod.key in self._vpods:
@@ -111,7 +117,7 @@ class ExternalVPods:
         gone = (key for key in self._given_back if not self._is_held(key))
         for key in list(islice(gone, too_many)):
             del self._given_back[key]
-            self._state.vpod_changed(self._vpods.pop(key), None)
+            self._changed(self._vpods.pop(key), None)
             self._forgotten(key)
 
     def _is_held(self, key: str) -> bool:
@@ -132,7 +138,7 @@ class ExternalVPods:
         for vpod in [vpod for vpod in self if bucket.has(vpod.pool)]:
             del self._vpods[vpod.key]
             self._given_back.pop(vpod.key, None)
-            self._state.vpod_changed(vpod, None)
+            self._changed(vpod, None)
             self._forgotten(vpod.key)
 
     def speak_by_ledgers(self, pool_key: str, key: str) -> bool:

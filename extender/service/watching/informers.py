@@ -1,10 +1,14 @@
 """``Informers``: the reflectors that fill the caches, one per kind, and when the caches can be
 relied on.
 
-The order of the first lists matters. A bind gives a returning ordinal what vpods publish there, so
-the list of vpods must not be older than the list of pods. Pods are listed first; and when their
-watch has a gap (a relist), vpods are listed again. Between two lists, the watch of pods shows every
-ledger that an ordinal had, which is kept for its next pod.
+The order of the first lists matters. When an ordinal's pod is created again, the bind gives it what
+vpods publish on that ordinal. A list of vpods that is older than the list of pods would lack a
+placement that was published between the two. So pods are listed first; and when their watch has a
+gap (a relist), vpods are listed again. Between two lists, the watch of pods shows every ledger that
+an ordinal had, which is kept for its next pod.
+
+With ``pools.namespaces`` the reflectors still watch the whole cluster, and the sinks drop what
+belongs to other pools. DESIGN 7 says why.
 """
 
 import asyncio
@@ -78,7 +82,7 @@ class Cache(Protocol[T]):
 
 class CacheSink(Generic[T]):
     """Decodes a reflector's objects into a cache. If an object cannot be read, the cache keeps what
-    it had of it.
+    it had of it. ``keeps``: which objects go into the cache. One that no longer does is gone there.
 
     The first list is taken in slices, because nothing relies on the cache before that. Later lists
     are taken without a pause: decisions are made meanwhile, and must not see some pods from before
@@ -90,11 +94,13 @@ class CacheSink(Generic[T]):
         decode_object: Callable[[Obj], T],
         cache: Cache[T],
         *,
+        keeps: Callable[[Obj], bool] = lambda _obj: True,
         on_listed: Callable[[list[T]], None] = lambda _objects: None,
         on_replaced: Callable[[], None] = lambda: None,
     ) -> None:
         self._decode = decode_object
         self._cache = cache
+        self._keeps = keeps
         self._on_listed = on_listed
         self._on_replaced = on_replaced
         self._listed = False
@@ -102,7 +108,7 @@ class CacheSink(Generic[T]):
 
     def listing(self) -> DecodedListing[T]:
         """See sink.Sink."""
-        return DecodedListing(self._decode, self._take)
+        return DecodedListing(self._decode, self._take, self._keeps)
 
     def _take(self, decoded: list[T], unread: list[str], resource_version: str) -> Iterator[None]:
         decoded += [known for key in unread if (known := self._cache.get(key)) is not None]
@@ -116,7 +122,10 @@ class CacheSink(Generic[T]):
 
     def apply(self, event: WatchEvent) -> None:
         """See sink.Sink. Raises InvalidObject, which the reflector reports."""
-        if event.type is WatchEventType.DELETED:
+        if not self._keeps(event.object):
+            if (known := self._cache.get(key_of(event.object))) is not None:
+                self._cache.delete(known)
+        elif event.type is WatchEventType.DELETED:
             self._cache.delete(self._last_of(event.object))
         elif not self._is_known(event.object):
             self._cache.update(self._decode(event.object))
@@ -183,12 +192,22 @@ class Informers:
 
         troubles = Troubles()
 
-        self._vpods = reflector(VPODS, CacheSink(decode.vpod_from, OwnVPods(caches.vpods)))
+        def serves(obj: Obj) -> bool:
+            return caches.serves(text(obj, "metadata", "namespace"))
+
+        def serves_pool_of(vpod: Obj) -> bool:
+            return caches.serves(decode.pool_namespace_of(vpod))
+
+        self._serves = serves
+        self._vpods = reflector(
+            VPODS, CacheSink(decode.vpod_from, OwnVPods(caches.vpods), keeps=serves_pool_of)
+        )
         self._pods = reflector(
             PODS,
             CacheSink(
                 decode.pod_from,
                 caches.pods,
+                keeps=serves,
                 on_listed=ordinal_history.listed,
                 on_replaced=self._pods_listed,
             ),
@@ -197,8 +216,11 @@ class Informers:
         self._others = [
             reflector(NODES, CacheSink(decode.node_from, caches.nodes)),
             reflector(NAMESPACES, CacheSink(decode.namespace_from, caches.namespaces)),
-            reflector(STATEFULSETS, CacheSink(decode.stateful_set_from, caches.stateful_sets)),
-            reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools)),
+            reflector(
+                STATEFULSETS,
+                CacheSink(decode.stateful_set_from, caches.stateful_sets, keeps=serves),
+            ),
+            reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools, keeps=serves)),
         ]
         self._caches = caches
         self._rounds = CatchUpRounds()
@@ -213,6 +235,18 @@ class Informers:
     def first_version(self) -> str:
         """The resourceVersion of the first list."""
         return self._pods.first_version
+
+    @property
+    def seen_version(self) -> int:
+        """The newest resourceVersion up to which all changes of pods have been seen."""
+        return parse_version(self._pods.last_sync_version) or 0
+
+    def seen_version_of(self, source: str) -> int:
+        """The newest resourceVersion up to which all changes of a source's vpods ("": VPods) have
+        been seen. 0 if the kind is not watched.
+        """
+        version = self.sources.seen_version(source) if source else self._vpods.last_sync_version
+        return parse_version(version) or 0
 
     @property
     def synced(self) -> bool:
@@ -286,7 +320,7 @@ class Informers:
                 wanted = {
                     key_of(obj): obj["metadata"]["resourceVersion"]
                     for obj in objects
-                    if _is_readable(obj)
+                    if self._serves(obj) and _is_readable(obj)
                 }
                 while not self._has_reached(wanted, version):  # noqa: ASYNC110 - ends within milliseconds, or in a list
                     await asyncio.sleep(REACH_PERIOD_S)

@@ -249,6 +249,11 @@ class ForeignSources:
                 tasks.create_task(watch.relist(CATCH_UP_TIMEOUT_S))
         self._set_watched_sources()
 
+    def seen_version(self, source: str) -> str:
+        """The newest resourceVersion of a kind that was seen; "" while it is not watched."""
+        running = self._running.get(source)
+        return running.watch.seen_version if running is not None else ""
+
     async def list_again(self, source: str) -> bool:
         """List one source again. Return whether that succeeded in time."""
         running = self._running.get(source)

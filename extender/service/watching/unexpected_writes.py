@@ -38,8 +38,8 @@ log: Final = logging.getLogger(__name__)
 
 REMEDY: Final = (
     "it is put right; only the scheduler service may write it: check that the "
-    "ValidatingAdmissionPolicy vreplica-ledger "
-    "is installed and bound"
+    "ValidatingAdmissionPolicy vreplica-ledger is installed and bound, and that no other "
+    "installation serves this pool (pools.namespaces)"
 )
 ENTRIES_NAMED_MAX: Final = 5
 SLICE_PODS: Final = 250

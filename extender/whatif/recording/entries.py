@@ -68,10 +68,11 @@ class Forget(NamedTuple):
 
 
 class Close(NamedTuple):
-    """See ``StateObserver.closed``: a bit set."""
+    """See ``StateObserver.closed``: bit sets."""
 
     pool: str
     ordinals: int
+    in_doubt: int = 0
 
 
 class Abandon(NamedTuple):

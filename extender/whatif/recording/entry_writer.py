@@ -59,9 +59,9 @@ class EntryWriter:
         """See StateObserver."""
         self._keep_content(Forget(tuple(pods)))
 
-    def closed(self, pool: str, ordinals: int) -> None:
+    def closed(self, pool: str, ordinals: int, in_doubt: int) -> None:
         """See StateObserver."""
-        self._keep_content(Close(pool, ordinals))
+        self._keep_content(Close(pool, ordinals, in_doubt))
 
     def abandoned(self, pool: str, pods: frozenset[str]) -> None:
         """See StateObserver."""
@@ -97,7 +97,7 @@ def snapshot_of(state: ClusterState) -> Iterator[EntryContent]:
                     shares = {name: claim.reserved}
                     yield Reserve(pool.key, vpod, _name_of(claim.owner), shares, claim.expires_at)
         if pool.closed:
-            yield Close(pool.key, pool.closed)
+            yield Close(pool.key, pool.closed, pool.in_doubt)
         if pool.abandoned:
             yield Abandon(pool.key, pool.abandoned)
 

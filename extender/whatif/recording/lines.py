@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from extender.engine.pods.bits import bits
+from extender.model.amounts import NO_AMOUNTS, amounts_from
 from extender.model.errors import InvalidObject
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
@@ -86,7 +87,14 @@ def _content_to_json(content: EntryContent) -> dict[str, object]:  # noqa: PLR09
         case Gone():
             return {"gone": content._asdict()}
         case Reserve(pool, vpod, owner, shares, expires_at):
-            plain = {name: [share.vreplicas, share.weight] for name, share in shares.items()}
+            plain = {
+                name: [
+                    share.vreplicas,
+                    share.weight,
+                    *([dict(share.amounts)] if share.amounts else ()),
+                ]
+                for name, share in shares.items()
+            }
             return {
                 "reserve": {
                     "pool": pool,
@@ -102,8 +110,9 @@ def _content_to_json(content: EntryContent) -> dict[str, object]:  # noqa: PLR09
             return {"expire": content._asdict()}
         case Forget(pods):
             return {"forget": {"pods": list(pods)}}
-        case Close(pool, ordinals):
-            return {"close": {"pool": pool, "ordinals": list(bits(ordinals))}}
+        case Close(pool, ordinals, in_doubt):
+            doubtful = {"inDoubt": list(bits(in_doubt))} if in_doubt else {}
+            return {"close": {"pool": pool, "ordinals": list(bits(ordinals)), **doubtful}}
         case Abandon(pool, pods):
             return {"abandon": {"pool": pool, "pods": sorted(pods)}}
         case Decided():
@@ -255,20 +264,31 @@ def _reserve(part: _Part) -> EntryContent:
     shares = {}
     for name, value in mapping(part.fields, "shares").items():
         field, what = f"reserve.shares.{name}", "must be [vreplicas, slotsPerVReplica]"
-        vreplicas, weight = (part.count(one, field) for one in part.pair(value, field, what))
-        shares[name] = Share(vreplicas, max(1, weight))
+        size, amounts = value, NO_AMOUNTS
+        if isinstance(value, list) and len(value) == 3:
+            amounts = amounts_from(value[2], part.subject, field)
+            size = value[:2]
+        vreplicas, weight = (part.count(one, field) for one in part.pair(size, field, what))
+        shares[name] = Share(vreplicas, max(1, weight), amounts)
     pool, vpod, owner = part.name("pool"), part.name("vpod"), part.name("owner")
     return Reserve(pool, vpod, owner, shares, part.seconds("expires"))
 
 
 def _close(part: _Part) -> EntryContent:
+    ordinals, in_doubt = _ordinals(part, "ordinals"), 0
+    if "inDoubt" in part.fields:
+        in_doubt = _ordinals(part, "inDoubt")
+    return Close(part.name("pool"), ordinals, in_doubt)
+
+
+def _ordinals(part: _Part, field: str) -> int:
     ordinals = 0
-    for value in sequence(part.fields, "ordinals"):
+    for value in sequence(part.fields, field):
         ordinal = part.count(value)
         if ordinal > ORDINAL_MAX:
-            raise part.wrong("close.ordinals", f"must not exceed {ORDINAL_MAX}")
+            raise part.wrong(f"close.{field}", f"must not exceed {ORDINAL_MAX}")
         ordinals |= 1 << ordinal
-    return Close(part.name("pool"), ordinals)
+    return ordinals
 
 
 def _decision(part: _Part) -> EntryContent:

@@ -222,10 +222,18 @@ def _pool(pool: AdapterPool) -> Manifest:
             "movesPerPeriod": pool.moves_per_period,
             "cooldownSeconds": pool.move_cooldown_s,
             "dryRun": pool.move_dry_run,
+            "makeRoomBeforeGrowing": pool.make_room_before_growing,
+            **(
+                {"load": {"metric": pool.load.metric, "target": pool.load.target}}
+                if pool.load is not None
+                else {}
+            ),
         },
         "profile": pool.profile,
     }
     spec |= {"maxPods": pool.max_pods} if pool.max_pods is not None else {}
+    spec |= {"loadSource": pool.load_source} if pool.load_source else {}
+    spec |= {"capacities": dict(pool.capacities)} if pool.capacities else {}
     if selector := _selector(pool.namespace_selector):
         spec["namespaceSelector"] = selector
     metadata = _metadata(
@@ -254,6 +262,7 @@ def _vpod(vpod: VPod) -> Manifest:
         "vreplicas": vpod.vreplicas,
     }
     spec |= {"slotsPerVReplica": vpod.weight} if vpod.weight != 1 else {}
+    spec |= {"perVReplica": dict(vpod.per_vreplica)} if vpod.per_vreplica else {}
     placements = [{"podName": pod, "vreplicas": count} for pod, count in vpod.placements.items()]
     status: Manifest = {"placements": placements} if placements else {}
     status |= {"observedGeneration": vpod.observed_generation} if vpod.observed_generation else {}

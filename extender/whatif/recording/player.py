@@ -124,8 +124,8 @@ class Player:
                 self.state.expire(now)
             case Forget(pods):
                 self.state.forget_last_ledgers(pods)
-            case Close(pool, ordinals):
-                self.state.pool(pool).set_closed(ordinals)
+            case Close(pool, ordinals, in_doubt):
+                self.state.pool(pool).set_closed(ordinals, in_doubt=in_doubt)
             case Abandon(pool, pods):
                 self.state.pool(pool).set_abandoned(pods)
 

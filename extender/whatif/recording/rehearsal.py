@@ -35,7 +35,12 @@ from extender.engine.scaling.scale_down import (
     still_closed,
     waits_for_closed,
 )
-from extender.engine.scaling.size import POOL_PODS_MAX, ScalePlan, plan_scale
+from extender.engine.scaling.size import (
+    POOL_PODS_MAX,
+    ScalePlan,
+    plan_scale,
+    waiting_without_growth,
+)
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state_observer import Recorded
@@ -257,7 +262,11 @@ class Rehearsal:
             cooling=lambda vpod: self._cools(vpod, spec, at),
         )
         allows = self._allows(pool.key)
-        advice = Advice(vpods=[key for key in sorted(pool.vpods) if allows(pool.vpods[key])])
+        plan = plan_scale(pool, allows) if pool.unplaced else None
+        advice = Advice(
+            vpods=[key for key in sorted(pool.vpods) if allows(pool.vpods[key])],
+            waiting=waiting_without_growth(pool, allows, plan) if plan is not None else (),
+        )
         for decision in relocations(pool, plan_moves(pool, limits, advice)):
             self._publish(pool.vpods[decision.vpod], decision, at)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from extender.cli.doctor.checks.facts import CERTIFICATE_SECRET, Facts, Listed
+from extender.cli.doctor.checks.facts import Facts, Listed, MayEvict
+from extender.cli.doctor.checks.names import DEFAULT_NAMES
 from extender.cli.doctor.checks.verdict import CheckResult
 from extender.cli.doctor.examine import examine
 from extender.model.ledger import Share, encode_ledger
@@ -91,7 +92,17 @@ class Scene:
                 named("node-0", status={"conditions": [{"type": "Ready", "status": "True"}]})
             ],
             "adapterpools": [
-                named(POOL, NS, spec={"statefulSet": POOL, "slotsPerPod": 20, "maxPods": 2})
+                named(
+                    POOL,
+                    NS,
+                    spec={
+                        "statefulSet": POOL,
+                        "slotsPerPod": 20,
+                        "maxPods": 2,
+                        "descheduling": {"reasons": ["NodeTaints"]},
+                        "handoff": {},
+                    },
+                )
             ],
             "statefulsets": [
                 named(
@@ -118,7 +129,9 @@ class Scene:
             "endpointslices": [_endpoints()],
             "secrets": [
                 named(
-                    CERTIFICATE_SECRET, OWN_NAMESPACE, data={"tls.crt": text_of(_BUNDLE.cert_pem)}
+                    DEFAULT_NAMES.certificate_secret,
+                    OWN_NAMESPACE,
+                    data={"tls.crt": text_of(_BUNDLE.cert_pem)},
                 )
             ],
             **self._admission(),
@@ -148,6 +161,8 @@ class Scene:
             version=self.version,
             listed={plural: _listed(items) for plural, items in self.listed.items()},
             again={plural: Listed(tuple(items)) for plural, items in self.again.items()},
+            service_account=f"{OWN_NAMESPACE}/vreplica-scheduler",
+            may_evict={NS: MayEvict(allowed=True)},
             crds_shipped={crd["metadata"]["name"]: crd for crd in self.crds()},
             policies_shipped=tuple(policy["metadata"]["name"] for policy in _policies()),
         )
@@ -196,9 +211,14 @@ def _deployment(name: str) -> Obj:
         if name == "vreplica-scheduler"
         else "vreplica-scheduler:0.1.0"
     )
-    template = {"spec": {"containers": [{"name": "one", "image": image}]}}
+    ports = [{"name": "https-adapters"}] if name == "vreplica-scheduler" else []
+    container = {"name": "one", "image": image, "ports": ports}
+    pod = {"serviceAccountName": name, "containers": [container]}
     return named(
-        name, OWN_NAMESPACE, spec={"replicas": 2, "template": template}, status={"readyReplicas": 2}
+        name,
+        OWN_NAMESPACE,
+        spec={"replicas": 2, "template": {"spec": pod}},
+        status={"readyReplicas": 2},
     )
 
 

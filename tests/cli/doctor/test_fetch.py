@@ -15,13 +15,14 @@ from aiohttp import web
 
 from extender.cli.doctor import fetch as fetching
 from extender.cli.doctor.checks import CHECKS
-from extender.cli.doctor.checks.facts import CERTIFICATE_SECRET, NOT_READ
+from extender.cli.doctor.checks.facts import NOT_READ, Facts, MayEvict
+from extender.cli.doctor.checks.names import DEFAULT_NAMES, InstallationNames
 from extender.cli.doctor.checks.verdict import Verdict
 from extender.cli.doctor.examine import examine
 from extender.cli.doctor.fetch import (
+    DEPLOYMENTS,
     ask_replica,
     certificate_at,
-    certificate_secret_of,
     fetch,
     node_in_short,
 )
@@ -109,7 +110,7 @@ async def test_of_the_webhooks_secret_only_the_certificate_is_kept(tmp_path):
     bundle = a_bundle()
     async with a_face(tmp_path) as (cluster, kubeconfig):
         secret = {
-            "metadata": {"name": CERTIFICATE_SECRET},
+            "metadata": {"name": DEFAULT_NAMES.certificate_secret},
             "data": {name: text_of(part) for name, part in bundle.files().items()},
         }
         await cluster.create(SECRETS, OWN_NAMESPACE, secret)
@@ -117,37 +118,6 @@ async def test_of_the_webhooks_secret_only_the_certificate_is_kept(tmp_path):
             facts = await fetch(found, namespace=OWN_NAMESPACE, now_s=0.0)
     (kept,) = facts.of("secrets").items
     assert kept["data"] == {"tls.crt": text_of(bundle.cert_pem)}
-
-
-def a_deployment(*arguments: str, secret: str = "") -> Obj:
-    volumes = [
-        {"name": "tmp", "emptyDir": {}},
-        *([{"name": "c", "secret": {"secretName": secret}}] if secret else []),
-    ]
-    return {
-        "spec": {
-            "template": {"spec": {"containers": [{"command": list(arguments)}], "volumes": volumes}}
-        }
-    }
-
-
-@pytest.mark.parametrize(
-    ("deployment", "secret"),
-    [
-        pytest.param(None, ("ns", CERTIFICATE_SECRET), id="no Deployment that we may see"),
-        pytest.param(a_deployment("w", "--secret=a/b"), ("a", "b"), id="its option"),
-        pytest.param(
-            a_deployment("w", "--cert-dir=/c", secret="mine"), ("ns", "mine"), id="what it mounts"
-        ),
-        pytest.param(
-            a_deployment("w", "--secret=b"),
-            ("ns", CERTIFICATE_SECRET),
-            id="an option that is broken",
-        ),
-    ],
-)
-def test_which_secret_the_webhook_serves_from(deployment, secret):
-    assert certificate_secret_of(deployment, "ns") == secret
 
 
 class StandIn:
@@ -178,14 +148,23 @@ class StandIn:
         self._answer(resource.plural)
         raise NotFound(404, "NotFound", "no")
 
+    async def review_access(self, _obj: Obj) -> Obj:
+        raise NotFound(404, "NotFound", "no")
+
     def _answer(self, plural: str) -> None:
         if plural in self.refused:
             raise self.refused[plural]
 
 
-async def facts_of(stand_in: StandIn):
-    cluster = OpenCluster(stand_in, "default", stand_in.server, stand_in.server_version)  # type: ignore[arg-type]
-    return await fetch(cluster, namespace=OWN_NAMESPACE, now_s=0.0)
+async def facts_of(stand_in: StandIn, name: str = "vreplica-scheduler") -> Facts:
+    cluster = OpenCluster(
+        stand_in,  # type: ignore[arg-type]
+        "default",
+        stand_in.server,
+        stand_in.server_version,
+        stand_in.review_access,
+    )
+    return await fetch(cluster, namespace=OWN_NAMESPACE, names=InstallationNames(name), now_s=0.0)
 
 
 async def test_what_is_forbidden_is_the_problem_of_that_kind_alone():
@@ -201,6 +180,86 @@ async def test_what_is_forbidden_is_the_problem_of_that_kind_alone():
     assert facts.of("endpointslices").problem == "is not served by this API server"
     assert facts.version is None
     assert facts.of("vpods").problem == ""
+
+
+class Reviewing(StandIn):
+    """With a pool that has opted in, and the service's Deployment. ``answer``: status of a
+    SubjectAccessReview, or what is raised.
+    """
+
+    def __init__(
+        self, answer: Obj | Exception, refused: dict[str, Exception] | None = None
+    ) -> None:
+        super().__init__(refused or {})
+        self.answer = answer
+        self.asked: list[Obj] = []
+
+    async def list_page(
+        self, resource: Any, options: Any, *, limit: int, continue_token: str
+    ) -> ListPage:
+        self._answer(resource.plural)
+        scene = Scene()
+        items = scene.items(resource.plural) if resource in {ADAPTERPOOLS, DEPLOYMENTS} else []
+        return ListPage(list(items), "1")
+
+    async def review_access(self, obj: Obj) -> Obj:
+        self.asked.append(obj["spec"])
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return {**obj, "status": self.answer}
+
+
+@pytest.mark.parametrize(
+    ("answer", "may"),
+    [
+        pytest.param({"allowed": True}, MayEvict(allowed=True), id="allowed"),
+        pytest.param({"allowed": False}, MayEvict(allowed=False), id="not allowed"),
+        pytest.param({}, MayEvict(allowed=False), id="no opinion"),
+        pytest.param(
+            Forbidden(403, "Forbidden", "no"),
+            MayEvict(problem="403 Forbidden: no"),
+            id="this user may not ask",
+        ),
+        pytest.param(
+            NotFound(404, "NotFound", "x"), MayEvict(allowed=True), id="a server without RBAC"
+        ),
+    ],
+)
+async def test_whether_the_service_may_evict_is_asked_of_the_api_server(answer, may):
+    api = Reviewing(answer)
+    facts = await facts_of(api)
+    assert facts.may_evict == {NS: may}
+    (spec,) = api.asked
+    assert spec["user"] == f"system:serviceaccount:{OWN_NAMESPACE}:vreplica-scheduler"
+    assert spec["resourceAttributes"] == {
+        "namespace": NS,
+        "verb": "create",
+        "resource": "pods",
+        "subresource": "eviction",
+    }
+
+
+async def test_without_the_services_deployment_whether_it_may_evict_is_unknown_and_told():
+    api = Reviewing({"allowed": True})
+    facts = await facts_of(api, "blue")
+    problem = f"no Deployment {OWN_NAMESPACE}/blue says which account it has"
+    assert facts.may_evict == {NS: MayEvict(problem=problem)}
+    assert not api.asked
+    (found,) = [one.result for one in examine(facts) if one.check.name == "descheduling"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert problem in found.summary
+
+
+async def test_deployments_that_may_not_be_read_are_why_it_is_unknown():
+    refused: dict[str, Exception] = {"deployments": Forbidden(403, "Forbidden", "no")}
+    facts = await facts_of(Reviewing({"allowed": True}, refused))
+    assert facts.may_evict == {NS: MayEvict(problem="Deployments could not be read: forbidden: no")}
+
+
+async def test_beyond_a_number_of_namespaces_nobody_is_asked_and_that_is_told(monkeypatch):
+    monkeypatch.setattr(fetching, "REVIEWS_MAX", 0)
+    facts = await facts_of(Reviewing({"allowed": True}))
+    assert facts.may_evict == {NS: MayEvict(problem="doctor asks about 0 namespaces only")}
 
 
 async def test_every_kind_that_a_check_needs_is_read():

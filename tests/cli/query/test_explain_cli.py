@@ -15,7 +15,9 @@ from extender.cli.main import main
 from extender.cli.query.explain_tables import _history, summed_up
 from extender.cli.query.subject import Subject, subject_from
 from extender.model.errors import InvalidObject
+from extender.model.foreign_kinds import PRESETS
 from extender.model.names import POOL_LABEL, ZONE_LABEL
+from extender.model.reading import Json
 from tests.cli.query.test_plan_cli import POOL, STATEFUL_SET, a_pod, a_vpod
 
 ROOT = Path(__file__).parents[3]
@@ -201,6 +203,41 @@ def test_what_is_not_there_ends_with_3(run, name, said):
     status, out, err = run("explain", name, documents=documents)
     assert (status, out) == (3, "")
     assert err.startswith(f"vreplica: {said}")
+
+
+def a_foreign_object(name: str, kind: str, api_version: str, number: dict[str, int]) -> Json:
+    metadata = {"name": name, "namespace": "t"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": number}
+
+
+FOREIGN = (
+    {**POOL, "spec": {**POOL["spec"], "sources": [{"preset": name} for name in PRESETS]}},
+    *CLUSTER[1:],
+    a_foreign_object(
+        "chan", "ConsumerGroup", "internal.kafka.eventing.knative.dev/v1alpha1", {"replicas": 2}
+    ),
+    a_foreign_object(
+        "both", "ConsumerGroup", "internal.kafka.eventing.knative.dev/v1alpha1", {"replicas": 2}
+    ),
+    a_foreign_object("both", "KafkaSource", "sources.knative.dev/v1", {"consumers": 2}),
+)
+
+
+@pytest.mark.parametrize("name", ["t/chan", "vpod/t/chan", "chan"])
+def test_a_foreign_object_is_explained_without_its_kind_where_no_other_has_its_name(run, name):
+    status, out, _ = run("explain", name, documents=FOREIGN)
+    assert status == 0
+    assert "VPod t/chan@consumergroup.internal.kafka.eventing.knative.dev in pool k/d" in out
+
+
+@pytest.mark.parametrize("name", ["t/both", "vpod/t/both"])
+def test_where_two_foreign_objects_have_the_name_the_kind_must_be_given(run, name):
+    status, _, err = run("explain", name, documents=FOREIGN)
+    assert status == 3
+    group = "t/both@consumergroup.internal.kafka.eventing.knative.dev"
+    full = "t/both@kafkasource.sources.knative.dev"
+    assert err.startswith(f"vreplica: vpod t/both could be {group} or {full}: say which")
+    assert run("explain", full, documents=FOREIGN)[0] == 0
 
 
 @pytest.mark.parametrize(("vreplicas", "status"), [(8, 0), (9, 4)])

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from extender.cli.terminal.durations import seconds, size_bytes
+from extender.cli.terminal.parsing import seconds, size_bytes
 
 
 @pytest.mark.parametrize(

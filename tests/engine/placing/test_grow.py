@@ -155,6 +155,21 @@ def test_spread_takes_the_emptier_zone_before_the_lower_ordinal():
     assert grown(two_zones("a0", "a1", "b0"), SPREAD_PROFILE, 2) == ({0: 1, 2: 1}, 0)
 
 
+@pytest.mark.parametrize("profile", [SPREAD_PROFILE, HA_PROFILE], ids=lambda one: one.name)
+def test_small_vpods_fill_equal_zones_evenly_so_that_a_heavy_one_still_finds_room(profile: Profile):
+    scene = Scene(replicas=3, slots=8)
+    scene.state.node_changed(a_node(), None)
+    for ordinal, zone in enumerate("abc"):
+        scene.node(a_node(zone, zone)).pod(ordinal, node=zone)
+    scene.pool.set_profile(profile)
+    for name in map(str, range(9)):
+        scene.vpod(name, 1)
+        (pod,) = place(scene.pool, scene.pool.vpods[f"tenant/{name}"]).target
+        scene.reserve(name, scene.pool.pods[pod].ordinal or 0, 1)
+    assert scene.pool.free_by_zone == {"a": 5, "b": 5, "c": 5}
+    assert place(scene.pool, a_vpod("heavy", 3, weight=5)).left == 0
+
+
 def test_spread_within_a_zone_takes_the_emptier_node():
     scene = two_zones("a0", "a0", "a1", "b0")
     assert grown(scene, SPREAD_PROFILE, 4) == ({0: 1, 2: 1, 3: 2}, 0)

@@ -5,6 +5,7 @@
 from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.plan import Decision, place
+from extender.model.ledger import Share
 from extender.model.objects import VPod, ordinal_of, placement_order
 from tests.support import worlds
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -23,6 +24,21 @@ def decide(world: World, vpod: VPod) -> Decision:
 
 def over(naive: Naive) -> dict[str, int]:
     return {name: max(0, naive.placed(name) - naive.capacity(name)) for name in naive.names}
+
+
+def over_in(naive: Naive, dimension: str, most: int) -> dict[str, int]:
+    return {name: max(0, naive.placed_amount(dimension, name) - most) for name in naive.names}
+
+
+def dimensions(naive: Naive) -> dict[str, int]:
+    return dict(naive.pool.capacities) if naive.pool is not None else {}
+
+
+def fits_an_empty_pod(naive: Naive, vpod: VPod) -> bool:
+    most = dimensions(naive)
+    return vpod.weight <= naive.slots_per_pod and all(
+        amount <= most.get(dimension, 0) for dimension, amount in vpod.per_vreplica
+    )
 
 
 def slow_place(naive: Naive, vpod: VPod) -> tuple[dict[str, int], int]:
@@ -66,6 +82,14 @@ def _keep(naive: Naive, vpod: VPod) -> tuple[dict[str, int], dict[str, int]]:
         if recorded.vreplicas and recorded.weight < vpod.weight:
             room = naive.capacity(name) - _others(naive, vpod, name)
             fits = min(fits, max(recorded.slots, room) // vpod.weight)
+        for dimension, amount in vpod.per_vreplica:
+            most = dimensions(naive)[dimension]
+            own = worlds.taken(naive.placed_share(vpod.key, name), dimension)
+            others = naive.placed_amount(dimension, name) - own
+            fits = min(fits, max(0, (most - others) // amount))
+            if recorded.vreplicas and dict(recorded.amounts).get(dimension, 0) < amount:
+                room = most - _others_of(naive, vpod, name, dimension)
+                fits = min(fits, max(worlds.taken(recorded, dimension), room, 0) // amount)
         (drained if draining else kept)[name] = min(count, fits)
     return kept, drained
 
@@ -88,13 +112,30 @@ def _round_robin(
     while missing and progress:
         progress = False
         for name in roomy:
-            if missing and _others(naive, vpod, name) + (
-                kept.get(name, 0) + 1
-            ) * vpod.weight <= naive.capacity(name):
+            if missing and _has_room(naive, vpod, name, kept.get(name, 0)):
                 kept[name] = kept.get(name, 0) + 1
                 missing -= 1
                 progress = True
     return missing
+
+
+def _has_room(naive: Naive, vpod: VPod, name: str, kept: int) -> bool:
+    if _others(naive, vpod, name) + (kept + 1) * vpod.weight > naive.capacity(name):
+        return False
+    most = dimensions(naive)
+    return all(
+        _others_of(naive, vpod, name, dimension) + (kept + 1) * amount <= most[dimension]
+        for dimension, amount in vpod.per_vreplica
+    )
+
+
+def _others_of(naive: Naive, vpod: VPod, name: str, dimension: str) -> int:
+    """What the other vpods hold of a dimension."""
+    return sum(
+        naive.held_amount_by(dimension, key, there)
+        for key, there in naive.claimed
+        if there == name and key != vpod.key
+    )
 
 
 def _others(naive: Naive, vpod: VPod, name: str) -> int:
@@ -109,17 +150,50 @@ def _others(naive: Naive, vpod: VPod, name: str) -> int:
 @settings(max_examples=80, deadline=None)
 @given(worlds.worlds())
 def test_every_plan_of_a_round_is_right(world):
+    assert_plans_are_right(world)
+
+
+@st.composite
+def pools_with_dimensions(draw) -> World:
+    """Healthy pods with many slots, and vpods that all take some of what the pods have beside."""
+    world = World()
+    replicas = draw(st.integers(1, 3))
+    capacities = (("cpu", draw(st.integers(3, 7))), ("memory", draw(st.integers(4, 12))))
+    for obj in (a_node(), a_stateful_set(replicas), a_pool(9, capacities=capacities)):
+        world.put(obj)
+    sizes = st.sampled_from(
+        [(("cpu", 1),), (("cpu", 2),), (("memory", 3),), (("cpu", 1), ("memory", 4))]
+    )
+    for name in worlds.VPODS:
+        each, weight = draw(sizes), draw(st.integers(1, 2))
+        world.put(a_vpod(name, draw(st.integers(1, 9)), weight=weight, per_vreplica=each))
+    for ordinal in range(replicas):
+        ledger = {
+            vpod.key: Share(draw(st.integers(0, 2)), vpod.weight, vpod.per_vreplica)
+            for vpod in by_name(world)
+        }
+        world.put(a_pod(ordinal, {key: share for key, share in ledger.items() if share.vreplicas}))
+    return world
+
+
+@settings(max_examples=60, deadline=None)
+@given(pools_with_dimensions())
+def test_every_plan_in_a_pool_with_dimensions_is_right(world):
+    assert_plans_are_right(world)
+
+
+def assert_plans_are_right(world: World) -> None:
     for vpod in by_name(world):
         naive = Naive(world, POOL)
         decision = decide(world, vpod)
-        if vpod.weight <= naive.slots_per_pod:
+        if fits_an_empty_pod(naive, vpod):
             assert (dict(decision.target), decision.left) == slow_place(naive, vpod)
             assert_nothing_is_lost(naive, vpod, decision)
         assert_steps_account_for_every_difference(naive.placed_of(vpod.key), decision)
         world.decide(decision)
         after = Naive(world, POOL)
         assert_no_pod_is_more_overcommitted(naive, after)
-        if decision.left and vpod.weight <= naive.slots_per_pod:
+        if decision.left and fits_an_empty_pod(naive, vpod):
             assert_no_room_is_left(after, vpod, decision)
         again = decide(world, vpod)
         assert_nothing_but_what_is_published_comes_back(decision, again, vpod)
@@ -157,13 +231,20 @@ def full_pods(draw) -> World:
     )
     world = World()
     recorded = {f"tenant/{name}": share for name, share in ledger.items()}
-    for obj in (a_node(), a_stateful_set(2), a_pool(sum(share.slots for share in ledger.values()))):
+    slots = sum(share.slots for share in ledger.values())
+    amounts = {
+        dimension: sum(worlds.taken(share, dimension) for share in ledger.values())
+        for dimension in worlds.DIMENSIONS
+    }
+    full = tuple((dimension, most) for dimension, most in amounts.items() if most)
+    for obj in (a_node(), a_stateful_set(2), a_pool(slots, capacities=full)):
         world.put(obj)
     world.put(a_pod(0, recorded))
     for name, share in ledger.items():
         published = draw(st.integers(0, share.vreplicas))
         wanted, weight = draw(st.integers(0, 5)), draw(st.integers(1, 3))
-        world.put(a_vpod(name, wanted, {0: published} if published else {}, weight=weight))
+        placements, each = {0: published} if published else {}, draw(worlds.amounts)
+        world.put(a_vpod(name, wanted, placements, weight=weight, per_vreplica=each))
     return world
 
 
@@ -173,7 +254,7 @@ def test_no_room_of_a_full_pod_is_promised_before_it_is_left(world):
     for vpod in by_name(world):
         before = Naive(world, POOL)
         decision = decide(world, vpod)
-        if vpod.weight <= before.slots_per_pod:
+        if fits_an_empty_pod(before, vpod):
             assert (dict(decision.target), decision.left) == slow_place(before, vpod)
         world.decide(decision)
         assert_no_pod_is_more_overcommitted(before, Naive(world, POOL))
@@ -199,9 +280,9 @@ def assert_nothing_is_lost(naive: Naive, vpod: VPod, decision: Decision) -> None
 
 def assert_no_room_is_left(after: Naive, vpod: VPod, decision: Decision) -> None:
     for name in filter(after.schedulable, after.names):
-        taken = _others(after, vpod, name) + decision.target.get(name, 0) * vpod.weight
         full = after.held(name) >= after.capacity(name)
-        assert full or taken + vpod.weight > after.capacity(name), "there was room"
+        kept = decision.target.get(name, 0)
+        assert full or not _has_room(after, vpod, name, kept), "there was room"
 
 
 def assert_no_pod_is_more_overcommitted(before: Naive, after: Naive) -> None:
@@ -212,6 +293,14 @@ def assert_no_pod_is_more_overcommitted(before: Naive, after: Naive) -> None:
         assert after.held(name) - after.capacity(name) <= promised.get(name, 0), (
             "room is promised twice"
         )
+    for dimension, most in dimensions(before).items():
+        was = over_in(before, dimension, most)
+        assert all(
+            more <= was.get(name, 0) for name, more in over_in(after, dimension, most).items()
+        )
+        for name in after.names:
+            over_before = max(0, before.held_amount(dimension, name) - most)
+            assert after.held_amount(dimension, name) - most <= over_before, dimension
 
 
 def assert_steps_account_for_every_difference(placed: dict[str, int], decision: Decision) -> None:

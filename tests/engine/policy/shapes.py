@@ -156,6 +156,7 @@ def spreading_profiles(draw: st.DrawFn) -> Profile:
         name="drawn",
         filters=draw(st.sampled_from(rules)),
         scores=tuple(draw(st.permutations(scores))),
+        ties=draw(st.sampled_from([Ties.LOWEST_ORDINAL, Ties.MOST_FREE_ZONE])),
     )
 
 

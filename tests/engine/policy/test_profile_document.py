@@ -29,6 +29,7 @@ def test_the_built_in_ha_can_be_written_down():
         "filters": [{"name": "ZoneSpread", "args": {"MaxSkew": 1}}],
         "scores": three,
         "deschedulers": three,
+        "ties": "MostFreeZone",
     }
     assert profile_from(document) == HA_PROFILE
 
@@ -156,7 +157,7 @@ def test_all_parts_are_read():
         ),
         pytest.param(
             {"ties": "Random"},
-            "ties: must be one of LowestOrdinal, RoundRobin, not 'Random'",
+            "ties: must be one of LowestOrdinal, MostFreeZone, RoundRobin, not 'Random'",
             id="ties",
         ),
         pytest.param(

@@ -87,11 +87,31 @@ class TestCompaction:
         assert moves(scene, fixed=these("d")) == []
 
     def test_heavy_vreplicas_that_fit_no_pod_below_keep_their_pod(self):
+        scene = Scene(slots=5, replicas=3)
+        scene.pod(0, {"tenant/a": Share(1, 3)}).pod(1, {"tenant/b": Share(1, 3)})
+        scene.pod(2, {"tenant/c": Share(1, 3)})
+        scene.vpod("a", 1, {0: 1}, weight=3).vpod("b", 1, {1: 1}, weight=3)
+        scene.vpod("c", 1, {2: 1}, weight=3)
+        scene.pool.set_closed(0b100)
+        assert plan_moves(scene.pool, Limits(budget=100)) == []
+
+    def test_a_light_vreplica_makes_way_below_for_a_heavy_one(self):
+        """First the light one. The heavy one follows once there is room."""
         scene = Scene(slots=5, replicas=3).pod(0, {"tenant/a": 3}).pod(1, {"tenant/b": 3})
         scene.pod(2, {"tenant/c": Share(1, 3)})
         scene.vpod("a", 3, {0: 3}).vpod("b", 3, {1: 3}).vpod("c", 1, {2: 1}, weight=3)
-        scene.pool.set_closed(0b100)
-        assert plan_moves(scene.pool, Limits(budget=100)) == []
+        assert moves(scene) == [("a", 0, 1, 1, "MakeRoom")]
+        scene.pod(0, {"tenant/a": 2}).pod(1, {"tenant/a": 1, "tenant/b": 3})
+        scene.vpod("a", 3, {0: 2, 1: 1})
+        assert moves(scene) == [("c", 2, 0, 1, "Compaction")]
+
+    def test_nobody_makes_way_while_something_waits_for_a_place(self):
+        """The autoscaler closes nothing for it then: a vreplica that waits comes first."""
+        scene = Scene(slots=5, replicas=3, max_pods=3)
+        scene.pod(0, {"tenant/a": 3}).pod(1, {"tenant/b": 3}).pod(2, {"tenant/c": Share(1, 3)})
+        scene.vpod("a", 3, {0: 3}).vpod("b", 3, {1: 3}).vpod("c", 1, {2: 1}, weight=3)
+        scene.vpod("waiting", 1, weight=4)
+        assert moves(scene) == []
 
     def test_heavy_vreplicas_find_room_before_light_ones(self):
         scene = Scene(slots=5, replicas=3).pod(0, {"tenant/a": 1}).pod(1, {"tenant/a": 4})

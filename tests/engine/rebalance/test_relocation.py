@@ -3,6 +3,7 @@
 import pytest
 
 from extender.engine.rebalance.relocation import relocate
+from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from tests.support.builders import Scene
 
@@ -22,6 +23,17 @@ def test_what_is_moved_leaves_one_pod_and_comes_to_the_other():
     assert decision is not None
     assert dict(decision.target) == {"dispatcher-1": 1, "dispatcher-2": 2}
     assert decision.moves == (a_move(1), a_move(2, to=2))
+
+
+def test_as_many_are_moved_as_the_targets_dimensions_still_allow():
+    cpu = (("cpu", 2),)
+    scene = Scene(slots=9, capacities=(("cpu", 6),)).pods(1, 2)
+    scene.pod(0, {"tenant/a": Share(3, 1, cpu)}).vpod("a", 3, {0: 3}, per_vreplica=cpu)
+    scene.pod(1, {"tenant/b": Share(1, 1, (("cpu", 3),))})
+    decision = relocate(scene.pool, scene.pool.vpods["tenant/a"], [a_move(3)])
+    assert decision is not None
+    assert dict(decision.target) == {"dispatcher-0": 2, "dispatcher-1": 1}
+    assert decision.share(1) == Share(1, 1, cpu)
 
 
 def test_what_has_no_place_yet_is_still_told_as_left():

@@ -9,7 +9,7 @@ HERE, THERE = {"dispatcher-0": 2}, {"dispatcher-1": 2}
 
 
 def scene() -> Scene:
-    return Scene(replicas=3).pods(0, 1, 2).vpod("a", 2, {0: 2})
+    return Scene(replicas=3).pods(0, 1, 2).vpod("a", 2, {0: 2}).vpod("c", 2)
 
 
 def a_memory(made: Scene) -> LeftBehind:
@@ -38,7 +38,14 @@ def test_a_vpod_that_wants_something_else_now_begins_anew():
     [
         pytest.param(lambda s: s, False, id="nothing"),
         pytest.param(lambda s: s.vpod("a", 2, {1: 2}), False, id="our own move"),
-        pytest.param(lambda s: s.vpod("b", 5), False, id="another vpod"),
+        pytest.param(lambda s: s.vpod("b", 5), True, id="another vpod comes"),
+        pytest.param(lambda s: s.vpod("c", 3), True, id="another vpod wants more"),
+        pytest.param(lambda s: s.vpod("c", 2, weight=2), True, id="another vpod gets heavier"),
+        pytest.param(
+            lambda s: s.vpod("c", 2, per_vreplica=(("memory", 1),)), True, id="it takes memory"
+        ),
+        pytest.param(lambda s: s.no_vpod("c"), True, id="another vpod goes"),
+        pytest.param(lambda s: s.vpod("c", 2, {2: 2}), False, id="another vpod gets its place"),
         pytest.param(lambda s: s.pool.set_closed(0b100), False, id="a pod is closed"),
         pytest.param(lambda s: s.pod(2, unschedulable=True), True, id="a pod is drained"),
         pytest.param(lambda s: s.pod(2, slots=3), True, id="a pod has other slots"),

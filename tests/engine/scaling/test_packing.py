@@ -1,13 +1,19 @@
 """Packing: the same as asking every pod for every vreplica, without asking every pod."""
 
 import random
+from collections import defaultdict
+from collections.abc import Mapping
 
 import pytest
 
 from extender.engine.scaling.packing import Packing, ZonePacking, zone_rule
+from extender.model.amounts import NO_AMOUNTS, Amounts
+from extender.model.ledger import Share
 from tests.support.builders import Scene, a_node
 
 SEEDS = range(60)
+AMOUNTS: list[Amounts] = [(), (), (("cpu", 1),), (("cpu", 3),), (("cpu", 2), ("memory", 5))]
+CAPACITIES: list[Amounts] = [(), (("cpu", 4),), (("cpu", 9), ("memory", 12))]
 
 
 class Straightforward(Packing):
@@ -15,12 +21,19 @@ class Straightforward(Packing):
     has room.
     """
 
-    def add(self, vpod_key: str, missing: int, weight: int) -> int:
+    left: Mapping[int, dict[str, int]]
+    """What each ordinal has left of each dimension; the test sets it."""
+
+    def add(self, vpod_key: str, missing: int, weight: int, amounts: Amounts = NO_AMOUNTS) -> int:
         while missing:
             given = 0
             for ordinal in sorted(self._free):
-                if missing and self._free[ordinal] >= weight:
+                left = self.left[ordinal]
+                fits = all(left.get(name, 0) >= amount for name, amount in amounts)
+                if missing and self._free[ordinal] >= weight and fits:
                     self._free[ordinal] -= weight
+                    for name, amount in amounts:
+                        left[name] -= amount
                     missing -= 1
                     given += 1
             if not given and self._append() is None:
@@ -39,10 +52,17 @@ class Counting(dict[int, int]):
 
 
 def a_scene(rng: random.Random) -> Scene:
-    scene = Scene(replicas=rng.randrange(8), slots=rng.randint(1, 12))
+    scene = Scene(
+        replicas=rng.randrange(8),
+        slots=rng.randint(1, 12),
+        capacities=rng.choice(CAPACITIES),
+    )
     for ordinal in range(8):
         if rng.random() < 0.7:
-            ledger = {f"tenant/{number}": rng.randint(1, 3) for number in range(rng.randrange(3))}
+            ledger = {
+                f"tenant/{number}": Share(rng.randint(1, 3), 1, rng.choice(AMOUNTS))
+                for number in range(rng.randrange(3))
+            }
             scene.pod(ordinal, ledger, **({"unschedulable": True} if rng.random() < 0.2 else {}))
     return scene
 
@@ -54,13 +74,18 @@ def test_it_packs_as_if_every_pod_were_asked_for_every_vreplica(seed):
     assert scene.pool.adapter_pool is not None
     assert scene.pool.stateful_set is not None
     ordinals, most = scene.pool.stateful_set.ordinals, rng.randrange(12)
-    fast, plain = (
-        kind(scene.pool, scene.pool.adapter_pool, ordinals, added_max=most)
-        for kind in (Packing, Straightforward)
-    )
+    fast = Packing(scene.pool, scene.pool.adapter_pool, ordinals, added_max=most)
+    plain = Straightforward(scene.pool, scene.pool.adapter_pool, ordinals, added_max=most)
+    plain.left = defaultdict(lambda: dict(scene.pool.capacities))
+    for ordinal, pod in scene.pool.by_ordinal.items():
+        for share in pod.pod.ledger.values() if pod.pod is not None else ():
+            for name, amount in share.amounts:
+                if name in plain.left[ordinal]:
+                    plain.left[ordinal][name] -= share.vreplicas * amount
     for number in range(rng.randint(1, 12)):
         key, missing, weight = f"tenant/new{number}", rng.randrange(15), rng.randint(1, 4)
-        assert fast.add(key, missing, weight) == plain.add(key, missing, weight), f"seed {seed}"
+        asked = (key, missing, weight, rng.choice(AMOUNTS))
+        assert fast.add(*asked) == plain.add(*asked), f"seed {seed}"
         assert (fast.added, fast._free) == (plain.added, plain._free), f"seed {seed}"
 
 

@@ -22,7 +22,7 @@ class Changes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        for obj in (a_node(), a_stateful_set(3), a_pool(6)):
+        for obj in (a_node(), a_stateful_set(3), a_pool(6, capacities=(("cpu", 5),))):
             self.world.put(obj)
 
     @rule(obj=st.one_of(worlds.pods(), worlds.vpods(), worlds.pods(), worlds.vpods(), worlds.nodes))
@@ -58,7 +58,7 @@ class Changes(RuleBasedStateMachine):
         vpod=worlds.vpod_names,
         shares=st.dictionaries(
             worlds.ordinals.map("dispatcher-{}".format),
-            st.builds(Share, st.integers(0, 3), st.integers(1, 2)),
+            st.builds(Share, st.integers(0, 3), st.integers(1, 2), worlds.amounts),
             min_size=1,
             max_size=3,
         ),
@@ -81,6 +81,9 @@ class Changes(RuleBasedStateMachine):
 
     @invariant()
     def sums_and_bits_are_the_naive_ones(self) -> None:
+        for pool in self.world.state.pools.values():
+            down = [ordinal for ordinal, pod in pool.by_ordinal.items() if pod.down]
+            assert pool.down == sum(1 << ordinal for ordinal in down)
         digest = self.world.state.digest()
         for key in {*digest, *self.world.pools}:
             assert digest[key] == Naive(self.world, key).digest()

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 import orjson
@@ -17,6 +18,7 @@ from extender.kube.api import ADAPTERPOOLS, LEASES, PODS, ApiError, Obj, PatchTy
 from extender.model import names
 from extender.model.errors import WireError
 from extender.model.ledger import Share
+from extender.model.objects import VPod
 from extender.service.app import Service
 from extender.service.http import schedule as schedule_module
 from extender.service.http.schedule import BODY_BYTES_MAX, vpod_of_request
@@ -178,6 +180,36 @@ async def test_a_caller_releases_everything(request_):
         assert reply.body == {"placements": [], "left": 0}
         assert await held(world) == 0
         assert not caller.service.caches.state.pools[f"{NS}/dispatcher"].vpods
+
+
+async def test_a_caller_gets_no_more_of_a_dimension_than_a_pod_has():
+    world = await a_world(slotsPerPod=20, maxPods=1, replicas=1, capacities={"cpu": 1000})
+    async with calling(world) as caller:
+        reply = await caller.ask(5, perVReplica={"cpu": 300})
+        assert (reply.status, reply.placed, reply.body["left"]) == (200, {"dispatcher-0": 3}, 2)
+        assert await amounts_on_pod_0(world) == {KEY: [3, 1, {"cpu": 300}]}
+        plain = await caller.ask(1, name="plain")
+        assert plain.placed == {"dispatcher-0": 1}
+        ledger = await amounts_on_pod_0(world)
+        assert ledger == {KEY: [3, 1, {"cpu": 300}], KEY.replace("/a@", "/plain@"): 1}
+
+
+async def test_a_caller_that_changes_the_amounts_keeps_what_fits():
+    world = await a_world(slotsPerPod=20, maxPods=1, replicas=1, capacities={"cpu": 1000})
+    async with calling(world) as caller:
+        first = await caller.ask(3, perVReplica={"cpu": 300})
+        again = await caller.ask(3, first.placed, perVReplica={"cpu": 450})
+        assert (again.status, again.placed) == (200, {"dispatcher-0": 2})
+        assert (await world.ledger(0))[KEY] == 3, "the status still publishes three"
+        assert (await caller.ask(3, again.placed, perVReplica={"cpu": 450})).body["left"] == 1
+        assert await amounts_on_pod_0(world) == {KEY: [2, 1, {"cpu": 450}]}
+
+
+async def amounts_on_pod_0(world: World) -> Obj:
+    """Its ledger, as the annotation has it."""
+    annotations = (await world.pod_object(0))["metadata"]["annotations"]
+    ledger: Obj = orjson.loads(annotations[names.PLACEMENTS_ANNOTATION])
+    return ledger
 
 
 async def test_who_publishes_more_than_its_pod_came_back_with_is_answered_what_the_ledger_has():
@@ -376,6 +408,59 @@ async def test_the_watch_of_a_source_whose_status_is_the_callers_shows_what_it_p
         await until(released, timeout_s=5)
 
 
+def watched_vpod(vreplicas: int, placements: Mapping[str, int]) -> VPod:
+    listed = [{"podName": name, "vreplicas": count} for name, count in placements.items()]
+    body = a_request(
+        name="g",
+        kind=GROUPS.kind,
+        group=GROUPS.group,
+        vreplicas=vreplicas,
+        placements=listed,
+    )
+    return vpod_of_request(orjson.dumps(body))
+
+
+async def test_what_a_lagging_controller_repeats_of_a_watched_object_goes_once_it_catches_up():
+    """Failed before: only a change of the object lowered its ledgers, and none was due any more."""
+    world = await a_world(sources=[{**PRESET, "writeStatus": False}])
+    await define(world)
+    await group(world, "g", 6)
+    key = f"{TENANT}/g@{GROUP_KEY}"
+    mine: dict[str, Any] = {"name": "g", "kind": GROUPS.kind, "group": GROUPS.group}
+
+    async def publish(caller: Caller, reply: Reply) -> None:
+        status = {"status": {"placements": reply.body["placements"]}}
+        await world.cluster.patch(
+            GROUPS, TENANT, "g", status, patch_type=PatchType.MERGE, subresource="status"
+        )
+
+        async def seen() -> bool:
+            vpod = caller.service.caches.vpods.get(key)
+            return vpod is not None and dict(vpod.placements) == reply.placed
+
+        await until(seen, timeout_s=5)
+
+    async with calling(world) as caller:
+        many = await caller.ask(6, **mine)
+        await publish(caller, many)
+        few = await caller.ask(2, many.placed, **mine)
+        await world.cluster.patch(
+            GROUPS, TENANT, "g", {"spec": {"replicas": 2}}, patch_type=PatchType.MERGE
+        )
+        placer = caller.service.placer
+        async with placer._lock(f"{NS}/dispatcher"):  # another decision is being written
+            repeated = asyncio.create_task(placer.schedule(watched_vpod(2, many.placed)))
+            await asyncio.sleep(0)
+            await publish(caller, few)
+        await repeated
+        await caller.ask(2, few.placed, **mine)
+
+        async def lowered() -> bool:
+            return await held(world, key) == 2
+
+        await until(lowered, timeout_s=5)
+
+
 async def take_pod_1_away(world: World, caller: Caller) -> None:
     await world.cluster.delete(PODS, NS, "dispatcher-1", grace_period_s=0)
 
@@ -533,6 +618,33 @@ BAD_VPODS = [
     pytest.param({"vreplicas": 2**31}, "vpod.vreplicas: must be an integer", id="more than int32"),
     pytest.param(
         {"slotsPerVReplica": 0}, "vpod.slotsPerVReplica: must be an integer from 1", id="no weight"
+    ),
+    pytest.param(
+        {"perVReplica": {"cpu": 0}},
+        "vpod.perVReplica: cpu must be an integer from 1 to 2147483647, not 0",
+        id="an amount of nothing",
+    ),
+    pytest.param(
+        {"perVReplica": {"cpu": 2**31}}, "vpod.perVReplica: cpu must be", id="an absurd amount"
+    ),
+    pytest.param(
+        {"perVReplica": {"slots": 1}}, "vpod.perVReplica: 'slots' is no name", id="slots by amount"
+    ),
+    pytest.param(
+        {"perVReplica": dict.fromkeys("abcde", 1)},
+        "vpod.perVReplica: must have at most 4",
+        id="five dimensions",
+    ),
+    pytest.param({"perVReplica": 5}, "vpod.perVReplica: must be an object", id="a bare amount"),
+    pytest.param(
+        {
+            "name": "n" * 253,
+            "kind": "K" * 63,
+            "group": "g" * 230,
+            "perVReplica": {letter * 31: 1 for letter in "abcd"},
+        },
+        "both together may take 635",
+        id="a long name and long amounts",
     ),
     pytest.param({"namespace": "a/b"}, "vpod.namespace: is not a valid name", id="a slash"),
     pytest.param({"name": "a@b"}, "vpod.name: is not a valid name", id="an at sign"),

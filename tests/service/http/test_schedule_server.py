@@ -4,6 +4,7 @@ told.
 
 import io
 import logging
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -15,8 +16,7 @@ import orjson
 import pytest
 
 from extender.config.model import Config, ScheduleConfig, TlsConfig
-from extender.kube.api import ApiError, Forbidden, Obj, Resource
-from extender.kube.token_review import TOKEN_REVIEWS
+from extender.kube.api import ApiError, Forbidden
 from extender.scheduling_api import (
     CallersVPod,
     GetTotalVReplicas,
@@ -27,37 +27,14 @@ from extender.scheduling_api import (
 from extender.service.app import Service
 from tests.e2e.processes import free_port
 from tests.service.authority import Authority, client_context
+from tests.service.http.reviewing import Reviewing
 from tests.service.http.test_schedule import a_request
-from tests.support.service import FaultApi, World, until
+from tests.support.service import World, until
 
 ACCOUNT = "knative-eventing/kafka-controller"
 USER = "system:serviceaccount:knative-eventing:kafka-controller"
 TOKEN = "aaa.bbb.ccc-_9"
 POOL = "knative-eventing/dispatcher"
-
-
-class Reviewing(FaultApi):
-    """Reviews tokens, too: ``users`` has those that are known."""
-
-    users: dict[str, str]
-    trouble: ApiError | None = None
-
-    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
-        if resource != TOKEN_REVIEWS:
-            return await super().create(resource, namespace, obj)
-        if self.trouble is not None:
-            raise self.trouble
-        spec = obj["spec"]
-        user = self.users.get(spec["token"])
-        if user is None:
-            return {"status": {"authenticated": False, "error": "what is\nthis"}}
-        return {
-            "status": {
-                "authenticated": True,
-                "audiences": spec["audiences"],
-                "user": {"username": user},
-            }
-        }
 
 
 @dataclass
@@ -218,6 +195,19 @@ async def test_a_token_that_cannot_be_reviewed_is_not_believed_and_the_log_says_
         assert (await it.send("/v1/schedule", bearing(), a_request()))[0] == 200
 
 
+async def test_tokens_that_fail_between_those_of_a_known_caller_fill_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async with listening(tmp_path) as it:
+        assert (await it.send("/v1/schedule", bearing(), a_request()))[0] == 200
+        it.api.trouble = ApiError(500, "InternalError", "etcd")
+        for index in range(4):
+            assert (await it.send("/v1/schedule", bearing(f"junk-{index}"), a_request()))[0] == 503
+            assert (await it.send("/v1/schedule", bearing(), a_request()))[0] == 200
+        warnings = [record for record in caplog.records if "not reviewed" in record.getMessage()]
+        assert len(warnings) == 1
+
+
 async def test_an_account_that_is_taken_off_the_list_is_out_at_once(tmp_path: Path):
     async with listening(tmp_path) as it:
         assert (await it.send("/v1/schedule", bearing(), a_request()))[0] == 200
@@ -316,6 +306,38 @@ def test_a_token_is_never_sent_in_clear(tmp_path: Path):
         HttpScheduler(["http://a"], pool=POOL, token_file=tmp_path / "token")
 
 
+async def test_the_client_reads_the_authorities_anew_without_a_restart(tmp_path: Path):
+    token, ca_file = tmp_path / "token", tmp_path / "mounted.crt"
+    token.write_text(TOKEN)
+    ca_file.write_text("")
+    async with listening(tmp_path) as it:
+        url = it.url.replace("127.0.0.1", "localhost")
+        authority = it.authority.file.read_text()
+        other = Authority(tmp_path, "other-ca").file.read_text()
+        async with HttpScheduler([url], pool=POOL, ca_file=ca_file, token_file=token) as scheduler:
+            for content, says in (
+                ("", "no certificate in"),
+                ("none", "no certificate in"),
+                (other, "CERTIFICATE_VERIFY_FAILED"),
+            ):
+                ca_file.write_text(content)
+                with pytest.raises(NotScheduled, match=says):
+                    await scheduler.schedule(VPOD)
+            # As while one authority replaces another.
+            ca_file.write_text(other + authority)
+            assert GetTotalVReplicas(await scheduler.schedule(VPOD)) == 4
+            ca_file.unlink()
+            with pytest.raises(NotScheduled, match=r"the CA in .*mounted.crt cannot be read"):
+                await scheduler.schedule(VPOD)
+
+
+def test_the_client_takes_one_of_a_context_and_a_file_of_authorities(tmp_path: Path):
+    with pytest.raises(ValueError, match="not both"):
+        HttpScheduler(
+            ["https://a"], pool=POOL, tls=ssl.create_default_context(), ca_file=tmp_path / "ca"
+        )
+
+
 async def test_the_client_verifies_the_name_that_it_was_given_and_not_the_address(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text(TOKEN)
@@ -329,5 +351,5 @@ async def test_the_client_verifies_the_name_that_it_was_given_and_not_the_addres
                 if fits:
                     assert GetTotalVReplicas(await scheduler.schedule(VPOD)) == 4
                 else:
-                    with pytest.raises(NotScheduled, match="Certificate"):
+                    with pytest.raises(NotScheduled, match="CERTIFICATE_VERIFY_FAILED"):
                         await scheduler.schedule(VPOD)

@@ -201,6 +201,25 @@ async def test_probes_without_a_certificate_find_health_and_metrics_on_loopback_
     assert found["/v1/bind"] == 404
 
 
+async def test_a_health_port_without_metrics_answers_health_and_nothing_else(
+    unused_tcp_port: int,
+):
+    world = await World.create()
+    options = {"health_port": unused_tcp_port, "health_metrics": False}
+    async with serving(world, **options) as it:
+        for path in ("/livez", "/healthz", "/readyz"):
+            async with it.session.get(it.server.health_url + path) as reply:
+                assert (reply.status, await reply.text()) == (200, "ok\n")
+        for path in ("/metrics", "/state.json", "/v1/explain", "/ui", "/v1/stream"):
+            async with it.session.get(it.server.health_url + path) as reply:
+                assert reply.status == 404, path
+        for verb in ("bind", "filter", "schedule"):
+            async with it.session.post(f"{it.server.health_url}/v1/{verb}", json={}) as reply:
+                assert reply.status == 404, verb
+        async with it.session.get(it.server.url + "/metrics") as reply:
+            assert reply.status == 200, "where the verbs are"
+
+
 async def test_health_and_metrics_are_served_to_a_scraper_and_the_verbs_stay_on_loopback(
     unused_tcp_port: int,
 ):

@@ -304,6 +304,38 @@ async def test_a_ledger_larger_than_the_pods_slots_is_never_written():
     assert await world.published() == {}
 
 
+async def test_a_ledger_beyond_a_dimension_of_the_pool_is_never_written():
+    world = await World.create(capacities={"cpu": 10})
+    await world.pod(0, {"tenant/x": Share(2, 1, (("cpu", 4),))}, node="node-0")
+    await world.vpod("a", 3, perVReplica={"cpu": 1})
+    await world.sync()
+    decision = a_decision("a", {0: 3})._replace(amounts=(("cpu", 1),))
+    failed = await commit(world, decision)
+    assert failed["tenant/a"] == "ledger of 11 cpu is over the pod's 10"
+    assert await world.ledger(0) == {"tenant/x": 2}
+
+
+async def test_a_ledger_says_what_its_vreplicas_take_of_each_dimension():
+    world = await World.create(capacities={"cpu": 10})
+    await world.pods(0)
+    await world.vpod("a", 3, perVReplica={"cpu": 2})
+    await world.sync()
+    assert await commit(world, a_decision("a", {0: 3})._replace(amounts=(("cpu", 2),))) == {}
+    annotations = (await world.pod_object(0))["metadata"]["annotations"]
+    assert annotations[names.PLACEMENTS_ANNOTATION] == '{"tenant/a":[3,1,{"cpu":2}]}'
+    assert await world.published() == {0: 3}
+
+
+async def test_a_ledger_over_a_lowered_dimension_may_still_shrink():
+    world = await World.create(capacities={"cpu": 3})
+    await world.pod(0, {"tenant/a": Share(4, 1, (("cpu", 2),))}, node="node-0")
+    await world.vpod("a", 2, {0: 4}, perVReplica={"cpu": 2})
+    await world.sync()
+    decision = a_decision("a", {0: 2})._replace(amounts=(("cpu", 2),))
+    assert await commit(world, decision) == {}
+    assert await world.ledger(0) == {"tenant/a": 2}
+
+
 def test_a_ledger_over_128_kib_is_refused():
     pod = a_pod(0, {})
     with pytest.raises(LedgerTooLarge):

@@ -125,6 +125,7 @@ async def test_that_a_consumer_group_is_placed_is_an_event_on_it():
 async def test_one_that_has_no_room_says_why_until_it_has():
     world = await a_world(maxPods=1)
     await world.pods(0)
+    await set_ready(world, 0, ready=True)
     await group(world, replicas=25)
     async with world.serving():
         scheduled = await says(world, "Scheduled", "False", "InsufficientSlots")
@@ -137,6 +138,7 @@ async def test_one_that_has_no_room_says_why_until_it_has():
         await asyncio.sleep(10)
         again = await says(world, "Scheduled", "False", "InsufficientSlots")
         assert again["lastTransitionTime"] == since
+        assert again["message"].startswith("4 of 24 vreplicas are not placed")
         await want(world, 20)
         later = await says(world, "Scheduled", "True", "AllPlaced")
         assert later["lastTransitionTime"] > since

@@ -1,17 +1,23 @@
 """The queue of one pool's vpods, on virtual time."""
 
 import asyncio
+import random
+from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 
-from extender.service.placing.queue import VPodQueue
+from extender.service.placing.queue import BURST_S, VPodQueue
 
 pytestmark = pytest.mark.looptime
 
 
-def a_queue() -> VPodQueue:
-    return VPodQueue(asyncio.get_running_loop().time)
+def a_queue(weights: Mapping[str, int] | None = None) -> VPodQueue:
+    """``weights``: by key; 1 for all others."""
+    known = weights or {}
+    clock = asyncio.get_running_loop().time
+    return VPodQueue(clock, weight=lambda key: known.get(key, 1), incoming=Counter())
 
 
 async def pop(queue: VPodQueue, keys_max: int = 10) -> list[str]:
@@ -42,6 +48,75 @@ async def test_a_batch_has_no_more_than_asked():
     queue.done("a")
     queue.done("b")
     assert await pop(queue, 2) == ["c"]
+
+
+class TestHeaviestFirst:
+    async def test_in_a_burst_whatever_came_first(self):
+        queue = a_queue({"heavy": 5, "middle": 3})
+        for key in ("light", "middle", "heavy", "other"):
+            queue.add(key)
+        assert await pop(queue) == ["heavy", "middle", "light", "other"]
+
+    async def test_over_the_batches_of_a_round(self):
+        queue = a_queue({"c": 2, "d": 3})
+        for key in "abcd":
+            queue.add(key)
+        assert await pop(queue, 2) == ["d", "c"]
+        queue.done("d")
+        queue.done("c")
+        assert await pop(queue, 2) == ["a", "b"]
+
+    async def test_what_comes_during_a_round_is_in_the_next(self):
+        queue = a_queue({"heavy": 5})
+        for key in "abc":
+            queue.add(key)
+        for key in await pop(queue, 2):
+            queue.done(key)
+        queue.add("heavy")
+        assert await pop(queue) == ["c"]
+        queue.done("c")
+        assert await pop(queue) == ["heavy"]
+
+    async def test_of_a_vpod_that_is_forgotten_during_a_round_nothing_comes(self):
+        queue = a_queue()
+        for key in "abc":
+            queue.add(key)
+        assert await pop(queue, 1) == ["a"]
+        queue.done("a")
+        queue.forget("b")
+        assert await pop(queue) == ["c"]
+
+    async def test_a_light_one_that_waits_comes_before_heavy_ones_of_a_later_burst(self):
+        queue = a_queue({"late": 9})
+        queue.add("light")
+        await pop(queue)
+        queue.park("light")
+        await asyncio.sleep(BURST_S)
+        queue.add("late")
+        queue.activate()
+        assert await pop(queue) == ["light", "late"]
+
+    @pytest.mark.parametrize("seed", range(20))
+    async def test_nothing_is_decided_after_what_came_a_burst_later(self, seed: int):
+        """Vpods of random weight come one by one. Each time, all that wait are tried again."""
+        rng = random.Random(seed)
+        weights = {f"v{number}": rng.randint(1, 20) for number in range(60)}
+        queue, clock = a_queue(weights), asyncio.get_running_loop().time
+        since: dict[str, float] = {}
+        for key in weights:
+            queue.add(key)
+            queue.activate()
+            since[key] = clock()
+            taken: list[str] = []
+            while len(taken) < len(since):
+                batch = await pop(queue, 7)
+                taken += batch
+                for one in batch:
+                    queue.park(one)
+            for index, one in enumerate(taken):
+                late = [other for other in taken[:index] if since[other] >= since[one] + BURST_S]
+                assert not late, f"seed {seed}: {one} is decided after {late}"
+            await asyncio.sleep(rng.choice((0.0, 1.0, 5.0)))
 
 
 async def test_it_waits_for_something_to_do(looptime):

@@ -7,14 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from extender.kube.api import Api, TooManyRequests
+from extender.kube.api import Api, ApiError, Forbidden, TooManyRequests
 from extender.kube.events import EventRecorder
+from extender.kube.fence import NotLeading
 from extender.model.node_fit import NodeFit, Taint
 from extender.model.timestamps import timestamp
-from extender.service.pools.descheduler import Descheduler
+from extender.service.pools.descheduler import LOOK_S, LOOKS_OF_OTHERS, Descheduler
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
-from tests.support.builders import a_node, a_pod, a_pool, a_stateful_set
+from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set
 from tests.support.service import EPOCH_S, lost, wall
 
 pytestmark = pytest.mark.looptime
@@ -68,6 +69,14 @@ class Bench:
         if self.error is not None:
             raise self.error
 
+    def told(self) -> tuple[bool, str, str]:
+        """PodsMisplaced: status, reason and message."""
+        condition = self.descheduler.condition(POOL)
+        assert condition is not None
+        kind, holds, reason, message = condition
+        assert kind == "PodsMisplaced"
+        return holds, reason, message
+
     def event(self, regarding, *, reason, note, cause="", related=None) -> None:
         self.events.append((reason, regarding.name))
 
@@ -96,6 +105,20 @@ async def test_pods_are_evicted_one_at_a_time_after_the_last_is_back():
     assert bench.events == [("Descheduled", "dispatcher-1"), ("Descheduled", "dispatcher-0")]
 
 
+async def test_a_pod_that_is_not_ready_itself_goes_first_and_the_budget_is_asked():
+    bench = Bench()
+    bench.pod(0, "2", ready=False)
+    bench.error = TooManyRequests(429, "TooManyRequests", "disruption budget")
+    async with bench.running():
+        await asyncio.sleep(PERIOD_S + 5)
+        assert bench.evicted == [(100, "dispatcher-0")]
+        assert bench.told()[1] == "DisruptionBudget"
+        bench.error = None
+        await asyncio.sleep(15)
+        assert bench.told()[1] == "EvictedPodNotReady"
+    assert [name for _, name in bench.evicted] == ["dispatcher-0", "dispatcher-0"]
+
+
 async def test_without_opting_in_nothing_is_evicted():
     bench = Bench(descheduling=())
     async with bench.running():
@@ -119,3 +142,133 @@ async def test_an_eviction_without_an_answer_counts_as_made():
         await asyncio.sleep(2 * PERIOD_S - 5)
     assert bench.evicted == [(100, "dispatcher-1")]
     assert bench.events == []
+
+
+BOTH = (
+    "2 pods stand on nodes that they should have left: "
+    "dispatcher-0 (NodeTaints), dispatcher-1 (NodeTaints); "
+)
+FORBIDDEN = Forbidden(403, "Forbidden", "cannot create pods/eviction")
+BUDGET = TooManyRequests(429, "TooManyRequests", "The disruption budget b needs 2")
+
+
+@pytest.mark.parametrize(
+    ("pool", "error", "told"),
+    [
+        pytest.param(
+            {"descheduling": ("NodeAffinity",)},
+            None,
+            ("NotEnabled", "not evicted: spec.descheduling.reasons of the AdapterPool does not "),
+            id="not opted in",
+        ),
+        pytest.param({}, BUDGET, ("DisruptionBudget", "not evicted: 429 TooMany"), id="a budget"),
+        pytest.param(
+            {}, FORBIDDEN, ("EvictionForbidden", "not evicted: 403 Forbidden"), id="no right"
+        ),
+        pytest.param(
+            {},
+            ApiError(500, "InternalError", "more than one PodDisruptionBudget"),
+            ("EvictionRefused", "not evicted: 500 InternalError"),
+            id="two budgets",
+        ),
+        pytest.param(
+            {"min_pod_age_s": 10_000},
+            None,
+            ("PodTooYoung", "not evicted: it is younger than minPodAgeSeconds (10000)"),
+            id="young pods",
+        ),
+    ],
+)
+async def test_the_condition_tells_why_misplaced_pods_stay(pool, error, told):
+    bench = Bench(**pool)
+    bench.error = error
+    async with bench.running():
+        await asyncio.sleep(PERIOD_S + 15)
+        holds, reason, message = bench.told()
+    assert (holds, reason) == (True, told[0])
+    assert message.startswith(BOTH + told[1])
+
+
+async def test_the_condition_tells_that_no_pod_is_misplaced():
+    bench = Bench()
+    bench.caches.nodes.update(a_node())
+    async with bench.running():
+        await asyncio.sleep(1)
+        assert bench.told()[:2] == (False, "NoneMisplaced")
+
+
+async def test_a_pool_that_has_not_opted_in_is_told_of_a_misplaced_pod_within_a_minute():
+    bench = Bench(descheduling=())
+    bench.caches.nodes.update(a_node())
+    async with bench.running():
+        await asyncio.sleep(1)
+        bench.caches.nodes.update(a_node(taints=TAINTS))
+        await asyncio.sleep(LOOK_S * LOOKS_OF_OTHERS - 5)
+        assert bench.told()[1] == "NoneMisplaced"
+        await asyncio.sleep(10)
+        assert bench.told()[1] == "NotEnabled"
+
+
+async def test_a_refusal_is_forgotten_once_an_eviction_succeeds():
+    bench = Bench()
+    bench.error = FORBIDDEN
+    async with bench.running():
+        await asyncio.sleep(PERIOD_S + 5)
+        assert bench.told()[1] == "EvictionForbidden"
+        bench.error = None
+        await asyncio.sleep(15)
+        assert bench.told()[1] == "EvictedPodNotReady"
+        bench.pod(1, "2", uid="new", node="node-1")
+        await asyncio.sleep(15)
+        assert bench.told() == (
+            True,
+            "EvictionDue",
+            "1 pod stands on a node that it should have left: dispatcher-0 (NodeTaints); "
+            "evicted one at a time",
+        )
+
+
+async def test_after_an_eviction_that_left_a_pod_pending_no_other_pod_is_evicted():
+    bench = Bench()
+    async with bench.running():
+        await asyncio.sleep(PERIOD_S + 5)
+        bench.pod(1, "2", uid="new", node="", ready=False)
+        await asyncio.sleep(20 * PERIOD_S)
+        assert [name for _, name in bench.evicted] == ["dispatcher-1"]
+        holds, reason, message = bench.told()
+        assert (holds, reason) == (True, "EvictedPodNotReady")
+        assert "dispatcher-1 was evicted (node node-0 has the taint" in message
+        assert "has no node yet" in message
+        bench.pod(1, "3", uid="new", node="node-1")
+        await asyncio.sleep(15)
+    assert [name for _, name in bench.evicted] == ["dispatcher-1", "dispatcher-0"]
+
+
+async def test_the_only_misplaced_pod_counts_until_its_ordinal_is_ready_again():
+    bench = Bench()
+    bench.pod(0, "2", node="node-1")
+    async with bench.running():
+        await asyncio.sleep(PERIOD_S + 5)
+        bench.pod(1, "2", uid="new", node="", ready=False)
+        await asyncio.sleep(PERIOD_S)
+        assert bench.told()[:2] == (True, "EvictedPodNotReady")
+        bench.pod(1, "3", uid="new", node="node-1")
+        await asyncio.sleep(15)
+        assert bench.told()[:2] == (False, "NoneMisplaced")
+
+
+async def test_a_replica_that_no_longer_leads_reports_no_refusal():
+    bench = Bench()
+    bench.error = NotLeading()
+    async with bench.running():
+        await asyncio.sleep(PERIOD_S + 5)
+        assert bench.told()[1] == "EvictionDue"
+    assert bench.events == []
+
+
+async def test_a_watch_that_is_behind_lets_no_second_pod_go():
+    """The period is over before the watch shows that the first pod is leaving."""
+    bench = Bench(scale_down_period_s=1)
+    async with bench.running():
+        await asyncio.sleep(60)
+    assert [name for _, name in bench.evicted] == ["dispatcher-1"]

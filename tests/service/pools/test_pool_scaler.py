@@ -6,7 +6,9 @@ import random
 import pytest
 
 from extender.config.model import ScaleCacheConfig
+from extender.engine.placing.refused import IN_DOUBT, why_not_each
 from extender.engine.pods.bits import bits
+from extender.engine.scaling.size import plan_scale
 from extender.kube.api import STATEFULSETS, Conflict, OutcomeUnknown, PatchType
 from extender.service.pools.draining_ordinals import SHOWN_S
 from extender.service.pools.pool_scaler import PoolScaler, ScalerContext
@@ -32,6 +34,7 @@ def a_scaler(world: World, *, alone: bool = True, period_s: float = 0.0) -> Pool
         world.metrics,
         random.Random(1),
         told,
+        lambda _pool: None,
         lambda _pool: alone,
     )
     return PoolScaler(POOL, context, period_s=period_s)
@@ -170,6 +173,25 @@ async def test_what_the_leader_before_may_have_removed_is_closed_before_anything
     await asyncio.sleep(15)
     await scaler.look()
     assert closed(world) == []
+
+
+def answers(world: World) -> set[str]:
+    """What the pods say to one more vreplica of vpod ``a``."""
+    state = world.caches.state.pools[POOL]
+    return set(why_not_each(state, state.vpods["tenant/a"], {}, state.free_of).values())
+
+
+async def test_what_is_closed_for_the_leader_before_is_not_said_to_be_emptied():
+    """Nothing empties it. Once somebody does, its pods say so."""
+    world = await two_of_three_are_empty()
+    state = world.caches.state.pools[POOL]
+    draining = a_scaler(world, alone=False).draining
+    assert (state.closed, answers(world)) == (0b111, {IN_DOUBT})
+    plan = plan_scale(state)
+    assert plan is not None
+    draining.close(state, plan, lambda _: True)
+    assert (state.closed, state.in_doubt) == (0b111, 0b001)
+    assert answers(world) == {IN_DOUBT, "being emptied"}
 
 
 async def test_what_is_closed_for_the_leader_before_is_not_removed_for_it():

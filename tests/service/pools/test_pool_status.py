@@ -248,3 +248,23 @@ async def test_a_status_that_stays_as_it_is_costs_no_reads():
         read = world.api.count("get", "adapterpools")
         await asyncio.sleep(60)
         assert world.api.count("get", "adapterpools") == read
+
+
+async def test_a_pod_on_a_tainted_node_is_told_once_though_nothing_is_evicted():
+    world = await World.create(replicas=1)
+    await world.pods(0)
+    await world.vpod("a", 3)
+    async with world.serving():
+        await until(lambda: _has(world, "PodsMisplaced", ("False", "NoneMisplaced")), timeout_s=15)
+        taint = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
+        await world.cluster.patch(
+            NODES, "", "node-0", {"spec": {"taints": [taint]}}, patch_type=PatchType.MERGE
+        )
+        await until(lambda: _has(world, "PodsMisplaced", ("True", "NotEnabled")), timeout_s=75)
+        written = world.api.count("patch", "adapterpools/status")
+        await asyncio.sleep(120)
+        assert world.api.count("patch", "adapterpools/status") == written
+    before = await status_of(world)
+    async with world.serving(seed=2):
+        await asyncio.sleep(15)
+    assert await status_of(world) == before

@@ -12,7 +12,7 @@ from extender.kube.api import NODES, PODS, VPODS, Obj, WatchEvent, WatchEventTyp
 from extender.model import decode
 from extender.model.errors import InvalidObject
 from extender.service.watching.caches import Caches
-from extender.service.watching.informers import CacheSink, Informers
+from extender.service.watching.informers import REACH_TIMEOUT_S, CacheSink, Informers
 from tests.kube.fakes import give_list
 from tests.support.builders import NS
 from tests.support.service import TENANT, World
@@ -74,6 +74,65 @@ async def test_a_pod_that_loses_its_label_is_gone():
         await world.cluster.update(PODS, NS, "dispatcher-0", pod)
         await asyncio.sleep(0.1)
         assert len(world.caches.pods) == 0
+
+
+async def test_only_pools_of_the_named_namespaces_are_kept_with_what_belongs_to_them():
+    world = await World.create()
+    await world.pods(0)
+    other = await world.beside("others", 0, 1)
+    await world.vpod("ours")
+    await other.vpod("theirs")
+    world.caches = Caches(pool_namespaces={NS})
+    async with informing(world) as informers:
+        await informers.wait_synced()
+        await world.pods(1)
+        await other.pods(2)
+        await other.vpod("theirs-too")
+        await asyncio.sleep(0.1)
+        assert [pod.key for pod in world.caches.pods.list()] == [
+            f"{NS}/dispatcher-0",
+            f"{NS}/dispatcher-1",
+        ]
+        assert [vpod.name for vpod in world.caches.vpods.list()] == ["ours"]
+        assert [pool.namespace for pool in world.caches.pools.list()] == [NS]
+        assert [owner.namespace for owner in world.caches.stateful_sets.list()] == [NS]
+        assert list(world.caches.state.pools) == [f"{NS}/dispatcher"]
+
+
+async def test_a_vpod_that_changes_to_a_pool_that_is_not_served_is_gone():
+    world = await World.create()
+    await world.beside("others")
+    await world.vpod("a")
+    world.caches = Caches(pool_namespaces={NS})
+    async with informing(world) as informers:
+        await informers.wait_synced()
+        await world.point("a", at="others")
+        await asyncio.sleep(0.1)
+        assert len(world.caches.vpods) == 0
+        await world.point("a", at=NS)
+        await asyncio.sleep(0.1)
+        assert [vpod.pool for vpod in world.caches.vpods.list()] == [f"{NS}/dispatcher"]
+
+
+async def test_nobody_waits_for_the_watch_to_show_pods_that_are_not_kept():
+    world = await World.create()
+    await world.pods(0)
+    await world.beside("others", 0)
+    world.caches = Caches(pool_namespaces={NS})
+    async with informing(world) as informers:
+        await informers.wait_synced()
+        began = asyncio.get_running_loop().time()
+        await informers.catch_up()
+        assert asyncio.get_running_loop().time() - began < REACH_TIMEOUT_S
+
+
+async def test_an_unreadable_object_of_another_installation_is_nobodys_trouble(caplog):
+    caches = Caches(pool_namespaces={"others"})
+    sink = CacheSink(decode.vpod_from, caches.vpods, keeps=lambda _vpod: False)
+    give_list(sink, [a_raw_vpod("a", 1, "many")], "1")
+    for kind in (WatchEventType.ADDED, WatchEventType.MODIFIED, WatchEventType.DELETED):
+        sink.apply(WatchEvent(kind, a_raw_vpod("a", 2, "many")))
+    assert not caplog.records
 
 
 async def test_vpods_are_listed_after_pods():

@@ -48,6 +48,8 @@ OBJECTS = [
     ),
     pytest.param(a_stateful_set(3, fit=NodeFit()), id="StatefulSet for any node"),
     pytest.param(a_pool(), id="pool"),
+    pytest.param(a_pool(capacities=(("cpu", 4), ("memory", 9))), id="pool with dimensions"),
+    pytest.param(a_vpod(per_vreplica=(("cpu", 4),)), id="vpod that takes some of a dimension"),
     pytest.param(a_pool(reschedule_after_s=None), id="pool that never reschedules"),
     pytest.param(
         a_pool(

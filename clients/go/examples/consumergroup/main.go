@@ -55,7 +55,9 @@ func main() {
 		for _, key := range listed.keys() {
 			work.add(key)
 		}
-		go client.Refresh(ctx, *refresh, listed.vpods, work.add)
+		go client.Refresh(ctx, *refresh, listed.vpods, work.add, func(key scheduler.NamespacedName, err error) {
+			log.Printf("refresh %s/%s: %v", key.Namespace, key.Name, err)
+		})
 		reconciler := &reconciler{api: api, lister: listed, scheduler: client, queue: work}
 		reconciler.run(ctx)
 	})

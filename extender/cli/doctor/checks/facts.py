@@ -11,17 +11,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
+from extender.cli.doctor.checks.names import DEFAULT_NAMES, InstallationNames
 from extender.model.decode import pod_from, vpod_from
 from extender.model.errors import InvalidObject
-from extender.model.names import OWN_NAMESPACE
+from extender.model.names import OWN_NAMESPACE, SCHEDULER_NAME
 from extender.model.objects import AdapterPod, VPod
 from extender.model.reading import Json, text
 
-SERVICE: Final = "vreplica-scheduler"
-WEBHOOK: Final = "vreplica-webhook"
-UPKEEP: Final = "vreplica-webhook-upkeep"
-"""Renews the certificate for a webhook that does not do so itself, and writes its registration."""
-CERTIFICATE_SECRET: Final = "vreplica-webhook-certificate"
 NAMES: Final = {"pods": "adapter pods", "adapterpools": "AdapterPools"}
 """Plurals of kinds as people say them, where that differs."""
 
@@ -87,6 +83,19 @@ class Replica:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MayEvict:
+    """Whether the service's account may evict pods in a namespace. ``allowed`` is None if that is
+    not known; ``problem`` then says why.
+    """
+
+    allowed: bool | None = None
+    problem: str = ""
+
+
+NOT_ASKED: Final = MayEvict(problem="was not asked")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All facts of one examination. ``listed``: by plural. ``now_s``: epoch seconds of the local
@@ -98,10 +107,16 @@ class Facts:
     """Address of the API server."""
     namespace: str = OWN_NAMESPACE
     """Where the service and the webhook run."""
+    names: InstallationNames = DEFAULT_NAMES
+    """Of the objects of the installation that is examined."""
     version: Json | None = None
     """The API server's /version."""
-    certificate_secret: tuple[str, str] = (OWN_NAMESPACE, CERTIFICATE_SECRET)
+    certificate_secret: tuple[str, str] = (OWN_NAMESPACE, DEFAULT_NAMES.certificate_secret)
     """Namespace and name of the Secret with the webhook's certificate."""
+    scheduler_name: str = SCHEDULER_NAME
+    """The scheduler that the webhook assigns adapter pods to."""
+    service_account: str = ""
+    """What the service calls the API server as: ``namespace/name``; "" if that is not known."""
     listed: Mapping[str, Listed] = field(default_factory=lambda: MappingProxyType({}))
     again: Mapping[str, Listed] = field(default_factory=lambda: MappingProxyType({}))
     """Pods and vpods, read again a moment later. A difference that is in both is not a write in
@@ -113,6 +128,8 @@ class Facts:
     """The CustomResourceDefinitions that ship with this version, by name."""
     policies_shipped: tuple[str, ...] = ()
     """Names of the ValidatingAdmissionPolicies that ship with this version."""
+    may_evict: Mapping[str, MayEvict] = field(default_factory=lambda: MappingProxyType({}))
+    """By namespace, for those with pools that have opted in to descheduling."""
     replica: Replica | None = None
 
     def of(self, plural: str) -> Listed:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from extender.cli.doctor.checks.facts import NOT_SERVED, SERVICE, UPKEEP, WEBHOOK, Facts, age_s
+from extender.cli.doctor.checks.deployed import is_kept_by_another
+from extender.cli.doctor.checks.facts import NOT_SERVED, Facts, age_s
 from extender.cli.doctor.checks.installed_by import install_fix
+from extender.cli.doctor.checks.registrations import elsewhere, our_webhooks
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes, Verdict, bounded
-from extender.cli.doctor.checks.webhooks import our_webhooks
 from extender.model.counted import counted, counted_are
-from extender.model.reading import Json, key_of, mapping, mappings, sequence, text, texts
+from extender.model.reading import Json, key_of, mapping, mappings, sequence, text
 
 MINOR_MIN: Final = 30
 """ValidatingAdmissionPolicy is on by default since 1.30. Without it, only the webhook protects
@@ -123,12 +124,14 @@ def _properties(schema: Json, path: str = "", depth: int = 10) -> Iterator[str]:
 
 
 def _deployments(facts: Facts) -> CheckResult:
-    notes = Notes()
+    notes, names = Notes(), facts.names
     seen = []
-    elsewhere = _running_elsewhere(facts)
-    for name in (SERVICE, WEBHOOK, *([UPKEEP] if _is_kept_by_another(facts) else [])):
+    otherwise = _running_otherwise(facts)
+    webhook = facts.of("deployments").named(names.webhook, facts.namespace)
+    upkeep = [names.upkeep] if is_kept_by_another(webhook) else []
+    for name in (names.service, names.webhook, *upkeep):
         deployment = facts.of("deployments").named(name, facts.namespace)
-        if deployment is None and name in elsewhere:
+        if deployment is None and name in otherwise:
             continue
         if deployment is None:
             notes.warnings.append(
@@ -153,33 +156,29 @@ def _deployments(facts: Facts) -> CheckResult:
         f"ready: {', '.join(seen)}",
         nothing=""
         if seen
-        else f"no Deployments: they run otherwise ({', '.join(elsewhere.values())})",
-        fix=f"kubectl -n {facts.namespace} describe deployment NAME, and logs of its pods; "
-        f"--namespace where they run elsewhere.",
+        else f"no Deployments: they run otherwise ({', '.join(otherwise.values())})",
+        fix=f"kubectl -n {facts.namespace} describe deployment NAME, and logs of its pods. "
+        f"{_where(facts)}",
     )
 
 
-def _is_kept_by_another(facts: Facts) -> bool:
-    """Whether another process renews the webhook's certificate, according to the webhook's
-    Deployment.
-    """
-    webhook = facts.of("deployments").named(WEBHOOK, facts.namespace)
-    containers = mappings(mapping(webhook or {}, "spec", "template", "spec"), "containers")
-    return any(
-        "--upkeep=none" in (*texts(each, "command"), *texts(each, "args")) for each in containers
-    )
+def _where(facts: Facts) -> str:
+    """What to do if the installation has another name or namespace."""
+    others = elsewhere(facts)
+    seen = f" There is: {others}." if others else ""
+    return f"--name and --namespace where it is called otherwise, or runs elsewhere.{seen}"
 
 
-def _running_elsewhere(facts: Facts) -> dict[str, str]:
+def _running_otherwise(facts: Facts) -> dict[str, str]:
     """Program -> why it seems to run although it has no Deployment, for example as a process on a
     developer's machine.
     """
     found = {}
     held = [age_s(text(one, "spec", "renewTime"), facts.now_s) for one in _leases(facts)]
     if any(ago_s is not None and abs(ago_s) <= 2 * LEASE_S for ago_s in held):
-        found[SERVICE] = "somebody leads"
+        found[facts.names.service] = "somebody leads"
     if any(text(raw, "clientConfig", "url") for _, _, raw in our_webhooks(facts)):
-        found[WEBHOOK] = "the webhook is called by URL"
+        found[facts.names.webhook] = "the webhook is called by URL"
     return found
 
 
@@ -188,7 +187,7 @@ def _leases(facts: Facts) -> list[Json]:
         lease
         for lease in facts.of("leases").items
         if text(lease, "metadata", "namespace") == facts.namespace
-        and text(lease, "metadata", "name").startswith(SERVICE)
+        and facts.names.has_lease(text(lease, "metadata", "name"))
     ]
 
 
@@ -200,14 +199,14 @@ def _number(obj: Json, *path: str, default: int = 0) -> int:
 def _leader(facts: Facts) -> CheckResult:
     notes = Notes()
     ours = _leases(facts)
-    deployed = facts.of("deployments").named(SERVICE, facts.namespace) is not None
+    deployed = facts.of("deployments").named(facts.names.service, facts.namespace) is not None
     if not ours:
         why = (
             "its Deployment is there, and none of its pods has led yet"
             if deployed or facts.of("deployments").problem
             else "the service is not installed there, or no longer"
         )
-        notes.errors.append(f"no Lease {facts.namespace}/{SERVICE}: {why}")
+        notes.errors.append(f"no Lease {facts.namespace}/{facts.names.service}: {why}")
     holders = []
     for lease in ours:
         spec, name = mapping(lease, "spec"), key_of(lease)
@@ -232,7 +231,7 @@ def _leader(facts: Facts) -> CheckResult:
         fix="Look at the logs of the service; without one that runs nothing is placed. Pods can "
         "still be bound."
         if ours or deployed
-        else f"--namespace where it runs elsewhere. {install_fix(facts, 'base/lease.yaml')}",
+        else f"{_where(facts)} {install_fix(facts, 'base/lease.yaml')}",
     )
 
 
@@ -244,7 +243,8 @@ def _policies(facts: Facts) -> CheckResult:
         if "Deny" in sequence(one, "spec", "validationActions")
     }
     is_embedded = text(facts.version or {}, "gitVersion").endswith("-embedded")
-    for name in () if is_embedded else facts.policies_shipped:
+    names = [facts.names.policy(one) for one in facts.policies_shipped]
+    for name in () if is_embedded else names:
         if facts.of("validatingadmissionpolicies").named(name) is None:
             notes.warnings.append(f"ValidatingAdmissionPolicy {name} is not there")
         elif name not in bound:
@@ -252,7 +252,7 @@ def _policies(facts: Facts) -> CheckResult:
                 f"ValidatingAdmissionPolicy {name} is bound by nothing that denies"
             )
     return notes.result(
-        f"they deny: {', '.join(facts.policies_shipped)}",
+        f"they deny: {', '.join(names)}",
         nothing="the embedded cluster evaluates no policies" if is_embedded else "",
         bad="ledgers and statuses can be written by others while the webhook is down",
         fix=install_fix(facts, "base/admission-policies.yaml"),

@@ -8,7 +8,7 @@ nothing is there, it is Helm.
 
 from collections.abc import Iterator
 
-from extender.cli.doctor.checks.facts import SERVICE, WEBHOOK, Facts
+from extender.cli.doctor.checks.facts import Facts
 from extender.model.names import OWN_NAMESPACE
 from extender.model.reading import Json, mapping, text
 
@@ -26,6 +26,11 @@ def install_fix(facts: Facts, manifest: str) -> str:
                 "--reset-then-reuse-values"
             )
     if any(text(obj, "kind") != "CustomResourceDefinition" for obj in ours):
+        if not facts.names.is_default and manifest != "crds":
+            return (
+                f"Apply the chart's objects again: helm template with fullnameOverride: "
+                f"{facts.names.service:.60} and its other values (docs/install.md)"
+            )
         if facts.namespace != OWN_NAMESPACE and manifest != "crds":
             # The files of the base name its namespace also in their rules, not only in metadata.
             return (
@@ -35,6 +40,11 @@ def install_fix(facts: Facts, manifest: str) -> str:
         return (
             f"kubectl apply {'-k' if manifest == 'crds' else '-f'} manifests/{manifest}, as the "
             f"rest of the installation"
+        )
+    if not facts.names.is_default:
+        return (
+            f"Install the chart: helm install with fullnameOverride: {facts.names.service:.60} "
+            f"(docs/install.md)"
         )
     return (
         "Install the chart: helm install (docs/install.md); where CRDs are there by kubectl, with "
@@ -47,13 +57,14 @@ def _ours(facts: Facts) -> Iterator[Json]:
     """Yield the objects of an installation, with their kind. CRDs come last, because they outlive
     the rest.
     """
+    ours = {facts.names.service, facts.names.webhook}
     for plural in (
         "deployments",
         "mutatingwebhookconfigurations",
         "validatingwebhookconfigurations",
     ):
         for obj in facts.of(plural).items:
-            if text(mapping(obj, "metadata"), "name") in {SERVICE, WEBHOOK}:
+            if text(mapping(obj, "metadata"), "name") in ours:
                 yield {**obj, "kind": plural}
     for name in facts.crds_shipped:
         crd = facts.of("customresourcedefinitions").named(name)

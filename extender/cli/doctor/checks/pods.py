@@ -2,15 +2,17 @@
 their slots suffice.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from extender.cli.doctor.checks.facts import Facts, age_s
+from extender.cli.doctor.checks.registrations import MUTATING_PLURAL, Stamper, stampers
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
 from extender.model.counted import counted
 from extender.model.decode import slots_request_of
 from extender.model.ledger import ledger_slots
 from extender.model.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION, SLOTS_RESOURCE
-from extender.model.reading import Json, key_of, mapping, mappings, text
+from extender.model.reading import Json, condition_in, key_of, labels_of, mapping, text
 
 PENDING_S: Final = 30
 """How long an unbound pod may be without a condition from any scheduler."""
@@ -44,8 +46,7 @@ def is_pending(pod: Json) -> bool:
 
 def _scheduled(pod: Json) -> Json:
     """What a scheduler says of the pod; empty if none has looked at it."""
-    conditions = mappings(pod, "status", "conditions")
-    return next((one for one in conditions if text(one, "type") == "PodScheduled"), {})
+    return condition_in(pod, "PodScheduled")
 
 
 def refusal_of(pod: Json) -> str:
@@ -85,7 +86,8 @@ def _scheduler(facts: Facts) -> CheckResult:
 
 
 def _stranded(facts: Facts) -> CheckResult:
-    notes = Notes()
+    notes, webhooks = Notes(), stampers(facts)
+    ours = SCHEDULER_NAMES | {facts.scheduler_name}
     for pod in facts.of("pods").items:
         if mapping(pod, "metadata").get("deletionTimestamp"):
             continue
@@ -96,10 +98,14 @@ def _stranded(facts: Facts) -> CheckResult:
                 f"{key_of(pod)} ({state}) has the label {POOL_LABEL} and no annotation "
                 f"{SLOTS_ANNOTATION}"
             )
-        elif bound and name not in SCHEDULER_NAMES:
-            notes.warnings.append(f"{key_of(pod)} was bound by {name[:100]!r}")
+        elif bound and name not in ours and not _is_bound_by_another(pod, name, webhooks):
+            line = f"{key_of(pod)} was bound by {name[:100]!r}"
+            if problem := facts.of(MUTATING_PLURAL).problem:
+                notes.unknown.append(f"{line}, which another installation may have: {problem}")
+            else:
+                notes.warnings.append(line)
     return notes.result(
-        f"{counted(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
+        f"{counted(len(facts.of('pods').items), 'adapter pod')}, all stamped, by webhook or leader",
         nothing=facts.none_of("pods"),
         bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook "
         f"or our scheduler",
@@ -107,6 +113,15 @@ def _stranded(facts: Facts) -> CheckResult:
         "delete pods that stay so: "
         "their StatefulSet makes them anew, and what they hold comes back.",
     )
+
+
+def _is_bound_by_another(pod: Json, name: str, webhooks: Sequence[Stamper]) -> bool:
+    """Whether a scheduler of that name is another installation's whose webhook stamps the pod. The
+    chart calls an installation's scheduler as its webhook registration.
+    """
+    namespace = text(pod, "metadata", "namespace")
+    labels = labels_of(mapping(pod, "metadata", "labels"))
+    return any(one.name == name and one.stamps(namespace, labels) for one in webhooks)
 
 
 def _slots_resource(facts: Facts) -> CheckResult:

@@ -15,7 +15,7 @@ from extender.model.decode import node_from, pool_from
 from extender.model.errors import InvalidObject
 from extender.model.names import POOL_LABEL
 from extender.model.objects import AdapterPod, AdapterPool, Node, VPod, placement_order
-from extender.model.reading import Json, key_of, mapping, text
+from extender.model.reading import Json, key_of, mapping, sequence, text
 
 
 def _read(facts: Facts, notes: Notes) -> Iterator[AdapterPool]:
@@ -104,14 +104,19 @@ def _profiles(facts: Facts) -> CheckResult:
 def _capacity(facts: Facts) -> CheckResult:
     """Find waiting vreplicas, and what keeps the pool from growing for them."""
     notes, fixes = Notes(), dict[str, None]()
-    waiting = _waiting(facts)
+    waiting, none_of_them = _waiting(facts), facts.none_of("vpods")
     for pool in _read(facts, notes):
         vpods = waiting.pop(pool.key, [])
-        pending = sum(_pending(vpod) for vpod in vpods)
+        pending = sum(_pending(vpod) for vpod in vpods) or _pending_of_others(facts, pool)
         if not pending:
             continue
         replicas = _replicas(facts, pool)
         heavy = [vpod.key for vpod in vpods if vpod.weight > pool.slots_per_pod]
+        misfits = [
+            problem
+            for vpod in vpods
+            if vpod.weight <= pool.slots_per_pod and (problem := pool.misfit(vpod))
+        ]
         if heavy:
             notes.errors.append(
                 f"AdapterPool {pool.key}: slotsPerVReplica of {', '.join(heavy[:3])} is over "
@@ -121,6 +126,9 @@ def _capacity(facts: Facts) -> CheckResult:
                 "Raise slotsPerPod, or lower slotsPerVReplica: no pod of that pool can ever take "
                 "one."
             ] = None
+        elif misfits:
+            notes.errors.append(f"AdapterPool {pool.key}: {misfits[0]}")
+            fixes["Make spec.capacities and spec.perVReplica fit, as the message says."] = None
         elif pool.max_pods is not None and replicas is not None and replicas >= pool.max_pods:
             notes.warnings.append(
                 f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and it has its "
@@ -140,6 +148,9 @@ def _capacity(facts: Facts) -> CheckResult:
         else:
             notes.warnings.append(
                 f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} of {_vpods(vpods)} wait"
+                if vpods
+                else f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} of objects of other "
+                f"kinds wait, says its status"
             )
             fixes["`vreplica explain VPOD` says what each waits for, and what would place it."] = (
                 None
@@ -158,8 +169,24 @@ def _capacity(facts: Facts) -> CheckResult:
     return notes.result(
         "everything that is asked for is placed",
         fix=" ".join(fixes) or "Correct the AdapterPool.",
-        nothing=facts.none_of("vpods"),
+        nothing="" if any(map(_has_others, facts.of("adapterpools").items)) else none_of_them,
     )
+
+
+def _pending_of_others(facts: Facts, pool: AdapterPool) -> int:
+    """The vreplicas that wait in a pool with foreign kinds, as its status says: doctor reads VPods
+    only. 0 for other pools, whose status may just lag behind.
+    """
+    namespace, _, name = pool.key.partition("/")
+    raw = facts.of("adapterpools").named(name, namespace)
+    if raw is None or not _has_others(raw):
+        return 0
+    pending = mapping(raw, "status").get("pendingVReplicas", 0)
+    return pending if type(pending) is int else 0
+
+
+def _has_others(raw: Json) -> bool:
+    return bool(sequence(raw, "spec", "sources"))
 
 
 def _vpods(vpods: Sequence[VPod]) -> str:

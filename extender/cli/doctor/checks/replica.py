@@ -27,8 +27,8 @@ def _replica(facts: Facts) -> CheckResult:
         _compare_leaders(facts, notes)
     return notes.result(
         f"{replica.url} is ready; it sees {text(replica.state, 'leader')[:100] or 'nobody'} lead",
-        fix="Look at its log. For a pod: kubectl -n vreplica-system port-forward POD 10261, "
-        "--server http://127.0.0.1:10261.",
+        fix=f"Look at its log. For a pod: kubectl -n {facts.namespace} port-forward POD 10261, "
+        f"--server http://127.0.0.1:10261.",
     )
 
 

@@ -4,7 +4,6 @@ which other requests it would block.
 
 import base64
 import binascii
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -13,46 +12,31 @@ from cryptography.exceptions import InvalidSignature
 
 from extender.cli.doctor.checks.facts import Facts
 from extender.cli.doctor.checks.installed_by import install_fix
-from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
-from extender.cli.lint.subject import Subject
-from extender.cli.lint.webhook_file import (
-    MUTATING,
-    NAMESPACE_LABEL,
-    VALIDATING,
-    catches,
-    check_webhook_file,
-    is_ours,
-    takes_new_pods,
+from extender.cli.doctor.checks.registrations import (
+    KINDS,
+    PLURALS,
+    elsewhere,
+    labels_of_pods,
+    our_webhooks,
+    stampers,
 )
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
+from extender.cli.lint.codes import Subject
+from extender.cli.lint.webhook_file import MUTATING, check_webhook_file
 from extender.config.document import Document
 from extender.model.counted import counted
-from extender.model.names import POOL_LABEL
-from extender.model.reading import Json, key_of, labels_of, mapping, mappings, sequence, text
+from extender.model.reading import Json, key_of, mapping, mappings, sequence, text
 
 EXPIRY_WARN: Final = timedelta(days=14)
 """The webhook renews its certificate a month before the end. With less left, the renewal has
 failed.
 """
-_KINDS: Final = (
-    (MUTATING, "mutatingwebhookconfigurations"),
-    (VALIDATING, "validatingwebhookconfigurations"),
-)
 NONE_REGISTERED: Final = "no webhook of ours is registered"
 _REACH: Final = frozenset({"VS201", "VS202", "VS203"})
 _LEFT_OUT: Final = "VS211"
 """The finding about labels that a selector requires besides the pool's. Here the selectors are
 compared with the pools and namespaces of the cluster instead.
 """
-PLURALS: Final = tuple(plural for _, plural in _KINDS)
-
-
-def our_webhooks(facts: Facts) -> Iterator[tuple[str, Json, Json]]:
-    """Yield (name of the registration, its object, one of our webhooks in it)."""
-    for kind, plural in _KINDS:
-        for obj in facts.of(plural).items:
-            for raw in mappings(obj, "webhooks"):
-                if is_ours(raw):
-                    yield f"{kind} {key_of(obj)}", {**obj, "kind": kind}, raw
 
 
 def _note_findings(facts: Facts, notes: Notes, *, reach: bool) -> None:
@@ -74,51 +58,47 @@ def _note_findings(facts: Facts, notes: Notes, *, reach: bool) -> None:
 def _registration(facts: Facts) -> CheckResult:
     notes = Notes()
     names = list(dict.fromkeys(name for name, _, _ in our_webhooks(facts)))
-    for kind, _ in _KINDS:
+    for kind, _ in KINDS:
         if not any(name.startswith(kind) for name in names):
             notes.errors.append(
-                f"no {kind} of ours: adapter pods are not stamped, and objects are not checked"
+                f"no {kind} {facts.names.service}: adapter pods are not stamped, and objects are "
+                f"not checked"
             )
+    others = elsewhere(facts) if notes.errors else ""
     _note_findings(facts, notes, reach=False)
     if any(name.startswith(MUTATING) for name in names):
         _pools_reached(facts, notes)
+    fix = install_fix(facts, "base/webhook-configurations.yaml")
     return notes.result(
         f"registered: {', '.join(names)}",
-        fix=install_fix(facts, "base/webhook-configurations.yaml"),
+        fix=f"{fix}. Another installation: {others}." if others else fix,
     )
 
 
 def _pools_reached(facts: Facts, notes: Notes) -> None:
-    """Find pools whose pods would not be stamped, judging by the labels of the pod template and the
-    namespace.
+    """Find pools whose pods no installation would stamp, judging by the labels of the pod template
+    and the namespace.
     """
-    hooks = [
-        raw
-        for _, obj, raw in our_webhooks(facts)
-        if obj["kind"] == MUTATING and takes_new_pods(raw)
-    ]
+    webhooks = stampers(facts)
     known = facts.of("namespaces")
     for pool in facts.of("adapterpools").items:
-        namespace, name = text(pool, "metadata", "namespace"), text(pool, "metadata", "name")
-        stateful_set = facts.of("statefulsets").named(text(pool, "spec", "statefulSet"), namespace)
-        template = labels_of(mapping(stateful_set or {}, "spec", "template", "metadata", "labels"))
-        found = known.named(namespace)
-        around = {
-            NAMESPACE_LABEL: namespace,
-            **labels_of(mapping(found or {}, "metadata", "labels")),
-        }
-        if not hooks or any(catches(raw, around, {**template, POOL_LABEL: name}) for raw in hooks):
+        namespace = text(pool, "metadata", "namespace")
+        labels = labels_of_pods(facts, pool)
+        if not webhooks or any(one.stamps(namespace, labels) for one in webhooks):
             continue
         line = (
             f"pods of pool {key_of(pool)} are left out by objectSelector or namespaceSelector: "
             f"they are not stamped"
         )
+        stateful_set = facts.of("statefulsets").named(text(pool, "spec", "statefulSet"), namespace)
         unseen = facts.of("statefulsets").problem if stateful_set is None else ""
         if unseen:
             notes.unknown.append(
                 f"{line}, unless labels of the pod template say otherwise: {unseen}"
             )
-        elif found is None and any(mapping(raw, "namespaceSelector") for raw in hooks):
+        elif known.named(namespace) is None and any(
+            mapping(one.raw, "namespaceSelector") for one in webhooks
+        ):
             notes.unknown.append(
                 f"{line}, unless labels of the namespace say otherwise: "
                 f"{known.problem or 'it is not there'}"
@@ -226,8 +206,9 @@ def _endpoints(facts: Facts) -> CheckResult:
     return notes.result(
         f"{counted(len(services), 'Service')} with ready endpoints",
         nothing="" if services else "no webhook of ours is called by a Service",
-        fix="kubectl get pods -l app.kubernetes.io/name=vreplica-webhook: it becomes ready once it "
-        "has listed its caches.",
+        fix=f"kubectl -n {facts.namespace} get pods -l "
+        f"app.kubernetes.io/name={facts.names.webhook}: it becomes ready once it has listed its "
+        f"caches.",
     )
 
 

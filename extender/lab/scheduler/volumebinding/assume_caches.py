@@ -43,9 +43,8 @@ class _Seen:
             raise NotFound(key)
         return _versioned(self._objects[key])
 
-    def list(self, index: str = "", value: str = "") -> list[_Versioned]:
+    def list(self, _index: str = "", _value: str = "") -> list[_Versioned]:
         """Return all objects. There is no index."""
-        del index, value
         return [_versioned(obj) for obj in self._objects.values()]
 
     def add_event_handler(self, handler: EventHandler[_Versioned]) -> None:

@@ -8,8 +8,9 @@ from typing import Final
 
 from extender.kube.api import Obj
 from extender.lab.scheduler.node_affinity import node_selector_term
-from extender.lab.scheduler.quantities import nanos
-from extender.lab.scheduler.types import labels_of, optional_selector
+from extender.lab.scheduler.quantities import nanos, whole_value
+from extender.lab.scheduler.types import PodInfo, labels_of, optional_selector
+from extender.model.objects import object_key
 from extender.model.reading import Json, mapping, mappings, sequence, text
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -39,6 +40,17 @@ def fully_bound(claim: Json) -> bool:
     return bool(text(claim, "spec", "volumeName")) and BIND_COMPLETED in annotations_of(claim)
 
 
+def why_not_for_pod(claim: Json, pod: PodInfo) -> str:
+    """Return why a claim is not the pod's for an ephemeral volume; "" if it is (VolumeIsForPod)."""
+    metadata = mapping(claim, "metadata")
+    owners = mappings(metadata, "ownerReferences")
+    controller = next((one for one in owners if one.get("controller") is True), {})
+    if controller and text(controller, "uid") == pod.uid:
+        return ""
+    key = object_key(text(metadata, "namespace"), text(metadata, "name"))
+    return f"PVC {key} was not created for pod {pod.key} (pod is not owner)"
+
+
 def volume_reaches(volume: Json, node_labels: Mapping[str, str]) -> bool:
     """Return whether a volume's node affinity matches a node's labels (CheckNodeAffinity)."""
     required = mapping(volume, "spec", "nodeAffinity").get("required")
@@ -56,6 +68,15 @@ def requested_storage(claim: Json) -> int:
 def capacity_of(volume: Json) -> int:
     """Return a volume's size in nano bytes."""
     return nanos(mapping(volume, "spec", "capacity").get("storage", 0))
+
+
+def volume_limit(capacity: Json) -> int | None:
+    """Return the size in bytes of the largest volume that a CSIStorageCapacity allows; None if it
+    does not tell (volumeLimit).
+    """
+    # maximumVolumeSize is more precise than the capacity.
+    given = capacity.get("maximumVolumeSize", capacity.get("capacity"))
+    return whole_value(nanos(given)) if given is not None else None
 
 
 def bound_to(volume: Json, claim: Json) -> bool:
@@ -143,6 +164,19 @@ def bind_volume_to_claim(volume: Obj, claim: Obj) -> tuple[Obj, bool]:
         annotate(changed, BOUND_BY_CONTROLLER, "yes")
         dirty = True
     return changed, dirty
+
+
+def volume_patch(volume: Obj) -> Obj:
+    """Return the merge patch that writes a volume as ``bind_volume_to_claim`` has changed it, on
+    the version that it was made from.
+    """
+    return {
+        "metadata": {
+            "resourceVersion": volume["metadata"]["resourceVersion"],
+            "annotations": dict(annotations_of(volume)),
+        },
+        "spec": {"claimRef": volume["spec"]["claimRef"]},
+    }
 
 
 def annotate(obj: Obj, key: str, value: str) -> None:

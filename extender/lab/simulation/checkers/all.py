@@ -10,8 +10,9 @@
     I5 bind is idempotent   ``binds.BindChecker``, on binds that are sent twice; and
                             ``replica_state.state_problems``: no reservation is left
 
-``HonestyChecker`` checks statuses, ``CallerChecks`` the answers to callers of ``/v1/schedule``, and
-``ReportingChecker`` events. ``Checkers`` passes each write to all of them.
+``HonestyChecker`` checks statuses, ``CallerChecks`` the answers to callers of ``/v1/schedule``,
+``AssignmentChecker`` what adapters are told, and ``ReportingChecker`` events. ``Checkers`` passes
+each write to all of them.
 
 The checkers use nothing that the engine decides. They read annotations and statuses as JSON, and
 know nothing of plans and caches. Only ``state_problems`` reads the memory of replicas, once all is
@@ -31,6 +32,7 @@ from typing import Final
 from extender.kube.api import Obj
 from extender.lab.apiserver.store import Change
 from extender.lab.faults import ACTOR
+from extender.lab.simulation.checkers.assignments import AssignmentChecker
 from extender.lab.simulation.checkers.budgets import Budgets
 from extender.lab.simulation.checkers.caller_checks import CallerChecks
 from extender.lab.simulation.checkers.causes import Causes
@@ -73,7 +75,6 @@ class Checkers:
         """A second, and the number of writes in it so far."""
         self.stored = Stored()
         self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
-        self.differences = self.stored.differences
         self.last_write_s: dict[str, float] = {}
         """Plural -> time of the last write."""
         self._clock = asyncio.get_running_loop().time
@@ -96,6 +97,7 @@ class Checkers:
         self._honesty = HonestyChecker(context)
         self._moves = MoveChecker(context, self._budgets)
         self._reporting = ReportingChecker(context)
+        self._assignments = AssignmentChecker(context)
         self.moves = self._moves.made
         self.callers = CallerChecks(context, self._moves)
         self._causes = Causes(context, self._budgets, self._moves.presence, self.callers)
@@ -111,6 +113,10 @@ class Checkers:
             "leases": self._lease_changed,
             "events": self._reporting.event_changed,
         }
+
+    def differences(self) -> list[str]:
+        """Describe what is not correct yet. An empty list means settled."""
+        return [*self.stored.differences(), *self._assignments.differences()]
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
         """Check a write. The store calls this."""
@@ -135,6 +141,7 @@ class Checkers:
             self.give_up()
 
     def _lease_changed(self, before: Obj | None, after: Obj | None) -> None:
+        self._reporting.lease_written()
         if self._causes.lease_changed(before, after):
             self._reporting.leader_changed()
 
@@ -151,12 +158,15 @@ class Checkers:
         if old is not None and old.marked:
             self._excuses.note(f"marked {old.name}")
         if after is None:
+            self._assignments.pod_changed(before, None, None)
             self._pod_gone(
                 (before or {})["metadata"]["name"], was_bound=old is not None and bool(old.node)
             )
             return
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
         self._last_read[pod.name] = after
+        self._assignments.pod_changed(before, after, pod)
+        self.stored.amounts.update(pod.amounts)
         self._moves.pod_seen(pod)
         if pod != old:
             gone = ", deleting" if pod.deleting else ", marked" if pod.marked else ""
@@ -178,6 +188,7 @@ class Checkers:
                 self._overcommit.check_slots(
                     pod, old.total if old is not None and not bound_now else 0
                 )
+                self._overcommit.check_dimensions(pod, None if bound_now else old)
                 self._overcommit.check_bytes(pod, None if bound_now else old)
         self._coverage.check_pod(pod)
 
@@ -210,6 +221,7 @@ class Checkers:
             return
         new = read(after)
         self.vpods[new.key] = new
+        self.stored.amounts[new.key] = new.amounts
         if new != old:
             self._trace(
                 f"    {new.key} wants {new.wanted} of {new.weight} (generation {new.generation}), "

@@ -1,4 +1,5 @@
-"""The limits of compaction and policy: at most movesPerPeriod vreplicas in a period, and no second
+"""The limits of moves that can wait (for compaction, to make room, for load, by policy): at most
+movesPerPeriod vreplicas in a period, at most 9 % of the pool's vreplicas for load, and no second
 move of a vpod within cooldownSeconds.
 
 The checker sees only what statuses report. They do not show when a leader's periods begin. So it
@@ -14,7 +15,7 @@ Moves for other reasons have no limit. ``MoveChecker._holds`` checks dry run.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
@@ -23,8 +24,11 @@ from extender.lab.simulation.checkers.excuses import Circumstances
 from extender.lab.simulation.world.facts import Pool, ReportedMove, VPod, in_force
 from extender.model.timestamps import epoch_s
 
-LIMITED: Final = frozenset({"Compaction", "Policy"})
+LIMITED: Final = frozenset({"Compaction", "MakeRoom", "Load", "Policy"})
 """The reasons of moves that are not urgent."""
+FOR_LOAD: Final = "Load"
+LOAD_PART: Final = 0.09
+"""The part of a pool's vreplicas that may move for load in a period; one always may."""
 WRITE_S: Final = 11.0
 """The time from the decision on a ledger or status until it may be stored, plus 1 s for the
 fraction that timestamps omit.
@@ -33,7 +37,7 @@ fraction that timestamps omit.
 
 @dataclass(frozen=True)
 class Limits:
-    """A pool's limits for compaction and policy."""
+    """A pool's limits for moves that can wait."""
 
     moves: int
     period_s: float
@@ -67,7 +71,7 @@ class _Periods:
 
 
 class Budgets:
-    """All moves of one run by compaction and policy."""
+    """All moves of one run that can wait."""
 
     def __init__(self, clock: Callable[[], float], circumstances: Circumstances) -> None:
         self._clock = clock
@@ -76,7 +80,10 @@ class Budgets:
         self._unsure = circumstances.unsure
         self._failed_at = circumstances.failed_at
         self._limits: dict[str, list[tuple[float, Limits]]] = {}
-        self._periods: dict[tuple[str, str], _Periods] = {}
+        self._periods: dict[tuple[str, str, str], _Periods] = {}
+        """By actor, pool and reason: ``FOR_LOAD``, or "" for all reasons together."""
+        self._placed: dict[str, list[tuple[float, int]]] = {}
+        """Pool -> its placed vreplicas, each with the time since when there were so many."""
         self._changed_at = -inf
         self._ahead: dict[str, tuple[float, float]] = {}
         """Actor -> by how much its clock is ahead, and since when this is known."""
@@ -85,6 +92,12 @@ class Budgets:
         """Record the pool's limits."""
         limits = Limits(pool.moves_per_period, pool.period_s, pool.cooldown_s)
         self._limits.setdefault(pool.name, []).append((self._clock(), limits))
+
+    def placed(self, pool: Pool, vreplicas: int) -> None:
+        """Record how many vreplicas of the pool are placed."""
+        seen = self._placed.setdefault(pool.name, [])
+        if not seen or seen[-1][1] != vreplicas:
+            seen.append((self._clock(), vreplicas))
 
     def leader_changed(self) -> None:
         """A new leader begins with its own budget."""
@@ -107,20 +120,44 @@ class Budgets:
         if not limited or pool.name not in self._limits:
             return []
         found = self._too_soon(actor, pool, old, new, limited)
-        at, count = self._clock(), sum(move.vreplicas for move in limited)
-        if at - self._changed_at < self._lasts_s:
+        if self._clock() - self._changed_at < self._lasts_s:
             # The move may have begun under the former leader, whose budget counts then.
             return found
-        periods = self._periods.setdefault((actor, pool.name), _Periods(unsure=self._unsure()))
-        if periods.unsure != self._unsure():
-            # After a write without an answer, the leader may not know what it has spent.
-            periods = self._periods[actor, pool.name] = _Periods(unsure=self._unsure())
         most = self._lately(pool)
-        if not periods.moved(at, count, most):
+        count = sum(move.vreplicas for move in limited)
+        if not self._spend(actor, pool, count, most):
             found.append(
                 f"{actor} moved {count} more of {old.key} in a period of {pool.name} than {most}"
             )
+        count = sum(move.vreplicas for move in limited if move.reason == FOR_LOAD)
+        most_for_load = replace(most, moves=self._most_for_load(pool, most))
+        if count and not self._spend(actor, pool, count, most_for_load, FOR_LOAD):
+            found.append(
+                f"{actor} moved {count} more of {old.key} for load in a period of {pool.name} than "
+                f"{most_for_load}"
+            )
         return found
+
+    def _spend(self, actor: str, pool: Pool, count: int, most: Limits, reason: str = "") -> bool:
+        """Record moved vreplicas. Return False if they exceed the limit."""
+        key = (actor, pool.name, reason)
+        periods = self._periods.setdefault(key, _Periods(unsure=self._unsure()))
+        if periods.unsure != self._unsure():
+            # After a write without an answer, the leader may not know what it has spent.
+            periods = self._periods[key] = _Periods(unsure=self._unsure())
+        return periods.moved(self._clock(), count, most)
+
+    def _most_for_load(self, pool: Pool, limits: Limits) -> int:
+        """Return the limit for load. The leader may have counted vreplicas when the period began,
+        as they were a while before.
+        """
+        since = self._clock() - self._lasts_s - max(self._period_s(pool), limits.period_s)
+        return max(1, int(LOAD_PART * max(in_force(self._placed.get(pool.name, []), since) or [0])))
+
+    def _period_s(self, pool: Pool) -> float:
+        """Return the longest period lately."""
+        lately = in_force(self._limits[pool.name], self._clock() - self._lasts_s)
+        return max(limits.period_s for limits in lately)
 
     def _too_soon(
         self, actor: str, pool: Pool, old: VPod, new: VPod, limited: Sequence[ReportedMove]

@@ -5,6 +5,7 @@ This module checks nothing. What it records excuses for a while what was decided
 (``Excuses``).
 """
 
+from collections.abc import Mapping
 from math import inf
 
 from extender.kube.api import Obj
@@ -37,16 +38,21 @@ class Causes(Checker):
         if after is None:
             return
         slots, raised, selector = pool.slots, pool.min_pods_per_vpod, pool.selector
-        if pool.profile in SPREADING:
-            self._excuses.note(f"profile {pool.name}")
-        if before is not None and not pool.dry_run:
-            self._excuses.note(f"moving {pool.name}")
+        capacities = pool.capacities
+        for cause, holds in (
+            ("profile", pool.profile in SPREADING),
+            ("moving", before is not None and not pool.dry_run),
+            ("load", pool.balances_load),
+        ):
+            if holds:
+                self._excuses.note(f"{cause} {pool.name}")
         pool.read(after["spec"])
         if pool.selector != selector:
             self._excuses.note(f"selector {pool.name}")
         pool.limits_seen.append(
             (self._clock(), inf if pool.reschedule_after_s is None else pool.reschedule_after_s)
         )
+        self._capacities_read(pool, capacities, is_new=before is None)
         if pool.slots != slots:
             self._edited_records.break_ledgers(
                 name for name in self._every_pod(pool) if self._needed(name) > pool.slots
@@ -61,6 +67,19 @@ class Causes(Checker):
         if pool.min_pods_per_vpod != raised:
             pool.raised_seen.append((self._clock(), pool.min_pods_per_vpod))
 
+    def _capacities_read(self, pool: Pool, before: Mapping[str, int], *, is_new: bool) -> None:
+        """Record what pods have beside slots, if that has changed."""
+        if pool.capacities == before and pool.capacities_seen:
+            return
+        self._edited_records.break_ledgers(
+            name
+            for name in self._every_pod(pool)
+            if any(self._taken(name, what) > most for what, most in pool.capacities.items())
+        )
+        if not is_new:
+            self._excuses.note(f"slots {pool.name}")
+        pool.capacities_seen.append((self._clock(), pool.capacities))
+
     def _every_pod(self, pool: Pool) -> set[str]:
         published = {name for vpod in self._stored.vpods.values() for name in vpod.placements}
         there = {pod.name for pod in self._stored.pods.values() if pod.pool == pool.name}
@@ -74,6 +93,16 @@ class Causes(Checker):
         return sum(
             max(held.get(key, (0, 1))[0], published.get(key, 0))
             * max(held.get(key, (0, 1))[1], weights.get(key, 1))
+            for key in {*held, *published}
+        )
+
+    def _taken(self, pod_name: str, dimension: str) -> int:
+        """The same for a dimension."""
+        held = self._coverage_excuses.held(pod_name)
+        published = self._stored.published(pod_name)
+        return sum(
+            max(held.get(key, (0, 1))[0], published.get(key, 0))
+            * self._stored.amounts.get(key, {}).get(dimension, 0)
             for key in {*held, *published}
         )
 

@@ -4,7 +4,8 @@ written.
 
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.context import Checker
-from extender.lab.simulation.world.facts import Pod, VPod, in_force
+from extender.lab.simulation.checkers.coverage_excuses import Dimensions
+from extender.lab.simulation.world.facts import Pod, Pool, VPod, in_force
 
 
 class CoverageChecker(Checker):
@@ -27,6 +28,7 @@ class CoverageChecker(Checker):
                 least,
                 self._edited_records.heaviest_lately,
                 self._edited_records.was_edited,
+                Dimensions(self._least_capacities(pool), self._stored.amounts),
             )
         # A bind restores the predecessor's ledger as it was, with old weights. And the writer may
         # have seen an earlier number of slots.
@@ -53,7 +55,16 @@ class CoverageChecker(Checker):
             pod.slots is not None
             and pod.ledger is not None
             and pod.total <= min(pod.slots, self._stored.pool(pod.pool).slots)
+            and not self._stored.pool(pod.pool).overfull(pod)
         )
+
+    def _least_capacities(self, pool: Pool) -> dict[str, int]:
+        """Return the least that a pod has had of each dimension lately."""
+        least: dict[str, int] = {}
+        for capacities in in_force(pool.capacities_seen, self._excuses.since()):
+            for name, most in capacities.items():
+                least[name] = min(most, least.get(name, most))
+        return least
 
     def check_vpod(self, vpod: VPod) -> None:
         """Check that ledgers cover all that the vpod publishes, unless excused."""

@@ -5,8 +5,8 @@ There are three causes, and none is a fault of the service:
 
 - A person writes a ledger, or another scheduler binds a pod without one.
 - Two replicas lead.
-- A new pod carries only what fits (I1) of its predecessor's ledger, because slotsPerPod or a weight
-  has changed since.
+- A new pod carries only what fits (I1) of its predecessor's ledger, because slotsPerPod, capacities
+  or a weight has changed since.
 
 Each cause excuses the vpods that have lost something by it, until the ledger covers them again and
 for ``LATE_S`` after that: a status that is under way may be based on the state before.
@@ -14,7 +14,8 @@ for ``LATE_S`` after that: a status that is under way may be based on the state 
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from extender.lab.simulation.world.facts import Pod
 
@@ -26,6 +27,22 @@ EVERYTHING: Final = "*"
 
 Shares = Mapping[str, tuple[int, int]]
 """vpod -> (vreplicas, weight)."""
+
+
+class Dimensions(NamedTuple):
+    """What a pod has beside slots: the least lately, by dimension. ``amounts``: vpod -> dimension
+    -> what one vreplica takes.
+    """
+
+    capacities: Mapping[str, int]
+    amounts: Mapping[str, Mapping[str, int]]
+
+    def each(self, vpod: str, dimension: str) -> int:
+        """Return what one vreplica takes of a dimension."""
+        return self.amounts.get(vpod, {}).get(dimension, 0)
+
+
+NO_DIMENSIONS: Final = Dimensions(MappingProxyType({}), MappingProxyType({}))
 
 
 class CoverageExcuses:
@@ -86,6 +103,7 @@ class CoverageExcuses:
         slots: int,
         weight: Callable[[str], int],
         is_forged: Callable[[str], bool] = lambda _key: False,
+        dimensions: Dimensions = NO_DIMENSIONS,
     ) -> None:
         """Excuse what a bound pod lacks because it does not fit. ``slots`` is the lowest number
         that the pod or its pool has had lately.
@@ -93,18 +111,28 @@ class CoverageExcuses:
         The predecessor's content returns (I2) as far as it fits (I1). The same holds for what an
         edited status claims (``is_forged``). ``weight``: vpod -> its highest weight lately.
         """
+        capacities, each = dimensions.capacities, dimensions.each
+
         held = dict(self.held(pod.name))
         for key in filter(is_forged, published):
             count, was = held.get(key, (0, 1))
             held[key] = (max(count, published[key]), was)
         needed = sum(count * max(was, weight(key)) for key, (count, was) in held.items())
-        if needed <= slots:
+        if needed <= slots and all(
+            sum(count * each(key, name) for key, (count, _) in held.items()) <= most
+            for name, most in capacities.items()
+        ):
             # Everything fits, so nothing may be missing.
             return
         self._excuse(
             pod,
             published,
-            lambda key: pod.total + max(weight(key), held.get(key, (0, 0))[1]) > slots,
+            lambda key: (
+                pod.total + max(weight(key), held.get(key, (0, 0))[1]) > slots
+                or any(
+                    pod.taken_of(name) + each(key, name) > most for name, most in capacities.items()
+                )
+            ),
         )
 
     def _excuse(

@@ -31,6 +31,8 @@ class Circumstances:
     """Actor -> loop time of its last list of pods."""
     failed_at: Callable[[str, str, str], float] = lambda _actor, _plural, _name: -inf
     """(actor, plural, name) -> loop time of its last failed write; events by namespace."""
+    restored: Callable[[], bool] = lambda: False
+    """Whether etcd has been restored from a backup in this run."""
     runs_since: Callable[[str], float] = lambda _actor: -inf
     """Actor -> loop time since which it has run without a break; inf if it does not run."""
 

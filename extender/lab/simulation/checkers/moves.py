@@ -1,5 +1,5 @@
-"""I4: what leaves a pod has a reason that is reported and that the store confirms. Compaction and
-policy keep to their limits.
+"""I4: what leaves a pod has a reason that is reported and that the store confirms. Moves that can
+wait keep to their limits.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from extender.model.timestamps import epoch_s
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the present one."""
-UNASKED: Final = ("Compaction", "Policy")
+UNASKED: Final = ("Compaction", "MakeRoom", "Load", "Policy")
 """Reasons of moves that nobody has requested, and that can wait."""
 STILL_SERVES_S: Final = EXCUSED_S + 2.0
 """For so long a pod that is no longer Ready may still count as Ready: while the service excuses it,
@@ -95,12 +95,26 @@ class MoveChecker(Checker):
                 )
         if not excused and old.total == new.total:
             self._check_better(old, new, made)
+        pool = self._stored.pool_of(new)
+        self._budgets.placed(pool, self._placed_in(pool))
         if reported_before:
             return
-        for problem in self._budgets.problems(
-            ACTOR.get(), self._stored.pool_of(new), old, new, made
-        ):
+        for problem in self._budgets.problems(ACTOR.get(), pool, old, new, made):
             self._violated(f"I4: {problem}")
+
+    def _placed_in(self, pool: Pool) -> int:
+        """Return the vreplicas in the ledgers of the pool's pods, or published on them."""
+        found = 0
+        names = {name for vpod in self._stored.vpods.values() for name in vpod.placements}
+        for name in {*names, *self._stored.pods}:
+            if pool_of(name) == pool.name:
+                held = self._coverage_excuses.held(name)
+                published = self._stored.published(name)
+                found += sum(
+                    max(held.get(key, (0, 1))[0], published.get(key, 0))
+                    for key in {*held, *published}
+                )
+        return found
 
     def _check_reported(
         self, move: ReportedMove, vreplicas: int, vpod: VPod, *, was_edited: bool
@@ -137,6 +151,8 @@ class MoveChecker(Checker):
             ),
             "Reschedule": self._was_absent(name, pool),
             "Compaction": moving and ordinal_of(move.to_pod) < ordinal_of(name),
+            "MakeRoom": moving and name in pool.names,
+            "Load": moving and (pool.balances_load or holds(f"load {pool.name}")),
             "Policy": moving and (pool.profile in SPREADING or holds(f"profile {pool.name}")),
         }
         return by_reason.get(move.reason, False)

@@ -40,6 +40,24 @@ class OvercommitChecker(Checker):
             if (size := pod.bytes_of(namespace, gone)) > LEDGER_BYTES_MAX // 2:
                 self._violated(f"I1: {ACTOR.get()} wrote {size} bytes of {namespace} on {pod.name}")
 
+    def check_dimensions(self, pod: Pod, before: Pod | None) -> None:
+        """Check that a ledger fits what the pod has of each dimension, or has not grown in it.
+        ``before`` is None for a ledger that comes with a bind. A dimension that the pool does not
+        have, or did not have lately, has no limit.
+        """
+        pool = self._stored.pool(pod.pool)
+        lately = in_force(pool.capacities_seen, self._excuses.since())
+        for name in sorted({name for each in pod.amounts.values() for name in each}):
+            if not lately or any(name not in capacities for capacities in lately):
+                continue
+            allowed = max(capacities[name] for capacities in lately)
+            taken = pod.taken_of(name)
+            if taken > allowed and (before is None or taken > before.taken_of(name)):
+                self._violated(
+                    f"I1: {ACTOR.get()} wrote {taken} {name} on {pod.name}, which has {allowed}: "
+                    f"{pod.text}"
+                )
+
     def check_slots(self, pod: Pod, before: int) -> None:
         """Check that a ledger fits the pod's slots, or has not grown from the slots ``before``."""
         pool = self._stored.pool(pod.pool)

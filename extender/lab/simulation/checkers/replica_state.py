@@ -28,7 +28,7 @@ def state_problems(replica: Replica) -> list[str]:
         rebuilt.vpod_changed(None, vpod)
     for key, known in caches.state.pools.items():
         # The leader's loops decide these two. They follow from no object.
-        rebuilt.pool(key).set_closed(known.closed)
+        rebuilt.pool(key).set_closed(known.closed, in_doubt=known.in_doubt)
         rebuilt.pool(key).set_abandoned(known.abandoned)
     problems = [
         f"I5: {replica.name} still reserves {claim.reserved} of {key} on {name} for {claim.owner}"

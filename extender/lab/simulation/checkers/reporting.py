@@ -23,6 +23,7 @@ REPORTED_WITHIN_S: Final = 13.0
 """After a failed write, the events of one namespace wait this long; others do not."""
 
 LEASE_S: Final = LeaderElectionConfig().lease_duration_s
+RENEW_DEADLINE_S: Final = LeaderElectionConfig().renew_deadline_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,17 @@ class ReportingChecker(Checker):
         super().__init__(context)
         self._taken_at: dict[str, float] = {}
         """Actor -> when it last changed the holder of a Lease."""
+        self._renewed_at: dict[str, float] = {}
+        """Actor -> when it last wrote a Lease."""
         self._due: deque[_Placed] = deque()
         self._reported: set[tuple[str, str]] = set()
         """(actor, UID of the object that the event is about)."""
         self._wrote_at: dict[tuple[str, str], float] = {}
         """(actor, namespace) -> when it last wrote an event there."""
+
+    def lease_written(self) -> None:
+        """A Lease was taken or renewed."""
+        self._renewed_at[ACTOR.get()] = self._clock()
 
     def leader_changed(self) -> None:
         """A Lease has a new holder. A former leader that did not take the Lease itself may have
@@ -101,6 +108,9 @@ class ReportingChecker(Checker):
             # A leader that has lost its Lease notices it at its next renewal. It may stop between a
             # status and its event.
             or self._lost_at(actor) >= since - LEASE_S
+            # A leader that cannot renew its Lease stops after the renew deadline, even if nobody
+            # has taken the Lease yet (seed 234964413).
+            or self._clock() - self._renewed_at.get(actor, inf) >= RENEW_DEADLINE_S
             or failed_at(actor, plural, name) >= since
             or failed_at(actor, "events", vpod.namespace) >= since - REPORTED_WITHIN_S
             # The writer is behind in this namespace, but continues.

@@ -25,6 +25,8 @@ class Stored:
     """Node name -> zone."""
     labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Namespace -> its labels."""
+    amounts: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """vpod -> dimension -> what one vreplica takes. It is the same for all objects of that name."""
     ready_nodes: set[str] = field(default_factory=set)
     """Names of the nodes that are Ready."""
 
@@ -95,8 +97,18 @@ class Stored:
             # The pool replaces a marked or given-up pod by another one, as long as the mark or the
             # failure lasts.
             lost = self._slots(top) if self._must_go(pool, top.name) else 0
+            if not self._has_dimensions(pool, len(useful) - bool(lost)):
+                continue
             if len(rest) >= pool.min_pods and room >= expected + lost:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
+
+    def _has_dimensions(self, pool: Pool, pods: int) -> bool:
+        """Return whether this many pods have enough of each dimension for all vpods."""
+        vpods = [vpod for vpod in self.vpods.values() if vpod.pool == pool.name]
+        return all(
+            sum(pool.most(vpod) * vpod.amounts.get(name, 0) for vpod in vpods) <= most * pods
+            for name, most in pool.capacities.items()
+        )
 
     def _has_bytes(self, pool: Pool, pods: int) -> bool:
         """Return whether the ledgers of this many pods have bytes for all vpods, even if each vpod
@@ -177,6 +189,8 @@ class Stored:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale weights of {wrong}")
         if pod.total > (slots := self._slots(pod)):
             found.append(f"I1: {pod.name} has {slots} slots, and holds {pod.text}")
+        if (pool := self.pools.get(pod.pool)) is not None and (over := pool.overfull(pod)):
+            found.append(f"I1: {pod.name} has too little {over} for {pod.text}")
         return found
 
     def _kept_from_others(self, pod: Pod) -> int:
@@ -299,7 +313,12 @@ class Stored:
         return {
             name: slots
             for name, slots in free.items()
-            if slots >= vpod.weight and self.pods[name].has_bytes_for(vpod.key)
+            if slots >= vpod.weight
+            and self.pods[name].has_bytes_for(vpod.key)
+            and all(
+                self.pods[name].taken_of(dimension) + amount <= pool.capacities.get(dimension, 0)
+                for dimension, amount in vpod.amounts.items()
+            )
         }
 
     def _has_room(self, vpod: VPod, leaving: Collection[str] = ()) -> bool:
@@ -316,7 +335,7 @@ class Stored:
         waits = any(self._may_wait(pool, self.pods.get(name)) for name in pool.names)
         may_grow = not waits and (pool.max_pods is None or len(pool.ordinals) < pool.max_pods)
         return bool(self._free(vpod)) or (
-            may_grow and vpod.weight <= pool.slots and self._a_node_has(pool.slots)
+            may_grow and pool.could_hold(vpod) and self._a_node_has(pool.slots)
         )
 
     def _has_room_in_zone(self, vpod: VPod, leaving: Collection[str]) -> bool:

@@ -14,6 +14,7 @@ from extender.kube.api import LEASES, NODES, PODS, ApiError, NotFound, Obj
 from extender.lab.simulation.workload.acts import Scene
 from extender.lab.simulation.workload.api_server import ApiServerActs
 from extender.lab.simulation.workload.edits import Edits
+from extender.lab.simulation.workload.taints import Taints
 from extender.lab.simulation.world.installation import install_lease
 from extender.lab.simulation.world.replica import Replica
 from extender.lab.simulation.world.scale import LEASE, NS, ZONES
@@ -22,8 +23,6 @@ from extender.model.names import OWN_NAMESPACE
 REPLICAS_MAX: Final = 3
 PROBE_FAILS_MAX_S: Final = 60.0
 NOT_READY_MAX_S: Final = 300.0
-TAINTED_MAX_S: Final = 120.0
-TAINT: Final = {"key": "example.dev/maintenance", "effect": "NoSchedule"}
 PAUSE_MAX_S: Final = 40.0
 """A Lease lasts 15 s."""
 RIVALS_LEASE: Final = "vreplica-scheduler-rival"
@@ -41,6 +40,7 @@ class FaultActs:
         beyond the end of the faults.
         """
         self._later: set[asyncio.Task[None]] = set()
+        self.taints = Taints(scene, self._soon)
         self.acts: dict[str, Callable[[], Awaitable[bool]]] = {
             "killReplica": self._kill_replica,
             "stopReplica": self._stop_replica,
@@ -62,7 +62,7 @@ class FaultActs:
             "podForceDeleted": self._force_delete,
             "podsForceDeleted": self._force_delete_all,
             "podRefused": self._refuse_next,
-            "nodeTainted": self._taint_node,
+            "nodeTainted": self.taints.taint,
             "leaseDeleted": self._delete_lease,
             "rivalLeader": self._start_rival,
             "leaseEmptied": self._empty_lease,
@@ -74,8 +74,7 @@ class FaultActs:
     async def calm_down(self) -> None:
         """Recover nodes, resume processes and kill rivals."""
         await self._recover_nodes()
-        for _, name in list(self._scene.world.stored(NODES)):
-            await self._set_taint(name, there=False)
+        await self.taints.clear()
         for name, ends in list(self._unready.items()):
             if ends:
                 self._probe(name, ready=True)
@@ -87,11 +86,12 @@ class FaultActs:
             replica.resume()
             replica.api.crash_at_call = None
 
-    def _soon(self, delay_s: float, act: Callable[[], Awaitable[object]]) -> None:
+    def _soon(self, delay_s: float, act: Callable[[], Awaitable[object] | None]) -> None:
         async def later() -> None:
             await asyncio.sleep(delay_s)
             try:
-                await act()
+                if (work := act()) is not None:
+                    await work
             except ApiError:
                 return
 
@@ -140,11 +140,7 @@ class FaultActs:
         if replica is None or replica.paused:
             return False
         replica.pause()
-
-        async def resume() -> None:
-            replica.resume()
-
-        self._soon(rng.uniform(0.5, PAUSE_MAX_S), resume)
+        self._soon(rng.uniform(0.5, PAUSE_MAX_S), replica.resume)
         return True
 
     def _lease(self) -> str:
@@ -216,11 +212,7 @@ class FaultActs:
             return False
         await self._forget_rivals()
         world.start_replica(lease=RIVALS_LEASE)
-
-        async def end() -> None:
-            self._kill_rivals()
-
-        self._soon(self._scene.rng.uniform(5.0, RIVAL_MAX_S), end)
+        self._soon(self._scene.rng.uniform(5.0, RIVAL_MAX_S), self._kill_rivals)
         return True
 
     async def _forget_rivals(self) -> None:
@@ -310,12 +302,8 @@ class FaultActs:
         name = pod["metadata"]["name"]
         self._unready[name] = lasts_s is not None
         self._probe(name, ready=False)
-
-        async def succeed() -> None:
-            self._probe(name, ready=True)
-
         if lasts_s is not None:
-            self._soon(lasts_s, succeed)
+            self._soon(lasts_s, lambda: self._probe(name, ready=True))
         return True
 
     def _forget_probes(self) -> None:
@@ -338,27 +326,6 @@ class FaultActs:
             return False
         await self._delete_now(pod)
         return True
-
-    async def _taint_node(self) -> bool:
-        names = [name for _, name in self._scene.world.stored(NODES)]
-        if not names:
-            return False
-        name = self._scene.rng.choice(names)
-        await self._set_taint(name, there=True)
-        after_s = self._scene.rng.uniform(0.0, TAINTED_MAX_S)
-        self._soon(after_s, lambda: self._set_taint(name, there=False))
-        return True
-
-    async def _set_taint(self, name: str, *, there: bool) -> None:
-        """Add or remove our taint, and leave those of others."""
-        node = self._scene.world.stored(NODES).get(("", name))
-        taints = (node or {}).get("spec", {}).get("taints") or []
-        others = [taint for taint in taints if taint["key"] != TAINT["key"]]
-        if node is None or (taints == others and not there):
-            return
-        version = {"resourceVersion": node["metadata"]["resourceVersion"]}
-        spec = {"taints": [*others, TAINT] if there else others}
-        await self._scene.merge(NODES, "", name, {"metadata": version, "spec": spec})
 
     async def _refuse_next(self) -> bool:
         pod = self._scene.pod()

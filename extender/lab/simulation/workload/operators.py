@@ -1,5 +1,7 @@
 """Acts of operators: delete pods, cordon nodes, change pools, drain and upgrade adapters."""
 
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, Obj
@@ -15,21 +17,22 @@ class Operators:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._versions = 0
+        slots_factor = SLOTS_FACTOR if scene.world.scale.long_names else 1
         self.sometimes = (
             Act("delete pod", 3, self._delete_pod),
             Act("cordon node", 0.7, self._cordon_node),
             Act("uncordon node", 0.7, self._uncordon_node),
-            Act("change minPods", 0.5, self._change_min_pods),
-            Act("change maxPods", 0.5, self._change_max_pods),
-            Act("change slotsPerPod", 0.5, self._change_slots),
+            self._change("minPods", lambda rng: rng.randint(0, 4)),
+            self._change("maxPods", lambda rng: rng.choice((None, 2, 4, 8, 12))),
+            self._change("slotsPerPod", lambda rng: rng.randint(2, 12) * slots_factor),
             Act("mark pod", 1, self._mark_pod),
             Act("unmark pod", 1.2, self._unmark_pod),
         )
         self.among_pools = (
-            Act("change minPodsPerVPod", 0.5, self._change_min_pods_per_vpod),
-            Act("change rescheduleAfterSeconds", 0.5, self._change_reschedule),
-            Act("change profile", 0.5, self._change_profile),
-            Act("change rebalance", 0.5, self._change_rebalance),
+            self._change("minPodsPerVPod", lambda rng: rng.randint(0, 4)),
+            self._change("rescheduleAfterSeconds", lambda rng: rng.choice((None, 0, 5, 30))),
+            self._change("profile", lambda rng: rng.choice(PROFILES)),
+            self._change("rebalance", drawn_rebalance),
             Act("upgrade adapters", 0.2, self._upgrade),
         )
 
@@ -54,33 +57,15 @@ class Operators:
     async def _uncordon_node(self) -> bool:
         return await self._respec_node({"unschedulable": None})
 
-    async def _respec_pool(self, **spec: Any) -> bool:
-        await self._scene.merge(ADAPTERPOOLS, NS, self._scene.pool_name(), {"spec": spec})
-        return True
+    def _change(self, field: str, drawn: Callable[[Random], Any]) -> Act:
+        """The act that gives a pool a drawn value of that field of its spec."""
 
-    async def _change_min_pods(self) -> bool:
-        return await self._respec_pool(minPods=self._scene.rng.randint(0, 4))
+        async def change() -> bool:
+            spec = {field: drawn(self._scene.rng)}
+            await self._scene.merge(ADAPTERPOOLS, NS, self._scene.pool_name(), {"spec": spec})
+            return True
 
-    async def _change_max_pods(self) -> bool:
-        return await self._respec_pool(maxPods=self._scene.rng.choice((None, 2, 4, 8, 12)))
-
-    async def _change_slots(self) -> bool:
-        factor = SLOTS_FACTOR if self._scene.world.scale.long_names else 1
-        return await self._respec_pool(slotsPerPod=self._scene.rng.randint(2, 12) * factor)
-
-    async def _change_min_pods_per_vpod(self) -> bool:
-        return await self._respec_pool(minPodsPerVPod=self._scene.rng.randint(0, 4))
-
-    async def _change_reschedule(self) -> bool:
-        return await self._respec_pool(
-            rescheduleAfterSeconds=self._scene.rng.choice((None, 0, 5, 30))
-        )
-
-    async def _change_profile(self) -> bool:
-        return await self._respec_pool(profile=self._scene.rng.choice(PROFILES))
-
-    async def _change_rebalance(self) -> bool:
-        return await self._respec_pool(rebalance=drawn_rebalance(self._scene.rng))
+        return Act(f"change {field}", 0.5, change)
 
     async def _mark_pod(self) -> bool:
         pod = self._scene.pod()

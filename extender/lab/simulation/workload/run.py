@@ -19,6 +19,7 @@ from extender.lab.faults import CALM
 from extender.lab.simulation.workload.acts import ActsOfPart, Scene
 from extender.lab.simulation.workload.callers import CallerActs
 from extender.lab.simulation.workload.crowds import Crowds
+from extender.lab.simulation.workload.dimensions import DimensionActs
 from extender.lab.simulation.workload.fault_acts import FaultActs
 from extender.lab.simulation.workload.operators import Operators
 from extender.lab.simulation.workload.selectors import SelectorActs
@@ -35,6 +36,7 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
     "sources": StreamActs,
     "selectors": SelectorActs,
     "longNames": Crowds,
+    "dimensions": DimensionActs,
 }
 
 
@@ -60,6 +62,7 @@ class Workload:
         self.done: list[int] = []
         self.tried = 0
         self._left_out = frozenset(left_out)
+        self._deschedules = "descheduling" in parts
         self._world = world
         self._scene = Scene(world)
         self._only = None if only is None else frozenset(only)
@@ -134,9 +137,18 @@ class Workload:
         for _, name in world.stored(NODES):
             await self._scene.merge(NODES, "", name, {"spec": {"unschedulable": None}})
         world.callers.calm_down()
+        world.load.calm = True
         world.drop_crashed()
         while len(world.replicas) < 2:
             world.start_replica()
+
+    async def pods_leave(self) -> list[str]:
+        """Once everything has settled: one node gets a taint, if pools evict pods (the part
+        descheduling). Return the pods that stay there without a reason.
+        """
+        if not self._deschedules or "nodeTainted" in self._left_out:
+            return []
+        return await self._fault_acts.taints.pods_leave()
 
 
 async def _nothing() -> bool:

@@ -38,7 +38,13 @@ class Tenants:
         self._vpods += 1
         weight = scene.rng.choice((1, 1, 1, 2, 3))
         name = scene.world.scale.vpod_name(f"v{self._vpods}")
-        vpod = vpod_object(name, scene.rng.randint(1, 12), weight, scene.pool_name())
+        vpod = vpod_object(
+            name,
+            scene.rng.randint(1, 12),
+            weight,
+            scene.pool_name(),
+            dimensions=scene.world.scale.dimensions,
+        )
         await scene.world.cluster.create(VPODS, scene.rng.choice(TENANTS), vpod)
         return True
 
@@ -62,7 +68,10 @@ class Tenants:
         if vpod is None:
             return False
         again = vpod_object(
-            vpod["metadata"]["name"], scene.rng.randint(1, 8), pool=scene.pool_name()
+            vpod["metadata"]["name"],
+            scene.rng.randint(1, 8),
+            pool=scene.pool_name(),
+            dimensions=scene.world.scale.dimensions,
         )
         await scene.recreate(VPODS, vpod, again)
         return True

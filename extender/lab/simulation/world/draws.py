@@ -3,14 +3,14 @@ faults.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from extender.kube.api import Obj
 from extender.lab.faults import FaultKind
 from extender.lab.simulation.world.profile import ALL_KINDS, DRAWN_LAST, OF_PARTS, PARTS, PARTS_LAST
-from extender.lab.simulation.world.scale import SLOTS_FACTOR, TENANTS, Scale
+from extender.lab.simulation.world.scale import LOAD_METRIC, SLOTS_FACTOR, TENANTS, Scale
 
 DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0
@@ -19,6 +19,7 @@ DESCHEDULING: Final = {
     "reasons": ["NodeTaints", "NodeAffinity", "ZoneSpread"],
     "minPodAgeSeconds": 5,
 }
+CAPACITIES: Final = {"cpu": 8, "memory": 16}
 PART_SHARE: Final = 0.3
 """The share of seeds that have a part."""
 PART_LAST_SHARE: Final = 0.1
@@ -69,6 +70,15 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale
     if "descheduling" in parts:
         pools = tuple({**pool, "descheduling": DESCHEDULING} for pool in scale.pools)
         scale = replace(scale, pools=pools)
+    if "dimensions" in parts:
+        pools = tuple(_with_dimensions(pool, rng) for pool in scale.pools)
+        scale = replace(scale, dimensions=True, pools=pools)
+    if "handoff" in parts:
+        pools = tuple({**pool, "handoff": {}} for pool in scale.pools)
+        scale = replace(scale, pools=pools)
+    if "load" in parts:
+        pools = tuple(_balancing(pool, rng) for pool in scale.pools)
+        scale = replace(scale, pools=pools, load=True)
     if "longNames" in parts:
         node_slots = None if scale.node_slots is None else scale.node_slots * SLOTS_FACTOR
         slots = scale.slots_per_pod * SLOTS_FACTOR
@@ -86,12 +96,17 @@ def drawn_selector(rng: random.Random) -> Obj:
     return rng.choice(({}, {"matchLabels": GOLD}))
 
 
-def drawn_of_parts(rng: random.Random, parts: frozenset[str]) -> dict[str, float]:
-    """Return the rates of the faults of all parts; 0 if the world does not have the part."""
+def drawn_of_parts(rng: random.Random, parts: frozenset[str], seed: int) -> dict[str, float]:
+    """Return the rates of the faults of all parts; 0 if the world does not have the part. A world
+    with the part ``descheduling`` always has nodeTainted, from dice of its own.
+    """
     drawn: dict[str, float] = {}
     for part, names in OF_PARTS.items():
         rates = _drawn(rng, 0.5, (kind for kind in ALL_KINDS if kind.name in names))
         drawn |= rates if part in parts else dict.fromkeys(rates, 0.0)
+    if "descheduling" in parts:
+        dice = random.Random(f"{seed}/descheduling")
+        drawn |= _drawn(dice, 1.0, (kind for kind in ALL_KINDS if kind.name == "nodeTainted"))
     return drawn
 
 
@@ -129,6 +144,21 @@ def drawn_scale(rng: random.Random, *, plain: bool = False) -> Scale:
     )
 
 
+def _balancing(pool: Mapping[str, Any], rng: random.Random) -> Obj:
+    load = {"metric": LOAD_METRIC, "target": rng.choice((1.1, 1.2, 1.5))}
+    return {**pool, "rebalance": {**pool.get("rebalance", {}), "load": load}}
+
+
+def _with_dimensions(pool: Mapping[str, Any], rng: random.Random) -> Obj:
+    """Add capacities. Two of three such pools make room, and swap under a profile that scores."""
+    pool = {**pool, "capacities": CAPACITIES}
+    if rng.random() < 1 / 3:
+        return pool
+    moving = {"movesPerPeriod": 20, "dryRun": False, "makeRoomBeforeGrowing": rng.random() < 0.5}
+    profile = rng.choice(("spread", "ha", pool.get("profile", "default")))
+    return {**pool, "profile": profile, "rebalance": {**pool.get("rebalance", {}), **moving}}
+
+
 def _drawn_pool(rng: random.Random) -> Obj:
     return {
         "profile": rng.choice(PROFILES),
@@ -141,8 +171,11 @@ def _drawn_pool(rng: random.Random) -> Obj:
 
 def drawn_rebalance(rng: random.Random) -> Obj:
     """Return ``spec.rebalance`` of a pool."""
+    moves, cooldown_s = rng.choice((0, 3, 10, 20)), rng.choice((0, 0, 5, 30))
+    way = rng.random()
     return {
-        "movesPerPeriod": rng.choice((0, 3, 10, 20)),
-        "cooldownSeconds": rng.choice((0, 0, 5, 30)),
-        "dryRun": rng.random() < 0.1,
+        "movesPerPeriod": moves,
+        "cooldownSeconds": cooldown_s,
+        "dryRun": way < 0.1,
+        "makeRoomBeforeGrowing": way > 0.7,
     }

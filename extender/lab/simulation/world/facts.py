@@ -45,6 +45,8 @@ class Pod:
     marked: bool
     deleting: bool
     ready: bool = True
+    amounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """vpod -> dimension -> what one vreplica takes, as the ledger says."""
     requested: int = 0
     """The slots that its containers request of the node. If they request none (0), the pod takes
     the slots of its annotation.
@@ -68,7 +70,15 @@ class Pod:
         entries = (
             key for key in self.ledger or () if key.startswith(prefix) and key not in without
         )
-        return sum(len(key) + SHARE_BYTES_MAX for key in entries)
+        return sum(len(key) + SHARE_BYTES_MAX + self._longer(key) for key in entries)
+
+    def _longer(self, vpod: str) -> int:
+        amounts = self.amounts.get(vpod)
+        return 2 + sum(len(name) + 14 for name in amounts) if amounts else 0
+
+    def taken_of(self, dimension: str) -> int:
+        """The amount of a dimension in its ledger."""
+        return sum(self.count(vpod) * each.get(dimension, 0) for vpod, each in self.amounts.items())
 
     def has_bytes_for(self, vpod: str) -> bool:
         """Return whether its ledger has space for one more vreplica of the vpod."""
@@ -124,6 +134,8 @@ class VPod:
     """It belongs to a caller of /v1/schedule and is no object."""
     foreign: bool = False
     """It is an object of a foreign kind (``spec.sources``)."""
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    """Dimension -> what one vreplica takes."""
     others: tuple[str, ...] = ()
     """The conditions of a foreign kind's own controller, as text."""
 
@@ -160,12 +172,19 @@ class Pool:
     period_s: float = 100.0
     cooldown_s: float = 300.0
     dry_run: bool = False
+    balances_load: bool = False
+    handoff: bool = False
+    """Whether its adapters are told their shares."""
     deleted: bool = False
     """Whether its AdapterPool is missing."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """The labels that a vpod's namespace must have."""
     reschedule_after_s: float | None = None
     ordinals: range = field(default_factory=lambda: range(0))
+    capacities: Mapping[str, int] = field(default_factory=dict)
+    """What a pod has beside slots."""
+    capacities_seen: list[tuple[float, Mapping[str, int]]] = field(default_factory=list)
+    """(since when, capacities)."""
     slots_seen: list[tuple[float, int]] = field(default_factory=list)
     """(since when, slotsPerPod); the last one is the present one."""
     raised_seen: list[tuple[float, int]] = field(default_factory=list)
@@ -177,6 +196,7 @@ class Pool:
         """Read a pool's spec."""
         rebalance = spec.get("rebalance") or {}
         self.slots = spec["slotsPerPod"]
+        self.capacities = spec.get("capacities") or {}
         self.min_pods = spec.get("minPods", 0)
         self.max_pods = spec.get("maxPods")
         self.min_pods_per_vpod = spec.get("minPodsPerVPod", 0)
@@ -185,8 +205,20 @@ class Pool:
         self.period_s = spec.get("scaleDownPeriodSeconds", 100)
         self.cooldown_s = rebalance.get("cooldownSeconds", 300)
         self.dry_run = rebalance.get("dryRun", False)
+        self.handoff = spec.get("handoff") is not None
+        self.balances_load = rebalance.get("load") is not None
         self.reschedule_after_s = spec.get("rescheduleAfterSeconds", 300)
         self.selector = (spec.get("namespaceSelector") or {}).get("matchLabels") or {}
+
+    def could_hold(self, vpod: VPod) -> bool:
+        """Return whether an empty pod has room for one vreplica."""
+        return vpod.weight <= self.slots and all(
+            amount <= self.capacities.get(name, 0) for name, amount in vpod.amounts.items()
+        )
+
+    def overfull(self, pod: Pod) -> list[str]:
+        """The dimensions of which the pod's ledger takes more than the pod has."""
+        return [name for name, most in self.capacities.items() if pod.taken_of(name) > most]
 
     @property
     def names(self) -> set[str]:
@@ -230,6 +262,7 @@ def read_pod(obj: Obj) -> Pod:
         node=obj["spec"].get("nodeName") or "",
         slots=int(slots) if slots is not None and slots.isdigit() else None,
         ledger=_read_ledger(annotations.get(PLACEMENTS)),
+        amounts=_read_amounts(annotations.get(PLACEMENTS)),
         text=annotations.get(PLACEMENTS),
         marked=any(annotations.get(mark) == "true" for mark in MARKS),
         deleting=bool(metadata.get("deletionTimestamp")),
@@ -257,6 +290,13 @@ def _read_ledger(text: str | None) -> dict[str, tuple[int, int]] | None:
         return None
 
 
+def _read_amounts(text: str | None) -> dict[str, dict[str, int]]:
+    if _read_ledger(text) is None:
+        return {}
+    plain = orjson.loads(text or "{}")
+    return {key: v[2] for key, v in plain.items() if isinstance(v, list) and len(v) > 2}
+
+
 def read_vpod(obj: Obj) -> VPod:
     """Read a vpod."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
@@ -273,6 +313,7 @@ def read_vpod(obj: Obj) -> VPod:
         generation=metadata.get("generation", 0),
         wanted=spec["vreplicas"],
         weight=spec.get("slotsPerVReplica", 1),
+        amounts=spec.get("perVReplica") or {},
         observed=status.get("observedGeneration", 0),
         placements=placements,
         scheduled=status.get("scheduledVReplicas", 0),

@@ -140,10 +140,13 @@ PARTS: Final = {
     "longNames": "vpods with names of 253 characters, by the hundreds: ledgers have no bytes left "
     "while slots are free",
     "descheduling": "pools that evict pods from nodes that they should have left",
+    "load": "pools that balance the load that adapters report, with noise and odd reports",
+    "handoff": "pools whose adapters are told their shares",
     "takeTurns": "kube-scheduler's equal nodes take turns, as up to 1.15",
+    "dimensions": "pools with capacities beside slots, and vpods that take some of them",
 }
 """What a world may have besides vpods, nodes and pools: name -> description."""
-PARTS_LAST: Final = ("longNames", "takeTurns", "descheduling")
+PARTS_LAST: Final = ("longNames", "takeTurns", "descheduling", "load", "dimensions", "handoff")
 """Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {
     "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),

@@ -154,6 +154,15 @@ class Replica:
             raise TransportError("EOF")
         return 200, task.result()[0]
 
+    def report_load(self, body: bytes) -> None:
+        """Send it a ``POST /v1/load``, if it is ready. Nobody looks at the answer."""
+        if not self.ready or self.paused:
+            return
+        task = self._spawn(self.service.load_verb().take(body))
+        self.verbs.add(task)
+        task.add_done_callback(self.verbs.discard)
+        task.add_done_callback(_tell_unexpected)
+
     async def _run(self, verb: str, body: bytes) -> tuple[bytes, str]:
         verbs = self.service.verbs
         if verb == "bind":

@@ -32,6 +32,10 @@ def pool_of(pod_name: str) -> str:
     return pod_name.rpartition("-")[0]
 
 
+LOAD_METRIC: Final = "requests_per_second"
+"""What adapters report."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """The size of a world at its beginning. ``pools`` has further spec fields for each pool, and so
@@ -54,8 +58,12 @@ class Scale:
     """The most nodes that the replicas' filter passes; 0: all."""
     sources: bool = False
     """Whether the pools also take Streams."""
+    dimensions: bool = False
+    """Whether pools have capacities beside slots, and vpods take some of them."""
     long_names: bool = False
     """Whether vpods have names of the maximum length."""
+    load: bool = False
+    """Whether adapters report their load."""
     take_turns: bool = False
     """Whether kube-scheduler lets equal nodes take turns, instead of drawing one."""
     other_buckets_share: float = 0.0

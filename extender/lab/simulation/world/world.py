@@ -16,12 +16,13 @@ from math import inf
 from typing import Any, Final, Self
 
 from extender.config.kube_scheduler import SchedulerConfig
-from extender.kube.api import Obj, Resource
+from extender.kube.api import PODS, Obj, Resource
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.store import Change, Snapshot
 from extender.lab.clock import wall_clock
 from extender.lab.embedded import ControllerSettings, EmbeddedCluster
 from extender.lab.faults import CALM, FaultRates, Faults, FaultyApi, FaultyTransport
+from extender.lab.scheduler.listers import CSI_KINDS
 from extender.lab.scheduler.scheduler import Scheduler
 from extender.lab.scheduler.select_host import RoundRobin, at_random
 from extender.lab.simulation.world.admission import Admission
@@ -35,6 +36,7 @@ from extender.lab.simulation.world.kube_scheduler import (
 )
 from extender.lab.simulation.world.leadership import Leadership
 from extender.lab.simulation.world.ledgers import RecordingApi
+from extender.lab.simulation.world.load import LoadReporter
 from extender.lab.simulation.world.old_lists import OldLists
 from extender.lab.simulation.world.replica import Replica, is_crash, is_replaced
 from extender.lab.simulation.world.scale import LEASE, Scale, pool_of
@@ -83,7 +85,12 @@ class World:
         self.callers = Callers(
             Network(self.leadership.candidates, self.faults, self.trace, self.problems)
         )
+        self.load = LoadReporter(
+            self.rng, pods=lambda: self.stored(PODS), replicas=lambda: self.replicas
+        )
         self._started = 0
+        self.restored = False
+        """Whether etcd was restored from a backup."""
         self._outdated: set[str] = set()
         """Replicas that ran when etcd was restored. Each may end because of it."""
         self._schedulers: dict[str, asyncio.Task[None]] = {}
@@ -126,6 +133,8 @@ class World:
         self._start_cluster()
         for _ in range(self.scale.replicas):
             self.start_replica()
+        if self.scale.load:
+            _ = self._run(self.load.run(), "load reporter")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -168,7 +177,7 @@ class World:
             transport=transport,
             select_host=RoundRobin() if self.scale.take_turns else at_random(rng),
         )
-        self._schedulers[name] = self._run(scheduler.run(), name)
+        self._schedulers[name] = self._run(scheduler.run(unwatched=CSI_KINDS), name)
 
     def _on_change(self, kind: tuple[str, str], change: Change) -> None:
         self.leadership.check()
@@ -239,6 +248,7 @@ class World:
         before = {kind: dict(collection.entries) for kind, collection in store.collections()}
         self.cluster.restore(backup, bump=bump)
         self._old_lists.forget()
+        self.restored = True
         self._outdated = {replica.name for replica in self.replicas}
         self.trace(f"etcd restored to version {backup.version}, goes on at {store.version}")
         order = {plural: place for place, plural in enumerate(TOLD_FIRST)}

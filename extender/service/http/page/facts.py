@@ -118,9 +118,9 @@ class Facts:
         await self._look_at_pools()
         self._look_at_history()
         pool = self._state.pools.get(self.pool)
-        revision = (pool, *self._state.revision_of(pool)) if pool is not None else ()
-        if revision != self._revision:
-            self._revision = revision
+        known = (pool, *self._state.revision_of(pool), pool.load) if pool is not None else ()
+        if known != self._revision:
+            self._revision = known
             await self._look_into(pool)
         news = {name: section.take() for name, section in self._sections.items()}
         return {name: changed for name, changed in news.items() if changed}
@@ -141,7 +141,7 @@ class Facts:
         for count, key in enumerate(keys, 1):
             if (pool := state.pools.get(key)) is not None:
                 own = self._own(key)
-                sign = (pool, *state.revision_of(pool), own)
+                sign = (pool, *state.revision_of(pool), pool.load, own)
                 section.put(key, sign, partial(_pool_with_leader, pool, own))
             if count % SLICE_POOLS == 0:
                 await asyncio.sleep(0)
@@ -179,7 +179,7 @@ class Facts:
             pod = pool.pods.get(name)
             if pod is not None and (pod.pod is not None or pod.claims):
                 there[name] = None
-                pods.put(name, pod_sign(pod), partial(pod_record, pool, pod))
+                pods.put(name, pod_sign(pool, pod), partial(pod_record, pool, pod))
                 if pod.pod is not None and pod.node is not None:
                     under[pod.node.name] = pod.node
             if count % SLICE_ITEMS == 0:

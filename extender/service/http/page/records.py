@@ -5,10 +5,12 @@
     service   identity, leading, shadow, problems [why it is not ready], profiles [names]
     pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status,
               pendingSlots, unservedSlots, overcommittedPods, problem (why it is not Ready),
-              leader, leads (whether this replica does)
+              leader, leads (whether this replica does); if this replica knows the pods' load,
+              load {metric, maxToMean, hottestPod, target}
     pods      by name: node, zone, slots, used, free (slots), why (it takes no new work),
               unserved (why nobody serves what is published there, "" where somebody does),
-              closed, placements
+              closed, placements; dimensions {name: {capacity, used}} if the pool has capacities,
+              load {metric, load, toMean} if this replica knows it
     vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas),
               waits (why, where some wait, or all wait for their pool)
     nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
@@ -40,11 +42,11 @@ TEXT_CHARS_MAX: Final = 400
 """Of the message shown for a vpod that waits."""
 
 
-def pod_sign(pod: PodClaims) -> tuple[PodClaims, int, str]:
+def pod_sign(pool: PoolState, pod: PodClaims) -> tuple[object, ...]:
     """Changes whenever ``pod_record`` does. It includes the unserved reason, because a status that
-    agrees with the ledger changes that without a new revision.
+    agrees with the ledger changes that without a new revision. Loads have no revision either.
     """
-    return (pod, pod.revision, _unserved(pod))
+    return (pod, pod.revision, _unserved(pod), _load_of(pool, pod))
 
 
 def pod_record(pool: PoolState, pod: PodClaims) -> Record:
@@ -55,6 +57,8 @@ def pod_record(pool: PoolState, pod: PodClaims) -> Record:
         "slots": pod.capacity,
         "used": pod.placed,
         "free": pod.free,
+        **({"dimensions": pod.dimensions()} if pod.capacities else {}),
+        **({"load": load} if (load := _load_of(pool, pod)) else {}),
         "why": why_unschedulable(pool, pod) or ("ledger full" if pod.out_of_bytes else ""),
         "unserved": _unserved(pod),
         "closed": pool.is_closed(pod),
@@ -63,6 +67,35 @@ def pod_record(pool: PoolState, pod: PodClaims) -> Record:
             for key, claim in sorted(pod.claims.items())
             if claim.placed.vreplicas
         },
+    }
+
+
+def _load_of(pool: PoolState, pod: PodClaims) -> Record | None:
+    """The pod's load as last looked at; None if it is not known."""
+    target = pool.adapter_pool.load if pool.adapter_pool is not None else None
+    load = pool.load.loads.get(pod.ordinal) if pod.ordinal is not None else None
+    if target is None or load is None or not pool.load.mean:
+        return None
+    return {
+        "metric": target.metric,
+        "load": float(f"{load:.4g}"),
+        "toMean": round(load / pool.load.mean, 2),
+    }
+
+
+def _load_record(pool: PoolState) -> Record | None:
+    """The load of the hottest pod; None if no load is known."""
+    target = pool.adapter_pool.load if pool.adapter_pool is not None else None
+    loads = pool.load.loads
+    if target is None or not loads or not pool.load.mean:
+        return None
+    hottest = max(sorted(loads), key=loads.__getitem__)
+    pod = pool.by_ordinal.get(hottest)
+    return {
+        "metric": target.metric,
+        "maxToMean": round(loads[hottest] / pool.load.mean, 2),
+        "hottestPod": pod.name if pod is not None else "",
+        "target": target.target,
     }
 
 
@@ -135,4 +168,5 @@ def pool_record(pool: PoolState) -> Record:
         "unservedSlots": unserved_slots(pool),
         "overcommittedPods": len(pool.overcommitted()),
         "problem": ("" if ready else problem) if found else "the AdapterPool does not exist",
+        **({"load": load} if (load := _load_record(pool)) else {}),
     }

@@ -1,3 +1,98 @@
+{{/* The name of the service and of its cluster-wide objects. vreplica-scheduler whatever the release is called: a name that follows the
+     release would rename what is installed. nameOverride makes it follow, as in charts made by `helm create`. A Service's name and a
+     label have 63 characters, of which the longest part takes 15. */}}
+{{- define "vreplica.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride }}
+{{- else if .Values.nameOverride -}}
+{{- $name := contains .Values.nameOverride .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Values.nameOverride) -}}
+{{ $name | trunc 48 | trimSuffix "-" }}
+{{- else -}}
+vreplica-scheduler
+{{- end -}}
+{{- end -}}
+
+{{/* What the names of the other parts begin with: vreplica-webhook of vreplica-scheduler, else FULLNAME-webhook. */}}
+{{- define "vreplica.prefix" -}}
+{{- $name := include "vreplica.fullname" . -}}
+{{ eq $name "vreplica-scheduler" | ternary "vreplica" $name }}
+{{- end -}}
+
+{{/* The namespace of all namespaced objects. */}}
+{{- define "vreplica.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end -}}
+
+{{/* Of the profile of kube-scheduler, and of adapter pods. */}}
+{{- define "vreplica.schedulerName" -}}
+{{ .Values.kubeScheduler.schedulerName | default (include "vreplica.fullname" .) }}
+{{- end -}}
+
+{{/* "": none. */}}
+{{- define "vreplica.priorityClassName" -}}
+{{- $name := .Values.priorityClass.name -}}
+{{ kindIs "invalid" $name | ternary (include "vreplica.fullname" .) $name }}
+{{- end -}}
+
+{{/* The Secrets and the client names of the modes deployment and existing. */}}
+{{- define "vreplica.extenderSecret" -}}
+{{ .Values.extender.tls.secretName | default (printf "%s-extender-tls" (include "vreplica.prefix" .)) }}
+{{- end -}}
+{{- define "vreplica.kubeSchedulerSecret" -}}
+{{ .Values.kubeScheduler.tls.secretName | default (printf "%s-kube-scheduler-tls" (include "vreplica.prefix" .)) }}
+{{- end -}}
+{{- define "vreplica.allowedClients" -}}
+{{ .Values.extender.tls.allowedClients | default (list (printf "%s-kube-scheduler" (include "vreplica.prefix" .))) | toJson }}
+{{- end -}}
+
+{{/* "vreplica.name" (list $ PART): the name of a part. */}}
+{{- define "vreplica.name" -}}
+{{ include "vreplica.prefix" (first .) }}-{{ last . }}
+{{- end -}}
+
+{{/* The ServiceAccount of extender, kubeScheduler, webhook, and of the two that come with them, tokens and upkeep: (list $ WHO). */}}
+{{- define "vreplica.serviceAccountName" -}}
+{{- $root := first . -}}
+{{- $who := last . -}}
+{{- $owner := get (dict "tokens" "extender" "upkeep" "webhook") $who | default $who -}}
+{{- $given := (get $root.Values $owner).serviceAccount.name -}}
+{{- if and $given (eq $owner $who) -}}
+{{ $given }}
+{{- else if $given -}}
+{{ $given }}-{{ $who }}
+{{- else if eq $who "extender" -}}
+{{ include "vreplica.fullname" $root }}
+{{- else -}}
+{{ include "vreplica.name" (list $root (get (dict "kubeScheduler" "kube-scheduler" "upkeep" "webhook-upkeep") $who | default $who)) }}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a request comes from a service that writes ledgers and statuses, this one or another installation's, in CEL:
+     (list $ "==" "||"), or that it does not: (list $ "!=" "&&"). */}}
+{{- define "vreplica.writers" -}}
+{{- $root := first . -}}
+{{- $operator := index . 1 -}}
+{{- $own := printf "%s/%s" (include "vreplica.namespace" $root) (include "vreplica.serviceAccountName" (list $root "extender")) -}}
+{{- $terms := list -}}
+{{- range prepend ($root.Values.admissionPolicies.otherWriters | default list) $own | uniq -}}
+{{- $terms = append $terms (printf "request.userInfo.username %s 'system:serviceaccount:%s'" $operator (replace "/" ":" .)) -}}
+{{- end -}}
+{{ join (printf " %s " (last .)) $terms }}
+{{- end -}}
+
+{{/* Value of the label that adds a ClusterRole to what the service may do with foreign kinds. Of one installation only. */}}
+{{- define "vreplica.sourcesLabel" -}}
+{{- $name := include "vreplica.fullname" . -}}
+{{ eq $name "vreplica-scheduler" | ternary "true" $name }}
+{{- end -}}
+
+{{/* The webhook's registrations, where they are not called as the program expects. */}}
+{{- define "vreplica.registration" -}}
+{{- if ne (include "vreplica.fullname" .) "vreplica-scheduler" }}
+            - --registration={{ include "vreplica.fullname" . }}
+{{- end }}
+{{- end -}}
+
 {{/* On every object. What only a Helm release has (instance, chart, managed-by) is left out of the kustomize base. */}}
 {{- define "vreplica.labels" -}}
 app.kubernetes.io/part-of: vreplica-scheduler
@@ -22,25 +117,78 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- if has (include "vreplica.schedulerMode" .) (list "deployment" "existing") }}true{{ end -}}
 {{- end -}}
 
-{{/* "true" where controllers in other pods are served. */}}
-{{- define "vreplica.schedule" -}}
-{{- if and .Values.schedule.enabled (include "vreplica.active" .) }}true{{ end -}}
+{{/* "true" where a listener for other pods is served, schedule or adapters: (list $ NAME). */}}
+{{- define "vreplica.listens" -}}
+{{- $root := first . -}}
+{{- if and (get $root.Values (last .)).enabled (include "vreplica.active" $root) }}true{{ end -}}
 {{- end -}}
 
-{{/* "true" where the upkeep of the webhook's certificate keeps that of the listener for controllers, too. */}}
-{{- define "vreplica.scheduleUpkeep" -}}
-{{- if and (include "vreplica.schedule" .) (not .Values.schedule.tls.secretName) (not .Values.certManager.enabled) }}true{{ end -}}
+{{/* Those that are served, as a JSON list. */}}
+{{- define "vreplica.listeners" -}}
+{{- $names := list -}}
+{{- range list "schedule" "adapters" }}{{ if include "vreplica.listens" (list $ .) }}{{ $names = append $names . }}{{ end }}{{ end -}}
+{{- toJson $names -}}
 {{- end -}}
 
-{{/* The Secret with the certificate of the listener for controllers: yours, cert-manager's, or the upkeep's. */}}
-{{- define "vreplica.scheduleSecret" -}}
-{{- .Values.schedule.tls.secretName | default (.Values.certManager.enabled | ternary "vreplica-schedule-tls" "vreplica-schedule-certificate") -}}
+{{/* "true" where the upkeep of the webhook's certificate keeps that of such a listener, too: (list $ NAME). */}}
+{{- define "vreplica.listenerUpkeep" -}}
+{{- $root := first . -}}
+{{- if and (include "vreplica.listens" .) (not (get $root.Values (last .)).tls.secretName) (not $root.Values.certManager.enabled) }}true{{ end -}}
+{{- end -}}
+
+{{/* Those whose certificate it keeps, as a JSON list. */}}
+{{- define "vreplica.listenersKept" -}}
+{{- $names := list -}}
+{{- range list "schedule" "adapters" }}{{ if include "vreplica.listenerUpkeep" (list $ .) }}{{ $names = append $names . }}{{ end }}{{ end -}}
+{{- toJson $names -}}
+{{- end -}}
+
+{{/* Where the authorities of a listener are published: a JSON list of namespaces, the callers' and our own: (list $ NAME). */}}
+{{- define "vreplica.listenerCANamespaces" -}}
+{{- $root := first . -}}
+{{- $given := get $root.Values (last .) -}}
+{{- $namespaces := concat (list (include "vreplica.namespace" $root)) ($given.namespaces | default list) -}}
+{{- range $given.allowedServiceAccounts -}}
+{{- $namespaces = append $namespaces (splitList "/" . | first) -}}
+{{- end -}}
+{{- uniq $namespaces | toJson -}}
+{{- end -}}
+
+{{/* The Secret with the certificate of a listener: yours, cert-manager's, or the upkeep's: (list $ NAME). */}}
+{{- define "vreplica.listenerSecret" -}}
+{{- $root := first . -}}
+{{- $made := printf "%s-%s-%s" (include "vreplica.prefix" $root) (last .) (ternary "tls" "certificate" $root.Values.certManager.enabled) -}}
+{{- (get $root.Values (last .)).tls.secretName | default $made -}}
 {{- end -}}
 
 {{/* "true" where adapter pods request vreplica.dev/slots: by default, with a kube-scheduler that others share. */}}
 {{- define "vreplica.slotsResource" -}}
 {{- $given := .Values.kubeScheduler.slotsResource }}
-{{- if kindIs "bool" $given }}{{ if $given }}true{{ end }}{{ else if or (eq (include "vreplica.schedulerMode" .) "existing") (eq .Values.kubeScheduler.schedulerName "default-scheduler") }}true{{ end -}}
+{{- if kindIs "bool" $given }}{{ if $given }}true{{ end }}{{ else if or (eq (include "vreplica.schedulerMode" .) "existing") (eq (include "vreplica.schedulerName" .) "default-scheduler") }}true{{ end -}}
+{{- end -}}
+
+{{/* The namespaces whose pools are served, as JSON and CEL have a list; "" where it is those of all namespaces. */}}
+{{- define "vreplica.poolNamespaces" -}}
+{{- with (.Values.config.pools | default dict).namespaces }}{{ toJson . }}{{ end -}}
+{{- end -}}
+
+{{/* A namespaceSelector of them; "" where it is all. */}}
+{{- define "vreplica.poolNamespaceSelector" -}}
+{{- with include "vreplica.poolNamespaces" . -}}
+namespaceSelector:
+  matchExpressions:
+    - {key: kubernetes.io/metadata.name, operator: In, values: {{ . }}}
+{{- end -}}
+{{- end -}}
+
+{{/* A matchCondition: the object is a pool of them, or a VPod, of any namespace, that names one; "" where it is all. */}}
+{{- define "vreplica.poolMatchCondition" -}}
+{{- with include "vreplica.poolNamespaces" . -}}
+- name: of-a-pool-that-is-served
+  expression: >-
+    (request.resource.resource == 'vpods' ? object.spec.poolRef.?namespace.orValue(request.namespace) :
+    request.namespace) in {{ . }}
+{{- end -}}
 {{- end -}}
 
 {{/* "true" where the webhook runs. */}}
@@ -50,7 +198,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 
 {{/* The Secret with the webhook's certificate: its own, or cert-manager's, which must not be taken for each other. */}}
 {{- define "vreplica.webhookSecret" -}}
-{{- .Values.certManager.enabled | ternary "vreplica-webhook-tls" "vreplica-webhook-certificate" -}}
+{{- .Values.certManager.enabled | ternary "webhook-tls" "webhook-certificate" | printf "%s-%s" (include "vreplica.prefix" .) -}}
 {{- end -}}
 
 {{/* The pod security standard that the namespace can enforce: "restricted" and "baseline" both forbid hostNetwork. */}}
@@ -99,20 +247,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- $_ := set $server "port" 10261 -}}
 {{- if include "vreplica.https" . -}}
 {{- if not $server.host }}{{ $_ := set $server "host" "0.0.0.0" }}{{ end -}}
-{{- $_ := set $server "healthPort" 10262 -}}
 {{- if not (hasKey $server "shutdownDelaySeconds") }}{{ $_ := set $server "shutdownDelaySeconds" 5 }}{{ end -}}
 {{- $tls := dict "certFile" "/etc/vreplica-tls/tls.crt" "keyFile" "/etc/vreplica-tls/tls.key" "clientCAFile" "/etc/vreplica-tls/client-ca.crt" -}}
-{{- $_ := set $tls "allowedClients" .Values.extender.tls.allowedClients -}}
+{{- $_ := set $tls "allowedClients" (include "vreplica.allowedClients" . | fromJsonArray) -}}
 {{- $_ := set $server "tls" $tls -}}
 {{- else -}}
 {{- if not $server.host }}{{ $_ := set $server "host" "127.0.0.1" }}{{ end -}}
 {{- end -}}
-{{- if .Values.metrics.enabled -}}
 {{- $_ := set $server "healthPort" 10262 -}}
-{{- if not $server.healthHost }}{{ $_ := set $server "healthHost" "0.0.0.0" }}{{ end -}}
-{{- end -}}
+{{- $_ := set $server "healthHost" (include "vreplica.healthHost" .) -}}
+{{- $_ := set $server "healthMetrics" .Values.metrics.enabled -}}
 {{- $_ := set $config "server" $server -}}
-{{- if include "vreplica.schedule" . -}}
+{{- if include "vreplica.listens" (list $ "adapters") -}}
+{{- $given := .Values.adapters -}}
+{{- $tls := dict "certFile" "/etc/vreplica-adapters-tls/tls.crt" "keyFile" "/etc/vreplica-adapters-tls/tls.key" -}}
+{{- $adapters := dict "host" ($given.host | default "0.0.0.0") "port" (int $given.port) "audience" $given.audience "tls" $tls -}}
+{{- if $given.allowedServiceAccounts }}{{ $_ := set $adapters "allowedServiceAccounts" $given.allowedServiceAccounts }}{{ end -}}
+{{- $_ := set $config "adapters" $adapters -}}
+{{- end -}}
+{{- if include "vreplica.listens" (list $ "schedule") -}}
 {{- $given := .Values.schedule -}}
 {{- $tls := dict "certFile" "/etc/vreplica-schedule-tls/tls.crt" "keyFile" "/etc/vreplica-schedule-tls/tls.key" -}}
 {{- if $given.tls.allowedClients -}}
@@ -124,16 +277,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- $_ := set $config "schedule" $schedule -}}
 {{- end -}}
 {{- $election := deepCopy $config.leaderElection -}}
-{{- $_ := set $election "resourceNamespace" .Release.Namespace -}}
-{{- $_ := set $election "resourceName" "vreplica-scheduler" -}}
+{{- $_ := set $election "resourceNamespace" (include "vreplica.namespace" .) -}}
+{{- $_ := set $election "resourceName" (include "vreplica.fullname" .) -}}
 {{- $_ := set $config "leaderElection" $election -}}
-{{- $scheduler := .Values.kubeScheduler.schedulerName -}}
+{{- $scheduler := include "vreplica.schedulerName" . -}}
 {{- if and (ne (include "vreplica.schedulerMode" .) "none") (not $config.schedulerNames) (not (has $scheduler (list "vreplica-scheduler" "default-scheduler"))) -}}
 {{- /* The built-in names would refuse to bind what it sends. */ -}}
 {{- $_ := set $config "schedulerNames" (list $scheduler) -}}
 {{- end -}}
 {{- if include "vreplica.slotsResource" . }}{{ $_ := set $config "slotsResource" true }}{{ end -}}
-{{- range $name := list "profiles" "schedulerNames" "filter" "logging" }}
+{{- if not (include "vreplica.poolNamespaces" .) }}{{ $_ := unset $config "pools" }}{{ end -}}
+{{- range $name := list "profiles" "loadSources" "schedulerNames" "filter" "logging" }}
 {{- if not (get $config $name) }}{{ $_ := unset $config $name }}{{ end -}}
 {{- end -}}
 {{- toYaml $config -}}
@@ -144,15 +298,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- if has . (list "" "0.0.0.0") }}127.0.0.1{{ else if eq . "::" }}::1{{ else }}{{ . }}{{ end -}}
 {{- end -}}
 
+{{/* Where the extender's health is served. A kubelet asks at the pod's address, and on the node's network at the node's loopback, as it
+     asks a control plane of kubeadm's. */}}
+{{- define "vreplica.healthHost" -}}
+{{- $given := (.Values.config.server | default dict).healthHost -}}
+{{ $given | default (and .Values.extender.hostNetwork (not .Values.metrics.enabled) | ternary "127.0.0.1" "0.0.0.0") }}
+{{- end -}}
+
 {{/* The extender's urlPrefix for a kube-scheduler in its pod: an IPv6 address in brackets. */}}
 {{- define "vreplica.sidecarURL" -}}
 {{- $host := include "vreplica.reachedAt" ((.Values.config.server | default dict).host | default "127.0.0.1") -}}
 http://{{ contains ":" $host | ternary (printf "[%s]" $host) $host }}:10261/v1
 {{- end -}}
 
+{{/* The chart's own volumes, of all pods. */}}
+{{- define "vreplica.volumeNames" -}}
+[adapters-tls, adapters-tmp, certificate, extender-tls, kube-scheduler-config, kube-scheduler-tls, kube-scheduler-token, pod-token, schedule-tls, schedule-tmp, service-config, service-token, tmp]
+{{- end -}}
+
 {{/* Values that are each right and together are not: stops with the first. */}}
 {{- define "vreplica.checks" -}}
-{{- $scheduler := .Values.kubeScheduler.schedulerName -}}
+{{- $scheduler := include "vreplica.schedulerName" . -}}
 {{- if and (ne (include "vreplica.schedulerMode" .) "none") .Values.config.schedulerNames (not (has $scheduler .Values.config.schedulerNames)) -}}
 {{- fail (printf "config.schedulerNames: add %s (kubeScheduler.schedulerName), or none of its pods is bound" $scheduler) -}}
 {{- end -}}
@@ -160,22 +326,37 @@ http://{{ contains ":" $host | ternary (printf "[%s]" $host) $host }}:10261/v1
 {{- if and $host (not (include "vreplica.https" .)) (not (has $host (list "127.0.0.1" "::1" "localhost"))) -}}
 {{- fail (printf "config.server.host: %s is not loopback, and the extender is served without TLS" $host) -}}
 {{- end -}}
+{{- if and (not .Values.extender.hostNetwork) (has (include "vreplica.healthHost" .) (list "127.0.0.1" "::1" "localhost")) -}}
+{{- fail "config.server.healthHost: a kubelet does not reach the pod's loopback; leave it empty, health tells nothing of tenants" -}}
+{{- end -}}
+{{- $accounts := list -}}
+{{- range $who := list "extender" "kubeScheduler" "webhook" "tokens" "upkeep" -}}
+{{- $accounts = append $accounts (include "vreplica.serviceAccountName" (list $ $who)) -}}
+{{- end -}}
+{{- if lt (uniq $accounts | len) (len $accounts) -}}
+{{- fail (printf "serviceAccount.name: each process needs an account of its own, or one has the rights of another: %s" (join ", " $accounts)) -}}
+{{- end -}}
 {{- $election := .Values.config.leaderElection -}}
 {{- if and (hasKey $election "leaderElect") (eq $election.leaderElect false) (gt (int .Values.extender.replicas) 1) -}}
 {{- fail "config.leaderElection.leaderElect: false is for extender.replicas 1 only, or all of them place and move" -}}
 {{- end -}}
-{{- if include "vreplica.schedule" . -}}
+{{- $taken := list 10259 10261 10262 -}}
+{{- range $name := include "vreplica.listeners" . | fromJsonArray -}}
+{{- $port := int (get $.Values $name).port -}}
+{{- if has $port $taken -}}
+{{- fail (printf "%s.port: %d is a port of the same pod already" $name $port) -}}
+{{- end -}}
+{{- $taken = append $taken $port -}}
+{{- if and (include "vreplica.listenerUpkeep" (list $ $name)) (not (include "vreplica.webhook" $)) -}}
+{{- fail (printf "%s.tls.secretName: without the webhook and cert-manager nobody makes the certificate, so name a Secret of yours" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if include "vreplica.listens" (list $ "schedule") -}}
 {{- $schedule := .Values.schedule -}}
 {{- if eq (empty $schedule.allowedServiceAccounts) (empty $schedule.tls.allowedClients) -}}
 {{- fail "schedule: give either allowedServiceAccounts or tls.allowedClients, or nobody (or too many) would be let in" -}}
 {{- end -}}
-{{- if has (int $schedule.port) (list 10259 10261 10262) -}}
-{{- fail (printf "schedule.port: %d is a port of the same pod already" (int $schedule.port)) -}}
-{{- end -}}
-{{- if and (include "vreplica.scheduleUpkeep" .) (not (include "vreplica.webhook" .)) -}}
-{{- fail "schedule.tls.secretName: without the webhook and cert-manager nobody makes the certificate, so name a Secret of yours" -}}
-{{- end -}}
-{{- if and $schedule.tls.allowedClients (include "vreplica.scheduleUpkeep" .) -}}
+{{- if and $schedule.tls.allowedClients (include "vreplica.listenerUpkeep" (list $ "schedule")) -}}
 {{- fail "schedule.tls.allowedClients: needs schedule.tls.secretName with client-ca.crt, or certManager.enabled" -}}
 {{- end -}}
 {{- end -}}
@@ -188,8 +369,25 @@ http://{{ contains ":" $host | ternary (printf "[%s]" $host) $host }}:10261/v1
 {{- if not (or .Values.kubeScheduler.ignoredByScheduler (include "vreplica.slotsResource" .)) -}}
 {{- fail "kubeScheduler.ignoredByScheduler: false needs kubeScheduler.slotsResource: true: kube-scheduler counts what pods request" -}}
 {{- end -}}
-{{- if and .Values.priorityClass.create (hasPrefix "system-" .Values.priorityClass.name) -}}
+{{- if and .Values.priorityClass.create (hasPrefix "system-" (include "vreplica.priorityClassName" .)) -}}
 {{- fail (printf "priorityClass.name: %s is Kubernetes' own; priorityClass.create=false uses it" .Values.priorityClass.name) -}}
+{{- end -}}
+{{- $taken := include "vreplica.volumeNames" . | fromYamlArray -}}
+{{- range $who := list "extender" "kubeScheduler" "webhook" -}}
+{{- $values := index $.Values $who -}}
+{{- range $values.extraVolumes -}}
+{{- if has .name $taken -}}
+{{- fail (printf "%s.extraVolumes: %s is a volume already; choose another name" $who .name) -}}
+{{- end -}}
+{{- $taken = append $taken .name -}}
+{{- end -}}
+{{- if eq $who "kubeScheduler" -}}
+{{- /* The webhook's volumes are in a pod of their own. */}}
+{{- $taken = include "vreplica.volumeNames" $ | fromYamlArray -}}
+{{- end -}}
+{{- if hasKey ($values.podLabels | default dict) "vreplica.dev/pool" -}}
+{{- fail (printf "%s.podLabels: vreplica.dev/pool makes a pod an adapter of that pool" $who) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -199,22 +397,22 @@ http://{{ contains ":" $host | ternary (printf "[%s]" $host) $host }}:10261/v1
 {{- printf "%ds" (add 1 ($server.deadlineSeconds | default 4 | ceil | int)) -}}
 {{- end -}}
 
-{{/* A probe of the extender: (dict "host" .. "port" .. "path" .. "metrics" ..). exec where the kubelet cannot reach the pod's loopback. */}}
-{{- define "vreplica.probe" -}}
-{{- if .metrics -}}
-httpGet: {path: {{ .path }}, port: http-metrics}
-{{- else -}}
-exec:
-  command:
-    - python3
-    - -I
-    - -c
-    - |
-      import http.client, sys
-      c = http.client.HTTPConnection({{ .host | quote }}, {{ .port }}, timeout=4)
-      c.request("GET", "{{ .path }}")
-      sys.exit(c.getresponse().status != 200)
+{{/* A probe's numbers: those of the values that are given. */}}
+{{- define "vreplica.probeNumbers" -}}
+{{- $numbers := . | default dict -}}
+{{- $lines := list -}}
+{{- range $name := list "initialDelaySeconds" "periodSeconds" "timeoutSeconds" "failureThreshold" -}}
+{{- with get $numbers $name }}{{ $lines = append $lines (printf "%s: %d" $name (int .)) }}{{ end -}}
 {{- end -}}
+{{ join "\n" $lines }}
+{{- end -}}
+
+{{/* A probe of the extender: (dict "path" .. "numbers" .. "root" $). On the node's network it goes to where the extender listens. */}}
+{{- define "vreplica.probe" -}}
+{{- $host := include "vreplica.healthHost" .root -}}
+httpGet: {path: {{ .path }}, port: {{ .root.Values.metrics.enabled | ternary "http-metrics" "http-health" }}
+{{- if and .root.Values.extender.hostNetwork (not (has $host (list "" "0.0.0.0" "::"))) }}, host: {{ $host | quote }}{{ end }}}
+{{- include "vreplica.probeNumbers" .numbers | nindent 0 }}
 {{- end -}}
 
 {{/* What the pod security standard "restricted" asks of a pod, with podSecurityContext over it. */}}
@@ -242,42 +440,57 @@ strategy:
 {{- end }}
 {{- end -}}
 
-{{/* A ServiceAccount, with the workload's annotations: (dict "name" .. "values" .. "root" $). */}}
+{{/* A ServiceAccount, with the workload's annotations, unless it is yours to make: (list $ WHO VALUES). */}}
 {{- define "vreplica.serviceAccount" -}}
+{{- $root := first . -}}
+{{- with last . -}}
+{{- if ne (toString .serviceAccount.create) "false" -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "vreplica.serviceAccountName" (list $root (index $ 1)) }}
+  namespace: {{ include "vreplica.namespace" $root }}
   labels:
-    {{- include "vreplica.labels" .root | nindent 4 }}
-  {{- with .values.serviceAccount.annotations }}
+    {{- include "vreplica.labels" $root | nindent 4 }}
+  {{- with .serviceAccount.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 automountServiceAccountToken: false
 {{- end -}}
+{{- end -}}
+{{- end -}}
 
-{{/* The labels of a pod: what selects it, and the workload's podLabels: (dict "name" .. "values" ..). */}}
+{{/* The labels of a pod: what selects it, and the workload's podLabels, of which those that repeat one of ours do not count:
+     (dict "name" .. "values" ..). */}}
 {{- define "vreplica.podLabels" -}}
 app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/part-of: vreplica-scheduler
-{{- with .values.podLabels }}
+{{- with omit (.values.podLabels | default dict) "app.kubernetes.io/name" "app.kubernetes.io/part-of" }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* The imagePullSecrets of all pods: ours and those of global, each once. A string is the name of a Secret. */}}
+{{- define "vreplica.imagePullSecrets" -}}
+{{- $secrets := list -}}
+{{- range concat (.Values.imagePullSecrets | default list) ((.Values.global | default dict).imagePullSecrets | default list) -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with uniq $secrets -}}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
 {{- end -}}
 
 {{/* Where pods may run and how they spread: (dict "name" app name, "values" the workload's part, "root" $). */}}
 {{- define "vreplica.placement" -}}
 {{- $selector := dict "matchLabels" (dict "app.kubernetes.io/name" .name) -}}
-{{- with .root.Values.priorityClass }}
-{{- if .name }}
-priorityClassName: {{ .name }}
+{{- with include "vreplica.priorityClassName" .root }}
+priorityClassName: {{ . }}
 {{- end }}
-{{- end }}
-{{- with concat .root.Values.imagePullSecrets ((.root.Values.global | default dict).imagePullSecrets | default list) | uniq }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+{{- with include "vreplica.imagePullSecrets" .root }}
+{{ . }}
 {{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector:
@@ -308,7 +521,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ include "vreplica.namespace" .root }}
   labels:
     {{- include "vreplica.labels" .root | nindent 4 }}
 spec:
@@ -338,18 +551,13 @@ spec:
     - {name: https-metrics, containerPort: 10259, protocol: TCP}
   startupProbe:
     httpGet: {path: /livez, port: https-metrics, scheme: HTTPS}
-    periodSeconds: 2
-    timeoutSeconds: 5
-    failureThreshold: 30
+    {{- include "vreplica.probeNumbers" .Values.kubeScheduler.startupProbe | nindent 4 }}
   livenessProbe:
     httpGet: {path: /livez, port: https-metrics, scheme: HTTPS}
-    periodSeconds: 10
-    timeoutSeconds: 15
-    failureThreshold: 8
+    {{- include "vreplica.probeNumbers" .Values.kubeScheduler.livenessProbe | nindent 4 }}
   readinessProbe:
     httpGet: {path: /readyz, port: https-metrics, scheme: HTTPS}
-    periodSeconds: 10
-    timeoutSeconds: 5
+    {{- include "vreplica.probeNumbers" .Values.kubeScheduler.readinessProbe | nindent 4 }}
   resources:
     {{- toYaml .Values.kubeScheduler.resources | nindent 4 }}
   securityContext:
@@ -366,14 +574,14 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* Annotations of a pod template: the user's, and what has pods replaced when a file of theirs changes:
+{{/* Annotations of a pod template: what has pods replaced when a file of theirs changes, and the user's, less that one:
      (dict "values" .. "root" $ "files" (list template names)). */}}
 {{- define "vreplica.podAnnotations" -}}
 {{- $root := .root -}}
 {{- $text := "" -}}
 {{- range .files }}{{ $text = print $text (include (print $root.Template.BasePath "/" .) $root) }}{{ end -}}
 checksum/config: {{ sha256sum $text }}
-{{- with .values.podAnnotations }}
+{{- with omit (.values.podAnnotations | default dict) "checksum/config" }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.engine.pods.claims import PodClaims
+from extender.engine.pods.pod_loads import NO_LOADS, pod_loads
 from extender.model.ledger import Share
-from extender.model.objects import Condition
+from extender.model.objects import Condition, LoadTarget
 from extender.service.http.page import facts
 from extender.service.http.page.facts import Facts, News
 from extender.service.http.page.history import History
@@ -80,6 +81,45 @@ def test_the_first_look_tells_everything_of_the_pool():
         True,
     )
     assert news["notListed"] == {"pods": 0, "vpods": 0, "pools": 0}
+
+
+def balancing(scene: Scene, loads: dict[int, float]) -> Scene:
+    """The pool balances, and its leader has just seen these loads."""
+    target = LoadTarget(metric="requests", target=1.2)
+    scene.pool.set_pool(a_pool(load=target), scene.pool.stateful_set)
+    scene.pool.load = pod_loads(loads, dict.fromkeys(loads, 3))
+    return scene
+
+
+def test_the_load_of_pods_and_of_the_pool_is_told_where_it_is_known():
+    scene = balancing(three_zones(), {0: 1.0, 1: 12.3456, 2: 4.6544})
+    it = facts_of(scene)
+    news = look(it)
+    assert [news["pods"][f"dispatcher-{o}"]["load"] for o in (0, 1)] == [  # type: ignore[index]
+        {"metric": "requests", "load": 1.0, "toMean": 0.17},
+        {"metric": "requests", "load": 12.35, "toMean": 2.06},
+    ]
+    assert news["pools"][POOL]["load"] == {  # type: ignore[index]
+        "metric": "requests",
+        "maxToMean": 2.06,
+        "hottestPod": "dispatcher-1",
+        "target": 1.2,
+    }
+    assert look(it) == {}
+    scene.pool.load = pod_loads({0: 1.0, 1: 12.3456, 2: 4.7}, {0: 3})
+    assert set(look(it)["pods"]) >= {"dispatcher-2"}, "another look, and nothing else has changed"
+    scene.pool.load = NO_LOADS
+    news = look(it)
+    assert "load" not in orjson.dumps(news["pods"]).decode()
+    assert "load" not in orjson.dumps(news["pools"]).decode()
+
+
+def test_dimensions_of_a_pod_are_told_if_the_pool_has_some():
+    scene = Scene()
+    scene.pool.set_pool(a_pool(capacities=(("cpu", 4000),)), scene.pool.stateful_set)
+    scene.pod(0, {"tenant/a": Share(1, 1, (("cpu", 250),))})
+    pods = look(facts_of(scene))["pods"]
+    assert pods["dispatcher-0"]["dimensions"] == {"cpu": {"capacity": 4000, "used": 250}}  # type: ignore[index]
 
 
 def test_a_pod_that_is_down_is_told_as_soon_as_something_is_published_on_it():

@@ -1,0 +1,106 @@
+"""The check of hand-over: can the adapters of pools with spec.handoff acknowledge, and do they.
+
+An adapter can read its assignment from a file without the listener for adapters. To acknowledge it,
+it needs the listener.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from extender.cli.doctor.checks.deployed import serves_adapters
+from extender.cli.doctor.checks.facts import Facts, age_s
+from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
+from extender.model.assignment import awaits_acknowledgement, generation_of
+from extender.model.counted import counted, first_of
+from extender.model.decode import pod_from
+from extender.model.names import (
+    ACKNOWLEDGED_ANNOTATION,
+    ASSIGNMENT_ANNOTATION,
+    COMPONENT,
+    POOL_LABEL,
+)
+from extender.model.reading import Json, key_of, mapping, mappings, text, value_at
+
+PATIENCE_S: Final = 60.0
+"""How long an adapter may take to acknowledge."""
+
+
+def _hands_over(pool: Json) -> bool:
+    return isinstance(value_at(pool, ("spec", "handoff")), dict)
+
+
+def _handoff(facts: Facts) -> CheckResult:
+    notes, fixes = Notes(), dict[str, None]()
+    pools = sorted(key_of(pool) for pool in facts.of("adapterpools").items if _hands_over(pool))
+    service = facts.of("deployments").named(facts.names.service, facts.namespace)
+    is_served = serves_adapters(service) if service is not None else None
+    if is_served and not pools and facts.of("adapterpools").items:
+        notes.warnings.append(
+            "the listener for adapters is on, and no AdapterPool has spec.handoff"
+        )
+        fixes["Set spec.handoff of a pool, or turn adapters.enabled of the chart off."] = None
+    if is_served is False and pools:
+        notes.warnings.append(
+            f"the listener for adapters is off: adapters of {first_of(pools, 3)} can acknowledge "
+            f"nothing"
+        )
+        fixes["Set adapters.enabled of the chart."] = None
+    else:
+        for pod, generation, acknowledged in _silent(facts, frozenset(pools)):
+            told = f"has acknowledged {acknowledged}" if acknowledged else "has acknowledged none"
+            notes.warnings.append(
+                f"pod {pod} was told generation {generation} over a minute ago, and {told}"
+            )
+            fixes["Look into the adapter's log: docs/security.md says what it needs to call."] = (
+                None
+            )
+    return notes.result(
+        f"adapters of {counted(len(pools), 'pool')} with spec.handoff have acknowledged what they "
+        f"were told",
+        nothing="" if pools else "no AdapterPool has spec.handoff",
+        fix=" ".join(fixes),
+    )
+
+
+def _silent(facts: Facts, pools: frozenset[str]) -> Iterator[tuple[str, int, int]]:
+    """Pods that are behind for longer than ``PATIENCE_S``: key, what it was told, what it has
+    acknowledged.
+    """
+    for raw in facts.of("pods").items:
+        pool = f"{text(raw, 'metadata', 'namespace')}/{text(raw, 'metadata', 'labels', POOL_LABEL)}"
+        if pool not in pools:
+            continue
+        pod = pod_from(raw)
+        if not awaits_acknowledgement(pod.assignment_text, pod.acknowledged_text):
+            continue
+        since = age_s(_told_at(raw), facts.now_s)
+        if since is not None and since > PATIENCE_S:
+            yield (
+                pod.key,
+                generation_of(pod.assignment_text),
+                generation_of(pod.acknowledged_text),
+            )
+
+
+def _told_at(pod: Json) -> str:
+    """Since when at least the pod has its assignment: the last time that the service wrote its
+    annotations. An API server that does not keep that (``managedFields``) may still know a pod that
+    has never acknowledged; "" if nothing is known.
+    """
+    for entry in mappings(pod, "metadata", "managedFields"):
+        written = mapping(entry, "fieldsV1", "f:metadata", "f:annotations")
+        if text(entry, "manager") == COMPONENT and f"f:{ASSIGNMENT_ANNOTATION}" in written:
+            return text(entry, "time")
+    if text(pod, "metadata", "annotations", ACKNOWLEDGED_ANNOTATION):
+        return ""
+    return text(pod, "metadata", "creationTimestamp")
+
+
+HANDOFF: Final = (
+    Check(
+        "handoff",
+        "Can adapters acknowledge what they are told, and do they, where pools hand over?",
+        ("adapterpools", "pods", "deployments"),
+        _handoff,
+    ),
+)

@@ -1,0 +1,305 @@
+"""``RoomSearch``: which few moves give one pod enough free slots for a vreplica that fits nowhere
+(DESIGN 5.5). Pure.
+
+Twelve slots may be free, six on each of two pods, and a vreplica of seven waits. If one vreplica of
+one slot goes from the first pod to the second, it fits. The search looks for the fewest such moves:
+first all ways with one move, then with two, up to ``MOVES_MAX``. On each pod it takes the lightest
+vreplica that frees enough, or else the heaviest ones first. Each goes to the pod where it leaves
+the least room (best fit), if the profile's filters allow that. If no pod has room for one of them,
+the search makes room for it in the same way, but only once: these are the swaps, and the chains of
+two pods.
+
+The moves happen one after the other, but a period makes only those that have room at its beginning
+(``Displacement.now``), because a destination's ledger is written first. The rest follows when the
+pool is looked at again. So no vpod is moved both now and later: it would be in its cool-down.
+
+In a pool with ``capacities`` a place must have room in each dimension, and a pod may lack several
+things at once. ``FreeRoom`` knows what is free, and ``Movers`` which vreplicas free what is
+missing.
+
+The search ends after ``STEPS_MAX`` tries, whatever the pool looks like. It may then miss a way.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from extender.engine.placing.pick import refusal
+from extender.engine.placing.select import spread_of
+from extender.engine.pods.bits import bits
+from extender.engine.pods.claims import PodClaims
+from extender.engine.policy.guard import PluginFailed
+from extender.engine.rebalance.draft import Draft, Placements, after, without_one
+from extender.engine.rebalance.free_room import FreeRoom
+from extender.engine.rebalance.movers import Movers
+from extender.engine.state.availability import would_end_service
+from extender.engine.state.pool_state import PoolState
+from extender.model.amounts import SLOTS
+from extender.model.objects import VPod
+
+MOVES_MAX: Final = 4
+"""Moves for one vreplica."""
+ORDER: Final = ((0, 1), (0, 2), (1, 2), (0, 3), (0, 4), (1, 3), (1, 4))
+"""(Chains, moves) in the order in which they are tried."""
+STEPS_MAX: Final = 600
+"""Vreplicas for which one search tries to find another pod."""
+AMOUNTS_STEPS: Final = 2
+"""Steps that one try counts, if the vreplica takes amounts of the pool's dimensions. It takes as
+long.
+"""
+PODS_TRIED_MAX: Final = 48
+"""Pods that a search tries to give room, those with the most free slots first."""
+CHAINED_PODS_MAX: Final = 6
+"""Pods that are tried for a vreplica that must leave and has no room elsewhere."""
+ALIKE_MAX: Final = 2
+"""Vpods of one weight that are tried on one pod: the profile's filters may refuse one and not
+another.
+"""
+REFUSED_MAX: Final = 6
+"""Pods with room that are tried for a vreplica until none of them will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Displacement:
+    """One vreplica of ``vpod`` goes from ``source`` to the pod with the ordinal ``to``. ``now``: it
+    has room there before any other move is made.
+    """
+
+    vpod: VPod
+    source: PodClaims
+    to: int
+    now: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """After ``moves``, one after the other, the pod with the ordinal ``ordinal`` has room."""
+
+    ordinal: int
+    moves: tuple[Displacement, ...]
+
+
+def reserve(draft: Draft, room: Room) -> list[tuple[str, PodClaims, int]]:
+    """Take the room that the moves need, and return those to make now: (vpod key, from pod,
+    ordinal).
+    """
+    now = []
+    for move in room.moves:
+        if move.now and draft.take(move.vpod, move.source.name, move.to):
+            now.append((move.vpod.key, move.source, move.to))
+        else:
+            draft.promise(move.vpod, move.to, source=move.source.name)
+    return now
+
+
+class RoomSearch:
+    """One search on a draft, which it does not change.
+
+    ``among``: bit set of the pods that may get or lose something. ``movable``: the vpod with that
+    key, if it may be moved now. ``returns``: whether a vpod has left these placements before
+    (``Advice``). ``steps``: when to give up.
+    """
+
+    def __init__(
+        self,
+        pool: PoolState,
+        draft: Draft,
+        among: int,
+        *,
+        movable: Callable[[str], VPod | None],
+        returns: Callable[[str, Placements], bool],
+        steps: int = STEPS_MAX,
+    ) -> None:
+        self._pool = pool
+        self._draft = draft
+        self._returns = returns
+        self._among = among
+        self.steps_left = steps
+        self._room = FreeRoom(pool, draft, among)
+        self._movers = Movers(draft, movable)
+        self._placed: dict[str, Placements] = {}
+        self._moves: list[Displacement] = []
+        self._barred = 0
+        """Bit set of the pods that are being given room. They take nothing else."""
+        self._apart: list[str] = []
+        """Keys of the vpods for which room is being made. They do not make way for themselves."""
+
+    def find(self, vpod: VPod, kept: Placements, moves_max: int = MOVES_MAX) -> Room | None:
+        """The fewest moves after which one more vreplica of ``vpod`` has a place beside those that
+        it keeps (pod name -> vreplicas). None if none are found, or if it needs none.
+        """
+        self._apart.append(vpod.key)
+        pods = self._pods_for(vpod, kept, PODS_TRIED_MAX)
+        if any(self._room.has(vpod, ordinal) for ordinal in pods):
+            return None
+        for (chains, count), ordinal in itertools.product(ORDER, pods):
+            if count > moves_max:
+                continue
+            if self._lighten(ordinal, vpod, count, chains=chains):
+                return Room(ordinal, tuple(self._moves))
+            if self.steps_left <= 0:
+                return None
+        return None
+
+    # -- pods --------------------------------------------------------------------------------------
+
+    def _pods_for(self, vpod: VPod, kept: Placements, most: int) -> list[int]:
+        """At most so many pods that could hold one more vreplica of a vpod if they had the room,
+        those that lack the least first.
+        """
+        if vpod.per_vreplica:
+            self.steps_left -= AMOUNTS_STEPS
+        allowed = self._draft.open_to(self._among & ~self._barred, vpod.key)
+        nearest = itertools.islice(self._room.nearest(vpod, allowed, most), most)
+        return [ordinal for ordinal in nearest if not self._refuses(vpod, kept, ordinal)]
+
+    def _hole(self, vpod: VPod, source: PodClaims) -> int | None:
+        """The pod to which one vreplica goes from ``source``: with the fewest free slots that are
+        enough.
+        """
+        self.steps_left -= AMOUNTS_STEPS if vpod.per_vreplica else 1
+        tried = 0
+        kept = without_one(self._placed_of(vpod), source.name)
+        for ordinals in self._room.holes(vpod):
+            for ordinal in bits(self._draft.open_to(ordinals & ~self._barred, vpod.key)):
+                if self._may_go(vpod, kept, source, ordinal):
+                    return ordinal
+                tried += 1
+                if tried >= REFUSED_MAX:
+                    return None
+        return None
+
+    def _may_go(self, vpod: VPod, kept: Placements, source: PodClaims, ordinal: int) -> bool:
+        target = self._pool.by_ordinal[ordinal]
+        return (
+            target is not source
+            and not would_end_service(source, target)
+            and not self._refuses(vpod, kept, ordinal)
+            and not self._returns(vpod.key, after(self._placed_of(vpod), source.name, target.name))
+        )
+
+    def _refuses(self, vpod: VPod, kept: Placements, ordinal: int) -> bool:
+        """Whether the profile's filters refuse one more vreplica there, slots aside."""
+        filters = self._pool.profile.filters
+        if not filters:
+            return False
+
+        def enough(other: int) -> int:
+            return max(vpod.weight, self._room.free.get(other, 0))
+
+        room = 1 << ordinal
+        try:
+            spread = spread_of(
+                self._pool, kept, weight=vpod.weight, free=enough, room=room, vpod=vpod
+            )
+            return bool(refusal(spread.candidate(ordinal), spread, filters))
+        except PluginFailed:
+            return True
+
+    # -- moves -------------------------------------------------------------------------------------
+
+    def _lighten(
+        self, ordinal: int, guest: VPod, count: int, *, chains: int, most: float | None = None
+    ) -> bool:
+        """Give a pod room for one vreplica of ``guest`` with at most ``count`` moves. False, and
+        nothing is changed, if that does not work.
+
+        ``chains``: how many times room may be made for a vreplica that makes room. ``most``: the
+        greatest size to take (``Movers``), since the larger ones come first.
+        """
+        if self._room.has(guest, ordinal):
+            return self._in_order()
+        if count <= 0:
+            return False
+        before = self._barred
+        self._barred |= 1 << ordinal
+        pod = self._pool.by_ordinal[ordinal]
+        missing = self._room.missing(guest, ordinal)
+        for size, vpods, _ in self._movers.groups(pod, missing, count, most):
+            for vpod in self._left_of(vpods, pod):
+                if self.steps_left <= 0:
+                    self._barred = before
+                    return False
+                if self._send(vpod, pod, guest, count, chains=chains, size=size):
+                    return True
+        self._barred = before
+        return False
+
+    def _send(
+        self, vpod: VPod, pod: PodClaims, guest: VPod, count: int, *, chains: int, size: float
+    ) -> bool:
+        """Take one vreplica of that size off a pod, and then what else is needed. As for
+        ``_lighten``.
+        """
+        mark = len(self._moves)
+        ordinal = pod.ordinal
+        if ordinal is None:
+            return False
+        hole = self._hole(vpod, pod)
+        if hole is not None:
+            self._move(vpod, pod, hole)
+            if self._lighten(ordinal, guest, count - 1, chains=chains, most=size):
+                return True
+            self._undo(mark)
+            return False
+        if not chains or count < 2:
+            return False
+        self._apart.append(vpod.key)
+        kept = without_one(self._placed_of(vpod), pod.name)
+        pods = self._pods_for(vpod, kept, CHAINED_PODS_MAX)
+        barred = self._barred
+        ways = [barred]
+        if self._room.missing(guest, ordinal).keys() - {SLOTS}:
+            # What takes less of a missing dimension may come to this very pod in exchange.
+            ways.append(barred & ~(1 << ordinal))
+        for first, other, closed in itertools.product(range(1, count), pods, ways):
+            if not self._may_go(vpod, kept, pod, other):
+                continue
+            self._barred = closed
+            if self._lighten(other, vpod, first, chains=0):
+                self._move(vpod, pod, other)
+                left = count - 1 - first
+                if self._lighten(ordinal, guest, left, chains=chains - 1, most=size):
+                    return True
+            self._undo(mark)
+            self._barred = barred
+        self._apart.pop()
+        return False
+
+    def _left_of(self, vpods: Sequence[VPod], pod: PodClaims) -> list[VPod]:
+        """The first of these that still have vreplicas on the pod to give."""
+        found: list[VPod] = []
+        for vpod in vpods:
+            known = self._placed.get(vpod.key)
+            if vpod.key not in self._apart and (
+                self._draft.on_pod(vpod.key, pod) if known is None else known.get(pod.name, 0)
+            ):
+                found.append(vpod)
+                if len(found) >= ALIKE_MAX:
+                    break
+        return found
+
+    def _placed_of(self, vpod: VPod) -> Placements:
+        known = self._placed.get(vpod.key)
+        return self._draft.placed(vpod.key) if known is None else known
+
+    def _in_order(self) -> bool:
+        """Whether no vpod is moved both now and later."""
+        now = {move.vpod.key for move in self._moves if move.now}
+        return not any(move.vpod.key in now for move in self._moves if not move.now)
+
+    def _move(self, vpod: VPod, source: PodClaims, to: int) -> None:
+        now = self._room.has_now(vpod, to)
+        self._moves.append(Displacement(vpod, source, to, now))
+        name = self._pool.by_ordinal[to].name
+        self._placed[vpod.key] = after(self._placed_of(vpod), source.name, name)
+        self._room.move(vpod, source, to)
+
+    def _undo(self, mark: int) -> None:
+        """Take back all moves after the first ``mark``."""
+        while len(self._moves) > mark:
+            move = self._moves.pop()
+            vpod, name = move.vpod, self._pool.by_ordinal[move.to].name
+            self._placed[vpod.key] = after(self._placed_of(vpod), name, move.source.name)
+            self._room.undo(vpod, move.source, move.to)

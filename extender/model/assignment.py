@@ -1,0 +1,340 @@
+"""The assignment: what an adapter pod is told about the vreplicas that it carries, and the
+acknowledgement: what the adapter has said of it.
+
+Both are JSON in annotations of the pod, so they survive every process:
+
+.. code-block:: text
+
+    vreplica.dev/assignment    {"generation": 42, "pod": "adapters/dispatcher-3", "uid": "..",
+                                "shares": {"team-a/orders": {"vreplicas": 3, "weight": 1, "of": 8,
+                                                             "epoch": 7130, "state": "Serve"}}}
+    vreplica.dev/acknowledged  {"generation": 42, "serving": 11, "busy": ["team-a/orders"]}
+
+An assignment is derived from the pod's ledger and is never ahead of it. ``generation`` grows with
+each change. A pod's first one is a number of ``Epochs``, so it is greater than those that the same
+pod had before its annotation was removed. ``of`` counts all vreplicas that the vpod asks for.
+
+``epoch`` is a fencing token for writes to outside systems. Whenever a pod gets a share that it did
+not have, that share has a greater epoch than any that was stored before for the same vpod. It stays
+as it is while the pod keeps the share, however many vreplicas it has. See ``Epochs``. Shares of one
+vpod that come to several pods at once have epochs in no certain order.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import orjson
+
+from extender.model.errors import InvalidObject
+from extender.model.ledger import Ledger
+from extender.model.names import ACKNOWLEDGED_BYTES_MAX, ASSIGNMENT_BYTES_MAX
+from extender.model.reading import Json, decode_json
+from extender.model.safe_repr import safe_repr
+
+_INT64_MAX: Final = 2**63 - 1
+
+
+class AssignmentTooLarge(ValueError):
+    """An annotation that would be longer than its limit."""
+
+
+class ShareState(StrEnum):
+    """What an adapter is to do with a share."""
+
+    SERVE = "Serve"
+
+
+class AssignedShare(NamedTuple):
+    """The vreplicas of one vpod that a pod is to serve. ``of``: all vreplicas of the vpod."""
+
+    vreplicas: int
+    weight: int
+    of: int
+    epoch: int
+    state: ShareState = ShareState.SERVE
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one pod is told. ``pod``: its key; ``shares``: by vpod key."""
+
+    generation: int
+    pod: str
+    uid: str
+    shares: Mapping[str, AssignedShare]
+
+
+def next_assignment(
+    before: Assignment | None,
+    pod: tuple[str, str],
+    ledger: Ledger,
+    of: Mapping[str, int],
+    next_epoch: Callable[[], int],
+) -> Assignment | None:
+    """Return what a pod is told after ``before``, None if that is still right.
+
+    ``pod``: key and UID. ``of``: vpod key -> its vreplicas, for the vpods that exist.
+    ``next_epoch``: called once if there are shares that are new here, for their epoch, or if there
+    is no assignment yet, for its generation.
+    """
+    key, uid = pod
+    if before is not None and before.uid != uid:
+        before = None  # of the ordinal's previous pod
+    known = before.shares if before is not None else {}
+    epoch = next_epoch() if before is None or ledger.keys() - known.keys() else 0
+    shares = {}
+    for vpod, share in ledger.items():
+        had = known.get(vpod)
+        shares[vpod] = AssignedShare(
+            vreplicas=share.vreplicas,
+            weight=share.weight,
+            of=of.get(vpod) or (had.of if had is not None else share.vreplicas),
+            epoch=had.epoch if had is not None else epoch,
+        )
+    if before is not None and shares == before.shares:
+        return None
+    return Assignment(before.generation + 1 if before is not None else epoch, key, uid, shares)
+
+
+class Epochs:
+    """Gives epochs from 1, each greater than all that were stored when it was chosen.
+
+    An epoch is at least ``seen_version``, the newest resourceVersion of pods that this replica has
+    seen. A former leader took its epochs from older versions, and stored each of them by a later
+    write. A leader has seen all writes of former leaders, so its newest version is greater than
+    their epochs. ``note`` adds the epochs that pods have now: they count if etcd was restored, and
+    its versions began anew.
+    """
+
+    def __init__(self, seen_version: Callable[[], int]) -> None:
+        self._seen_version = seen_version
+        self._highest = 0
+
+    def note(self, assignment: Assignment) -> None:
+        """Give only greater epochs than those of ``assignment`` from now on."""
+        self._highest = max(
+            self._highest, max((share.epoch for share in assignment.shares.values()), default=0)
+        )
+
+    def next(self) -> int:
+        """Return the next epoch."""
+        self._highest = max(self._seen_version(), self._highest + 1)
+        return self._highest
+
+
+def fitting(assignment: Assignment, first: Collection[str]) -> Assignment:
+    """Return ``assignment`` with as many of its shares as the annotation may hold: those in
+    ``first`` before others, and then by their keys.
+    """
+    order = sorted(assignment.shares, key=lambda key: (key not in first, key))
+    left = ASSIGNMENT_BYTES_MAX - len(_encoded(replace(assignment, shares={})))
+    kept: dict[str, AssignedShare] = {}
+    for key in order:
+        left -= len(orjson.dumps({key: assignment.shares[key]._asdict()})) - 1
+        if left < 0:
+            break
+        kept[key] = assignment.shares[key]
+    return assignment if len(kept) == len(order) else replace(assignment, shares=kept)
+
+
+def encode_assignment(assignment: Assignment) -> str:
+    """Return the annotation's text. Raises AssignmentTooLarge (see ``fitting``)."""
+    return _within(_encoded(assignment), ASSIGNMENT_BYTES_MAX, "assignment")
+
+
+def _encoded(assignment: Assignment) -> bytes:
+    return orjson.dumps(
+        {
+            "generation": assignment.generation,
+            "pod": assignment.pod,
+            "uid": assignment.uid,
+            "shares": {key: share._asdict() for key, share in sorted(assignment.shares.items())},
+        }
+    )
+
+
+def decode_assignment(text: str | None) -> Assignment | None:
+    """Read the annotation. None if it is absent, or is not what ``encode_assignment`` has written:
+    then a person has edited it, and it is written anew.
+    """
+    if not text:
+        return None
+    try:
+        plain = orjson.loads(text)
+        shares = {
+            str(key): AssignedShare(
+                _count(one["vreplicas"]),
+                _count(one["weight"]),
+                _count(one["of"]),
+                _count(one["epoch"]),
+                ShareState(one["state"]),
+            )
+            for key, one in plain["shares"].items()
+        }
+        generation, pod, uid = _count(plain["generation"]), str(plain["pod"]), str(plain["uid"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return Assignment(generation, pod, uid, MappingProxyType(shares))
+
+
+_GENERATION: Final = re.compile(r'\{"generation":(\d{1,19})[,}]')
+
+
+def generation_of(text: str | None) -> int:
+    """The generation of an annotation of either kind, without decoding the rest of it; 0 for none,
+    or for one that is not ours.
+    """
+    if text and (found := _GENERATION.match(text)):
+        return int(found[1])
+    known = decode_assignment(text) or decode_acknowledged(text)
+    return known.generation if known is not None else 0
+
+
+def awaits_acknowledgement(assignment_text: str | None, acknowledged_text: str | None) -> bool:
+    """Whether an adapter has not acknowledged the newest assignment that is stored on its pod."""
+    return generation_of(assignment_text) > generation_of(acknowledged_text)
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _INT64_MAX:
+        raise ValueError
+    return value
+
+
+def _within(text: bytes, bytes_max: int, what: str) -> str:
+    if len(text) > bytes_max:
+        raise AssignmentTooLarge(
+            f"the {what} of {len(text)} bytes is over the limit of {bytes_max}"
+        )
+    return text.decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """What an adapter says of its assignment of ``generation``. ``busy``: shares for which it has
+    not yet done what their state asks. ``load``: vpod key -> load, as for ``POST /v1/load``.
+    """
+
+    uid: str
+    generation: int
+    serving: frozenset[str]
+    draining: frozenset[str] = frozenset()
+    drained: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+    load: Mapping[str, float] = field(default_factory=dict)
+
+    def problem(self, assignment: Assignment) -> str:
+        """Why it does not go with ``assignment``, "" if it does."""
+        if self.uid != assignment.uid:
+            return f"uid is not that of pod {assignment.pod}"
+        if self.generation != assignment.generation:
+            return (
+                f"generation is {self.generation}, and the assignment has "
+                f"{assignment.generation}: acknowledge that one"
+            )
+        for name in _LISTS:
+            if unknown := getattr(self, name) - assignment.shares.keys():
+                return f"{name} has {safe_repr(min(unknown), 300)}, which is not assigned"
+        return ""
+
+    def unserved(self, assignment: Assignment) -> frozenset[str]:
+        """The shares of ``assignment`` that the adapter should serve and does not serve yet."""
+        return self.busy | (assignment.shares.keys() - self.serving)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """What is stored of an acknowledgement: no load, and of what is served only the number."""
+
+    generation: int
+    serving: int
+    busy: frozenset[str] = frozenset()
+    """Shares that the adapter does not serve yet."""
+
+
+def acknowledged(acknowledgement: Acknowledgement, assignment: Assignment) -> Acknowledged:
+    """Return what is to be stored of an acknowledgement of ``assignment``."""
+    busy = acknowledgement.unserved(assignment)
+    return Acknowledged(assignment.generation, len(assignment.shares) - len(busy), busy)
+
+
+def encode_acknowledged(known: Acknowledged) -> str:
+    """Return the annotation's text. Raises AssignmentTooLarge."""
+    plain: dict[str, object] = {"generation": known.generation, "serving": known.serving}
+    if known.busy:
+        plain["busy"] = sorted(known.busy)
+    return _within(orjson.dumps(plain), ACKNOWLEDGED_BYTES_MAX, "acknowledgement")
+
+
+def decode_acknowledged(text: str | None) -> Acknowledged | None:
+    """Read the annotation; None if it is absent or not ours."""
+    if not text:
+        return None
+    try:
+        plain = orjson.loads(text)
+        busy = plain.get("busy", [])
+        if not isinstance(busy, list):
+            return None
+        return Acknowledged(
+            _count(plain["generation"]), _count(plain["serving"]), frozenset(map(str, busy))
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+# -- what an adapter sends -------------------------------------------------------------------------
+
+SHARES_MAX: Final = 5_000
+"""In one list of a request."""
+_LISTS: Final = ("serving", "draining", "drained", "busy")
+_SUBJECT: Final = "acknowledgement"
+
+
+def acknowledgement_from(body: bytes) -> Acknowledgement:
+    """Decode a request. Fields that are not known are ignored: an adapter's library may be newer.
+    Raises InvalidObject, which names the field.
+    """
+    try:
+        root = decode_json(body)
+    except ValueError as error:
+        raise InvalidObject(_SUBJECT, "", f"the body {error}") from error
+    if not isinstance(root, dict):
+        raise InvalidObject(_SUBJECT, "", "the body is no object")
+    uid, generation = root.get("uid"), root.get("generation")
+    if not isinstance(uid, str) or not uid or len(uid) > 253:
+        raise InvalidObject(_SUBJECT, "uid", "must be the pod's UID")
+    if type(generation) is not int or not 1 <= generation <= _INT64_MAX:
+        raise InvalidObject(
+            _SUBJECT, "generation", f"must be a number from 1, not {safe_repr(generation, 80)}"
+        )
+    lists = {field: _keys(root, field) for field in _LISTS}
+    return Acknowledgement(uid=uid, generation=generation, load=_load(root), **lists)
+
+
+def _keys(root: Json, field: str) -> frozenset[str]:
+    listed = root.get(field, [])
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise InvalidObject(_SUBJECT, field, "must be a list of vpod keys")
+    if len(listed) > SHARES_MAX:
+        raise InvalidObject(
+            _SUBJECT, field, f"has {len(listed)} entries, and the limit is {SHARES_MAX}"
+        )
+    return frozenset(listed)
+
+
+def _load(root: Json) -> Mapping[str, float]:
+    load = root.get("load", {})
+    if not isinstance(load, dict) or len(load) > SHARES_MAX:
+        raise InvalidObject(
+            _SUBJECT, "load", f"must be an object of at most {SHARES_MAX} numbers by vpod key"
+        )
+    for key, value in load.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidObject(
+                _SUBJECT, f"load[{safe_repr(key, 80)}]", f"is no number: {safe_repr(value, 80)}"
+            )
+    return {key: float(value) for key, value in load.items()}

@@ -1,0 +1,1 @@
+"""The listener for adapters, and what it answers."""

@@ -1,0 +1,99 @@
+"""Of hand-over: the listener for adapters, and adapters that do not acknowledge."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from extender.cli.doctor.checks.verdict import Verdict
+from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION, COMPONENT
+from tests.cli.doctor.breaking import BROKEN, Break, W, assert_found_alone
+from tests.cli.doctor.scene import Scene, stamp
+
+OLD, NEW = stamp(61), stamp(59)
+FIELDS: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{ASSIGNMENT_ANNOTATION}": {}}}}
+
+
+def no_handoff(scene: Scene) -> None:
+    del scene.first("adapterpools")["spec"]["handoff"]
+
+
+def no_listener(scene: Scene) -> None:
+    (container,) = scene.first("deployments")["spec"]["template"]["spec"]["containers"]
+    container["ports"] = []
+
+
+def tell(
+    generation: int, acknowledged: int | None, written: str | None, created: str = stamp(600)
+) -> Callable[[Scene], None]:
+    """The first pod is told ``generation`` and has acknowledged another one. ``written``: when the
+    service wrote it, as the API server says; None for a server that does not say.
+    """
+
+    def told(scene: Scene) -> None:
+        metadata = scene.first("pods")["metadata"]
+        metadata["creationTimestamp"] = created
+        annotations: dict[str, Any] = metadata["annotations"]
+        annotations[ASSIGNMENT_ANNOTATION] = f'{{"generation":{generation},"pod":"a/b"}}'
+        if acknowledged is not None:
+            annotations[ACKNOWLEDGED_ANNOTATION] = f'{{"generation":{acknowledged},"serving":0}}'
+        if written is not None:
+            entry = {"manager": COMPONENT, "time": written, "fieldsV1": FIELDS}
+            metadata["managedFields"] = [{"manager": "kubelet", "time": OLD}, entry]
+
+    return told
+
+
+ROWS = [
+    pytest.param(no_handoff, "handoff", W, "on, and no AdapterPool has", id="nobody uses it"),
+    pytest.param(no_listener, "handoff", W, "is off: adapters of", id="it is off"),
+    pytest.param(
+        tell(3, 2, OLD),
+        *("handoff", W, "dispatcher-0 was told generation 3 over a minute ago, and has acknowl"),
+        id="behind",
+    ),
+    pytest.param(
+        tell(3, None, OLD),
+        *("handoff", W, "and has acknowledged none"),
+        id="silent",
+    ),
+    pytest.param(
+        tell(1, None, None),
+        *("handoff", W, "and has acknowledged none"),
+        id="silent, on a server that keeps no times",
+    ),
+]
+
+
+@pytest.mark.parametrize(BROKEN, ROWS)
+def test_one_thing_that_is_wrong_is_found_by_its_check(broken, name, verdict, says):
+    assert_found_alone(broken, name, verdict, says)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(tell(3, 3, OLD), id="acknowledged"),
+        pytest.param(tell(3, 2, NEW), id="told just now"),
+        pytest.param(tell(3, 2, None), id="nobody knows when"),
+        pytest.param(tell(1, None, None, created=NEW), id="a new pod"),
+    ],
+)
+def test_an_adapter_that_may_still_take_its_time_is_no_problem(told: Break):
+    scene = Scene()
+    told(scene)
+    assert scene.results()["handoff"].verdict is Verdict.OK
+
+
+def test_a_pod_of_a_pool_that_does_not_hand_over_is_not_awaited():
+    scene = Scene()
+    no_handoff(scene)
+    no_listener(scene)
+    tell(3, 2, OLD)(scene)
+    assert scene.results()["handoff"].verdict is Verdict.SKIPPED
+
+
+def test_where_there_is_no_deployment_nothing_is_said_of_the_listener():
+    scene = Scene()
+    scene.listed["deployments"] = []
+    assert scene.results()["handoff"].verdict is Verdict.OK

@@ -1,0 +1,283 @@
+"""What a pod is told follows its ledger, epochs only grow, acknowledgements are read strictly."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from extender.model.assignment import (
+    SHARES_MAX,
+    Acknowledged,
+    Acknowledgement,
+    AssignedShare,
+    Assignment,
+    AssignmentTooLarge,
+    Epochs,
+    acknowledged,
+    acknowledgement_from,
+    awaits_acknowledgement,
+    decode_acknowledged,
+    decode_assignment,
+    encode_acknowledged,
+    encode_assignment,
+    fitting,
+    next_assignment,
+)
+from extender.model.errors import InvalidObject
+from extender.model.ledger import Ledger, Share
+from extender.model.names import ASSIGNMENT_BYTES_MAX
+
+POD = ("adapters/dispatcher-3", "uid-3")
+
+
+def told(
+    before: Assignment | None, ledger: Ledger, of: Mapping[str, int] | None = None, epoch: int = 7
+) -> Assignment | None:
+    return next_assignment(before, POD, ledger, of or {}, lambda: epoch)
+
+
+def assigned(generation: int = 1, **shares: AssignedShare) -> Assignment:
+    return Assignment(generation, *POD, {f"t/{name}": share for name, share in shares.items()})
+
+
+class TestNextAssignment:
+    def test_the_first_one_has_a_new_epoch_as_generation_and_all_shares_of_the_ledger(self):
+        share = AssignedShare(3, 2, 8, 7)
+        assert told(None, {"t/a": Share(3, 2)}, {"t/a": 8}) == assigned(7, a=share)
+
+    def test_a_pod_without_work_is_told_so(self):
+        assert told(None, {}) == assigned(7)
+
+    def test_nothing_new_is_no_new_generation(self):
+        before = assigned(4, a=AssignedShare(3, 1, 8, 7))
+        assert told(before, {"t/a": Share(3)}, {"t/a": 8}, epoch=9) is None
+
+    @pytest.mark.parametrize(
+        ("ledger", "of", "share"),
+        [
+            pytest.param({"t/a": Share(5)}, 8, AssignedShare(5, 1, 8, 7), id="it grows"),
+            pytest.param({"t/a": Share(3)}, 9, AssignedShare(3, 1, 9, 7), id="the vpod grows"),
+            pytest.param({"t/a": Share(3, 4)}, 8, AssignedShare(3, 4, 8, 7), id="it gets heavier"),
+        ],
+    )
+    def test_a_share_that_changes_keeps_its_epoch(self, ledger, of, share):
+        before = assigned(4, a=AssignedShare(3, 1, 8, 7))
+        assert told(before, ledger, {"t/a": of}, epoch=9) == assigned(5, a=share)
+
+    def test_a_share_that_comes_back_has_a_new_epoch(self):
+        before = assigned(4, a=AssignedShare(3, 1, 8, 7))
+        gone = told(before, {})
+        assert gone == assigned(5)
+        assert told(gone, {"t/a": Share(3)}, {"t/a": 8}, epoch=9) == assigned(
+            6, a=AssignedShare(3, 1, 8, 9)
+        )
+
+    def test_the_next_pod_of_an_ordinal_begins_anew(self):
+        before = Assignment(4, POD[0], "uid-2", {"t/a": AssignedShare(3, 1, 8, 7)})
+        assert told(before, {"t/a": Share(3)}, {"t/a": 8}, epoch=9) == assigned(
+            9, a=AssignedShare(3, 1, 8, 9)
+        )
+
+    def test_of_a_vpod_that_is_gone_the_last_number_is_kept(self):
+        before = assigned(4, a=AssignedShare(3, 1, 8, 7))
+        assert told(before, {"t/a": Share(2)}) == assigned(5, a=AssignedShare(2, 1, 8, 7))
+
+
+class TestEpochs:
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 50), st.lists(st.integers(0, 100), max_size=3)), max_size=20
+        )
+    )
+    def test_each_is_greater_than_all_before_and_all_that_pods_have(self, steps):
+        version, given_before = 0, [0]
+        epochs = Epochs(lambda: version)
+        for grown, found in steps:
+            version += grown
+            epochs.note(Assignment(1, *POD, {str(e): AssignedShare(1, 1, 1, e) for e in found}))
+            epoch = epochs.next()
+            assert epoch > max(given_before)
+            assert epoch > max(found, default=0)
+            assert epoch >= version
+            given_before.append(epoch)
+
+
+class TestAnnotations:
+    @given(
+        st.dictionaries(
+            st.text(min_size=1, max_size=20),
+            st.builds(
+                AssignedShare,
+                st.integers(1, 2**31 - 1),
+                st.integers(1, 20),
+                st.integers(0, 2**31 - 1),
+                st.integers(0, 2**63 - 1),
+            ),
+            max_size=5,
+        ),
+        st.integers(1, 2**63 - 1),
+    )
+    def test_an_assignment_is_read_as_it_was_written(self, shares, generation):
+        assignment = Assignment(generation, *POD, shares)
+        assert decode_assignment(encode_assignment(assignment)) == assignment
+
+    def test_it_looks_as_the_contract_says(self):
+        text = encode_assignment(assigned(42, orders=AssignedShare(3, 1, 8, 7)))
+        assert json.loads(text) == {
+            "generation": 42,
+            "pod": "adapters/dispatcher-3",
+            "uid": "uid-3",
+            "shares": {
+                "t/orders": {"vreplicas": 3, "weight": 1, "of": 8, "epoch": 7, "state": "Serve"}
+            },
+        }
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            None,
+            "",
+            "{",
+            "[]",
+            "7",
+            '{"generation": 1}',
+            '{"generation": -1, "pod": "p", "uid": "u", "shares": {}}',
+            '{"generation": true, "pod": "p", "uid": "u", "shares": {}}',
+            '{"generation": 1, "pod": "p", "uid": "u", "shares": []}',
+            '{"generation": 1, "pod": "p", "uid": "u", "shares": {"a": 3}}',
+            '{"generation": 1, "pod": "p", "uid": "u", "shares": {"a": {"vreplicas": 1, '
+            '"weight": 1, "of": 1, "epoch": 1, "state": "Dance"}}}',
+        ],
+    )
+    def test_a_text_of_somebody_else_is_no_assignment(self, text):
+        assert decode_assignment(text) is None
+
+    def test_too_many_shares_are_refused_with_both_sizes(self):
+        share = AssignedShare(1, 1, 1, 1)
+        many = Assignment(1, *POD, {f"tenant/{'v' * 200}-{i}": share for i in range(400)})
+        with pytest.raises(AssignmentTooLarge, match=r"of \d+ bytes is over the limit of 98304"):
+            encode_assignment(many)
+
+    def test_shares_that_were_told_before_come_first_where_not_all_fit(self):
+        share = AssignedShare(1, 1, 1, 1)
+        keys = [f"tenant/{'v' * 200}-{i:03}" for i in range(400)]
+        many = Assignment(1, *POD, dict.fromkeys(keys, share))
+        kept = fitting(many, {keys[-1], "tenant/gone"})
+        assert {*kept.shares} == {keys[-1], *keys[: len(kept.shares) - 1]}
+        longer = replace(kept, shares={**kept.shares, keys[len(kept.shares)]: share})
+        assert len(encode_assignment(kept)) <= ASSIGNMENT_BYTES_MAX
+        with pytest.raises(AssignmentTooLarge):
+            encode_assignment(longer)
+
+    def test_all_are_kept_where_they_fit(self):
+        few = assigned(1, a=AssignedShare(1, 1, 1, 1))
+        assert fitting(few, ()) is few
+
+    @given(st.integers(0, 9), st.integers(0, 9), st.frozensets(st.text(max_size=5), max_size=4))
+    def test_an_acknowledgement_is_read_as_it_was_written(self, generation, serving, busy):
+        known = Acknowledged(generation, serving, busy)
+        assert decode_acknowledged(encode_acknowledged(known)) == known
+
+    @pytest.mark.parametrize(
+        "text", [None, "", "{", "[]", "7", "{}", '{"generation": 1, "serving": 1, "busy": "a"}']
+    )
+    def test_a_text_of_somebody_else_is_no_acknowledgement(self, text):
+        assert decode_acknowledged(text) is None
+
+
+def says(**fields) -> Acknowledgement:
+    fields = {"uid": "uid-3", "generation": 4, "serving": ["t/a"], **fields}
+    return acknowledgement_from(json.dumps(fields).encode())
+
+
+class TestAcknowledgement:
+    ASSIGNMENT = assigned(4, a=AssignedShare(3, 1, 8, 7), b=AssignedShare(1, 1, 1, 8))
+
+    @pytest.mark.parametrize(
+        ("said", "stored"),
+        [
+            pytest.param({"serving": ["t/a", "t/b"]}, Acknowledged(4, 2), id="all"),
+            pytest.param(
+                {"serving": ["t/a"]}, Acknowledged(4, 1, frozenset({"t/b"})), id="one is left out"
+            ),
+            pytest.param(
+                {"serving": ["t/a", "t/b"], "busy": ["t/a"]},
+                Acknowledged(4, 1, frozenset({"t/a"})),
+                id="one is busy",
+            ),
+        ],
+    )
+    def test_what_is_not_served_yet_is_stored(self, said, stored):
+        acknowledgement = says(**said)
+        assert acknowledgement.problem(self.ASSIGNMENT) == ""
+        assert acknowledged(acknowledgement, self.ASSIGNMENT) == stored
+
+    @pytest.mark.parametrize(
+        ("said", "problem"),
+        [
+            pytest.param({"uid": "uid-9"}, "uid is not that of pod", id="another pod"),
+            pytest.param({"generation": 3}, "generation is 3, and the assignment has 4", id="old"),
+            pytest.param({"generation": 5}, "generation is 5, and the assignment has 4", id="new"),
+            pytest.param({"serving": ["t/x"]}, "serving has 't/x'", id="served, not assigned"),
+            pytest.param({"drained": ["t/x"]}, "drained has 't/x'", id="drained, not assigned"),
+        ],
+    )
+    def test_one_that_does_not_go_with_the_assignment_is_refused(self, said, problem):
+        assert says(**said).problem(self.ASSIGNMENT).startswith(problem)
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            (b"{", "the body"),
+            (b"[]", "the body"),
+            (b"{}", "uid"),
+            (b'{"uid": "u"}', "generation"),
+            (b'{"uid": "u", "generation": 0}', "generation"),
+            (b'{"uid": "u", "generation": true}', "generation"),
+            (b'{"uid": "u", "generation": 1, "serving": "t/a"}', "serving"),
+            (b'{"uid": "u", "generation": 1, "serving": [1]}', "serving"),
+            (b'{"uid": "u", "generation": 1, "busy": {}}', "busy"),
+            (b'{"uid": "u", "generation": 1, "load": []}', "load"),
+            (b'{"uid": "u", "generation": 1, "load": {"t/a": "9"}}', r"load\['t/a'\]"),
+            (b'{"uid": "u", "generation": 1, "load": {"t/a": true}}', r"load\['t/a'\]"),
+        ],
+    )
+    def test_a_bad_field_is_named(self, body, field):
+        with pytest.raises(InvalidObject, match=f"^acknowledgement: {field}"):
+            acknowledgement_from(body)
+
+    def test_a_list_has_a_limit(self):
+        with pytest.raises(InvalidObject, match=f"has {SHARES_MAX + 1} entries"):
+            says(serving=[f"t/{i}" for i in range(SHARES_MAX + 1)])
+
+    def test_fields_of_a_newer_library_are_ignored(self):
+        assert says(lease=3).generation == 4
+
+    @given(st.binary(max_size=200))
+    def test_any_bytes_are_read_or_refused(self, body):
+        with suppress(InvalidObject):
+            acknowledgement_from(body)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "acknowledged", "awaits"),
+    [
+        pytest.param(None, None, False, id="nothing is told"),
+        pytest.param('{"generation":1,"pod":"a/b"}', None, True, id="nothing is said"),
+        pytest.param('{"generation":2,"x":1}', '{"generation":1,"serving":0}', True, id="behind"),
+        pytest.param('{"generation":2,"x":1}', '{"generation":2,"serving":0}', False, id="said"),
+        pytest.param('{"generation":10,"x":1}', '{"generation":9}', True, id="as numbers"),
+        pytest.param(None, '{"generation":9}', False, id="told no longer"),
+        pytest.param("x", "y", False, id="neither is ours"),
+        pytest.param(
+            '{"generation":2,"x":1}', '{ "generation": 2, "serving": 0}', False, id="edited"
+        ),
+    ],
+)
+def test_an_adapter_that_is_behind_is_awaited(
+    assignment: str | None, acknowledged: str | None, awaits: bool
+):
+    assert awaits_acknowledgement(assignment, acknowledged) is awaits

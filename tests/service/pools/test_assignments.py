@@ -1,0 +1,300 @@
+"""Adapters of a pool with spec.handoff are told what their ledger has, and nobody else is told
+anything.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from extender.kube.api import ADAPTERPOOLS, VPODS, ApiError, Conflict, PatchType
+from extender.model.names import (
+    ACKNOWLEDGED_ANNOTATION,
+    ASSIGNMENT_ANNOTATION,
+    ASSIGNMENT_BYTES_MAX,
+)
+from tests.support.builders import NS
+from tests.support.service import TENANT, World, lost, until
+
+pytestmark = pytest.mark.looptime
+
+
+async def a_world(*ordinals: int, **pool) -> World:
+    pool = {"handoff": {}, "minPods": len(ordinals), "rescheduleAfterSeconds": None, **pool}
+    world = await World.create(replicas=len(ordinals), **pool)
+    await world.pods(*ordinals)
+    return world
+
+
+async def assignment(world: World, ordinal: int) -> dict[str, Any] | None:
+    annotations = (await world.pod_object(ordinal))["metadata"].get("annotations", {})
+    text = annotations.get(ASSIGNMENT_ANNOTATION)
+    return json.loads(text) if text is not None else None
+
+
+async def shares(world: World, ordinal: int) -> dict[str, tuple[int, int]]:
+    """Vpod -> (vreplicas, of)."""
+    told = await assignment(world, ordinal)
+    return {k: (s["vreplicas"], s["of"]) for k, s in (told or {"shares": {}})["shares"].items()}
+
+
+def tells(world: World, **wanted: dict[str, tuple[int, int]]):
+    """For ``until``: the pods (by name without the pool's) are told that."""
+
+    async def is_so() -> bool:
+        return all(
+            [
+                await shares(world, int(pod.removeprefix("pod"))) == told
+                for pod, told in wanted.items()
+            ]
+        )
+
+    return is_so
+
+
+async def test_each_pod_is_told_what_its_ledger_has():
+    world = await a_world(0, 1)
+    async with world.serving():
+        await world.vpod("a", 3)
+        await until(tells(world, pod0={"tenant/a": (2, 3)}, pod1={"tenant/a": (1, 3)}))
+        told = await assignment(world, 0)
+    assert told is not None
+    assert told["pod"] == f"{NS}/dispatcher-0"
+    assert told["uid"] == (await world.pod_object(0))["metadata"]["uid"]
+    assert told["shares"]["tenant/a"]["state"] == "Serve"
+    await world.check()
+
+
+async def test_a_pod_that_carries_nothing_is_told_so():
+    world = await a_world(0)
+
+    async def told() -> bool:
+        return await assignment(world, 0) is not None
+
+    async with world.serving():
+        await until(told)
+    assert (await assignment(world, 0) or {})["shares"] == {}
+
+
+async def test_a_pod_that_this_replica_binds_is_told():
+    """What is assumed for its Binding already looks as the bound pod does."""
+    world = await World.create(replicas=1, minPods=1, handoff={}, rescheduleAfterSeconds=None)
+    await world.pod(0, {})
+
+    async def told() -> bool:
+        return await assignment(world, 0) is not None
+
+    async with world.serving() as service:
+        await asyncio.sleep(1.0)  # the first look is over
+        async with world.adapters(service):
+            await until(told)
+
+
+async def test_a_vpod_that_grows_elsewhere_changes_what_its_other_pods_are_told():
+    world = await a_world(0, 1)
+    async with world.serving():
+        await world.vpod("a", 2)
+        await until(tells(world, pod0={"tenant/a": (1, 2)}, pod1={"tenant/a": (1, 2)}))
+        epochs = [(await assignment(world, i) or {})["shares"]["tenant/a"]["epoch"] for i in (0, 1)]
+        await world.set_vreplicas("a", 3)
+        await until(tells(world, pod0={"tenant/a": (2, 3)}, pod1={"tenant/a": (1, 3)}))
+        after = [(await assignment(world, i) or {})["shares"]["tenant/a"]["epoch"] for i in (0, 1)]
+    assert after == epochs
+
+
+async def test_a_callers_vpod_that_grows_elsewhere_changes_what_its_other_pods_are_told():
+    world = await a_world(0, 1)
+    key = "tenant/a@broker.x.dev"
+
+    async with world.serving() as service:
+
+        async def leads() -> bool:
+            return service.leading()
+
+        async def ask(vreplicas: int) -> None:
+            vpod = {"namespace": "tenant", "name": "a", "kind": "Broker", "group": "x.dev"}
+            pool = {"namespace": NS, "name": "dispatcher"}
+            body = {"vpod": {**vpod, "vreplicas": vreplicas, "placements": []}, "pool": pool}
+            await service.schedule_verb().schedule(json.dumps(body).encode())
+
+        await until(leads)
+        await ask(2)
+        await until(tells(world, pod0={key: (1, 2)}, pod1={key: (1, 2)}))
+        await ask(3)
+        await until(tells(world, pod0={key: (2, 3)}, pod1={key: (1, 3)}))
+
+
+async def test_a_pool_without_handoff_tells_nothing_and_writes_nothing_more():
+    world = await World.create(replicas=1, minPods=1, rescheduleAfterSeconds=None)
+    await world.pods(0)
+
+    async def published() -> bool:
+        return await world.published("a") == {0: 1}
+
+    async with world.serving():
+        await world.vpod("a", 1)
+        await until(published)
+        await asyncio.sleep(60)
+    assert await assignment(world, 0) is None
+    assert world.api.count("patch", "pods") == 1  # the ledger
+
+
+async def test_the_annotations_go_with_spec_handoff():
+    world = await a_world(0)
+    async with world.serving():
+        await world.vpod("a", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+        await world.annotate(0, **{ACKNOWLEDGED_ANNOTATION: '{"generation":1,"serving":1}'})
+        await give_handoff(world, None)
+
+        async def gone() -> bool:
+            annotations = (await world.pod_object(0))["metadata"]["annotations"]
+            return not {ASSIGNMENT_ANNOTATION, ACKNOWLEDGED_ANNOTATION} & annotations.keys()
+
+        await until(gone)
+
+
+async def test_what_a_pods_template_says_of_acknowledgements_goes_with_the_first_assignment():
+    world = await a_world(0)
+    said = '{"generation":4000000000000000000,"serving":1}'
+    await world.annotate(0, **{ACKNOWLEDGED_ANNOTATION: said})
+    async with world.serving():
+        await world.vpod("a", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+        annotations = (await world.pod_object(0))["metadata"]["annotations"]
+        assert ACKNOWLEDGED_ANNOTATION not in annotations
+
+
+async def test_an_acknowledgement_stays_when_the_assignment_changes():
+    world = await a_world(0)
+    async with world.serving():
+        await world.vpod("a", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+        await world.annotate(0, **{ACKNOWLEDGED_ANNOTATION: '{"generation":1,"serving":1}'})
+        await world.vpod("b", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1), "tenant/b": (1, 1)}))
+        assert ACKNOWLEDGED_ANNOTATION in (await world.pod_object(0))["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["one leader", "two leaders"])
+async def test_generations_grow_although_the_annotation_was_away_for_a_time(restarted: bool):
+    """The adapter that runs has seen the generations before, and takes greater ones only."""
+    world = await a_world(0)
+    async with world.serving():
+        for vreplicas in range(1, 6):
+            await (world.set_vreplicas if vreplicas > 1 else world.vpod)("a", vreplicas)
+            await until(tells(world, pod0={"tenant/a": (vreplicas, vreplicas)}))
+        seen = (await assignment(world, 0) or {})["generation"]
+        if not restarted:
+            await give_handoff(world, None)
+            await until(tells(world, pod0={}))
+    if restarted:
+        await world.annotate(0, **{ASSIGNMENT_ANNOTATION: None})
+    async with world.serving(seed=2):
+        await give_handoff(world, {})
+        await until(tells(world, pod0={"tenant/a": (5, 5)}))
+    assert (await assignment(world, 0) or {})["generation"] > seen
+
+
+async def give_handoff(world: World, handoff: dict[str, Any] | None) -> None:
+    spec = {"spec": {"handoff": handoff}}
+    await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+
+
+async def test_a_new_leader_writes_nothing_where_all_are_told():
+    world = await a_world(0)
+    async with world.serving():
+        await world.vpod("a", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+    before = await assignment(world, 0)
+    world.api.calls.clear()
+    async with world.serving(seed=2):
+        await world.vpod("b", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1), "tenant/b": (1, 1)}))
+    after = await assignment(world, 0)
+    assert world.api.count("patch", "pods") == 2  # b's ledger and its assignment
+    assert before is not None
+    assert after is not None
+    assert after["generation"] == before["generation"] + 1
+    assert after["shares"]["tenant/a"] == before["shares"]["tenant/a"]
+    assert after["shares"]["tenant/b"]["epoch"] > before["shares"]["tenant/a"]["epoch"]
+
+
+async def test_what_somebody_else_has_written_is_put_right():
+    world = await a_world(0)
+    async with world.serving():
+        await world.vpod("a", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+        for text in ("{}", None, '{"generation":9,"pod":"x","uid":"y","shares":{}}'):
+            await world.annotate(0, **{ASSIGNMENT_ANNOTATION: text})
+            await until(tells(world, pod0={"tenant/a": (1, 1)}))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Conflict(409, "Conflict", "changed"), id="the pod has changed"),
+        pytest.param(ApiError(500, "InternalError", "no"), id="the API server fails"),
+        pytest.param(lost(), id="no answer"),
+    ],
+)
+async def test_a_write_that_fails_is_made_again(error: Exception):
+    world = await a_world(0)
+    async with world.serving():
+        await world.vpod("a", 1)
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+        world.api.fail("patch", "pods", before=error, times=2)
+        await world.annotate(0, **{ASSIGNMENT_ANNOTATION: None})
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+
+
+async def test_an_assignment_is_never_ahead_of_its_ledger():
+    """The ledger changes while the assignment of the ledger before is on its way."""
+    world = await a_world(0)
+    async with world.serving():
+        await world.vpod("a", 2)
+        await until(tells(world, pod0={"tenant/a": (2, 2)}))
+        stopped = world.api.pause("patch", "pods")
+        await world.annotate(0, **{ASSIGNMENT_ANNOTATION: None})
+        await stopped.reached.wait()
+        await world.set_vreplicas("a", 1)
+
+        async def smaller() -> bool:
+            return await world.ledger(0) == {"tenant/a": 1}
+
+        await until(smaller)
+        stopped.go_on.set()
+        await until(tells(world, pod0={"tenant/a": (1, 1)}))
+    told = await assignment(world, 0) or {}
+    assert told["generation"] == told["shares"]["tenant/a"]["epoch"], "it is the first one"
+
+
+async def test_an_adapter_is_told_of_as_many_vpods_as_an_annotation_holds():
+    """What it serves already stays, what has left its ledger goes, and an event tells the rest."""
+    world = await World.create(
+        replicas=1, slots=2000, minPods=1, handoff={}, rescheduleAfterSeconds=None
+    )
+    keys = [f"tenant/{'v' * 60}-{i:03}" for i in range(900)]
+    await world.pod(0, dict.fromkeys(keys, 1), node="node-0", slots=2000)
+    for key in keys:
+        await world.vpod(key.partition("/")[2], 1, {0: 1})
+
+    async def told() -> bool:
+        return bool(await world.events("AssignmentTooLarge"))
+
+    async with world.serving():
+        await until(told)
+        first = [*await shares(world, 0)]
+        assert first == keys[: len(first)]
+        assert 500 < len(first) < 900
+        for key in keys[:3]:
+            await world.cluster.delete(VPODS, TENANT, key.partition("/")[2])
+        wanted = keys[3 : len(first) + 3]
+
+        async def others() -> bool:
+            return [*await shares(world, 0)] == wanted
+
+        await until(others)
+    text = (await world.pod_object(0))["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]
+    assert ASSIGNMENT_BYTES_MAX - 200 < len(text) <= ASSIGNMENT_BYTES_MAX
