@@ -10,6 +10,9 @@ Both are JSON in annotations of the pod, so they survive every process:
                                                              "epoch": 7130, "state": "Serve"}}}
     vreplica.dev/acknowledged  {"generation": 42, "serving": 11, "busy": ["team-a/orders"]}
 
+A share's ``state`` says what the adapter is to do. ``peer``, ``deadline`` and ``intent`` are there
+while the share is handed over. ``engine.placing.handover`` has the rules.
+
 An assignment is derived from the pod's ledger and is never ahead of it. ``generation`` grows with
 each change. A pod's first one is a number of ``Epochs``, so it is greater than those that the same
 pod had before its annotation was removed. ``of`` counts all vreplicas that the vpod asks for.
@@ -45,17 +48,28 @@ class AssignmentTooLarge(ValueError):
 class ShareState(StrEnum):
     """What an adapter is to do with a share."""
 
+    PREPARE = "Prepare"
+    """Get ready, and do not serve yet."""
     SERVE = "Serve"
+    DRAIN = "Drain"
+    """Finish, and let go by the deadline. A peer serves the share already."""
 
 
 class AssignedShare(NamedTuple):
-    """The vreplicas of one vpod that a pod is to serve. ``of``: all vreplicas of the vpod."""
+    """The vreplicas of one vpod that a pod carries. ``of``: all vreplicas of the vpod.
+
+    ``peer``: name of a pod that has the share before or after this one. ``deadline``: when a share
+    that is drained is taken away, RFC 3339. ``intent``: why it goes. Each is "" if there is none.
+    """
 
     vreplicas: int
     weight: int
     of: int
     epoch: int
     state: ShareState = ShareState.SERVE
+    peer: str = ""
+    deadline: str = ""
+    intent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +82,60 @@ class Assignment:
     shares: Mapping[str, AssignedShare]
 
 
+class Telling(NamedTuple):
+    """What an adapter is told to do with one share: fields of ``AssignedShare``."""
+
+    state: ShareState = ShareState.SERVE
+    peer: str = ""
+    deadline: str = ""
+    intent: str = ""
+
+
+def serve(_vpod: str, _had: AssignedShare | None) -> Telling:
+    """What is told in a pool that hands nothing over."""
+    return Telling()
+
+
 def next_assignment(
     before: Assignment | None,
     pod: tuple[str, str],
     ledger: Ledger,
     of: Mapping[str, int],
     next_epoch: Callable[[], int],
+    tell: Callable[[str, AssignedShare | None], Telling] = serve,
 ) -> Assignment | None:
     """Return what a pod is told after ``before``, None if that is still right.
 
     ``pod``: key and UID. ``of``: vpod key -> its vreplicas, for the vpods that exist.
     ``next_epoch``: called once if there are shares that are new here, for their epoch, or if there
-    is no assignment yet, for its generation.
+    is no assignment yet, for its generation. ``tell``: (vpod key, what the pod is told now) -> what
+    it is to do. A share that is served again after it was drained counts as new: another pod may
+    have served it meanwhile.
     """
     key, uid = pod
     if before is not None and before.uid != uid:
         before = None  # of the ordinal's previous pod
     known = before.shares if before is not None else {}
-    epoch = next_epoch() if before is None or ledger.keys() - known.keys() else 0
+    tellings = {vpod: tell(vpod, known.get(vpod)) for vpod in ledger}
+    new = {vpod for vpod, told in tellings.items() if _is_new(known.get(vpod), told)}
+    epoch = next_epoch() if before is None or new else 0
     shares = {}
     for vpod, share in ledger.items():
         had = known.get(vpod)
         shares[vpod] = AssignedShare(
-            vreplicas=share.vreplicas,
-            weight=share.weight,
-            of=of.get(vpod) or (had.of if had is not None else share.vreplicas),
-            epoch=had.epoch if had is not None else epoch,
+            share.vreplicas,
+            share.weight,
+            of.get(vpod) or (had.of if had is not None else share.vreplicas),
+            had.epoch if had is not None and vpod not in new else epoch,
+            *tellings[vpod],
         )
     if before is not None and shares == before.shares:
         return None
     return Assignment(before.generation + 1 if before is not None else epoch, key, uid, shares)
+
+
+def _is_new(had: AssignedShare | None, told: Telling) -> bool:
+    return had is None or (had.state is ShareState.DRAIN and told.state is not ShareState.DRAIN)
 
 
 class Epochs:
@@ -134,7 +172,7 @@ def fitting(assignment: Assignment, first: Collection[str]) -> Assignment:
     left = ASSIGNMENT_BYTES_MAX - len(_encoded(replace(assignment, shares={})))
     kept: dict[str, AssignedShare] = {}
     for key in order:
-        left -= len(orjson.dumps({key: assignment.shares[key]._asdict()})) - 1
+        left -= len(orjson.dumps({key: _plain(assignment.shares[key])})) - 1
         if left < 0:
             break
         kept[key] = assignment.shares[key]
@@ -152,9 +190,13 @@ def _encoded(assignment: Assignment) -> bytes:
             "generation": assignment.generation,
             "pod": assignment.pod,
             "uid": assignment.uid,
-            "shares": {key: share._asdict() for key, share in sorted(assignment.shares.items())},
+            "shares": {key: _plain(share) for key, share in sorted(assignment.shares.items())},
         }
     )
+
+
+def _plain(share: AssignedShare) -> dict[str, object]:
+    return {name: value for name, value in share._asdict().items() if value != ""}
 
 
 def decode_assignment(text: str | None) -> Assignment | None:
@@ -172,6 +214,7 @@ def decode_assignment(text: str | None) -> Assignment | None:
                 _count(one["of"]),
                 _count(one["epoch"]),
                 ShareState(one["state"]),
+                *(str(one.get(name, "")) for name in ("peer", "deadline", "intent")),
             )
             for key, one in plain["shares"].items()
         }
@@ -241,9 +284,16 @@ class Acknowledgement:
                 return f"{name} has {safe_repr(min(unknown), 300)}, which is not assigned"
         return ""
 
-    def unserved(self, assignment: Assignment) -> frozenset[str]:
-        """The shares of ``assignment`` that the adapter should serve and does not serve yet."""
-        return self.busy | (assignment.shares.keys() - self.serving)
+    def undone(self, assignment: Assignment) -> frozenset[str]:
+        """The shares of ``assignment`` for which the adapter has not yet done what their state
+        asks: those in ``busy``, what it should serve and does not, and what it has not let go.
+        """
+        done = {ShareState.SERVE: self.serving, ShareState.DRAIN: self.drained}
+        return self.busy | {
+            key
+            for key, share in assignment.shares.items()
+            if share.state in done and key not in done[share.state]
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +303,18 @@ class Acknowledged:
     generation: int
     serving: int
     busy: frozenset[str] = frozenset()
-    """Shares that the adapter does not serve yet."""
+    """Shares for which the adapter has not yet done what their state asks."""
 
 
 def acknowledged(acknowledgement: Acknowledgement, assignment: Assignment) -> Acknowledged:
     """Return what is to be stored of an acknowledgement of ``assignment``."""
-    busy = acknowledgement.unserved(assignment)
-    return Acknowledged(assignment.generation, len(assignment.shares) - len(busy), busy)
+    undone = acknowledgement.undone(assignment)
+    serving = (
+        1
+        for key, share in assignment.shares.items()
+        if share.state is ShareState.SERVE and key not in undone
+    )
+    return Acknowledged(assignment.generation, sum(serving), undone)
 
 
 def encode_acknowledged(known: Acknowledged) -> str:

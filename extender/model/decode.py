@@ -28,6 +28,8 @@ from extender.model.objects import (
     AdapterPod,
     AdapterPool,
     Condition,
+    Handoff,
+    HandoffMode,
     LoadTarget,
     Namespace,
     Node,
@@ -401,6 +403,29 @@ def _load_target(obj: Json) -> LoadTarget | None:
     return LoadTarget(metric=metric, target=float(target))
 
 
+def _handoff(obj: Json) -> Handoff | None:
+    """spec.handoff, None if it is absent."""
+    kind, where, default = "AdapterPool", ("spec", "handoff"), Handoff()
+    if not isinstance(value_at(obj, where), dict):
+        return None
+    mode = text(obj, *where, "mode") or HandoffMode.NONE
+    if mode not in set(HandoffMode):
+        raise InvalidObject(
+            _subject(obj, kind),
+            "spec.handoff.mode",
+            f"must be one of {', '.join(HandoffMode)}, not {safe_repr(mode, 80)}",
+        )
+    return Handoff(
+        mode=HandoffMode(mode),
+        prepare_timeout_s=_count(
+            obj, kind, (*where, "prepareTimeoutSeconds"), default.prepare_timeout_s, 1
+        ),
+        drain_timeout_s=_count(
+            obj, kind, (*where, "drainTimeoutSeconds"), default.drain_timeout_s, 1
+        ),
+    )
+
+
 def pool_from(obj: Json) -> AdapterPool:
     """Decode an AdapterPool. Raises InvalidObject."""
     metadata = mapping(obj, "metadata")
@@ -441,7 +466,7 @@ def pool_from(obj: Json) -> AdapterPool:
         capacities=amounts_from(
             value_at(obj, ("spec", "capacities")), _subject(obj, kind), "spec.capacities"
         ),
-        handoff=isinstance(value_at(obj, ("spec", "handoff")), dict),
+        handoff=_handoff(obj),
     )
 
 

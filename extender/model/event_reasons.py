@@ -29,6 +29,8 @@ class EventReason(StrEnum):
     AVAILABLE = "Available"
     MOVED = "Moved"
     WOULD_MOVE = "WouldMove"
+    PREPARE_TIMED_OUT = "PrepareTimedOut"
+    DRAIN_TIMED_OUT = "DrainTimedOut"
     FAILED_BINDING = "FailedBinding"
     WRITE_REFUSED = "WriteRefused"
     SCALED_UP = "ScaledUp"
@@ -105,6 +107,23 @@ EVENTS: Final = MappingProxyType(
         ),
         EventReason.WOULD_MOVE: EventKind(
             _TELL, "Moving", (VPOD,), "what would be moved, with `rebalance.dryRun: true`"
+        ),
+        EventReason.PREPARE_TIMED_OUT: EventKind(
+            _WARN,
+            "Moving",
+            (VPOD,),
+            "vreplicas were to move, and the adapter of their new pod did not get ready within "
+            "`handoff.prepareTimeoutSeconds`; they stay where they are, and are tried again after "
+            "`rebalance.cooldownSeconds`",
+            "see the log of the adapter that the note names",
+        ),
+        EventReason.DRAIN_TIMED_OUT: EventKind(
+            _WARN,
+            "Moving",
+            (VPOD,),
+            "an adapter did not let go of a share within `handoff.drainTimeoutSeconds`; the share "
+            "was taken away",
+            "see the log of the adapter that the note names",
         ),
         EventReason.FAILED_BINDING: EventKind(
             _WARN,

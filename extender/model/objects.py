@@ -7,6 +7,7 @@ to hash. Counts are vreplicas, slots or pods, as each field says.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -372,6 +373,26 @@ class LoadTarget:
     target: float
 
 
+class HandoffMode(StrEnum):
+    """What a planned move waits for."""
+
+    NONE = "None"
+    """Nothing."""
+    OVERLAP = "Overlap"
+    """The adapter that gets a share serves it before the adapter that loses it lets go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handoff:
+    """spec.handoff: adapters are told their shares, and acknowledge them."""
+
+    mode: HandoffMode = HandoffMode.NONE
+    prepare_timeout_s: int = 30
+    """After that, a move whose destination is not ready is taken back."""
+    drain_timeout_s: int = 60
+    """After that, a share that its adapter does not let go is taken away."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPool:
     """The spec of an AdapterPool. DESIGN 2 explains each field."""
@@ -416,8 +437,13 @@ class AdapterPool:
     deleting: bool = False
     capacities: Amounts = NO_AMOUNTS
     """What each pod has beside its slots."""
-    handoff: bool = False
-    """Whether adapters are told their shares, and acknowledge them (spec.handoff is there)."""
+    handoff: Handoff | None = None
+    """None: adapters are told nothing."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether shares are handed over from adapter to adapter."""
+        return self.handoff is not None and self.handoff.mode is HandoffMode.OVERLAP
 
     def misfit(self, vpod: VPod) -> str:
         """Why no pod of the pool could ever hold one vreplica of a vpod; "" if one could.

@@ -245,6 +245,7 @@ class Service:
         self.assignments = AssignmentWriter(
             self.caches,
             fenced=self._fenced,
+            hand_overs=self.committer.hand_overs,
             recorder=self.recorder,
             seen_version=lambda: self.informers.seen_version,
             rng=self._rng,

@@ -28,6 +28,7 @@ _SLI_BUCKETS: Final = tuple(0.01 * 2**i for i in range(20))
 """kube-scheduler: ExponentialBuckets(0.01, 2, 20), seconds."""
 _ATTEMPTS_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 """kube-scheduler: ExponentialBuckets(1, 2, 5), attempts."""
+_HANDOVER_BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _REQUEST_BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """client-go's rest_client_request_duration_seconds."""
 
@@ -135,6 +136,18 @@ class Metrics(Exposition):
         )
         self.moves_planned = self.add_counter(
             "moves_planned", "vreplicas that the evictor would move, made or not, by reason", moved
+        )
+        step = [Label("step", ("prepare", "drain"))]
+        self.handover_duration = self.add_histogram(
+            "handover_duration_seconds",
+            "How long a share that was handed over waited for adapters, by step",
+            _HANDOVER_BUCKETS,
+            step,
+        )
+        self.handover_timeouts = self.add_counter(
+            "handover_timeouts",
+            "Hand-overs in which an adapter did not get ready, or let go, in time, by step",
+            step,
         )
         self.pods_evicted = self.add_counter(
             "pods_evicted",

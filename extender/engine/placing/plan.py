@@ -114,18 +114,22 @@ def place(
     *,
     allowed: bool = True,
     leave_closed: bool = False,
+    stays: bool = False,
 ) -> Decision:
     """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
 
     ``leave_closed``: also place elsewhere what it has on closed pods (those being emptied), if the
     pool moves vreplicas to shrink. Only for vpods of callers; the evictor moves all others.
 
+    ``stays``: start from what is published, and leave no draining pod that serves: a hand-over to
+    other pods was taken back.
+
     The cost is in proportion to the vpod's own placements and the vreplicas to add, not to the
     pool. If a third-party plugin fails, the vpod stays as it is (``PLUGIN_FAILED``), and no other
     vpod is affected.
     """
     try:
-        return _Plan(pool, vpod, leave_closed=leave_closed).run(allowed=allowed)
+        return _Plan(pool, vpod, leave_closed=leave_closed, stays=stays).run(allowed=allowed)
     except PluginFailed as failure:
         return _Plan(pool, vpod).stand_still(ConflictReason.PLUGIN_FAILED, str(failure))
 
@@ -142,7 +146,10 @@ def release_all(pool: PoolState, vpod_key: str) -> Decision:
 class _Plan:
     """The working values of one ``place``."""
 
-    def __init__(self, pool: PoolState, vpod: VPod, *, leave_closed: bool = False) -> None:
+    def __init__(
+        self, pool: PoolState, vpod: VPod, *, leave_closed: bool = False, stays: bool = False
+    ) -> None:
+        self.stays = stays
         self.leave_closed = (
             leave_closed and pool.adapter_pool is not None and pool.adapter_pool.moves_to_shrink
         )
@@ -263,7 +270,7 @@ class _Plan:
 
     def _start(self) -> Mapping[str, int]:
         """What the decision starts from, without zeros."""
-        if self.rules.start_from_decided:
+        if self.rules.start_from_decided and not self.stays:
             return self._decided()
         return {name: count for name, count in self.vpod.placements.items() if count}
 
@@ -341,6 +348,9 @@ class _Plan:
             pod = self.pool.pods[name]
             if self._is_lost(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
+            elif self.stays and pod.draining and pod.serving and not pod.abandoned:
+                self.kept[name] = self._trim(name, count)
+                self._note(Step.HELD_BACK, name, self.kept[name], "no adapter was ready for it")
             elif pod.leaving or self._is_emptied(pod):
                 # What overcommits the pod may not wait there: a ledger beyond its slots can never
                 # be written (I1).

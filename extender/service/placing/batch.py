@@ -18,6 +18,10 @@ class Committed:
     """vpod key -> its decision, which its status now shows, with moves of earlier decisions that
     were not reported yet (I4): what there is to report.
     """
+    waiting: set[str] = field(default_factory=set)
+    """vpods whose decision is written as far as adapters have handed over. ``HandOvers`` has them
+    decided again.
+    """
 
 
 @dataclass(slots=True)

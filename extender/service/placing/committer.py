@@ -12,6 +12,9 @@ leaves the old one. A crash in between leaves a ledger larger than the status; t
 publishes or frees the excess. Vreplicas on a pod whose bind is unconfirmed are not published
 either, because another replica may be binding the pod with fewer.
 
+In a pool that hands shares over, steps 2 and 3 leave out what adapters are not ready for
+(``HandOvers``). Then the decision stays reserved, and the vpod is decided again later.
+
 A ledger write compares the pod's UID and the whole annotation with the text from which the patch
 was made. If anybody else has written, such as another leader, it fails instead of overcommitting
 the pod (I1). The batch's reservations are released at the end, when the caches hold what was
@@ -37,6 +40,7 @@ from extender.kube.api import (
 from extender.model.ledger import Share, share_of
 from extender.model.objects import NO_PLACEMENTS, AdapterPod, VPod, object_key
 from extender.service.placing.batch import Batch, Committed
+from extender.service.placing.handovers import HandOvers
 from extender.service.placing.ledger_patch import publishable
 from extender.service.placing.ledger_writer import LedgerWriter
 from extender.service.placing.status_doubts import StatusDoubts
@@ -111,6 +115,9 @@ class Committer:
         self.leadership = leadership
         self._write_foreign_status = write_foreign_status
         self._vpod_events = vpod_events
+        self.hand_overs = HandOvers(
+            caches, clock=clock, now=now, vpod_events=vpod_events, metrics=metrics
+        )
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self._refusals = WriteRefusals(metrics, vpod_events.write_refused)
         self._unreported_moves = UnreportedMoves()
@@ -133,7 +140,8 @@ class Committer:
         # Includes pods that an earlier decision of unknown outcome has emptied: this decision has
         # to finish that.
         shares = decision.shares(dict.fromkeys(pool.claims_of(decision.vpod), 0))
-        pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + RESERVATION_TTL_S)
+        ttl_s = RESERVATION_TTL_S + self.hand_overs.longest_s(decision.pool)
+        pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + ttl_s)
 
     def covered(self, decision: Decision, vpod: VPod) -> dict[str, int]:
         """Pod name -> vreplicas of a decision that ``vpod`` may publish now: those that ledgers
@@ -147,8 +155,9 @@ class Committer:
     async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> Committed:
         """Write decisions that ``owner`` has reserved."""
         batch = Batch(owner=owner, pool=pool, decisions={item.vpod: item for item in decisions})
-        for key in batch.decisions:
+        for key, decision in batch.decisions.items():
             batch.published[key] = self._published(key, pool)
+            self.hand_overs.begin(decision)
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
                 if not self.leadership.leads(pool):
@@ -159,10 +168,11 @@ class Committer:
                 await step(batch)
         finally:
             for key, decision in batch.decisions.items():
-                if key not in batch.unknown:
+                if key not in batch.unknown and key not in batch.waiting:
                     self._caches.state.release(owner, pool, key)
                 elif key not in batch.reported:
                     self._unreported_moves.remember(decision, batch.published[key])
+            self.hand_overs.written(pool, batch.decisions, batch.waiting)
         return batch
 
     def forget_gone(self) -> None:
@@ -277,6 +287,9 @@ class Committer:
                 and pod is not None
                 and not pod.assumed
             ):
+                if self.hand_overs.retains(batch.pool, key, name, left=share.vreplicas):
+                    batch.waiting.add(key)
+                    continue
                 lowered[name] = share
         if lowered and not self._may_lower(batch, key):
             batch.failed[key] = "a status of the leader before may still be under way"
@@ -370,6 +383,10 @@ class Committer:
             # The batch waited for other pods' ledgers, and this pod may have gone meanwhile (I2).
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
             del confirmed[name]
+        for name, count in self.hand_overs.withheld(decision).items():
+            batch.waiting.add(decision.vpod)
+            if name in confirmed:
+                confirmed[name] -= count
         target = publishable(decision.target, confirmed, vpod.placements)
         reported = as_refused(
             self._unreported_moves.added_to(decision, vpod.placements),
@@ -381,10 +398,10 @@ class Committer:
         return write(vpod, reported, target, availability, self._now())
 
     def _report(self, batch: Batch, decision: Decision) -> None:
-        """Pass the decision on for reporting, unless a write for it failed: then its moves wait to
-        be reported in full.
+        """Pass the decision on for reporting, unless a write for it failed, or waits for adapters:
+        then its moves wait to be reported in full.
         """
-        if decision.vpod not in batch.failed:
+        if decision.vpod not in batch.failed and decision.vpod not in batch.waiting:
             batch.reported[decision.vpod] = self._unreported_moves.reported(decision)
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:

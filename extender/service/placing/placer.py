@@ -96,6 +96,7 @@ class Placer:
     ) -> None:
         self._caches = caches
         self._committer = committer
+        self._hand_overs = committer.hand_overs
         self._autoscaler = autoscaler
         self._vpod_events = reporting.vpod_events
         self.history = reporting.history
@@ -108,6 +109,7 @@ class Placer:
         self.external_vpods = ExternalVPods(caches, forgotten=self._forget_vpod)
         self.queues = VPodQueues(clock, weight=self._weight)
         self.activation = Activation(caches, self.queues)
+        self._hand_overs.decide = self.queues.add
         caches.vpods.add_event_handler(self._vpod_changed)
 
     def _weight(self, pool: str, key: str) -> int:
@@ -213,9 +215,20 @@ class Placer:
         if vpod is None:
             decision = release_all(pool, key)
         else:
-            decision = place(pool, vpod, allowed=self._caches.state.selects(pool_key, vpod))
-        self.on_decided(Cause.PLACE if vpod is not None else Cause.GONE, decision)
+            self._take_back(pool, key)
+            stays = self._hand_overs.stays(pool_key, key)
+            allowed = self._caches.state.selects(pool_key, vpod)
+            decision = place(pool, vpod, allowed=allowed, stays=stays)
+            self.on_decided(Cause.STAY if stays else Cause.PLACE, decision)
+            return decision
+        self.on_decided(Cause.GONE, decision)
         return decision
+
+    def _take_back(self, pool: PoolState, key: str) -> None:
+        """Give up what a vpod has reserved on pods whose adapters have not got ready in time."""
+        if self._hand_overs.overdue(pool.key, key):
+            for owner in {claim.owner for claim in pool.claims_of(key).values()}:
+                pool.release(owner, key)
 
     def _watched(self, pool: PoolState, key: str) -> VPod | None:
         """A vpod that a caller asks about and that a source shows too, as the source shows it.
@@ -259,8 +272,11 @@ class Placer:
                     # The placer continues from what was written: it takes back what is on the new
                     # pod and not published.
                     self.queues.add(pool, key)
+                if key in committed.waiting:
+                    done += decision.moves  # begun: it counts for the budget and the cool-down
                 if (reported := committed.reported.get(key)) is not None:
-                    done += decision.moves
+                    if key not in committed.waiting:
+                        done += decision.moves
                     if key in state.vpods:
                         self.history.note(
                             key, decision.explanation, why=EVICTOR, generation=decision.of[1]
@@ -350,6 +366,7 @@ class Placer:
         ledgers and statuses show by now which of these arrived.
         """
         self.external_vpods.forget(bucket)
+        self._hand_overs.forget(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for owner, key in pool.owners():
                 if isinstance(owner, tuple) and owner[0] == PLACER:
@@ -388,6 +405,8 @@ class Placer:
                 extra={"vpod": key, "pool": decision.pool},
             )
             queue.retry(key)
+        elif key in committed.waiting:
+            queue.done(key)  # it has its place; the hand-over brings it back
         elif not decision.explanation.is_satisfied:
             queue.park(key)
             self._autoscaler.trigger(decision.pool)

@@ -5,7 +5,7 @@ Every move is reported with its reason (I4): in an event, in the metric, and in 
 (``vpod_status``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from extender.engine.placing.explain import Step
 from extender.engine.placing.plan import Decision
@@ -85,6 +85,16 @@ class VPodEvents:
     def would_move(self, vpod: VPod, note: str) -> None:
         """Report what an evictor in a dry run would do."""
         self._event(vpod, EventReason.WOULD_MOVE, note)
+
+    def handover_timed_out(self, vpod: VPod, step: str, pods: Sequence[str]) -> None:
+        """Report that adapters did not do in time what a hand-over waits for."""
+        names = ", ".join(pods)
+        if step == "prepare":
+            note = f"the move is taken back: the adapter of {names} did not get ready in time"
+            self._event(vpod, EventReason.PREPARE_TIMED_OUT, note)
+        else:
+            note = f"taken away from {names}: its adapter did not let go in time"
+            self._event(vpod, EventReason.DRAIN_TIMED_OUT, note)
 
     def write_refused(self, obj: AdapterPod | VPod, note: str) -> None:
         """Report on an object that the API server forbids a write; the

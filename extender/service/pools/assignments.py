@@ -18,6 +18,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from extender.kube.api import PODS, ApiError, NotFound, Obj, PatchType
@@ -43,6 +44,7 @@ from extender.model.names import (
     PLACEMENTS_ANNOTATION,
 )
 from extender.model.objects import AdapterPod, AdapterPool, VPod
+from extender.service.placing.handovers import HandOvers
 from extender.service.watching.caches import Caches
 
 log: Final = logging.getLogger(__name__)
@@ -62,11 +64,14 @@ class AssignmentWriter:
         caches: Caches,
         *,
         fenced: PoolApi,
+        hand_overs: HandOvers,
         recorder: EventRecorder,
         seen_version: Callable[[], int],
         rng: random.Random,
     ) -> None:
         self._caches = caches
+        self._hand_overs = hand_overs
+        hand_overs.tell = self._vpod_due
         self._fenced = fenced
         self._recorder = recorder
         self._epochs = Epochs(seen_version)
@@ -88,13 +93,18 @@ class AssignmentWriter:
             self._add(new.pool, (new.key,))
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
-        """Tell the vpod's pods how many vreplicas it asks for."""
-        if not self._due or old is None or new is None or old.vreplicas == new.vreplicas:
+        """Tell the vpod's pods how many vreplicas it asks for, and what of it is published."""
+        if not self._due or old is None:
             return
-        state = self._caches.state.pools.get(new.pool)
-        if state is not None and self._tells(new.pool):
-            namespace = new.pool.partition("/")[0]
-            self._add(new.pool, (f"{namespace}/{name}" for name in state.claims_of(new.key)))
+        if new is not None and (old.vreplicas, old.placements) == (new.vreplicas, new.placements):
+            return
+        self._vpod_due(old.pool, old.key)
+
+    def _vpod_due(self, pool: str, vpod: str) -> None:
+        state = self._caches.state.pools.get(pool)
+        if state is not None and self._tells(pool):
+            namespace = pool.partition("/")[0]
+            self._add(pool, [f"{namespace}/{name}" for name in state.claims_of(vpod)])
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         if new is not None and (old is None or old.handoff != new.handoff):
@@ -102,7 +112,7 @@ class AssignmentWriter:
 
     def _tells(self, pool: str) -> bool:
         known = self._caches.pools.get(pool)
-        return known is not None and known.handoff
+        return known is not None and known.handoff is not None
 
     def _pods_of(self, pool: str) -> list[str]:
         state = self._caches.state.pools.get(pool)
@@ -181,6 +191,7 @@ class AssignmentWriter:
             pod.ledger,
             {key: vpods[key].vreplicas for key in pod.ledger if key in vpods},
             self._epochs.next,
+            partial(self._hand_overs.telling, pod),
         )
         if after is None:
             return []

@@ -13,13 +13,15 @@ from extender.whatif.recording.objects import kind_of, put_of
 
 class Cause(StrEnum):
     """What has decided: placing, the evictor, or a ``schedule`` call of a client that keeps its own
-    status. ``gone``: the vpod no longer exists.
+    status. ``gone``: the vpod no longer exists. ``stay``: placing, after a hand-over was taken
+    back.
     """
 
     PLACE = "place"
     MOVE = "move"
     SCHEDULE = "schedule"
     GONE = "gone"
+    STAY = "stay"
 
 
 class Put(NamedTuple):

@@ -200,7 +200,13 @@ class Player:
         if recorded.cause is Cause.MOVE:
             return relocate(pool, vpod, recorded.asked)
         allowed = self.state.selects(recorded.pool, vpod)
-        return place(pool, vpod, allowed=allowed, leave_closed=recorded.cause is Cause.SCHEDULE)
+        return place(
+            pool,
+            vpod,
+            allowed=allowed,
+            leave_closed=recorded.cause is Cause.SCHEDULE,
+            stays=recorded.cause is Cause.STAY,
+        )
 
 
 def without_ledger(pod: AdapterPod) -> AdapterPod:

@@ -53,7 +53,7 @@ def no_handoff(pod: AdapterPod) -> str:
 def hands_over(caches: Caches, pod: AdapterPod) -> bool:
     """Whether the pod's pool has spec.handoff."""
     pool = caches.pools.get(pod.pool)
-    return pool is not None and pool.handoff
+    return pool is not None and pool.handoff is not None
 
 
 class AssignmentAnswers:

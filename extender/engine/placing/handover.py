@@ -1,0 +1,197 @@
+"""Hand-over of shares from adapter to adapter (``spec.handoff.mode: Overlap``): what a move waits
+for, and what each adapter is told meanwhile. Pure.
+
+A move of a vpod's vreplicas from pod A to pod B goes through what is stored, so the next leader can
+tell how far it has come:
+
+.. code-block:: text
+
+    written                  A is told   B is told   and this waits
+    B's ledger               Serve       Prepare     until B is prepared
+    the vpod's status: B     Serve       Serve       until B serves
+    A's assignment           Drain       Serve       until A has let go, or its deadline
+    A's ledger
+
+So somebody serves at every moment. ``withheld`` holds the status back, ``is_taken_over`` A's
+``Drain``, and ``retains`` A's ledger. What a vpod gives up because it shrinks or goes is drained in
+the same way.
+
+Only adapters that acknowledge are waited for. An adapter that has never acknowledged is one without
+the contract, and a pod that does not serve has nothing to hand over: their shares go at once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from extender.engine.pods.claims import PodClaims
+from extender.engine.state.pool_state import PoolState
+from extender.model.assignment import (
+    Acknowledged,
+    AssignedShare,
+    Assignment,
+    ShareState,
+    Telling,
+)
+from extender.model.moves import MoveReason
+from extender.model.timestamps import epoch_s
+
+
+class Adapter(NamedTuple):
+    """What a pod's adapter is told, and what it has said of that."""
+
+    assignment: Assignment | None = None
+    acknowledged: Acknowledged | None = None
+
+    def is_told(self, vpod: str) -> AssignedShare | None:
+        """The vpod's share here."""
+        return self.assignment.shares.get(vpod) if self.assignment is not None else None
+
+    def has_done(self, vpod: str) -> bool:
+        """Whether the adapter has done what the newest assignment asks for this vpod."""
+        said = self._newest()
+        return said is not None and vpod not in said.busy
+
+    def is_busy(self, vpod: str) -> bool:
+        """Whether the adapter has said that it has not done that yet."""
+        said = self._newest()
+        return said is not None and vpod in said.busy
+
+    def _newest(self) -> Acknowledged | None:
+        """The acknowledgement, if it is of the newest assignment."""
+        told, said = self.assignment, self.acknowledged
+        current = told is not None and said is not None and said.generation == told.generation
+        return said if current else None
+
+    def is_prepared(self, vpod: str, vreplicas: int) -> bool:
+        """Whether it is ready to serve so many vreplicas of the vpod, or serves them."""
+        told = self.is_told(vpod)
+        return (
+            told is not None
+            and told.vreplicas >= vreplicas
+            and told.state is not ShareState.DRAIN
+            and self.has_done(vpod)
+        )
+
+    def serves(self, vpod: str) -> bool:
+        """Whether it serves the vpod, as it has said of its newest assignment."""
+        told = self.is_told(vpod)
+        return told is not None and told.state is ShareState.SERVE and self.has_done(vpod)
+
+    def may_serve(self, vpod: str) -> bool:
+        """Whether it may serve the vpod: it was told to, and has not let go. What is busy may be
+        served with fewer vreplicas than it is told now.
+        """
+        told = self.is_told(vpod)
+        if told is None or self.acknowledged is None or told.state is ShareState.PREPARE:
+            return False
+        return told.state is ShareState.SERVE or not self.has_done(vpod)
+
+
+Adapters = Callable[[str], Adapter]
+"""Pod name -> its adapter."""
+
+
+def leaving(
+    pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
+) -> dict[str, int]:
+    """Pod name -> vreplicas that are published and served there, and that ``target`` has not."""
+    return {
+        name: claim.published - target.get(name, 0)
+        for name, claim in pool.claims_of(vpod).items()
+        if claim.published > target.get(name, 0)
+        and pool.pods[name].serving
+        and adapters(name).may_serve(vpod)
+    }
+
+
+def withheld(
+    pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
+) -> dict[str, int]:
+    """Pod name -> vreplicas of ``target`` that may not be published yet, because those that leave
+    another pod for them are served there, and the adapter here is not prepared.
+    """
+    gone = sum(leaving(pool, vpod, target, adapters).values())
+    claims = pool.claims_of(vpod)
+    waiting: dict[str, int] = {}
+    for name, count in target.items():
+        more = count - (claims[name].published if name in claims else 0)
+        if more > 0 and gone > 0 and not adapters(name).is_prepared(vpod, count):
+            waiting[name] = min(more, gone)
+            gone -= waiting[name]
+    return waiting
+
+
+def is_taken_over(pool: PoolState, vpod: str, adapters: Adapters) -> bool:
+    """Whether all pods that the vpod publishes serve it, except for those without the contract and
+    those that do not run.
+    """
+    return all(
+        not claim.published or not _waits(pool.pods[name], adapters) or adapters(name).serves(vpod)
+        for name, claim in pool.claims_of(vpod).items()
+    )
+
+
+def _waits(pod: PodClaims, adapters: Adapters) -> bool:
+    return pod.serving and adapters(pod.name).acknowledged is not None
+
+
+def retains_some(pod: PodClaims, vpod: str, adapters: Adapters) -> bool:
+    """Whether the pod's ledger has to keep vreplicas that are published no more, beside others that
+    are, until others serve them. Those for which its adapter has not got ready need not stay.
+    """
+    adapter = adapters(pod.name)
+    return _waits(pod, adapters) and adapter.may_serve(vpod) and not adapter.is_busy(vpod)
+
+
+def retains(pod: PodClaims, vpod: str, adapters: Adapters, now: float) -> bool:
+    """Whether the pod's ledger has to keep a share that is published no more: its adapter has not
+    let go, and its deadline has not come. ``now``: epoch seconds.
+    """
+    adapter = adapters(pod.name)
+    told = adapter.is_told(vpod)
+    if told is None or not _waits(pod, adapters) or not adapter.may_serve(vpod):
+        return False
+    return told.state is ShareState.SERVE or now < epoch_s(told.deadline, 0.0)
+
+
+def telling(
+    pool: PoolState,
+    vpod: str,
+    name: str,
+    had: AssignedShare | None,
+    *,
+    preparing: bool,
+    drain: Callable[[], Telling | None],
+) -> Telling:
+    """What the pod ``name`` is told of a share in its ledger. ``had``: what it is told now.
+
+    ``preparing``: whether the vpod's status is held back until others are prepared. ``drain``: what
+    to tell a pod that the share leaves; None if nobody else has taken over yet.
+    """
+    claim = pool.claims_of(vpod).get(name)
+    if claim is None or claim.published:
+        return Telling()
+    if had is None or had.state is ShareState.PREPARE:
+        if not preparing and had is None:
+            return Telling()
+        return Telling(ShareState.PREPARE, next(published_on(pool, vpod), ""))
+    if had.state is ShareState.DRAIN:
+        return Telling(*had[4:])
+    if claim.placed.vreplicas:
+        return Telling()  # its status follows
+    return drain() or Telling()
+
+
+def published_on(pool: PoolState, vpod: str) -> Iterator[str]:
+    """Names of the pods where the vpod is published."""
+    return (name for name, claim in pool.claims_of(vpod).items() if claim.published)
+
+
+def intent_of(reason: MoveReason | None, *, exists: bool) -> str:
+    """Why a share leaves a pod, for its adapter. ``reason``: of the move, None if it shrinks."""
+    if not exists:
+        return "Removed"
+    if reason is None:
+        return "Scale"
+    away = {MoveReason.DRAIN, MoveReason.ORDINAL_GONE, MoveReason.RESCHEDULE}
+    return "Drain" if reason in away else "Rebalance"

@@ -1,0 +1,348 @@
+"""``HandOvers``: the leader's view of the shares that are handed over from adapter to adapter, in
+pools with ``spec.handoff.mode: Overlap``. ``engine.placing.handover`` has the rules.
+
+The committer asks what may be published (``withheld``) and what may leave a ledger (``retains``).
+A decision that has to wait stays reserved. Its vpod is decided again once something changes for it:
+an adapter's assignment or acknowledgement, or a time that has come.
+
+What is kept here is lost with the leader, and no share with it. If a status was not written yet,
+the next leader takes back what the destination's ledger has, and the evictor plans anew. If it was,
+the next leader goes on from the assignments.
+
+Vpods of callers are not handed over: their callers publish where they are.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from extender.engine.placing.handover import (
+    Adapter,
+    Adapters,
+    intent_of,
+    is_taken_over,
+    leaving,
+    published_on,
+    retains,
+    retains_some,
+    telling,
+    withheld,
+)
+from extender.engine.placing.plan import Decision
+from extender.engine.state.pool_state import PoolState
+from extender.kube.timers import TIMER_RESOLUTION_S
+from extender.model.assignment import (
+    AssignedShare,
+    ShareState,
+    Telling,
+    decode_acknowledged,
+    decode_assignment,
+)
+from extender.model.bucket import Bucket
+from extender.model.moves import MoveReason
+from extender.model.objects import AdapterPod, Handoff
+from extender.model.timestamps import epoch_s, timestamp
+from extender.service.placing.vpod_events import VPodEvents
+from extender.service.watching.caches import Caches
+from extender.telemetry.metrics import Metrics
+
+LOOK_AGAIN_S: Final = 10.0
+"""If nothing else brings a vpod back."""
+
+PREPARE, DRAIN = "prepare", "drain"
+"""The steps that wait for adapters."""
+
+
+OnChange = Callable[[str, str], None]
+"""Called with a pool and a vpod."""
+
+
+def _ignore(_pool: str, _vpod: str) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class _HandOver:
+    """One vpod's. Times are the event loop's, in seconds."""
+
+    prepared_by: float | None = None
+    """Until when its status waits; None once it is written."""
+    served_by: float | None = None
+    """Until when its former pods wait for those that it publishes to serve."""
+    stays_until: float = 0.0
+    """Until then it does not leave pods that drain: it was taken back."""
+    reason: MoveReason | None = None
+    timer: asyncio.TimerHandle | None = None
+    waits: bool = False
+    """Whether its last commit had to leave something for later."""
+
+
+class HandOvers:
+    """``clock``: the event loop's time; ``now``: epoch seconds.
+
+    ``decide`` has a vpod decided again, and ``tell`` writes what its adapters are told.
+    """
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        vpod_events: VPodEvents,
+        metrics: Metrics,
+    ) -> None:
+        self._caches = caches
+        self._clock = clock
+        self._now = now
+        self._vpod_events = vpod_events
+        self._metrics = metrics
+        self.decide: OnChange = _ignore
+        self.tell: OnChange = _ignore
+        self._known: dict[tuple[str, str], _HandOver] = {}
+        """By pool and vpod."""
+        self._adapters: dict[str, tuple[str | None, str | None, Adapter]] = {}
+        """Pod key -> the texts that were decoded, and the result."""
+        caches.pods.add_event_handler(self._pod_changed)
+
+    def __len__(self) -> int:
+        """Number of vpods that are handed over, or were taken back recently."""
+        return len(self._known)
+
+    # -- what the placer and the committer ask -----------------------------------------------------
+
+    def longest_s(self, pool: str) -> float:
+        """For how long a decision may wait for adapters."""
+        handoff = self._handoff(pool)
+        return 2 * handoff.prepare_timeout_s + handoff.drain_timeout_s if handoff is not None else 0
+
+    def stays(self, pool: str, vpod: str) -> bool:
+        """Whether the vpod must not leave pods that drain: its last hand-over was taken back."""
+        known = self._known.get((pool, vpod))
+        return known is not None and self._clock() < known.stays_until
+
+    def overdue(self, pool: str, vpod: str) -> list[str]:
+        """Names of the pods whose adapters have not got ready in time. Then the vpod's hand-over is
+        taken back, and it ``stays`` for the pool's cool-down.
+        """
+        known = self._known.get((pool, vpod))
+        if known is None or known.prepared_by is None:
+            return []
+        if self._clock() + TIMER_RESOLUTION_S < known.prepared_by:
+            return []
+        state = self._caches.state.pools.get(pool)
+        known.prepared_by = None
+        if state is None or state.adapter_pool is None:
+            return []
+        target = {
+            name: claim.placed.vreplicas
+            for name, claim in state.claims_of(vpod).items()
+            if claim.placed.vreplicas
+        }
+        late = list(withheld(state, vpod, target, self._adapter_of(state)))
+        if late:
+            known.stays_until = self._clock() + state.adapter_pool.move_cooldown_s
+            self._arm(pool, vpod, known)
+            self._report(state, vpod, PREPARE, late)
+        return late
+
+    def begin(self, decision: Decision) -> None:
+        """A decision is about to be written. If it has to wait for adapters, those are told."""
+        handoff, state = self._of(decision.pool, decision.vpod)
+        if handoff is None or state is None:
+            return
+        key = (decision.pool, decision.vpod)
+        gone = leaving(state, decision.vpod, decision.target, self._adapter_of(state))
+        known = self._known.get(key)
+        if not gone or not withheld(state, decision.vpod, decision.target, self._adapter_of(state)):
+            if known is not None:
+                known.prepared_by = None
+            return
+        known = self._known.setdefault(key, _HandOver())
+        if known.prepared_by is None:
+            known.prepared_by = self._clock() + handoff.prepare_timeout_s
+        if decision.moves:
+            known.reason = decision.moves[0].reason
+
+    def withheld(self, decision: Decision) -> Mapping[str, int]:
+        """Pod name -> vreplicas of a decision that may not be published yet."""
+        handoff, state = self._of(decision.pool, decision.vpod)
+        if handoff is None or state is None:
+            return {}
+        waiting = withheld(state, decision.vpod, decision.target, self._adapter_of(state))
+        known = self._known.get((decision.pool, decision.vpod))
+        if not waiting and known is not None and known.prepared_by is not None:
+            began = known.prepared_by - handoff.prepare_timeout_s
+            self._metrics.handover_duration.labels(PREPARE).observe(self._clock() - began)
+            known.prepared_by = None
+        return waiting
+
+    def retains(self, pool: str, vpod: str, pod: str, *, left: int) -> bool:
+        """Whether the pod's ledger has to keep vreplicas that are published no more. ``left``: how
+        many stay.
+        """
+        handoff, state = self._of(pool, vpod)
+        if handoff is None or state is None:
+            return False
+        adapters = self._adapter_of(state)
+        if left:
+            return retains_some(state.pods[pod], vpod, adapters) and not self._is_taken_over(
+                handoff, state, vpod
+            )
+        kept = retains(state.pods[pod], vpod, adapters, self._now())
+        told = adapters(pod).is_told(vpod)
+        if not kept and told is not None and told.state is ShareState.DRAIN:
+            left_s = epoch_s(told.deadline, self._now()) - self._now()
+            self._metrics.handover_duration.labels(DRAIN).observe(handoff.drain_timeout_s - left_s)
+            if state.pods[pod].serving and adapters(pod).may_serve(vpod):
+                self._report(state, vpod, DRAIN, [pod])
+        return kept
+
+    def written(self, pool: str, vpods: Iterable[str], waiting: Collection[str]) -> None:
+        """The decisions of ``vpods`` were written, and those of ``waiting`` not wholly."""
+        for vpod in vpods:
+            known = self._known.get((pool, vpod))
+            if vpod in waiting:
+                known = self._known.setdefault((pool, vpod), _HandOver())
+                known.waits = True
+                self._arm(pool, vpod, known)
+                self.tell(pool, vpod)
+            elif known is not None and known.stays_until <= self._clock():
+                self._drop(pool, vpod)
+            elif known is not None:
+                known.waits, known.prepared_by, known.served_by = False, None, None
+
+    # -- what adapters are told --------------------------------------------------------------------
+
+    def telling(self, pod: AdapterPod, vpod: str, had: AssignedShare | None) -> Telling:
+        """What a pod is told of a share in its ledger. ``had``: what it is told now."""
+        handoff, state = self._of(pod.pool, vpod)
+        if handoff is None or state is None:
+            return Telling()
+        known = self._known.get((pod.pool, vpod))
+
+        def drain() -> Telling | None:
+            if not self._is_taken_over(handoff, state, vpod):
+                return None
+            reason = known.reason if known is not None else None
+            return Telling(
+                ShareState.DRAIN,
+                next(published_on(state, vpod), ""),
+                timestamp(self._now() + handoff.drain_timeout_s, "milliseconds"),
+                intent_of(reason, exists=vpod in state.vpods),
+            )
+
+        preparing = known is not None and known.prepared_by is not None
+        return telling(state, vpod, pod.name, had, preparing=preparing, drain=drain)
+
+    def _is_taken_over(self, handoff: Handoff, state: PoolState, vpod: str) -> bool:
+        """Whether what the vpod publishes is served, or was waited for long enough."""
+        if is_taken_over(state, vpod, self._adapter_of(state)):
+            return True
+        known = self._known.setdefault((state.key, vpod), _HandOver())
+        if known.served_by is None:
+            known.served_by = self._clock() + handoff.prepare_timeout_s
+        return self._clock() + TIMER_RESOLUTION_S >= known.served_by
+
+    # -- what brings a vpod back -------------------------------------------------------------------
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._adapters.pop(old.key, None)
+            return
+        if not self._known or (old is not None and _said(old) == _said(new)):
+            return
+        state = self._caches.state.pools.get(new.pool)
+        pod = state.pods.get(new.name) if state is not None else None
+        for vpod in list(pod.claims) if pod is not None else ():
+            known = self._known.get((new.pool, vpod))
+            if known is not None and known.waits:
+                self._changed(new.pool, vpod)
+
+    def _changed(self, pool: str, vpod: str) -> None:
+        self.decide(pool, vpod)
+        self.tell(pool, vpod)
+
+    def _arm(self, pool: str, vpod: str, known: _HandOver) -> None:
+        """Come back to the vpod when its next time has come."""
+        if known.timer is not None:
+            known.timer.cancel()
+        clock, now = self._clock(), self._now()
+        state = self._caches.state.pools.get(pool)
+        times = [known.prepared_by, known.served_by, known.stays_until]
+        for name in state.claims_of(vpod) if state is not None and known.waits else ():
+            told = self._adapter_of(state)(name).is_told(vpod) if state is not None else None
+            if told is not None and told.deadline:
+                times.append(clock + epoch_s(told.deadline, now) - now)
+        due = [at for at in times if at is not None and at > clock]
+        if known.waits:
+            due.append(clock + LOOK_AGAIN_S)
+        if due:
+            known.timer = asyncio.get_running_loop().call_at(min(due), self._due, pool, vpod)
+
+    def _due(self, pool: str, vpod: str) -> None:
+        known = self._known.get((pool, vpod))
+        if known is None:
+            return
+        known.timer = None
+        if known.waits:
+            self._arm(pool, vpod, known)
+        elif known.prepared_by is None and known.stays_until <= self._clock():
+            self._drop(pool, vpod)
+        self._changed(pool, vpod)
+
+    def _drop(self, pool: str, vpod: str) -> None:
+        known = self._known.pop((pool, vpod), None)
+        if known is not None and known.timer is not None:
+            known.timer.cancel()
+
+    def forget(self, bucket: Bucket) -> None:
+        """Forget the pools of a bucket that this replica does not lead."""
+        for pool, vpod in [key for key in self._known if bucket.has(key[0])]:
+            self._drop(pool, vpod)
+
+    def _report(self, state: PoolState, vpod: str, step: str, pods: list[str]) -> None:
+        self._metrics.handover_timeouts.labels(step).inc()
+        known = state.vpods.get(vpod)
+        if known is not None:
+            self._vpod_events.handover_timed_out(known, step, pods)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _handoff(self, pool: str) -> Handoff | None:
+        known = self._caches.pools.get(pool)
+        return known.handoff if known is not None and known.overlaps else None
+
+    def _of(self, pool: str, vpod: str) -> tuple[Handoff | None, PoolState | None]:
+        handoff, state = self._handoff(pool), self._caches.state.pools.get(pool)
+        if state is None or (vpod in state.vpods and self._caches.vpods.latest(vpod) is None):
+            return None, None  # a caller's
+        return handoff, state
+
+    def _adapter_of(self, state: PoolState) -> Adapters:
+        def adapter(name: str) -> Adapter:
+            known = state.pods.get(name)
+            return self._adapter(known.pod) if known is not None else Adapter()
+
+        return adapter
+
+    def _adapter(self, pod: AdapterPod | None) -> Adapter:
+        if pod is None:
+            return Adapter()
+        pod = self._caches.pods.latest(pod.key) or pod
+        known = self._adapters.get(pod.key)
+        if known is not None and known[:2] == (pod.assignment_text, pod.acknowledged_text):
+            return known[2]
+        assignment = decode_assignment(pod.assignment_text)
+        if assignment is not None and assignment.uid != pod.uid:
+            assignment = None  # of the ordinal's previous pod
+        said = decode_acknowledged(pod.acknowledged_text) if assignment is not None else None
+        adapter = Adapter(assignment, said)
+        self._adapters[pod.key] = (pod.assignment_text, pod.acknowledged_text, adapter)
+        return adapter
+
+
+def _said(pod: AdapterPod) -> tuple[object, ...]:
+    return pod.uid, pod.assignment_text, pod.acknowledged_text

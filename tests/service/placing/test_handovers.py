@@ -1,0 +1,279 @@
+"""Hand-over of shares between adapters: pools with ``spec.handoff.mode: Overlap``."""
+
+import asyncio
+
+import pytest
+
+from extender.kube.api import ADAPTERPOOLS, VPODS, PatchType
+from extender.model.moves import Move, MoveReason
+from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from tests.support.adapters import Adapters, adapters, adapters_beside, served
+from tests.support.builders import NS, POOL
+from tests.support.service import TENANT, World, until
+
+pytestmark = pytest.mark.looptime
+KEY = "tenant/a"
+
+
+async def a_world(*ordinals: int, handoff=None, **pool) -> World:
+    overlap = {"mode": "Overlap", **(handoff or {})}
+    pool = {"handoff": overlap, "minPods": 3, "rescheduleAfterSeconds": None, **pool}
+    world = await World.create(replicas=3, **pool)
+    await world.pods(*ordinals)
+    return world
+
+
+def a_move(vreplicas: int = 2, *, to: int = 1, origin: int = 0) -> Move:
+    reason = MoveReason.COMPACTION
+    return Move(KEY, f"dispatcher-{origin}", f"dispatcher-{to}", vreplicas, reason)
+
+
+def was_told(known: Adapters, last: tuple[int, str, str]):
+    """For ``until``: (ordinal, vpod, state) is what an adapter was told last."""
+
+    async def is_so() -> bool:
+        return known.told[-1] == last
+
+    return is_so
+
+
+async def moved(world: World) -> tuple[str, str]:
+    """(reason, message without the reason) of the vpod's condition Moved."""
+    conditions = (await world.status("a"))["conditions"]
+    (found,) = [one for one in conditions if one["type"] == "Moved"]
+    return found["reason"], found["message"].partition(" (")[0]
+
+
+async def published(world: World, wanted: dict[int, int], timeout_s: float = 30) -> None:
+    async def is_so() -> bool:
+        return await world.published("a") == wanted
+
+    async with asyncio.timeout(timeout_s):
+        await until(is_so)
+
+
+async def ledgers(world: World, wanted: dict[int, int], timeout_s: float = 30) -> None:
+    async def is_so() -> bool:
+        found = {i: (await world.ledger(i)).get(KEY) for i in wanted}
+        return found == {i: count or None for i, count in wanted.items()}
+
+    async with asyncio.timeout(timeout_s):
+        await until(is_so)
+
+
+async def test_a_moved_share_is_prepared_served_and_only_then_drained():
+    world = await a_world(0)
+    await world.vpod("a", 2)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, KEY, {0: 2}))
+        await world.pods(1)
+        one = asyncio.create_task(known.run(1))
+        await asyncio.sleep(1)
+        assert await service.placer.move(POOL, [a_move()]) == [a_move()]
+        assert await world.published("a") == {0: 2}, "the adapter of the new pod is not ready"
+        await published(world, {1: 2})
+        await ledgers(world, {0: 0, 1: 2})
+        one.cancel()
+    assert known.told == [
+        (0, KEY, "Serve"),
+        (1, KEY, "Prepare"),
+        (1, KEY, "Serve"),
+        (0, KEY, "Drain"),
+    ]
+    assert known.gaps == []
+    await world.check()
+
+
+async def test_moves_of_several_vpods_and_counts_leave_no_gap():
+    world = await a_world(0)
+    for name in "abc":
+        await world.vpod(name, 4)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await until(served(known, "tenant/c", {0: 4}))
+        await world.pods(1)
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            moves = [
+                Move(f"tenant/{n}", "dispatcher-0", "dispatcher-1", 3, MoveReason.POLICY)
+                for n in "abc"
+            ]
+            assert len(await service.placer.move(POOL, moves)) == 3
+            for name in "abc":
+                await until(served(known, f"tenant/{name}", {0: 1, 1: 3}))
+            await ledgers(world, {0: 1, 1: 3})
+    assert known.gaps == []
+    await world.check()
+
+
+async def test_a_drained_pod_keeps_its_shares_until_others_serve_them():
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1, delay_s={1: 3.0}) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(2)
+        assert known.serving[0] == {KEY: 2}
+        await until(served(known, KEY, {1: 4}))
+        await ledgers(world, {0: 0, 1: 4})
+    assert known.gaps == []
+    assert await moved(world) == ("Drain", "2 vreplicas moved from dispatcher-0 to dispatcher-1")
+    await world.check()
+
+
+async def test_a_move_whose_new_adapter_never_gets_ready_is_taken_back_and_told():
+    world = await a_world(0, 1, rebalance={"cooldownSeconds": 120})
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(29)
+        assert await world.ledger(1) == {KEY: 4}
+        await ledgers(world, {0: 2, 1: 2}, 4)
+        assert await world.published("a") == {0: 2, 1: 2}
+        (event,) = await world.events("PrepareTimedOut")
+        assert "dispatcher-1" in event["note"]
+        text = service.metrics.render().decode()
+        assert 'vreplica_scheduler_handover_timeouts_total{step="prepare"} 1.0' in text
+        await asyncio.sleep(60)
+        assert await world.ledger(1) == {KEY: 2}, "not tried again at once"
+        known.never = set()
+        await asyncio.sleep(60)
+        await until(served(known, KEY, {1: 4}))
+        await ledgers(world, {0: 0, 1: 4})
+    assert known.gaps == []
+    await world.check()
+
+
+async def test_an_adapter_that_does_not_let_go_loses_its_share_at_its_deadline():
+    world = await a_world(0, 1, handoff={"drainTimeoutSeconds": 20})
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(0, "Drain")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await published(world, {1: 4})
+        await asyncio.sleep(19)
+        assert (await world.ledger(0)).get(KEY) == 2
+        await ledgers(world, {0: 0, 1: 4}, 4)
+        (event,) = await world.events("DrainTimedOut")
+        assert "dispatcher-0" in event["note"]
+        text = service.metrics.render().decode()
+        assert 'vreplica_scheduler_handover_timeouts_total{step="drain"} 1.0' in text
+    await world.check()
+
+
+@pytest.mark.parametrize(("what", "intent"), [("shrinks", "Scale"), ("is deleted", "Removed")])
+async def test_what_a_vpod_gives_up_is_drained(what: str, intent: str):
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1, delay_s={1: 2.0}) as known:
+        await world.vpod("a", 2)
+        await until(served(known, KEY, {0: 1, 1: 1}))
+        if what == "shrinks":
+            await world.set_vreplicas("a", 1)
+        else:
+            await world.cluster.delete(VPODS, TENANT, "a")
+        await asyncio.sleep(1)
+        told = await known.assignment(1)
+        assert (told["shares"][KEY]["state"], told["shares"][KEY]["intent"]) == ("Drain", intent)
+        assert (await world.ledger(1)).get(KEY) == 1
+        await ledgers(world, {1: 0})
+    await world.check()
+
+
+async def test_adapters_without_the_contract_are_not_waited_for():
+    world = await a_world(0, 1)
+    async with world.serving():
+        await world.vpod("a", 4)
+        await published(world, {0: 2, 1: 2})
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await published(world, {1: 4}, 3)
+        await ledgers(world, {0: 0, 1: 4}, 3)
+    await world.check()
+
+
+async def test_a_pod_that_does_not_serve_is_not_waited_for():
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve"), (0, "Drain")}
+        await known.ready(0, ready=False)
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await published(world, {1: 4}, 3)
+        await ledgers(world, {0: 0, 1: 4}, 3)
+    await world.check()
+
+
+@pytest.mark.parametrize("at", ["Prepare", "Serve", "Drain"])
+async def test_a_new_leader_goes_on_and_leaves_no_gap(at: str):
+    """It comes when the destination is to get ready, when it is to serve, or when the source is to
+    let go.
+    """
+    world = await a_world(0)
+    await world.vpod("a", 2)
+    late = {"Prepare": {1: 5.0}, "Serve": {1: 0.1}, "Drain": {0: 5.0}}[at]
+    async with adapters(world, 0) as known:
+        async with world.serving() as service:
+            await until(served(known, KEY, {0: 2}))
+            await world.pods(1)
+            known.delay_s = late
+            one = asyncio.create_task(known.run(1))
+            await asyncio.sleep(1)
+            await service.placer.move(POOL, [a_move()])
+            told = (0, KEY, "Drain") if at == "Drain" else (1, KEY, at)
+            await until(was_told(known, told))
+        await asyncio.sleep(1)
+        async with world.serving():
+            wanted = {0: 2} if at == "Prepare" else {1: 2}
+            await published(world, wanted)
+            await ledgers(world, {0: wanted.get(0, 0), 1: wanted.get(1, 0)}, 100)
+            await asyncio.sleep(30)
+            assert await world.published("a") == wanted
+            await until(served(known, KEY, wanted))
+        one.cancel()
+    assert known.gaps == []
+    await world.check()
+
+
+async def test_a_pool_that_loses_its_mode_waits_for_nobody():
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve"), (0, "Drain")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(3)
+        assert await world.published("a") == {0: 2, 1: 2}
+        patch = {"spec": {"handoff": {"mode": "None"}}}
+        await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", patch, patch_type=PatchType.MERGE)
+        await ledgers(world, {0: 0, 1: 4}, 10)
+    await world.check()
+
+
+async def test_a_vpod_that_grows_meanwhile_is_served_by_all_its_pods():
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1, delay_s={1: 3.0}) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(1)
+        await world.set_vreplicas("a", 6)
+        await until(served(known, KEY, {1: 6}))
+        await ledgers(world, {0: 0, 1: 6})
+    assert known.gaps == []
+    await world.check()
+
+
+async def test_a_drain_that_is_called_off_leaves_everything_where_it_is_served():
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1, delay_s={1: 3.0}) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(1)
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: None})
+        await asyncio.sleep(120)
+        assert sum((await world.published("a")).values()) == 4
+    assert known.gaps == []
+    await world.check()

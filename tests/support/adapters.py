@@ -1,0 +1,143 @@
+"""``Adapters``: stand-ins for the adapters of a pool with spec.handoff, without HTTP. Each reads
+its pod's assignment, does what it asks after ``delay_s``, and acknowledges it.
+
+``serving`` has what each serves at this moment, and ``gaps`` each moment in which an adapter let go
+of a share that nobody else served.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from extender.kube.api import PODS, Conflict, Invalid, PatchType
+from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION
+from tests.support.builders import NS
+from tests.support.service import World
+
+LOOK_S = 0.05
+
+
+@dataclass
+class Adapters:
+    """Those of some ordinals. ``delay_s``: how long each takes to do what it is told."""
+
+    world: World
+    delay_s: dict[int, float] = field(default_factory=dict)
+    never: set[tuple[int, str]] = field(default_factory=set)
+    """(ordinal, state) of what an adapter is told and never does."""
+    serving: dict[int, dict[str, int]] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
+    told: list[tuple[int, str, str]] = field(default_factory=list)
+    """(ordinal, vpod, state), as often as it has changed."""
+
+    async def run(self, ordinal: int) -> None:
+        """Be the adapter of a pod until cancelled."""
+        await self.ready(ordinal)
+        mine = self.serving.setdefault(ordinal, {})
+        known, said = None, None
+        while True:
+            await asyncio.sleep(LOOK_S)
+            annotations = (await self.world.pod_object(ordinal))["metadata"].get("annotations", {})
+            text = annotations.get(ASSIGNMENT_ANNOTATION)
+            if text is None or (text == known and said == text):
+                continue
+            assignment = json.loads(text)
+            if text != known:
+                known, said = text, None
+                self._note(ordinal, assignment)
+                await self._acknowledge(ordinal, text, assignment, busy=list(assignment["shares"]))
+                await asyncio.sleep(self.delay_s.get(ordinal, 0.1))
+            busy = [
+                key
+                for key, share in assignment["shares"].items()
+                if (ordinal, share["state"]) in self.never
+            ]
+            self._do(ordinal, mine, assignment, busy)
+            if await self._acknowledge(ordinal, text, assignment, busy):
+                said = text
+
+    async def ready(self, ordinal: int, *, ready: bool = True) -> None:
+        """The kubelet says that the pod is Ready, or is not."""
+        condition = {"type": "Ready", "status": str(ready)}
+        await self.world.cluster.patch(
+            PODS,
+            NS,
+            f"dispatcher-{ordinal}",
+            {"status": {"conditions": [condition]}},
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
+
+    async def assignment(self, ordinal: int):
+        """What a pod is told."""
+        annotations = (await self.world.pod_object(ordinal))["metadata"]["annotations"]
+        return json.loads(annotations[ASSIGNMENT_ANNOTATION])
+
+    def _note(self, ordinal: int, assignment) -> None:
+        for key, share in assignment["shares"].items():
+            if [one for one in self.told if one[:2] == (ordinal, key)][-1:] != [
+                (ordinal, key, share["state"])
+            ]:
+                self.told.append((ordinal, key, share["state"]))
+
+    def _do(self, ordinal: int, mine: dict[str, int], assignment, busy: list[str]) -> None:
+        shares = assignment["shares"]
+        for key in list(mine):
+            share = shares.get(key)
+            if share is None or (share["state"] == "Drain" and key not in busy):
+                del mine[key]
+                if not any(key in other for other in self.serving.values()):
+                    self.gaps.append(f"{key} on {ordinal}")
+        for key, share in shares.items():
+            if share["state"] == "Serve" and key not in busy:
+                mine[key] = share["vreplicas"]
+
+    async def _acknowledge(self, ordinal: int, text: str, assignment, busy: list[str]) -> bool:
+        said = {"generation": assignment["generation"], "serving": 0, "busy": busy}
+        path = "/metadata/annotations/"
+        patch = [
+            {"op": "test", "path": path + ASSIGNMENT_ANNOTATION.replace("/", "~1"), "value": text},
+            {
+                "op": "add",
+                "path": path + ACKNOWLEDGED_ANNOTATION.replace("/", "~1"),
+                "value": json.dumps(said),
+            },
+        ]
+        try:
+            await self.world.api.patch(
+                PODS, NS, f"dispatcher-{ordinal}", patch, patch_type=PatchType.JSON
+            )
+        except (Conflict, Invalid):
+            return False
+        return True
+
+
+@asynccontextmanager
+async def adapters(world: World, *ordinals: int, **options) -> AsyncIterator[Adapters]:
+    """Adapters of these ordinals."""
+    known = Adapters(world, **options)
+    async with adapters_beside(known, *ordinals):
+        yield known
+
+
+@asynccontextmanager
+async def adapters_beside(known: Adapters, *ordinals: int) -> AsyncIterator[None]:
+    """More of them."""
+    tasks = [asyncio.create_task(known.run(ordinal)) for ordinal in ordinals]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def served(known: Adapters, vpod: str, wanted: dict[int, int]) -> Callable[[], object]:
+    """For ``until``: these adapters serve so many vreplicas of a vpod, and no others."""
+
+    async def is_so() -> bool:
+        return {i: mine[vpod] for i, mine in known.serving.items() if vpod in mine} == wanted
+
+    return is_so
