@@ -355,9 +355,7 @@ class Service:
             config,
             AdapterParts(
                 caches=self.caches,
-                acknowledge=AcknowledgeVerb(
-                    self.caches, AcknowledgementWriter(self._api, self.caches), load
-                ),
+                acknowledge=self.acknowledge_verb(load),
                 reviews=self._token_reviews(config.adapters.audience, REVIEWS),
                 seen_version=self.informers.seen_version_of,
                 health=self.health,
@@ -499,6 +497,11 @@ class Service:
     def load_verb(self) -> LoadVerb:
         """Return the handler of ``POST /v1/load``."""
         return LoadVerb(self.caches, self.load_reports, leadership=self.leadership)
+
+    def acknowledge_verb(self, load: LoadVerb) -> AcknowledgeVerb:
+        """Return the handler of ``POST /v1/acknowledge``."""
+        writer = AcknowledgementWriter(self._api, self.caches)
+        return AcknowledgeVerb(self.caches, writer, load)
 
     def _not_ready(self) -> list[str]:
         missing = self.informers.not_synced()

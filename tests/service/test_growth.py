@@ -41,7 +41,7 @@ caches alone are told of.
 WAVE = 25
 FED = 1_000
 FED_WAVE = 100
-LEFT_MAX = 64
+LEFT_MAX = 80
 """What a container may hold in the end: what there is of a handful of objects, and of fixed sets
 such as labels' values.
 """

@@ -107,16 +107,27 @@ def leaving(
 def withheld(
     pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
 ) -> dict[str, int]:
-    """Pod name -> vreplicas of ``target`` that may not be published yet, because those that leave
-    another pod for them are served there, and the adapter here is not prepared.
+    """Pod name -> vreplicas of ``target`` that may not be published yet, because as many leave pods
+    that serve them, and an adapter that gets some is not prepared.
+
+    All of them wait for the last one, so a vpod moves once.
     """
     gone = sum(leaving(pool, vpod, target, adapters).values())
+    if not gone:
+        return {}
     claims = pool.claims_of(vpod)
+    more = {
+        name: count - claims[name].published
+        for name, count in target.items()
+        if count > claims[name].published
+    }
+    unready = [name for name in more if not adapters(name).is_prepared(vpod, target[name])]
+    if not unready:
+        return {}
     waiting: dict[str, int] = {}
-    for name, count in target.items():
-        more = count - (claims[name].published if name in claims else 0)
-        if more > 0 and gone > 0 and not adapters(name).is_prepared(vpod, count):
-            waiting[name] = min(more, gone)
+    for name in (*unready, *(name for name in more if name not in unready)):
+        if gone > 0:
+            waiting[name] = min(more[name], gone)
             gone -= waiting[name]
     return waiting
 

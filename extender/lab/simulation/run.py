@@ -260,7 +260,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     scale = replace(
         scale, pools=pools, buckets=trial.profile.buckets, other_buckets_share=OTHER_BUCKETS_SHARE
     )
-    scale = with_parts(scale, apart, parts)
+    scale = with_parts(scale, apart, parts, trial.seed)
     rates, act_rates = rates_of(trial, rng, drawn_of_parts(apart, parts, trial.seed))
     left_out = act_rates.keys() - trial.faults if trial.faults is not None else frozenset[str]()
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
@@ -276,6 +276,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         failed_at=world.failed_at,
         restored=lambda: world.restored,
         runs_since=world.runs_since,
+        adapter=world.adapters.adapter,
     )
     checkers = Checkers(world.trace, circumstances)
     world.cluster.server.store.subscribers.append(checkers.on_change)
@@ -322,6 +323,7 @@ async def settle(
         return problems
     outcome.settled_s = loop.time() - calm_at
     await asyncio.sleep(GRACE_S if not world.faults.counts["watch_hung"] else IDLE_S)
+    await workload.drain_pods()
     # A pod that found no room while a node was tainted may wait for kube-scheduler's next try.
     if problems := await workload.pods_leave() or await wait_settled(world, checkers):
         return problems

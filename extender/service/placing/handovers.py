@@ -22,7 +22,6 @@ from extender.engine.placing.handover import (
     Adapters,
     intent_of,
     is_taken_over,
-    leaving,
     published_on,
     retains,
     retains_some,
@@ -140,7 +139,12 @@ class HandOvers:
             for name, claim in state.claims_of(vpod).items()
             if claim.placed.vreplicas
         }
-        late = list(withheld(state, vpod, target, self._adapter_of(state)))
+        adapters = self._adapter_of(state)
+        late = [
+            name
+            for name in withheld(state, vpod, target, adapters)
+            if not adapters(name).is_prepared(vpod, target[name])
+        ]
         if late:
             known.stays_until = self._clock() + state.adapter_pool.move_cooldown_s
             self._arm(pool, vpod, known)
@@ -153,9 +157,8 @@ class HandOvers:
         if handoff is None or state is None:
             return
         key = (decision.pool, decision.vpod)
-        gone = leaving(state, decision.vpod, decision.target, self._adapter_of(state))
         known = self._known.get(key)
-        if not gone or not withheld(state, decision.vpod, decision.target, self._adapter_of(state)):
+        if not withheld(state, decision.vpod, decision.target, self._adapter_of(state)):
             if known is not None:
                 known.prepared_by = None
             return

@@ -7,6 +7,7 @@
                             ``settled.Stored.differences``, after they have stopped
     I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that
                             the store confirms
+    I7 no gap               ``HandoverChecker``: a planned move takes no share out of service
     I5 bind is idempotent   ``binds.BindChecker``, on binds that are sent twice; and
                             ``replica_state.state_problems``: no reservation is left
 
@@ -41,6 +42,7 @@ from extender.lab.simulation.checkers.coverage import CoverageChecker
 from extender.lab.simulation.checkers.coverage_excuses import CoverageExcuses
 from extender.lab.simulation.checkers.edited_records import EditedRecords
 from extender.lab.simulation.checkers.excuses import Circumstances, Excuses
+from extender.lab.simulation.checkers.handovers import HandoverChecker
 from extender.lab.simulation.checkers.honesty import HonestyChecker
 from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.checkers.overcommit import OvercommitChecker
@@ -98,6 +100,7 @@ class Checkers:
         self._moves = MoveChecker(context, self._budgets)
         self._reporting = ReportingChecker(context)
         self._assignments = AssignmentChecker(context)
+        self.handovers = HandoverChecker(context, self._moves.presence)
         self.moves = self._moves.made
         self.callers = CallerChecks(context, self._moves)
         self._causes = Causes(context, self._budgets, self._moves.presence, self.callers)
@@ -159,6 +162,7 @@ class Checkers:
             self._excuses.note(f"marked {old.name}")
         if after is None:
             self._assignments.pod_changed(before, None, None)
+            self.handovers.pod_changed(before, None, old)
             self._pod_gone(
                 (before or {})["metadata"]["name"], was_bound=old is not None and bool(old.node)
             )
@@ -166,6 +170,7 @@ class Checkers:
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
         self._last_read[pod.name] = after
         self._assignments.pod_changed(before, after, pod)
+        self.handovers.pod_changed(before, after, old)
         self.stored.amounts.update(pod.amounts)
         self._moves.pod_seen(pod)
         if pod != old:
@@ -245,6 +250,8 @@ class Checkers:
         if not was_edited:
             self._honesty.check_allowed(old, new)
         self._moves.check(old, new, was_edited=was_edited)
+        if not was_edited:
+            self.handovers.check_status(old, new)
         self._honesty.check_scheduled(new)
 
     def _violated(self, what: str) -> None:

@@ -8,7 +8,7 @@ its ledger has it.
 - A share that is new on a pod has a greater epoch than all that were given for the vpod before its
   epoch was chosen. Writes for several pods are under way at once, and may be late, so those of the
   last moments do not count. After a restore of etcd, only the epochs that pods still have count.
-- A share that stays on a pod keeps its epoch.
+- A share that stays on a pod keeps its epoch, unless it was drained and is served again.
 
 Once all is at rest, each assignment is that of its pod's ledger, and counts the vreplicas that the
 vpod asks for. Other pools have none.
@@ -21,9 +21,8 @@ import orjson
 
 from extender.kube.api import Obj
 from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
-from extender.lab.simulation.world.facts import Pod
+from extender.lab.simulation.world.facts import ASSIGNMENT, Pod
 
-ASSIGNMENT: Final = "vreplica.dev/assignment"
 ASSIGNMENT_BYTES_MAX: Final = 96 * 1024
 SHARE_BYTES_MAX: Final = 800
 """The maximum size of a share in an assignment, with its key."""
@@ -43,7 +42,7 @@ class AssignmentChecker(Checker):
 
     def pod_changed(self, before: Obj | None, after: Obj | None, pod: Pod | None) -> None:
         """A pod was written (``pod``: as the checkers read it) or has gone."""
-        old, new = _assignment(before), _assignment(after)
+        old, new = assignment_of(before), assignment_of(after)
         name = (after or before or {})["metadata"]["name"]
         self._told.pop(name, None)
         if pod is None or new is None:
@@ -73,7 +72,7 @@ class AssignmentChecker(Checker):
         known = old["shares"] if old is not None else {}
         for key, share in new["shares"].items():
             epoch = share["epoch"]
-            if key in known:
+            if key in known and not _is_back(known[key], share):
                 if epoch != known[key]["epoch"]:
                     self._violated(f"epoch of {key} on {pod.name} changed while it stayed there")
             elif epoch <= (last := self._last_epoch(key)) and not self._two_lead():
@@ -113,13 +112,20 @@ class AssignmentChecker(Checker):
     def _wrong_totals(self, pod: Pod, told: Mapping[str, Any]) -> Iterator[str]:
         for key, share in told["shares"].items():
             vpod = self._stored.vpods.get(key)
+            if share["state"] != "Serve":
+                yield f"{pod.name} is told {share['state']} of {key}"
             if vpod is not None and share["of"] != vpod.wanted:
                 yield f"{pod.name} is told that {key} has {share['of']} of {vpod.wanted}"
 
 
-def _assignment(obj: Obj | None) -> dict[str, Any] | None:
+def assignment_of(obj: Obj | None) -> dict[str, Any] | None:
+    """Return the assignment that is stored on a pod."""
     text = ((obj or {}).get("metadata", {}).get("annotations") or {}).get(ASSIGNMENT)
     return orjson.loads(text) if text is not None else None
+
+
+def _is_back(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return bool(old["state"] == "Drain" and new["state"] != "Drain")
 
 
 def _told_of(

@@ -8,6 +8,7 @@ from math import inf
 from typing import Final
 
 from extender.lab.clock import wall_clock
+from extender.lab.simulation.world.adapters import SimulatedAdapter
 
 EXCUSE_S: Final = 60.0
 """The age that a decision may have when it is written."""
@@ -35,6 +36,8 @@ class Circumstances:
     """Whether etcd has been restored from a backup in this run."""
     runs_since: Callable[[str], float] = lambda _actor: -inf
     """Actor -> loop time since which it has run without a break; inf if it does not run."""
+    adapter: Callable[[str], SimulatedAdapter | None] = lambda _pod: None
+    """Name of a pod -> its adapter, if one runs there."""
 
 
 @dataclass

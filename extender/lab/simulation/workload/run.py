@@ -20,6 +20,7 @@ from extender.lab.simulation.workload.acts import ActsOfPart, Scene
 from extender.lab.simulation.workload.callers import CallerActs
 from extender.lab.simulation.workload.crowds import Crowds
 from extender.lab.simulation.workload.dimensions import DimensionActs
+from extender.lab.simulation.workload.drains import Drains
 from extender.lab.simulation.workload.fault_acts import FaultActs
 from extender.lab.simulation.workload.operators import Operators
 from extender.lab.simulation.workload.selectors import SelectorActs
@@ -62,6 +63,7 @@ class Workload:
         self.done: list[int] = []
         self.tried = 0
         self._left_out = frozenset(left_out)
+        self._hands_over = "handoff" in parts
         self._deschedules = "descheduling" in parts
         self._world = world
         self._scene = Scene(world)
@@ -138,9 +140,17 @@ class Workload:
             await self._scene.merge(NODES, "", name, {"spec": {"unschedulable": None}})
         world.callers.calm_down()
         world.load.calm = True
+        world.adapters.calm_down()
         world.drop_crashed()
         while len(world.replicas) < 2:
             world.start_replica()
+
+    async def drain_pods(self) -> None:
+        """Once everything has settled: drain pods, if their pools hand shares over (the part
+        handoff).
+        """
+        if self._hands_over:
+            await Drains(self._scene).run()
 
     async def pods_leave(self) -> list[str]:
         """Once everything has settled: one node gets a taint, if pools evict pods (the part

@@ -57,7 +57,7 @@ def drawn_parts_last(seed: int) -> frozenset[str]:
     )
 
 
-def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale:
+def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: int) -> Scale:
     """Return the world with these parts."""
     scale = replace(scale, sources="sources" in parts)
     if "selectors" in parts:
@@ -74,7 +74,8 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale
         pools = tuple(_with_dimensions(pool, rng) for pool in scale.pools)
         scale = replace(scale, dimensions=True, pools=pools)
     if "handoff" in parts:
-        pools = tuple({**pool, "handoff": {}} for pool in scale.pools)
+        dice = random.Random(f"{seed}/handoff")
+        pools = tuple({**pool, "handoff": _drawn_handoff(dice)} for pool in scale.pools)
         scale = replace(scale, pools=pools)
     if "load" in parts:
         pools = tuple(_balancing(pool, rng) for pool in scale.pools)
@@ -84,6 +85,16 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale
         slots = scale.slots_per_pod * SLOTS_FACTOR
         scale = replace(scale, long_names=True, slots_per_pod=slots, node_slots=node_slots)
     return scale
+
+
+def _drawn_handoff(rng: random.Random) -> Obj:
+    """Return ``spec.handoff`` of a pool. A quarter of the pools only tells its adapters."""
+    mode = "None" if rng.random() < 0.25 else "Overlap"
+    timeouts = {
+        "prepareTimeoutSeconds": rng.choice((5, 10, 30)),
+        "drainTimeoutSeconds": rng.choice((3, 10, 60)),
+    }
+    return {"mode": mode, **timeouts}
 
 
 def drawn_labels(rng: random.Random) -> dict[str, str]:

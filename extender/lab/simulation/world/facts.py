@@ -16,6 +16,8 @@ T = TypeVar("T")
 PLACEMENTS: Final = "vreplica.dev/placements"
 SLOTS: Final = "vreplica.dev/slots"
 POOL: Final = "vreplica.dev/pool"
+ASSIGNMENT: Final = "vreplica.dev/assignment"
+ACKNOWLEDGED: Final = "vreplica.dev/acknowledged"
 MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
 LEDGER_BYTES_MAX: Final = 128 * 1024
 SHARE_BYTES_MAX: Final = 27
@@ -175,6 +177,9 @@ class Pool:
     balances_load: bool = False
     handoff: bool = False
     """Whether its adapters are told their shares."""
+    overlaps: bool = False
+    """Whether they hand them over."""
+    prepare_timeout_s: float = 30.0
     deleted: bool = False
     """Whether its AdapterPool is missing."""
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -205,7 +210,10 @@ class Pool:
         self.period_s = spec.get("scaleDownPeriodSeconds", 100)
         self.cooldown_s = rebalance.get("cooldownSeconds", 300)
         self.dry_run = rebalance.get("dryRun", False)
-        self.handoff = spec.get("handoff") is not None
+        handoff = spec.get("handoff")
+        self.handoff = handoff is not None
+        self.overlaps = (handoff or {}).get("mode") == "Overlap"
+        self.prepare_timeout_s = (handoff or {}).get("prepareTimeoutSeconds", 30)
         self.balances_load = rebalance.get("load") is not None
         self.reschedule_after_s = spec.get("rescheduleAfterSeconds", 300)
         self.selector = (spec.get("namespaceSelector") or {}).get("matchLabels") or {}

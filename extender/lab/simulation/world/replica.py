@@ -11,14 +11,17 @@ from math import inf
 from typing import Any, Final, TypeVar
 
 from extender.config.model import Config, LeaderElectionConfig
+from extender.kube.token_review import TokenUser
 from extender.lab.clock import PROCESS, VirtualTimeLoop, wall_clock
 from extender.lab.faults import Answer, Crashed, FaultyApi
 from extender.lab.scheduler.extender_transport import TIMED_OUT, TransportError
-from extender.lab.simulation.world.scale import LEASE, Scale
+from extender.lab.simulation.world.scale import LEASE, NS, Scale
 from extender.model.errors import HistoryReplaced, WireError
 from extender.model.names import OWN_NAMESPACE
+from extender.model.objects import object_key
 from extender.service.app import Service
 from extender.service.binding.verbs import ERROR
+from extender.service.http.adapters.callers import AdapterCaller
 
 DEADLINE_S: Final = 4.0
 
@@ -50,6 +53,7 @@ class Replica:
             partial(Service, api, config, now=self.now, rng=rng, serve=False)
         )
         self._schedule = self.service.schedule_verb()
+        self._acknowledge = self.service.acknowledge_verb(self.service.load_verb())
         self.task = self._spawn(self.service.run())
         self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
         api.on_crash = self._crashed
@@ -140,7 +144,9 @@ class Replica:
         """
         if not self.ready and not self.paused:
             raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")
-        task = self._spawn(self._schedule.schedule(body))
+        return await self._answer_of(self._spawn(self._schedule.schedule(body)), timeout_s)
+
+    async def _answer_of(self, task: "asyncio.Task[tuple[bytes, str]]", timeout_s: float) -> Answer:
         self.verbs.add(task)
         task.add_done_callback(self.verbs.discard)
         task.add_done_callback(_tell_unexpected)
@@ -153,6 +159,16 @@ class Replica:
         if self.api.crashed:
             raise TransportError("EOF")
         return 200, task.result()[0]
+
+    async def acknowledge(self, pod: str, uid: str, body: bytes, timeout_s: float) -> Answer:
+        """Return the answer of its HTTP server to ``POST /v1/acknowledge`` of an adapter. Raises
+        TransportError.
+        """
+        if not self.ready and not self.paused:
+            raise TransportError("dial tcp 127.0.0.1:10264: connect: connection refused")
+        caller = AdapterCaller(TokenUser("adapter"), object_key(NS, pod), uid)
+        task = self._spawn(self._acknowledge.acknowledge(caller, body))
+        return await self._answer_of(task, timeout_s)
 
     def report_load(self, body: bytes) -> None:
         """Send it a ``POST /v1/load``, if it is ready. Nobody looks at the answer."""

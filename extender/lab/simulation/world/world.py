@@ -25,6 +25,7 @@ from extender.lab.faults import CALM, FaultRates, Faults, FaultyApi, FaultyTrans
 from extender.lab.scheduler.listers import CSI_KINDS
 from extender.lab.scheduler.scheduler import Scheduler
 from extender.lab.scheduler.select_host import RoundRobin, at_random
+from extender.lab.simulation.world.adapters import SimulatedAdapters
 from extender.lab.simulation.world.admission import Admission
 from extender.lab.simulation.world.binds import BindChecker
 from extender.lab.simulation.world.callers import Callers, Network
@@ -88,6 +89,13 @@ class World:
         self.load = LoadReporter(
             self.rng, pods=lambda: self.stored(PODS), replicas=lambda: self.replicas
         )
+        self.adapters = SimulatedAdapters(
+            self.rng("adapters"),
+            replicas=lambda: self.replicas,
+            run=self._run,
+            trace=self.trace,
+            problems=self.problems,
+        )
         self._started = 0
         self.restored = False
         """Whether etcd was restored from a backup."""
@@ -97,6 +105,7 @@ class World:
         self._old_lists = OldLists(self.cluster, self.faults)
         self._binds = BindChecker(self.cluster.server.store, self.problems)
         self.cluster.server.store.subscribers.append(self._on_change)
+        self.cluster.server.store.subscribers.append(self.adapters.on_change)
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         kubelet = self.rng("kubelet")

@@ -1,0 +1,133 @@
+"""I7: in a pool with ``handoff.mode: Overlap``, a planned move takes no share out of service.
+
+What adapters really do is compared with what the service writes (``world.adapters``):
+
+- a status takes vreplicas from a pod that serves them only for pods whose adapters are prepared;
+- a pod is told to drain only once the pods that the vpod publishes serve it, or had
+  ``prepareTimeoutSeconds`` to begin;
+- a ledger loses a share that its adapter still serves only after the deadline of its ``Drain``.
+
+Adapters that do not keep the contract, or do not run, are not counted. Nor are two leaders.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from extender.kube.api import Obj
+from extender.lab.faults import ACTOR
+from extender.lab.simulation.checkers.assignments import assignment_of
+from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
+from extender.lab.simulation.checkers.presence import Presence
+from extender.lab.simulation.world.adapters import SimulatedAdapter
+from extender.lab.simulation.world.facts import ACKNOWLEDGED, Pod, VPod
+from extender.model.timestamps import epoch_s
+
+CLOCKS_APART_S: Final = 5.0
+"""Deadlines are of one leader's clock, and another one's may judge them."""
+
+
+class HandoverChecker(Checker):
+    """Checks the writes of a planned move."""
+
+    def __init__(self, context: CheckerContext, presence: Presence) -> None:
+        super().__init__(context)
+        self._presence = presence
+        self._acknowledged: set[str] = set()
+        """Names of the pods whose adapters have acknowledged."""
+        self._told_serve: dict[tuple[str, str], float] = {}
+        """(pod, vpod) -> since when it is told to serve."""
+        self.checked = 0
+        """Moves of served vreplicas that were compared."""
+
+    def pod_changed(self, before: Obj | None, after: Obj | None, old: Pod | None) -> None:
+        """A pod was written, or has gone."""
+        name = (after or before or {})["metadata"]["name"]
+        was, told = assignment_of(before), assignment_of(after)
+        self._note(name, after, told)
+        if old is None or after is None or told is None or was is None:
+            return
+        if not by_service() or self._two_lead() or was["uid"] != told["uid"]:
+            return
+        for key, share in told["shares"].items():
+            if share["state"] == "Drain" and was["shares"].get(key, share)["state"] == "Serve":
+                self._check_drain(name, key)
+        pod = self._stored.pods[name]
+        for key in set(old.ledger or ()) - set(pod.ledger or ()):
+            self._check_removal(name, key, was["shares"].get(key))
+
+    def _note(self, name: str, after: Obj | None, told: Mapping[str, Any] | None) -> None:
+        annotations = after["metadata"].get("annotations") or {} if after is not None else {}
+        if ACKNOWLEDGED in annotations:
+            self._acknowledged.add(name)
+        else:
+            self._acknowledged.discard(name)
+        serves = {
+            key
+            for key, share in (told["shares"] if told is not None else {}).items()
+            if share["state"] == "Serve"
+        }
+        for pod, key in [one for one in self._told_serve if one[0] == name]:
+            if key not in serves:
+                del self._told_serve[pod, key]
+        for key in serves:
+            self._told_serve.setdefault((name, key), self._clock())
+
+    def _adapter(self, name: str) -> SimulatedAdapter | None:
+        """The pod's adapter, if the service has to wait for it."""
+        adapter = self._circumstances.adapter(name)
+        since = self._clock() - self._circumstances.late_s
+        pod = self._stored.pods.get(name)
+        if adapter is None or not adapter.is_well or pod is None or pod.uid != adapter.uid:
+            return None
+        if pod.deleting or name not in self._acknowledged:
+            return None
+        return adapter if self._presence.was_there(name, since) else None
+
+    def check_status(self, old: VPod, new: VPod) -> None:
+        """The service has written a status."""
+        pool = self._stored.pool(new.pool)
+        if not pool.overlaps or new.by_caller or old.pool != new.pool:
+            return
+        lost = sum(
+            count - new.placements.get(name, 0)
+            for name, count in old.placements.items()
+            if count > new.placements.get(name, 0)
+            and (adapter := self._adapter(name)) is not None
+            and new.key in adapter.serving
+        )
+        if not lost:
+            return
+        ready = 0
+        for name, count in new.placements.items():
+            known = self._circumstances.adapter(name)
+            if known is not None and (new.key in known.prepared or new.key in known.serving):
+                ready += max(0, count - old.placements.get(name, 0))
+        shrunk = max(0, old.total - new.total)
+        self.checked += 1
+        if lost > ready + shrunk:
+            self._violated(
+                f"{new.key} goes from {dict(old.placements)} to {dict(new.placements)}, and the "
+                f"adapters there are prepared for {ready} of {lost}"
+            )
+
+    def _check_drain(self, name: str, key: str) -> None:
+        vpod = self._stored.vpods.get(key)
+        if vpod is None:
+            return
+        pool = self._stored.pool(vpod.pool)
+        for other in vpod.placements:
+            adapter = self._adapter(other)
+            told = self._told_serve.get((other, key))
+            waited = told is not None and self._clock() - told > pool.prepare_timeout_s - 1.0
+            if adapter is not None and not waited and key not in adapter.serving:
+                self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
+
+    def _check_removal(self, name: str, key: str, share: Mapping[str, Any] | None) -> None:
+        adapter, pod = self._adapter(name), self._stored.pods[name]
+        if adapter is None or not self._stored.pool(pod.pool).overlaps or share is None:
+            return
+        if key not in adapter.serving:
+            return
+        deadline = epoch_s(share.get("deadline", ""), float("inf"))
+        if deadline > self._circumstances.now_of(ACTOR.get()) + CLOCKS_APART_S:
+            self._violated(f"{key} leaves the ledger of {name}, whose adapter serves it")

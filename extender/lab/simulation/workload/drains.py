@@ -1,0 +1,67 @@
+"""``Drains``: once everything is at rest, pods of pools that hand shares over are drained, one
+after another, and their pools may grow. All adapters keep the contract then, so no share may be out
+of service (I7). At times the leader is killed meanwhile.
+"""
+
+import asyncio
+from typing import Final
+
+from extender.kube.api import ADAPTERPOOLS, PODS, Obj
+from extender.lab.simulation.workload.acts import Scene
+from extender.lab.simulation.world.facts import MARKS
+from extender.lab.simulation.world.scale import NS, pool_of
+from extender.model.objects import object_key
+
+PODS_DRAINED: Final = 3
+KILL_SHARE: Final = 0.3
+DRAINED_S: Final = 60.0
+"""For a drain without a killed leader."""
+SETTLED_S: Final = 5.0
+
+
+class Drains:
+    """See the module's docstring."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def run(self) -> None:
+        """Drain pods, and call each drain off again."""
+        world = self._scene.world
+        rng = world.rng("drains")
+        overlapping = {
+            name
+            for name, pool in zip(world.scale.pool_names, world.scale.pools, strict=True)
+            if pool.get("handoff", {}).get("mode") == "Overlap"
+        }
+        for _ in range(PODS_DRAINED):
+            pods = [
+                name
+                for (_, name), pod in world.stored(PODS).items()
+                if pool_of(name) in overlapping and world.adapters.serves(name) and _stays(pod)
+            ]
+            if not pods:
+                return
+            name = rng.choice(pods)
+            world.trace(f"calm: pod {name} is drained")
+            await self._scene.merge(ADAPTERPOOLS, NS, pool_of(name), {"spec": {"maxPods": None}})
+            await self._mark(name, "true")
+            if rng.random() < KILL_SHARE:
+                await asyncio.sleep(rng.random())
+                for replica in world.replicas[:]:
+                    if replica.service.leadership.leads(object_key(NS, pool_of(name))):
+                        world.kill(replica)
+                        world.start_replica()
+            await asyncio.sleep(DRAINED_S)
+            await self._mark(name, None)
+            await asyncio.sleep(SETTLED_S)
+
+    async def _mark(self, name: str, value: str | None) -> None:
+        if (NS, name) in self._scene.world.stored(PODS):
+            patch = {"metadata": {"annotations": {MARKS[0]: value}}}
+            await self._scene.merge(PODS, NS, name, patch)
+
+
+def _stays(pod: Obj) -> bool:
+    annotations = pod["metadata"].get("annotations") or {}
+    return not pod["metadata"].get("deletionTimestamp") and not set(MARKS) & annotations.keys()
