@@ -8,6 +8,7 @@ _ASSUME = "extender/engine/cache/assume.py"
 _PASSIVE = "extender/engine/cache/passive_assume.py"
 _CACHES = "extender/engine/cache/caches.py"
 _STATE = "extender/engine/state/pool_state.py"
+_PODS = "extender/engine/state/pool_pods.py"
 _CLAIMS = "extender/engine/pods/claims.py"
 _BYTES = "tests/engine/pods/test_ledger_shares.py::"
 _PLAN = "extender/engine/placing/plan.py"
@@ -176,7 +177,7 @@ POOL_STATE = (
     ),
     Mutant(
         "a pod has what its annotation says, whatever its pool",
-        _STATE,
+        _PODS,
         "slots = min(slots, own)",
         "slots = own",
         "I1: slotsPerPod is the limit",
@@ -195,7 +196,7 @@ POOL_STATE = (
     ),
     Mutant(
         "closed pods take work",
-        _STATE,
+        _PODS,
         "open_ = state.open = schedulable and state.has_room and not self.closed & bit",
         "open_ = state.open = schedulable and state.has_room",
         "what is placed there stops it from ever being removed",
@@ -479,7 +480,7 @@ SCALE_DOWN = (
     ),
     Mutant(
         "an ordinal that is not known yet is taken for one that is gone",
-        _STATE,
+        _PODS,
         "if now - self._gone_since[state.name] < HOLD_S:",
         "if False:",
         "our watch of StatefulSets may be behind that of pods (I2)",
@@ -489,7 +490,7 @@ SCALE_DOWN = (
     ),
     Mutant(
         "what a pending pod's last one held keeps its ordinal for ever",
-        _STATE,
+        _PODS,
         "state.last_ledger_old = True",
         "state.last_ledger_old = False",
         "a pool whose highest pod finds no node would never shrink",
