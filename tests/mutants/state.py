@@ -457,7 +457,7 @@ SCALE_DOWN = (
     Mutant(
         "the later of two pools has the StatefulSet, too",
         "extender/engine/state/cluster_state.py",
-        "stateful_set if name == first else None",
+        "stateful_set if name == owner else None",
         "stateful_set",
         "two pools undo each other's scaling, under what is placed",
         (f"{_STATES}test_of_pools_that_name_one_stateful_set_all_replicas_choose_the_same",),
