@@ -77,13 +77,11 @@ def next_assignment(
 ) -> Assignment | None:
     """Return what a pod is told after ``before``, None if that is still right.
 
-    ``pod``: key and UID. ``of``: vpod key -> its vreplicas, for the vpods that exist.
-    ``next_epoch``: called once if there are shares that are new here, for their epoch, or if there
-    is no assignment yet, for its generation.
+    ``before``: the pod's own assignment, None if it has none. ``pod``: key and UID. ``of``: vpod
+    key -> its vreplicas, for the vpods that exist. ``next_epoch``: called once if there are shares
+    that are new here, for their epoch, or if there is no assignment yet, for its generation.
     """
     key, uid = pod
-    if before is not None and before.uid != uid:
-        before = None  # of the ordinal's previous pod
     known = before.shares if before is not None else {}
     epoch = next_epoch() if before is None or ledger.keys() - known.keys() else 0
     shares = {}
@@ -228,14 +226,9 @@ class Acknowledgement:
     load: Mapping[str, float] = field(default_factory=dict)
 
     def problem(self, assignment: Assignment) -> str:
-        """Why it does not go with ``assignment``, "" if it does."""
-        if self.uid != assignment.uid:
-            return f"uid is not that of pod {assignment.pod}"
-        if self.generation != assignment.generation:
-            return (
-                f"generation is {self.generation}, and the assignment has "
-                f"{assignment.generation}: acknowledge that one"
-            )
+        """Why its shares do not go with those of ``assignment``, "" if they do. The caller has
+        compared UID and generation.
+        """
         for name in _LISTS:
             if unknown := getattr(self, name) - assignment.shares.keys():
                 return f"{name} has {safe_repr(min(unknown), 300)}, which is not assigned"

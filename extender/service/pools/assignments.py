@@ -84,7 +84,7 @@ class AssignmentWriter:
             return
         if old is not None and _facts(old) == _facts(new):
             return
-        if self._tells(new.pool) or new.assignment_text is not None:
+        if hands_over(self._caches, new.pool) or new.assignment_text is not None:
             self._add(new.pool, (new.key,))
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
@@ -92,17 +92,13 @@ class AssignmentWriter:
         if not self._due or old is None or new is None or old.vreplicas == new.vreplicas:
             return
         state = self._caches.state.pools.get(new.pool)
-        if state is not None and self._tells(new.pool):
+        if state is not None and hands_over(self._caches, new.pool):
             namespace = new.pool.partition("/")[0]
             self._add(new.pool, (f"{namespace}/{name}" for name in state.claims_of(new.key)))
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         if new is not None and (old is None or old.handoff != new.handoff):
             self._add(new.key, self._pods_of(new.key))
-
-    def _tells(self, pool: str) -> bool:
-        known = self._caches.pools.get(pool)
-        return known is not None and known.handoff
 
     def _pods_of(self, pool: str) -> list[str]:
         state = self._caches.state.pools.get(pool)
@@ -169,7 +165,7 @@ class AssignmentWriter:
 
     def _patch(self, pod: AdapterPod) -> list[Obj]:
         """The JSON patch of the pod's annotations; empty if they are right."""
-        if not self._tells(pod.pool):
+        if not hands_over(self._caches, pod.pool):
             return _removal(pod)
         if pod.ledger_text is None or pod.ledger_error:
             return []  # the reconciler writes the ledger first
@@ -211,6 +207,12 @@ class AssignmentWriter:
 def _facts(pod: AdapterPod) -> tuple[object, ...]:
     """What an assignment is made from. An assumed pod is not on its node yet, whatever it says."""
     return pod.uid, pod.node, pod.assumed, pod.ledger_text, pod.assignment_text
+
+
+def hands_over(caches: Caches, pool: str) -> bool:
+    """Whether a pool (by key) has spec.handoff."""
+    known = caches.pools.get(pool)
+    return known is not None and known.handoff
 
 
 def own_assignment(pod: AdapterPod) -> Assignment | None:
