@@ -203,6 +203,8 @@ class Evictor:
         vpods: Sequence[str],
         load: LoadGoal | None,
     ) -> list[Move]:
+        if known.waiting is None:
+            known.waiting = self._waiting(state)
         cooling = known.cooling(state, pool.move_cooldown_s, self._now())
         known.left_behind.look(state)
         limits = Limits(
@@ -213,7 +215,7 @@ class Evictor:
         advice = Advice(
             returns=lambda key, placements: known.left_behind.returns(state.vpods[key], placements),
             vpods=[key for key in vpods if self._may_improve(state, key)],
-            waiting=known.in_turn(self._waiting(state)),
+            waiting=known.in_turn(known.waiting),
             load=_left_of(load, known.spent_for_load),
         )
         return plan_moves(state, limits, advice)
