@@ -43,6 +43,12 @@ from extender.model.names import (
     PLACEMENTS_ANNOTATION,
 )
 from extender.model.objects import AdapterPod, AdapterPool, VPod
+from extender.service.placing.annotation_patch import (
+    annotation_path,
+    same_pod,
+    same_text,
+    set_text,
+)
 from extender.service.watching.caches import Caches
 
 log: Final = logging.getLogger(__name__)
@@ -223,28 +229,15 @@ def own_assignment(pod: AdapterPod) -> Assignment | None:
     return known if known is not None and known.uid == pod.uid else None
 
 
-def annotation_path(annotation: str) -> str:
-    """Where a JSON patch finds an annotation."""
-    return "/metadata/annotations/" + annotation.replace("/", "~1")
-
-
 def same_assignment(pod: AdapterPod) -> list[Obj]:
     """The patch applies only to this pod, with this assignment."""
-    tests: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
-    if pod.assignment_text is None:
-        # There is no text to compare, so compare the version.
-        version = pod.resource_version
-        return [*tests, {"op": "test", "path": "/metadata/resourceVersion", "value": version}]
-    path = annotation_path(ASSIGNMENT_ANNOTATION)
-    return [*tests, {"op": "test", "path": path, "value": pod.assignment_text}]
+    return [same_pod(pod), same_text(pod, ASSIGNMENT_ANNOTATION, pod.assignment_text)]
 
 
 def _change(pod: AdapterPod, assignment: Assignment) -> list[Obj]:
-    ledger_path = annotation_path(PLACEMENTS_ANNOTATION)
-    ledger = {"op": "test", "path": ledger_path, "value": pod.ledger_text}
-    text = encode_assignment(assignment)
-    path = annotation_path(ASSIGNMENT_ANNOTATION)
-    return [*same_assignment(pod), ledger, {"op": "add", "path": path, "value": text}]
+    ledger = same_text(pod, PLACEMENTS_ANNOTATION, pod.ledger_text)
+    text = set_text(ASSIGNMENT_ANNOTATION, encode_assignment(assignment))
+    return [*same_assignment(pod), ledger, text]
 
 
 def _removal(pod: AdapterPod) -> list[Obj]:
