@@ -352,18 +352,16 @@ class ClusterState:
         """Vpod key -> share that vpods which have changed to another pool still publish on a pod of
         this one (I2).
         """
-        namespace = pool_key.partition("/")[0]
-        found: dict[str, Share] = {}
-        for key, pool in self.pools.items():
-            state = pool.pods.get(pod_name) if key != pool_key else None
-            if state is not None and key.startswith(f"{namespace}/") and not pool.is_member(state):
-                found |= {
-                    vpod: claim.status for vpod, claim in state.claims.items() if claim.published
-                }
-        return found
+        return {
+            vpod: claim.status
+            for pool, state in self.elsewhere(pool_key, pod_name)
+            if not pool.is_member(state)
+            for vpod, claim in state.claims.items()
+            if claim.published
+        }
 
-    def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[PodClaims]:
-        """The entries of the namespace's other pools for a pod of that name."""
+    def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[tuple[PoolState, PodClaims]]:
+        """The namespace's other pools that have an entry for a pod of that name, and the entry."""
         namespace = pool_key.partition("/")[0]
         for key, pool in self.pools.items():
             if (
@@ -371,7 +369,7 @@ class ClusterState:
                 and key.startswith(f"{namespace}/")
                 and (state := pool.pods.get(pod_name))
             ):
-                yield state
+                yield pool, state
 
     def digest(self) -> dict[str, object]:
         """All derived values in plain form. The same inputs give the same digest, in whatever order

@@ -339,14 +339,21 @@ class PoolPods:
             self.by_ordinal[state.ordinal] = state
             self.shares.mark(state, state.ordinal)
 
+    def indexed_ordinal(self, state: PodClaims) -> int | None:
+        """The ordinal by which ``by_ordinal`` has the pod. None if its name is not that of the
+        StatefulSet with an ordinal: the bit sets do not have such a pod.
+        """
+        ordinal = state.ordinal
+        return ordinal if ordinal is not None and self.by_ordinal.get(ordinal) is state else None
+
     def _forget_if_empty(self, state: PodClaims) -> None:
         if state.pod is None and not state.claims and not state.last_ledger:
             self.pods.pop(state.name, None)
             self.unbound.pop(state.name, None)
-            if state.ordinal is not None and self.by_ordinal.get(state.ordinal) is state:
-                del self.by_ordinal[state.ordinal]
-                self._set_bits(state, state.ordinal, schedulable=False)
-                self.down &= ~(1 << state.ordinal)
+            if (ordinal := self.indexed_ordinal(state)) is not None:
+                del self.by_ordinal[ordinal]
+                self._set_bits(state, ordinal, schedulable=False)
+                self.down &= ~(1 << ordinal)
 
     def _refresh(self, state: PodClaims) -> None:
         self.revision += 1
@@ -360,19 +367,17 @@ class PoolPods:
         state.condemned = (
             self.stateful_set is not None and state.bound and not self.is_member(state)
         )
-        ordinal = state.ordinal
-        if ordinal is None or self.by_ordinal.get(ordinal) is not state:
+        ordinal = self.indexed_ordinal(state)
+        if ordinal is None:
             state.schedulable = state.open = False
             return
         self._note_down(state)
-        # Only pods with the StatefulSet's name are found by ordinal.
         exists = self.stateful_set is not None and ordinal in self.stateful_set.ordinals
         state.schedulable = exists and not state.abandoned and not state.why_unschedulable()
         self._set_bits(state, ordinal, schedulable=state.schedulable)
 
     def _note_down(self, state: PodClaims) -> None:
-        ordinal = state.ordinal
-        if ordinal is not None and self.by_ordinal.get(ordinal) is state:
+        if (ordinal := self.indexed_ordinal(state)) is not None:
             bit = 1 << ordinal
             self.down = self.down | bit if state.down else self.down & ~bit
 

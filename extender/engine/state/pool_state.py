@@ -86,8 +86,7 @@ class PoolState(PoolPods):
         """Bit set of the pods whose ledgers have an entry of the vpod, or will have one soon."""
         own = 0
         for name in self.placements.get(vpod_key, ()):
-            ordinal = self.pods[name].ordinal
-            if ordinal is not None and self.by_ordinal.get(ordinal) is self.pods[name]:
+            if (ordinal := self.indexed_ordinal(self.pods[name])) is not None:
                 own |= 1 << ordinal
         return own
 
@@ -369,9 +368,7 @@ class PoolState(PoolPods):
         """A ledger that is crowded (see ``LedgerShares``), or was, has got an entry of ``change``
         bytes, or lost it if negative.
         """
-        ordinal = state.ordinal
-        found = ordinal is not None and self.by_ordinal.get(ordinal) is state
-        self.shares.entry_changed(state, ordinal if found else None, key, change)
+        self.shares.entry_changed(state, self.indexed_ordinal(state), key, change)
 
     def _refresh_vpod(self, key: str) -> None:
         self.revision += 1
