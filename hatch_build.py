@@ -32,6 +32,7 @@ MODULES: Final = (
     "extender/model/objects.py",
     "extender/model/moves.py",
     "extender/engine/placing/plan.py",
+    "extender/engine/state/pool_pods.py",
     "extender/engine/state/pool_state.py",
     "extender/engine/state/cluster_state.py",
     "extender/engine/placing/evenly.py",

@@ -100,8 +100,8 @@ def _section(made_by: Any, name: str, text: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsConfig:
-    """TLS of the extender's server."""
+class ServingTlsConfig:
+    """TLS of a listener whose clients show no certificates."""
 
     cert_file: str = _of(
         "",
@@ -110,6 +110,12 @@ class TlsConfig:
         "certificate within seconds.",
     )
     key_file: str = _of("", "keyFile", "File with the key of certFile, PEM.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig(ServingTlsConfig):
+    """TLS of a listener whose clients may show certificates."""
+
     client_ca_file: str = _of(
         "",
         "clientCAFile",
@@ -230,19 +236,6 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptersTlsConfig:
-    """TLS of the listener for adapters, who show no certificates."""
-
-    cert_file: str = _of(
-        "",
-        "certFile",
-        "File with the serving certificate, PEM. If the file is replaced, the server uses the new "
-        "certificate within seconds.",
-    )
-    key_file: str = _of("", "keyFile", "File with the key of certFile, PEM.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptersConfig:
     """The listener for adapters and for those who route to them."""
 
@@ -272,7 +265,7 @@ class AdaptersConfig:
         reload=Reload.LIVE,
         items_max=ALLOWED_ACCOUNTS_MAX,
     )
-    tls: AdaptersTlsConfig = _section(AdaptersTlsConfig, "tls", "TLS of this listener.")
+    tls: ServingTlsConfig = _section(ServingTlsConfig, "tls", "TLS of this listener.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Which settings go together. The JSON schema (``schema``) says the same where it can."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from extender.config.load_sources import problems_of
@@ -9,10 +9,12 @@ from extender.config.model import (
     DNS_LABEL,
     DNS_SUBDOMAIN,
     LOOPBACK,
+    AdaptersConfig,
     Config,
     Mode,
     ScheduleConfig,
     ServerConfig,
+    ServingTlsConfig,
     TlsConfig,
 )
 
@@ -20,9 +22,6 @@ RETRY_JITTER: Final = 1.2
 """client-go stretches a retry period by up to this factor."""
 
 
-_TOGETHER: Final = "certFile and keyFile must be set together"
-_AUDIENCE: Final = "must not be empty, or a token for any server counts"
-_SHADOW: Final = "must be 0 in mode shadow, which answers no caller"
 _ACCOUNT: Final = re.compile(f"{DNS_LABEL}/{DNS_SUBDOMAIN}")
 
 
@@ -38,8 +37,11 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
     """Yield the rules that ``config`` breaks."""
     tls, election = config.server.tls, config.leader_election
     yield from _tls(tls, "server.tls")
-    yield from _schedule(config)
-    yield from _adapters(config)
+    ports = {"server.port": config.server.port, "server.healthPort": config.server.health_port}
+    yield from _pods_listener("schedule", config.schedule, config.mode, ports)
+    yield from _callers(config.schedule)
+    ports["schedule.port"] = config.schedule.port
+    yield from _pods_listener("adapters", config.adapters, config.mode, ports)
     yield from (BrokenRule(*problem) for problem in problems_of(config.load_sources))
     if (
         not (tls.allowed_clients and not tls.client_ca_file)
@@ -60,62 +62,46 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
         )
 
 
-def _tls(tls: TlsConfig, path: str) -> Iterator[BrokenRule]:
+def _tls(tls: ServingTlsConfig, path: str) -> Iterator[BrokenRule]:
     if bool(tls.cert_file) != bool(tls.key_file):
-        yield BrokenRule(path, _TOGETHER)
+        yield BrokenRule(path, "certFile and keyFile must be set together")
+    if not isinstance(tls, TlsConfig):
+        return
     if tls.client_ca_file and not tls.cert_file:
         yield BrokenRule(f"{path}.clientCAFile", "needs certFile and keyFile")
     if tls.allowed_clients and not tls.client_ca_file:
         yield BrokenRule(f"{path}.allowedClients", "needs clientCAFile")
 
 
-def _schedule(config: Config) -> Iterator[BrokenRule]:
-    """Check the listener for controllers: a caller must be known, by a token or a certificate."""
-    schedule = config.schedule
-    yield from _tls(schedule.tls, "schedule.tls")
-    yield from _accounts(schedule.allowed_service_accounts, "schedule")
-    if not schedule.audience:
-        yield BrokenRule("schedule.audience", _AUDIENCE)
-    if not schedule.port:
-        return
-    if config.mode is Mode.SHADOW:
-        yield BrokenRule("schedule.port", _SHADOW)
-    if not schedule.tls.cert_file:
-        yield BrokenRule("schedule.tls.certFile", "is required with schedule.port")
-    if schedule.port in {config.server.port, config.server.health_port}:
-        yield BrokenRule("schedule.port", "must differ from server.port and server.healthPort")
-    yield from _callers(schedule)
-
-
-def _adapters(config: Config) -> Iterator[BrokenRule]:
-    """Check the listener for adapters."""
-    adapters, server = config.adapters, config.server
-    if bool(adapters.tls.cert_file) != bool(adapters.tls.key_file):
-        yield BrokenRule("adapters.tls", _TOGETHER)
-    yield from _accounts(adapters.allowed_service_accounts, "adapters")
-    if not adapters.audience:
-        yield BrokenRule("adapters.audience", _AUDIENCE)
-    if not adapters.port:
-        return
-    if config.mode is Mode.SHADOW:
-        yield BrokenRule("adapters.port", _SHADOW)
-    if not adapters.tls.cert_file:
-        yield BrokenRule("adapters.tls.certFile", "is required with adapters.port")
-    if adapters.port in {server.port, server.health_port, config.schedule.port}:
-        yield BrokenRule(
-            "adapters.port", "must differ from server.port, server.healthPort and schedule.port"
-        )
-
-
-def _accounts(accounts: Iterable[str], section: str) -> Iterator[BrokenRule]:
-    for index, account in enumerate(accounts):
+def _pods_listener(
+    section: str, listener: ScheduleConfig | AdaptersConfig, mode: Mode, others: Mapping[str, int]
+) -> Iterator[BrokenRule]:
+    """Check a listener for other pods. ``others``: the ports of others, by their settings."""
+    yield from _tls(listener.tls, f"{section}.tls")
+    for index, account in enumerate(listener.allowed_service_accounts):
         if not _ACCOUNT.fullmatch(account):
             yield BrokenRule(
                 f"{section}.allowedServiceAccounts[{index}]", "must have the form namespace/name"
             )
+    if not listener.audience:
+        yield BrokenRule(
+            f"{section}.audience", "must not be empty, or a token for any server counts"
+        )
+    if not listener.port:
+        return
+    if mode is Mode.SHADOW:
+        yield BrokenRule(f"{section}.port", "must be 0 in mode shadow, which answers no caller")
+    if not listener.tls.cert_file:
+        yield BrokenRule(f"{section}.tls.certFile", f"is required with {section}.port")
+    if listener.port in others.values():
+        *names, last = others
+        yield BrokenRule(f"{section}.port", f"must differ from {', '.join(names)} and {last}")
 
 
 def _callers(schedule: ScheduleConfig) -> Iterator[BrokenRule]:
+    """Check that a controller is known, by a token or a certificate."""
+    if not schedule.port:
+        return
     if not schedule.tls.client_ca_file and not schedule.allowed_service_accounts:
         yield BrokenRule(
             "schedule.allowedServiceAccounts",

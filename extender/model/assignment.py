@@ -106,15 +106,13 @@ def next_assignment(
 ) -> Assignment | None:
     """Return what a pod is told after ``before``, None if that is still right.
 
-    ``pod``: key and UID. ``of``: vpod key -> its vreplicas, for the vpods that exist.
-    ``next_epoch``: called once if there are shares that are new here, for their epoch, or if there
-    is no assignment yet, for its generation. ``tell``: (vpod key, what the pod is told now) -> what
-    it is to do. A share that is served again after it was drained counts as new: another pod may
-    have served it meanwhile.
+    ``before``: the pod's own assignment, None if it has none. ``pod``: key and UID. ``of``: vpod
+    key -> its vreplicas, for the vpods that exist. ``next_epoch``: called once if there are shares
+    that are new here, for their epoch, or if there is no assignment yet, for its generation.
+    ``tell``: (vpod key, what the pod is told now) -> what it is to do. A share that is served again
+    after it was drained counts as new: another pod may have served it meanwhile.
     """
     key, uid = pod
-    if before is not None and before.uid != uid:
-        before = None  # of the ordinal's previous pod
     known = before.shares if before is not None else {}
     tellings = {vpod: tell(vpod, known.get(vpod)) for vpod in ledger}
     new = {vpod for vpod, told in tellings.items() if _is_new(known.get(vpod), told)}
@@ -199,9 +197,11 @@ def _plain(share: AssignedShare) -> dict[str, object]:
     return {name: value for name, value in share._asdict().items() if value != ""}
 
 
-def decode_assignment(text: str | None) -> Assignment | None:
-    """Read the annotation. None if it is absent, or is not what ``encode_assignment`` has written:
-    then a person has edited it, and it is written anew.
+def decode_assignment(text: str | None, uid: str = "") -> Assignment | None:
+    """Read the annotation of the pod with this UID ("": of any).
+
+    None if it is absent, or is not what ``encode_assignment`` has written: then a person has edited
+    it, and it is written anew. None too if it has the UID of the ordinal's previous pod.
     """
     if not text:
         return None
@@ -218,10 +218,13 @@ def decode_assignment(text: str | None) -> Assignment | None:
             )
             for key, one in plain["shares"].items()
         }
-        generation, pod, uid = _count(plain["generation"]), str(plain["pod"]), str(plain["uid"])
+        generation, pod = _count(plain["generation"]), str(plain["pod"])
+        told_uid = str(plain["uid"])
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    return Assignment(generation, pod, uid, MappingProxyType(shares))
+    if uid not in {"", told_uid}:
+        return None
+    return Assignment(generation, pod, told_uid, MappingProxyType(shares))
 
 
 _GENERATION: Final = re.compile(r'\{"generation":(\d{1,19})[,}]')
@@ -271,14 +274,9 @@ class Acknowledgement:
     load: Mapping[str, float] = field(default_factory=dict)
 
     def problem(self, assignment: Assignment) -> str:
-        """Why it does not go with ``assignment``, "" if it does."""
-        if self.uid != assignment.uid:
-            return f"uid is not that of pod {assignment.pod}"
-        if self.generation != assignment.generation:
-            return (
-                f"generation is {self.generation}, and the assignment has "
-                f"{assignment.generation}: acknowledge that one"
-            )
+        """Why its shares do not go with those of ``assignment``, "" if they do. The caller has
+        compared UID and generation.
+        """
         for name in _LISTS:
             if unknown := getattr(self, name) - assignment.shares.keys():
                 return f"{name} has {safe_repr(min(unknown), 300)}, which is not assigned"

@@ -75,12 +75,6 @@ class TestNextAssignment:
             6, a=AssignedShare(3, 1, 8, 9)
         )
 
-    def test_the_next_pod_of_an_ordinal_begins_anew(self):
-        before = Assignment(4, POD[0], "uid-2", {"t/a": AssignedShare(3, 1, 8, 7)})
-        assert told(before, {"t/a": Share(3)}, {"t/a": 8}, epoch=9) == assigned(
-            9, a=AssignedShare(3, 1, 8, 9)
-        )
-
     def test_of_a_vpod_that_is_gone_the_last_number_is_kept(self):
         before = assigned(4, a=AssignedShare(3, 1, 8, 7))
         assert told(before, {"t/a": Share(2)}) == assigned(5, a=AssignedShare(2, 1, 8, 7))
@@ -218,9 +212,6 @@ class TestAcknowledgement:
     @pytest.mark.parametrize(
         ("said", "problem"),
         [
-            pytest.param({"uid": "uid-9"}, "uid is not that of pod", id="another pod"),
-            pytest.param({"generation": 3}, "generation is 3, and the assignment has 4", id="old"),
-            pytest.param({"generation": 5}, "generation is 5, and the assignment has 4", id="new"),
             pytest.param({"serving": ["t/x"]}, "serving has 't/x'", id="served, not assigned"),
             pytest.param({"drained": ["t/x"]}, "drained has 't/x'", id="drained, not assigned"),
         ],

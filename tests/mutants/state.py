@@ -8,6 +8,7 @@ _ASSUME = "extender/engine/cache/assume.py"
 _PASSIVE = "extender/engine/cache/passive_assume.py"
 _CACHES = "extender/engine/cache/caches.py"
 _STATE = "extender/engine/state/pool_state.py"
+_PODS = "extender/engine/state/pool_pods.py"
 _CLAIMS = "extender/engine/pods/claims.py"
 _BYTES = "tests/engine/pods/test_ledger_shares.py::"
 _PLAN = "extender/engine/placing/plan.py"
@@ -176,7 +177,7 @@ POOL_STATE = (
     ),
     Mutant(
         "a pod has what its annotation says, whatever its pool",
-        _STATE,
+        _PODS,
         "slots = min(slots, own)",
         "slots = own",
         "I1: slotsPerPod is the limit",
@@ -195,7 +196,7 @@ POOL_STATE = (
     ),
     Mutant(
         "closed pods take work",
-        _STATE,
+        _PODS,
         "open_ = state.open = schedulable and state.has_room and not self.closed & bit",
         "open_ = state.open = schedulable and state.has_room",
         "what is placed there stops it from ever being removed",
@@ -456,7 +457,7 @@ SCALE_DOWN = (
     Mutant(
         "the later of two pools has the StatefulSet, too",
         "extender/engine/state/cluster_state.py",
-        "stateful_set if name == first else None",
+        "stateful_set if name == owner else None",
         "stateful_set",
         "two pools undo each other's scaling, under what is placed",
         (f"{_STATES}test_of_pools_that_name_one_stateful_set_all_replicas_choose_the_same",),
@@ -464,8 +465,8 @@ SCALE_DOWN = (
     Mutant(
         "what a pod holds for another pool does not count",
         _DOWN,
-        "        if not all(map(holds_nothing, pools.elsewhere(",
-        "        if False and not all(map(holds_nothing, pools.elsewhere(",
+        "if not all(holds_nothing(entry) for _, entry in elsewhere):",
+        "if False:",
         "a pool that has got another's StatefulSet scales away what that has placed",
         (f"{_LEAVES}test_a_pod_that_holds_anything_for_another_pool_stays",),
     ),
@@ -479,7 +480,7 @@ SCALE_DOWN = (
     ),
     Mutant(
         "an ordinal that is not known yet is taken for one that is gone",
-        _STATE,
+        _PODS,
         "if now - self._gone_since[state.name] < HOLD_S:",
         "if False:",
         "our watch of StatefulSets may be behind that of pods (I2)",
@@ -489,7 +490,7 @@ SCALE_DOWN = (
     ),
     Mutant(
         "what a pending pod's last one held keeps its ordinal for ever",
-        _STATE,
+        _PODS,
         "state.last_ledger_old = True",
         "state.last_ledger_old = False",
         "a pool whose highest pod finds no node would never shrink",

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 _COMMITTER = "extender/service/placing/committer.py"
 _PATCH = "extender/service/placing/ledger_patch.py"
+_TEXTS = "extender/service/placing/annotation_patch.py"
 _RECONCILER = "extender/service/pools/reconciler.py"
 _EVICTOR = "extender/service/pools/evictor.py"
 _MOVES = "extender/service/pools/pool_moves.py"
@@ -289,9 +290,9 @@ COMMITTER = (
     ),
     Mutant(
         "no compare-and-swap of the ledger",
-        _PATCH,
-        'patch.append({"op": "test", "path": path, "value": pod.ledger_text})',
-        "pass",
+        _TEXTS,
+        'return {"op": "test", "path": annotation_path(annotation), "value": text}',
+        "return same_pod(pod)",
         "I1: two leaders would overwrite each other",
         (
             f"{_TEST}test_a_ledger_that_somebody_else_wrote_is_not_overwritten",
@@ -301,17 +302,16 @@ COMMITTER = (
     Mutant(
         "no UID in the ledger's patch",
         _PATCH,
-        'patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]',
-        "patch: list[Obj] = []",
+        "patch = [same_pod(pod), same_text(",
+        "patch = [same_text(",
         "a recreated pod would get its predecessor's ledger",
         (f"{_TEST}test_a_recreated_pod_does_not_get_its_predecessors_ledger_patch",),
     ),
     Mutant(
         "a first ledger is not compared with anything",
-        _PATCH,
-        'patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": '
-        "pod.resource_version})",
-        "pass",
+        _TEXTS,
+        'return {"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version}',
+        "return same_pod(pod)",
         "I1: two leaders would each begin a ledger",
         (
             f"{_ORDER}test_a_ledger_that_somebody_else_has_begun_is_not_overwritten",

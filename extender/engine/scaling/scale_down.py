@@ -27,10 +27,11 @@ from typing import Final
 
 from extender.engine.pods.bits import bits
 from extender.engine.pods.claims import PodClaims
+from extender.engine.rebalance.compaction import can_empty
 from extender.engine.rebalance.make_room import MOVES_MAX
-from extender.engine.rebalance.moves import Limits, can_empty
+from extender.engine.rebalance.period import Limits
 from extender.engine.scaling.packing import Packing, ZonePacking, zone_rule
-from extender.engine.scaling.size import ScalePlan, anyone, missing_vreplicas, plan_scale
+from extender.engine.scaling.size import ScalePlan, anyone, fewest, missing_vreplicas, plan_scale
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import AdapterPool, StatefulSet, VPod
@@ -84,9 +85,8 @@ def count_without_empty(state: PoolState, pools: ClusterState) -> int:
         pod = state.by_ordinal.get(ordinal)
         if not state.closed & 1 << ordinal or not (pod is None or holds_nothing(pod)):
             break
-        if not all(
-            map(holds_nothing, pools.elsewhere(state.key, f"{stateful_set.name}-{ordinal}"))
-        ):
+        elsewhere = pools.elsewhere(state.key, f"{stateful_set.name}-{ordinal}")
+        if not all(holds_nothing(entry) for _, entry in elsewhere):
             break
         count -= 1
     return count
@@ -190,11 +190,7 @@ def _enough(
 
     if fits(wanted):
         return wanted
-    low, high = wanted, replicas  # low is too few, high is enough
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return fewest(range(wanted + 1, replicas), fits)
 
 
 def _enough_with_room(
@@ -212,14 +208,10 @@ def _enough_with_room(
     )
     start = stateful_set.ordinals_start
     high_end = _below(start + stateful_set.replicas)
-    low, high = wanted - 1, count  # low is too few, high is enough
-    while high - low > 1:
-        middle = (low + high) // 2
-        if can_empty(state, high_end ^ _below(start + middle), limits):
-            high = middle
-        else:
-            low = middle
-    return high
+    return fewest(
+        range(wanted, count),
+        lambda left: can_empty(state, high_end ^ _below(start + left), limits),
+    )
 
 
 def _left_with(

@@ -284,10 +284,17 @@ def _fewest_in_zones(
         packing.stand_evenly()
         return not _appended(state, pool, packing, allows)[1]
 
+    return fewest(counts, fits)
+
+
+def fewest(counts: range, is_enough: Callable[[int], bool]) -> int:
+    """The lowest of ``counts`` that is enough, by bisection; ``counts.stop``, which is known to be
+    enough, if none is.
+    """
     low, high = counts.start - 1, counts.stop  # low is too few, high is enough
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
 
 

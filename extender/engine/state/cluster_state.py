@@ -17,6 +17,7 @@ from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state_observer import StateObserver
+from extender.engine.state.stateful_set_index import StatefulSetIndex
 from extender.model.ledger import Share
 from extender.model.objects import (
     AdapterPod,
@@ -50,11 +51,7 @@ class ClusterState:
         self.pods_on_node: dict[str, dict[str, AdapterPod]] = {}
         """Node name -> pod key -> pod, for all adapter pods that are bound or assumed there."""
         self.node_index = NodeIndex(self.nodes, self.pods_on_node)
-        self._pools_of_stateful_set: dict[str, set[str]] = {}
-        self._pods_of_stateful_set: dict[str, dict[str, AdapterPod]] = {}
-        """StatefulSet key -> pod key -> pod, for all pods that name it as their controller, even if
-        its UID is another.
-        """
+        self.stateful_set_index = StatefulSetIndex(self.stateful_sets)
         self._allowed: dict[tuple[str, str, int, str], bool] = {}
         """(Pool key, UID, generation, namespace) -> whether the pool selects the namespace."""
         self.observer: StateObserver | None = None
@@ -71,11 +68,6 @@ class ClusterState:
     def revision_of(self, pool: PoolState) -> tuple[int, int]:
         """Revisions that change with everything that decisions about the pool look at."""
         return (pool.revision, self._surroundings)
-
-    @property
-    def named_stateful_sets(self) -> int:
-        """How many StatefulSets pools name."""
-        return len(self._pools_of_stateful_set)
 
     def pool(self, key: str) -> PoolState:
         """The state of a pool, created on first use."""
@@ -105,9 +97,10 @@ class ClusterState:
             return
         self._allowed.clear()
         if old is not None:
-            self._no_longer_names(old)
+            self.stateful_set_index.remove_pool(old)
+            self._share_out(old.stateful_set_key)
         if new is not None:
-            self._pools_of_stateful_set.setdefault(new.stateful_set_key, set()).add(new.key)
+            self.stateful_set_index.add_pool(new)
             state = self.pool(new.key)
             state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
             state.set_pool(new, state.stateful_set)
@@ -123,28 +116,13 @@ class ClusterState:
             self._count_anew(state, known=True)
             self._forget(old.key)
 
-    def _no_longer_names(self, pool: AdapterPool) -> None:
-        naming = self._pools_of_stateful_set.get(pool.stateful_set_key, set())
-        naming.discard(pool.key)
-        if naming:
-            self._share_out(pool.stateful_set_key)
-        else:
-            self._pools_of_stateful_set.pop(pool.stateful_set_key, None)
-
     def _share_out(self, key: str) -> None:
-        """Give a StatefulSet to the first of the pools that name it (``_precedence``). The others
-        have none: two pools would undo each other's scaling.
-        """
+        """Give a StatefulSet to one of the pools that name it. The others have none."""
         stateful_set = self.stateful_sets.get(key)
-        naming = {
-            name: pool
-            for name in self._pools_of_stateful_set.get(key, ())
-            if (pool := self.pools[name].adapter_pool)
-        }
-        first = min(naming, key=lambda name: _precedence(naming[name], stateful_set), default="")
-        for name in sorted(naming):
-            state, own = self.pools[name], stateful_set if name == first else None
-            taken_by = "" if name == first else first
+        owner = self.stateful_set_index.owner_of(key)
+        for name in sorted(self.stateful_set_index.pools_naming(key)):
+            state, own = self.pools[name], stateful_set if name == owner else None
+            taken_by = "" if name == owner else owner
             if state.stateful_set is own and state.taken_by == taken_by:
                 continue
             state.taken_by = taken_by
@@ -177,8 +155,9 @@ class ClusterState:
         if old is None or new is None or old.uid != new.uid:
             # A pool that names another StatefulSet may have pods of this one. The pools that name
             # this one have been counted by ``_share_out``.
-            running_in = {pod.pool for pod in self._pods_of_stateful_set.get(key, {}).values()}
-            for name in sorted(running_in - self._pools_of_stateful_set.get(key, set())):
+            index = self.stateful_set_index
+            running_in = {pod.pool for pod in index.pods_of(key).values()}
+            for name in sorted(running_in - index.pools_naming(key).keys()):
                 self._count_anew(self.pool(name), known=old is not None)
         if old is not None and old.fit is not None and (new is None or new.fit != old.fit):
             self.topology.forget(old.fit)
@@ -223,7 +202,7 @@ class ClusterState:
         """
         if self.observer is not None:
             self.observer.changed(old, new)
-        self._index_by_owner(old, new)
+        self.stateful_set_index.pod_changed(old, new)
         if old is not None and self.pool(old.pool).unowned_pods.pop(old.name, None) is not None:
             self._forget(old.pool)
             old = None
@@ -232,18 +211,6 @@ class ClusterState:
             new = None
         if old is not None or new is not None:
             self._take_pod(old, new)
-
-    def _index_by_owner(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if old is not None and old.owner:
-            key = object_key(old.namespace, old.owner)
-            of_it = self._pods_of_stateful_set.get(key, {})
-            of_it.pop(old.key, None)
-            if not of_it:
-                self._pods_of_stateful_set.pop(key, None)
-        if new is not None and new.owner:
-            self._pods_of_stateful_set.setdefault(object_key(new.namespace, new.owner), {})[
-                new.key
-            ] = new
 
     def _count_anew(self, pool: PoolState, *, known: bool) -> None:
         """The pool has another StatefulSet, or one with another UID: count again which pods are its
@@ -385,25 +352,16 @@ class ClusterState:
         """Vpod key -> share that vpods which have changed to another pool still publish on a pod of
         this one (I2).
         """
-        namespace = pool_key.partition("/")[0]
-        found: dict[str, Share] = {}
-        for key, pool in self.pools.items():
-            state = pool.pods.get(pod_name) if key != pool_key else None
-            if state is not None and key.startswith(f"{namespace}/") and not pool.is_member(state):
-                found |= {
-                    vpod: claim.status for vpod, claim in state.claims.items() if claim.published
-                }
-        return found
+        return {
+            vpod: claim.status
+            for pool, state in self.elsewhere(pool_key, pod_name)
+            if not pool.is_member(state)
+            for vpod, claim in state.claims.items()
+            if claim.published
+        }
 
-    def naming(self, *pools: AdapterPool | None) -> list[str]:
-        """Keys of the pools that name the same StatefulSet as one of ``pools``. A change of one may
-        change all.
-        """
-        keys = {pool.stateful_set_key for pool in pools if pool is not None}
-        return sorted({name for key in keys for name in self._pools_of_stateful_set.get(key, ())})
-
-    def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[PodClaims]:
-        """The entries of the namespace's other pools for a pod of that name."""
+    def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[tuple[PoolState, PodClaims]]:
+        """The namespace's other pools that have an entry for a pod of that name, and the entry."""
         namespace = pool_key.partition("/")[0]
         for key, pool in self.pools.items():
             if (
@@ -411,7 +369,7 @@ class ClusterState:
                 and key.startswith(f"{namespace}/")
                 and (state := pool.pods.get(pod_name))
             ):
-                yield state
+                yield pool, state
 
     def digest(self) -> dict[str, object]:
         """All derived values in plain form. The same inputs give the same digest, in whatever order
@@ -451,16 +409,3 @@ class ClusterState:
             or pool.vpods
             or any(pod.pod or pod.claims for pod in pool.pods.values())
         }
-
-
-def _precedence(pool: AdapterPool, stateful_set: StatefulSet | None) -> tuple[bool, bool, str, str]:
-    """The sort key of the pools that name a StatefulSet: the lowest gets it. Every replica computes
-    the same, in whatever order the objects came.
-
-    The pool that the StatefulSet's pod template names comes first, since no other can use the pods.
-    So nobody takes a StatefulSet over by naming it, and a pool that is deleted and created again
-    gets its own back. Then comes the pool created first (by creationTimestamp, in whole seconds),
-    pools not stored yet come last, and equal ones are sorted by name.
-    """
-    named = stateful_set is not None and stateful_set.template_pool == pool.name
-    return (not named, not pool.created_at, pool.created_at, pool.name)

@@ -22,13 +22,13 @@ from typing import Final
 
 import orjson
 
-from extender.model.errors import InvalidObject, WireError
-from extender.model.reading import decode_json
+from extender.model.errors import InvalidObject
 from extender.model.safe_repr import safe_repr
 from extender.service.binding.verbs import SUCCESS
 from extender.service.http.schedule import (
     KnowsWhoLeads,
     ScheduleRefused,
+    read_request,
     refuse_unless_leading,
     section,
 )
@@ -118,16 +118,7 @@ class LoadVerb:
 
 def reports_of_request(body: bytes) -> tuple[str, str, list[Report]]:
     """The pool's key, the metric and the reports. Raises WireError, which names the field."""
-    if len(body) > BODY_BYTES_MAX:
-        raise WireError(f"the body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}", 413)
-    try:
-        root = decode_json(body)
-    except ValueError as error:
-        raise WireError(f"the body {error}") from error
-    try:
-        return _request(root)
-    except InvalidObject as error:
-        raise WireError(str(error)) from error
+    return read_request(body, BODY_BYTES_MAX, _request)
 
 
 def _request(root: object) -> tuple[str, str, list[Report]]:

@@ -46,7 +46,7 @@ def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
     sizes: dict[str, Callable[[], int]] = {
         "queues": lambda: len(queues),
         "pool_states": lambda: len(state.pools),
-        "named_stateful_sets": lambda: state.named_stateful_sets,
+        "named_stateful_sets": lambda: state.stateful_set_index.named,
         "changed_nodes": lambda: state.node_index.to_look_at,
         "raised_pools": lambda: len(activation),
         "pools_with_sources": lambda: sources.pools_with_conditions,

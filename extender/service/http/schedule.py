@@ -29,9 +29,9 @@ decide who may call. A caller is trusted for the vpods of all namespaces that th
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import orjson
 
@@ -77,8 +77,9 @@ _VPOD_FIELDS: Final = frozenset(
 STALE: Final = 412
 """The status of a refusal: the object is older than the one that was scheduled last."""
 
-
 NO_FACTS: Final[Mapping[str, object]] = MappingProxyType({})
+
+T = TypeVar("T")
 
 
 class SchedulesVPods(Protocol):
@@ -222,16 +223,7 @@ def _reply(decision: Decision) -> bytes:
 
 def vpod_of_request(body: bytes) -> VPod:
     """The vpod of a request. Raises WireError, which names the field."""
-    if len(body) > BODY_BYTES_MAX:
-        raise WireError(f"the body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}", 413)
-    try:
-        root = decode_json(body)
-    except ValueError as error:
-        raise WireError(f"the body {error}") from error
-    try:
-        return _vpod(root)
-    except InvalidObject as error:
-        raise WireError(str(error)) from error
+    return read_request(body, BODY_BYTES_MAX, _vpod)
 
 
 def _vpod(root: object) -> VPod:
@@ -292,6 +284,22 @@ def _version(vpod: Json) -> str:
     if value is None or value == "":
         return ""
     return _text(vpod, "vpod.resourceVersion", _VERSION)
+
+
+def read_request(body: bytes, bytes_max: int, read: Callable[[object], T]) -> T:
+    """Return what ``read`` makes of the JSON of a request. Raises WireError, which names the field
+    if ``read`` raises InvalidObject.
+    """
+    if len(body) > bytes_max:
+        raise WireError(f"the body of {len(body)} bytes is over the limit of {bytes_max}", 413)
+    try:
+        root = decode_json(body)
+    except ValueError as error:
+        raise WireError(f"the body {error}") from error
+    try:
+        return read(root)
+    except InvalidObject as error:
+        raise WireError(str(error)) from error
 
 
 def section(value: object, field: str, known: frozenset[str]) -> Json:

@@ -139,7 +139,8 @@ class Activation:
             return
         if new is None:
             self._schedulable.pop(pool.key, None)
-        for key in sorted({pool.key, *self._caches.state.naming(old, new)}):
+        index = self._caches.state.stateful_set_index
+        for key in sorted({pool.key, *index.naming_the_same(old, new)}):
             if self._queues.serves(key):
                 self.add_all(key)
 

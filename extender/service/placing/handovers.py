@@ -338,9 +338,7 @@ class HandOvers:
         known = self._adapters.get(pod.key)
         if known is not None and known[:2] == (pod.assignment_text, pod.acknowledged_text):
             return known[2]
-        assignment = decode_assignment(pod.assignment_text)
-        if assignment is not None and assignment.uid != pod.uid:
-            assignment = None  # of the ordinal's previous pod
+        assignment = decode_assignment(pod.assignment_text, pod.uid)
         said = decode_acknowledged(pod.acknowledged_text) if assignment is not None else None
         adapter = Adapter(assignment, said)
         self._adapters[pod.key] = (pod.assignment_text, pod.acknowledged_text, adapter)

@@ -3,7 +3,6 @@ pod's ledger.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from extender.kube.api import Obj
 from extender.model.amounts import NO_AMOUNTS, Amounts
@@ -11,8 +10,12 @@ from extender.model.counted import counted
 from extender.model.ledger import Ledger, Share, encode_ledger, ledger_amounts, ledger_slots
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod, placement_order
-
-_PLACEMENTS_PATH: Final = "/metadata/annotations/" + PLACEMENTS_ANNOTATION.replace("/", "~1")
+from extender.service.placing.annotation_patch import (
+    annotation_path,
+    same_pod,
+    same_text,
+    set_text,
+)
 
 
 def publishable(
@@ -59,35 +62,19 @@ def ledger_patch(
         for name, most in capacities:
             if taken.get(name, 0) > max(most, before.get(name, 0)):
                 raise OverflowError(f"ledger of {taken[name]} {name} is over the pod's {most}")
-    path = _PLACEMENTS_PATH
-    patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
-    if pod.ledger_text is None:
-        # There is no text to compare, so compare the version: another writer may have added a
-        # ledger.
-        patch.append(
-            {"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version}
-        )
-    else:
-        patch.append({"op": "test", "path": path, "value": pod.ledger_text})
+    patch = [same_pod(pod), same_text(pod, PLACEMENTS_ANNOTATION, pod.ledger_text)]
     if not pod.has_annotations:
         patch.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-    patch.append({"op": "add", "path": path, "value": encode_ledger(ledger)})
+    patch.append(set_text(PLACEMENTS_ANNOTATION, encode_ledger(ledger)))
     if pod.slots is None:
-        patch.append(
-            {
-                "op": "add",
-                "path": "/metadata/annotations/" + SLOTS_ANNOTATION.replace("/", "~1"),
-                "value": str(slots),
-            }
-        )
+        patch.append(set_text(SLOTS_ANNOTATION, str(slots)))
     return patch
 
 
 def written_text(patch: list[Obj]) -> str:
     """The text of the ledger that a ``ledger_patch`` writes."""
-    return str(
-        next(op["value"] for op in patch if op["op"] == "add" and op["path"] == _PLACEMENTS_PATH)
-    )
+    path = annotation_path(PLACEMENTS_ANNOTATION)
+    return str(next(op["value"] for op in patch if op["op"] == "add" and op["path"] == path))
 
 
 def covers(ledger: Ledger, change: Mapping[str, Share]) -> bool:

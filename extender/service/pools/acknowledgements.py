@@ -21,7 +21,8 @@ from extender.kube.ratelimit import TokenBucket
 from extender.model.decode import pod_from
 from extender.model.names import ACKNOWLEDGED_ANNOTATION
 from extender.model.objects import AdapterPod
-from extender.service.pools.assignments import annotation_path, same_assignment
+from extender.service.placing.annotation_patch import same_text, set_text
+from extender.service.pools.assignments import same_assignment
 from extender.service.watching.caches import Caches
 
 WRITES_QPS: Final = 200.0
@@ -55,10 +56,5 @@ class AcknowledgementWriter:
 
 
 def _patch(pod: AdapterPod, text: str) -> list[Obj]:
-    path = annotation_path(ACKNOWLEDGED_ANNOTATION)
-    before: Obj = (
-        {"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version}
-        if pod.acknowledged_text is None
-        else {"op": "test", "path": path, "value": pod.acknowledged_text}
-    )
-    return [*same_assignment(pod), before, {"op": "add", "path": path, "value": text}]
+    before = same_text(pod, ACKNOWLEDGED_ANNOTATION, pod.acknowledged_text)
+    return [*same_assignment(pod), before, set_text(ACKNOWLEDGED_ANNOTATION, text)]

@@ -44,6 +44,12 @@ from extender.model.names import (
     PLACEMENTS_ANNOTATION,
 )
 from extender.model.objects import AdapterPod, AdapterPool, VPod
+from extender.service.placing.annotation_patch import (
+    annotation_path,
+    same_pod,
+    same_text,
+    set_text,
+)
 from extender.service.placing.handovers import HandOvers
 from extender.service.watching.caches import Caches
 
@@ -89,7 +95,7 @@ class AssignmentWriter:
             return
         if old is not None and _facts(old) == _facts(new):
             return
-        if self._tells(new.pool) or new.assignment_text is not None:
+        if hands_over(self._caches, new.pool) or new.assignment_text is not None:
             self._add(new.pool, (new.key,))
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
@@ -102,17 +108,13 @@ class AssignmentWriter:
 
     def _vpod_due(self, pool: str, vpod: str) -> None:
         state = self._caches.state.pools.get(pool)
-        if state is not None and self._tells(pool):
+        if state is not None and hands_over(self._caches, pool):
             namespace = pool.partition("/")[0]
             self._add(pool, [f"{namespace}/{name}" for name in state.claims_of(vpod)])
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         if new is not None and (old is None or old.handoff != new.handoff):
             self._add(new.key, self._pods_of(new.key))
-
-    def _tells(self, pool: str) -> bool:
-        known = self._caches.pools.get(pool)
-        return known is not None and known.handoff is not None
 
     def _pods_of(self, pool: str) -> list[str]:
         state = self._caches.state.pools.get(pool)
@@ -152,7 +154,7 @@ class AssignmentWriter:
             if count % SLICE_PODS == 0:
                 await asyncio.sleep(0)
             pod = self._caches.pods.latest(key)
-            known = decode_assignment(pod.assignment_text) if pod is not None else None
+            known = own_assignment(pod) if pod is not None else None
             if known is not None:
                 self._epochs.note(known)
 
@@ -179,7 +181,7 @@ class AssignmentWriter:
 
     def _patch(self, pod: AdapterPod) -> list[Obj]:
         """The JSON patch of the pod's annotations; empty if they are right."""
-        if not self._tells(pod.pool):
+        if not hands_over(self._caches, pod.pool):
             return _removal(pod)
         if pod.ledger_text is None or pod.ledger_error:
             return []  # the reconciler writes the ledger first
@@ -224,36 +226,26 @@ def _facts(pod: AdapterPod) -> tuple[object, ...]:
     return pod.uid, pod.node, pod.assumed, pod.ledger_text, pod.assignment_text
 
 
+def hands_over(caches: Caches, pool: str) -> bool:
+    """Whether a pool (by key) has spec.handoff."""
+    known = caches.pools.get(pool)
+    return known is not None and known.handoff is not None
+
+
 def own_assignment(pod: AdapterPod) -> Assignment | None:
-    """What the pod is told; None if nothing is written, or not for this pod: it has the UID of an
-    ordinal's previous pod, or a person has edited it.
-    """
-    known = decode_assignment(pod.assignment_text)
-    return known if known is not None and known.uid == pod.uid else None
-
-
-def annotation_path(annotation: str) -> str:
-    """Where a JSON patch finds an annotation."""
-    return "/metadata/annotations/" + annotation.replace("/", "~1")
+    """What the pod is told; None if nothing is written for it."""
+    return decode_assignment(pod.assignment_text, pod.uid)
 
 
 def same_assignment(pod: AdapterPod) -> list[Obj]:
     """The patch applies only to this pod, with this assignment."""
-    tests: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
-    if pod.assignment_text is None:
-        # There is no text to compare, so compare the version.
-        version = pod.resource_version
-        return [*tests, {"op": "test", "path": "/metadata/resourceVersion", "value": version}]
-    path = annotation_path(ASSIGNMENT_ANNOTATION)
-    return [*tests, {"op": "test", "path": path, "value": pod.assignment_text}]
+    return [same_pod(pod), same_text(pod, ASSIGNMENT_ANNOTATION, pod.assignment_text)]
 
 
 def _change(pod: AdapterPod, assignment: Assignment) -> list[Obj]:
-    ledger_path = annotation_path(PLACEMENTS_ANNOTATION)
-    ledger = {"op": "test", "path": ledger_path, "value": pod.ledger_text}
-    text = encode_assignment(assignment)
-    path = annotation_path(ASSIGNMENT_ANNOTATION)
-    return [*same_assignment(pod), ledger, {"op": "add", "path": path, "value": text}]
+    ledger = same_text(pod, PLACEMENTS_ANNOTATION, pod.ledger_text)
+    text = set_text(ASSIGNMENT_ANNOTATION, encode_assignment(assignment))
+    return [*same_assignment(pod), ledger, text]
 
 
 def _removal(pod: AdapterPod) -> list[Obj]:

@@ -112,7 +112,7 @@ class Autoscaler:
         StatefulSet.
         """
         if old is None or new is None or old.generation != new.generation:
-            for key in self._caches.state.naming(old, new):
+            for key in self._caches.state.stateful_set_index.naming_the_same(old, new):
                 self.trigger(key)
         if new is None:
             if old is not None:

@@ -30,7 +30,8 @@ from typing import Final, Protocol
 
 from extender.engine.pods.pod_loads import NO_LOADS
 from extender.engine.rebalance.balance import LoadGoal
-from extender.engine.rebalance.moves import Advice, Limits, plan_moves
+from extender.engine.rebalance.moves import Advice, plan_moves
+from extender.engine.rebalance.period import Limits
 from extender.engine.rebalance.relocation import is_published
 from extender.engine.scaling.size import plan_scale, waiting_without_growth
 from extender.engine.state.pool_state import PoolState
@@ -202,6 +203,8 @@ class Evictor:
         vpods: Sequence[str],
         load: LoadGoal | None,
     ) -> list[Move]:
+        if known.waiting is None:
+            known.waiting = self._waiting(state)
         cooling = known.cooling(state, pool.move_cooldown_s, self._now())
         known.left_behind.look(state)
         limits = Limits(
@@ -212,7 +215,7 @@ class Evictor:
         advice = Advice(
             returns=lambda key, placements: known.left_behind.returns(state.vpods[key], placements),
             vpods=[key for key in vpods if self._may_improve(state, key)],
-            waiting=known.in_turn(self._waiting(state)),
+            waiting=known.in_turn(known.waiting),
             load=_left_of(load, known.spent_for_load),
         )
         return plan_moves(state, limits, advice)

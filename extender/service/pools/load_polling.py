@@ -21,10 +21,9 @@ from typing import Final, Protocol
 from extender.config.load_sources import LoadSource
 from extender.kube.ratelimit import Backoff, BackoffPolicy
 from extender.model.bucket import WHOLE, Bucket
-from extender.model.load_trouble import LoadTrouble
 from extender.model.objects import AdapterPool
 from extender.service.pools.load_reports import NOT_PLACED, LoadReports
-from extender.service.pools.prometheus import Answer, Prometheus, QueryFailed
+from extender.service.pools.prometheus import Answer, LoadTrouble, Prometheus, QueryFailed
 from extender.service.watching.caches import Caches
 from extender.service.watching.sources import PoolCondition
 

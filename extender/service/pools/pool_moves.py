@@ -34,6 +34,11 @@ class PoolMoves:
         """Those of them with the reason Load."""
         self.load_due = False
         """Whether to look at load: once in each period, and again after moves for load."""
+        self.waiting: Sequence[str] | None = None
+        """Keys of the vpods for which this look may make room; None: not asked yet. Asking sizes
+        the pool. What has got a place meanwhile is passed over, and what is new waits for the next
+        look.
+        """
         self.left_behind = LeftBehind()
         self._moved_at: dict[str, float] = {}
         self._refused: tuple[set[str], set[str]] = (set(), set())
@@ -50,8 +55,9 @@ class PoolMoves:
 
     def begin_look(self) -> None:
         """Skip the vpods that were refused in the last look, and try again those that were skipped
-        in it.
+        in it. Ask again which ones wait.
         """
+        self.waiting = None
         self._refused = (set(), self._refused[0])
 
     def refused(self, key: str) -> bool:

@@ -7,14 +7,15 @@ create. The answer must be a vector of which each series is about another vpod o
 Every exchange has limits: ``timeoutSeconds`` from the connection to the last byte,
 ``ANSWER_BYTES_MAX``, and ``SERIES_MAX``, which the server is told too. It is never compressed, so
 bytes read are bytes held. No redirect is followed and no proxy of the environment is used: only the
-server that the configuration names gets the token. Certificates are verified. ``Trouble`` says what
-went wrong. Its text has no word of the server and no address: a pool's owner reads it. ``detail``
-has those, for the log.
+server that the configuration names gets the token. Certificates are verified. ``QueryFailed`` says
+what went wrong. Its text has no word of the server and no address: a pool's owner reads it.
+``detail`` has those, for the log.
 """
 
 import asyncio
 import ssl
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,7 +24,6 @@ import orjson
 
 from extender.config.load_sources import Labels, LoadSource
 from extender.model.errors import VReplicaError
-from extender.model.load_trouble import LoadTrouble
 from extender.model.safe_repr import safe_repr
 from extender.service.pools.load_reports import Report
 
@@ -37,6 +37,28 @@ DETAIL_CHARS_MAX: Final = 300
 _PATH: Final = "/api/v1/query"
 _OK: Final = 200
 _REFUSED: Final = range(400, 500)
+
+
+class LoadTrouble(StrEnum):
+    """Why a pool gets no load from its ``loadSource``: the reason of its condition
+    ``LoadUnavailable``, and a label of the metric ``load_queries``.
+    """
+
+    UNKNOWN_SOURCE = "UnknownSource"
+    """The configuration has no such source."""
+    UNREADABLE_FILE = "UnreadableFile"
+    """``caFile`` or ``tokenFile`` cannot be used."""
+    UNREACHABLE = "Unreachable"
+    """No connection, or a certificate that is not trusted."""
+    TIMED_OUT = "TimedOut"
+    REFUSED = "QueryRefused"
+    """Status 400 to 499: the query is wrong, or the token is not allowed."""
+    FAILED = "QueryFailed"
+    """Any other status, also a redirect."""
+    TOO_LARGE = "AnswerTooLarge"
+    UNREADABLE_ANSWER = "AnswerUnreadable"
+    NO_SERIES = "NoSeries"
+    """No series is about a vreplica that the pool has placed."""
 
 
 class QueryFailed(VReplicaError):

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from extender.engine.policy.profiles import HA_PROFILE
-from extender.engine.rebalance import moves
-from extender.engine.rebalance.moves import Advice, Limits, can_place, plan_moves
+from extender.engine.rebalance import period
+from extender.engine.rebalance.moves import Advice, plan_moves
+from extender.engine.rebalance.period import Limits, can_place
 from extender.engine.rebalance.repetition import LeftBehind
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
@@ -217,5 +218,5 @@ def test_a_search_gives_up_after_its_steps(monkeypatch: pytest.MonkeyPatch):
     heavy = [(9, 9)] * 11
     pods = Pods(*heavy, (9, 8, 1), needs=3)
     assert pods.told() == [("p11v2", 11, 0)]
-    monkeypatch.setattr(moves, "ROOM_STEPS_MAX", 5)
+    monkeypatch.setattr(period, "ROOM_STEPS_MAX", 5)
     assert pods.told() == []

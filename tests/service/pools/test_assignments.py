@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from extender.kube.api import ADAPTERPOOLS, VPODS, ApiError, Conflict, PatchType
+from extender.model.assignment import Assignment, encode_assignment
 from extender.model.names import (
     ACKNOWLEDGED_ANNOTATION,
     ASSIGNMENT_ANNOTATION,
     ASSIGNMENT_BYTES_MAX,
 )
-from tests.support.builders import NS
+from extender.service.pools.assignments import own_assignment
+from tests.support.builders import NS, a_pod
 from tests.support.service import TENANT, World, lost, until
 
 pytestmark = pytest.mark.looptime
@@ -64,6 +66,13 @@ async def test_each_pod_is_told_what_its_ledger_has():
     assert told["uid"] == (await world.pod_object(0))["metadata"]["uid"]
     assert told["shares"]["tenant/a"]["state"] == "Serve"
     await world.check()
+
+
+def test_what_an_ordinals_previous_pod_was_told_is_not_for_its_next_one():
+    told = encode_assignment(Assignment(4, f"{NS}/dispatcher-0", "uid-2", {}))
+    previous, other = (a_pod(0, uid=uid, assignment_text=told) for uid in ("uid-2", "uid-3"))
+    assert own_assignment(previous) == Assignment(4, previous.key, "uid-2", {})
+    assert own_assignment(other) is None
 
 
 async def test_a_pod_that_carries_nothing_is_told_so():

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.engine.rebalance.relocation import relocate
+from extender.engine.scaling.size import ScalePlan, plan_scale
 from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.model.moves import Move, MoveReason
@@ -402,6 +403,20 @@ class TestPolicy:
         bench, looked = self.watched(monkeypatch, 5)
         await bench.evictor.rebalance(POOL)
         assert looked == [""]
+
+    async def test_the_pool_is_sized_once_in_all_plans_of_a_look(self, monkeypatch):
+        bench, looked = self.watched(monkeypatch, 5, profile="spread")
+        bench.vpod(a_vpod("waits", 1))
+        sized: list[str] = []
+
+        def size(state, allows) -> ScalePlan | None:
+            sized.append(state.key)
+            return plan_scale(state, allows)
+
+        monkeypatch.setattr("extender.service.pools.evictor.plan_scale", size)
+        for looks in (1, 2):
+            await bench.evictor.rebalance(POOL)
+            assert (len(looked), sized) == (2 * looks, [POOL] * looks)
 
     async def test_tenants_that_the_pool_does_not_select_are_left_alone(self, monkeypatch):
         paid = LabelSelector(match_labels={"paid": "yes"})

@@ -11,11 +11,10 @@ import pytest
 
 from extender.kube.api import ADAPTERPOOLS, PatchType
 from extender.model.errors import WireError
-from extender.model.load_trouble import LoadTrouble
 from extender.service.pools import load_polling
 from extender.service.pools.load_polling import AT_ONCE_MAX
 from extender.service.pools.load_reports import Report
-from extender.service.pools.prometheus import Answer, QueryFailed
+from extender.service.pools.prometheus import Answer, LoadTrouble, QueryFailed
 from tests.service.test_load import METRIC, PERIOD_S, loads, pool_status, post, twelve_vpods
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World, until

@@ -17,12 +17,12 @@ from hypothesis import given, strategies as st
 
 from extender.config.load_sources import Labels, LoadSource
 from extender.kube.serving.tls import server_context
-from extender.model.load_trouble import LoadTrouble
 from extender.service.pools import prometheus
 from extender.service.pools.load_polling import LoadPolling
 from extender.service.pools.load_reports import LoadReports, Report
 from extender.service.pools.prometheus import (
     Answer,
+    LoadTrouble,
     Prometheus,
     QueryFailed,
     reports_of_answer,

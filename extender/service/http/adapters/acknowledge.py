@@ -42,12 +42,12 @@ from extender.model.bounded import put_bounded
 from extender.model.errors import InvalidObject, WireError
 from extender.model.objects import AdapterPod
 from extender.service.binding.verbs import SUCCESS
-from extender.service.http.adapters.assignments import hands_over, no_handoff
+from extender.service.http.adapters.assignments import no_handoff
 from extender.service.http.adapters.callers import AdapterCaller
 from extender.service.http.load import LoadVerb
 from extender.service.http.schedule import RETRY_SOON_S, ScheduleRefused
 from extender.service.pools.acknowledgements import AcknowledgementWriter
-from extender.service.pools.assignments import own_assignment
+from extender.service.pools.assignments import hands_over, own_assignment
 from extender.service.pools.load_reports import Report
 from extender.service.watching.caches import Caches
 
@@ -132,7 +132,7 @@ class AcknowledgeVerb:
 
     def _text_of(self, pod: AdapterPod, said: Acknowledgement) -> str:
         """What is to be stored. Raises WireError if it does not go with the pod's assignment."""
-        if not hands_over(self._caches, pod):
+        if not hands_over(self._caches, pod.pool):
             raise WireError(no_handoff(pod), 404)
         known = own_assignment(pod)
         if known is None or known.generation != said.generation:

@@ -24,7 +24,7 @@ from extender.service.http.adapters.callers import (
 )
 from extender.service.http.adapters.streams import LineStreams
 from extender.service.http.verb_handlers import text_answer
-from extender.service.pools.assignments import own_assignment
+from extender.service.pools.assignments import hands_over, own_assignment
 from extender.service.watching.caches import Caches
 
 OF_POD_MAX: Final = 2
@@ -48,12 +48,6 @@ def no_handoff(pod: AdapterPod) -> str:
         f"AdapterPool {pod.pool} has no spec.handoff: its adapters are told no assignment; their "
         "shares are in the annotation vreplica.dev/placements"
     )
-
-
-def hands_over(caches: Caches, pod: AdapterPod) -> bool:
-    """Whether the pod's pool has spec.handoff."""
-    pool = caches.pools.get(pod.pool)
-    return pool is not None and pool.handoff is not None
 
 
 class AssignmentAnswers:
@@ -85,7 +79,7 @@ class AssignmentAnswers:
         except ValueError as error:
             return text_answer(request, 400, str(error))
         pod = self._caches.pods.latest(caller.pod)
-        if pod is not None and not hands_over(self._caches, pod):
+        if pod is not None and not hands_over(self._caches, pod.pool):
             return text_answer(request, 404, no_handoff(pod))
         if watch:
             news = _AssignmentNews(self._caches, self._callers, caller)
@@ -113,7 +107,7 @@ class _AssignmentNews:
         """See News."""
         found = self._callers.find(self._caller.user)
         pod = self._caches.pods.latest(self._caller.pod)
-        return found != self._caller or pod is None or not hands_over(self._caches, pod)
+        return found != self._caller or pod is None or not hands_over(self._caches, pod.pool)
 
     def take(self) -> bytes:
         """See News."""

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from extender.config.model import AdaptersConfig, AdaptersTlsConfig
+from extender.config.model import AdaptersConfig, ServingTlsConfig
 from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION
 from extender.service.app import Service
 from tests.e2e.processes import free_port
@@ -154,7 +154,7 @@ def configured(authority: Authority) -> AdaptersConfig:
         host="127.0.0.1",
         port=free_port(),
         allowed_service_accounts=(ROUTER,),
-        tls=AdaptersTlsConfig(cert_file=cert_file, key_file=key_file),
+        tls=ServingTlsConfig(cert_file=cert_file, key_file=key_file),
     )
 
 

@@ -1,0 +1,168 @@
+"""``Period``: the plan of one period's moves, while its sources (``moves``, ``compaction``) add to
+it. Pure.
+
+It keeps what the moves so far have left: the pool as they would leave it (``Draft``), the rest of
+the budget (vreplicas), and the steps that searches for room may still take.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from extender.engine.pods.claims import PodClaims
+from extender.engine.rebalance.draft import Draft, Placements
+from extender.engine.rebalance.make_room import (
+    MOVES_MAX,
+    STEPS_MAX,
+    Room,
+    RoomSearch,
+    reserve,
+)
+from extender.engine.rebalance.relocation import is_movable
+from extender.engine.state.external_vpods import may_exist_unseen
+from extender.engine.state.pool_state import PoolState
+from extender.model.moves import Move, MoveReason
+from extender.model.objects import VPod
+
+ROOM_STEPS_MAX: Final = 1500
+"""Steps of all searches for room in one plan: some 20 ms."""
+
+
+def no_vpod(_key: str) -> bool:
+    """Select no vpod."""
+    return False
+
+
+def never_before(_key: str, _placements: Placements) -> bool:
+    """No placements are remembered."""
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one period's moves.
+
+    ``budget``: vreplicas. ``at_once``: moves that may make room for one vreplica. ``emptying``: bit
+    set of the ordinals to empty; None: the closed ones.
+    ``cooling``: whether a vpod (by key) was moved so recently that moves which can wait leave it
+    alone. ``fixed``: whether nothing at all may move it now.
+    """
+
+    budget: int
+    at_once: int = MOVES_MAX
+    emptying: int | None = None
+    cooling: Callable[[str], bool] = no_vpod
+    fixed: Callable[[str], bool] = no_vpod
+
+
+class Period:
+    """One period of a pool.
+
+    ``budget``: vreplicas that may still move. ``emptying``: bit set of the ordinals to empty.
+    ``returns``: as in ``Advice``.
+    """
+
+    def __init__(
+        self,
+        pool: PoolState,
+        limits: Limits,
+        returns: Callable[[str, Placements], bool] = never_before,
+    ) -> None:
+        self.pool = pool
+        self.limits = limits
+        self.budget = max(0, limits.budget)
+        self.emptying = pool.closed if limits.emptying is None else limits.emptying
+        self.draft = Draft(pool, pool.room & ~self.emptying)
+        self._returns = returns
+        self._moves: dict[tuple[str, str, str, MoveReason], Move] = {}
+        self._room_steps = ROOM_STEPS_MAX
+
+    @property
+    def moves(self) -> list[Move]:
+        """The moves so far, in the order in which to make them."""
+        return list(self._moves.values())
+
+    def is_emptied(self, ordinal: int) -> bool:
+        """Whether the pod with that ordinal is being emptied."""
+        return bool(self.emptying >> ordinal & 1)
+
+    def movable(self, key: str) -> VPod | None:
+        """The vpod, if the evictor may move it. It may not if placing must decide the vpod first,
+        or if the vpod's caller keeps its status.
+        """
+        vpod = self.pool.vpods.get(key)
+        if vpod is None or self.limits.fixed(key) or may_exist_unseen(self.pool, key):
+            return None
+        return vpod if is_movable(self.pool, vpod) else None
+
+    def may_make_way(self, key: str) -> VPod | None:
+        """The vpod, if a move that can wait may move it."""
+        return None if self.limits.cooling(key) else self.movable(key)
+
+    def open_pods(self) -> int:
+        """Bit set of the pods that may get something if they have slots."""
+        return self.pool.schedulable & ~self.pool.closed & ~self.emptying
+
+    def rooms_for(self, key: str) -> tuple[list[Room], int]:
+        """Plan the moves that give a waiting vpod its missing vreplicas, one after the other.
+        Return their rooms, and how many vreplicas have none.
+        """
+        pool, vpod = self.pool, self.pool.vpods.get(key)
+        if vpod is None or vpod.deleting or key not in pool.unplaced:
+            return [], 0
+        rooms: list[Room] = []
+        _, left = self.draft.add(vpod, vpod.vreplicas - pool.placed_vreplicas(key))
+        for _ in range(left):
+            room = self.room_for(self.draft, vpod, self.draft.placed(key), self.open_pods())
+            if room is None:
+                break
+            rooms.append(room)
+            for mover, source, to in reserve(self.draft, room):
+                self.record(mover, source, to, 1, MoveReason.MAKE_ROOM)
+            self.draft.promise(vpod, room.ordinal)
+        return rooms, left - len(rooms)
+
+    def room_for(self, draft: Draft, vpod: VPod, kept: Placements, among: int) -> Room | None:
+        """The moves that the budget allows and that give one vreplica a place beside ``kept``."""
+        steps = min(self._room_steps, STEPS_MAX)
+        if steps <= 0:
+            return None
+        search = RoomSearch(
+            self.pool,
+            draft,
+            among,
+            movable=self.may_make_way,
+            returns=self._returns,
+            steps=steps,
+        )
+        room = search.find(vpod, kept, min(self.budget, self.limits.at_once))
+        self._room_steps -= steps - search.steps_left
+        return room
+
+    def record(
+        self, key: str, pod: PodClaims, ordinal: int, count: int, reason: MoveReason
+    ) -> None:
+        """Count a move against the budget. The part beyond the budget keeps its room, and moves in
+        a later period.
+        """
+        count = min(count, self.budget)
+        if count <= 0:
+            return
+        self.budget -= count
+        move = Move(key, pod.name, self.pool.by_ordinal[ordinal].name, count, reason)
+        what = (key, move.from_pod, move.to_pod, reason)
+        known = self._moves.get(what)
+        self._moves[what] = (
+            move if known is None else replace(known, vreplicas=known.vreplicas + count)
+        )
+
+
+def can_place(pool: PoolState, waiting: Sequence[str], limits: Limits) -> bool:
+    """Whether moves within the limits make room for all that these vpods (keys) lack."""
+    period = Period(pool, limits)
+    return all(not period.rooms_for(key)[1] for key in waiting)
+
+
+def rooms_for(pool: PoolState, key: str, limits: Limits) -> list[Room]:
+    """The rooms that moves within the limits can make for a waiting vpod, one for each vreplica."""
+    return Period(pool, limits).rooms_for(key)[0]
