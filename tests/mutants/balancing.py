@@ -12,6 +12,7 @@ _TEST_PROMETHEUS = "tests/service/pools/test_prometheus.py::"
 _TEST_POLLING = "tests/service/pools/test_load_polling.py::"
 _TEST_LOAD = "tests/engine/rebalance/test_load.py::"
 _TEST = "tests/engine/rebalance/test_balance.py::"
+_TEST_SUMMARY = "tests/service/pools/test_load_summary.py::"
 _SERVICE = "tests/service/test_load.py::"
 
 BALANCING = (
@@ -70,6 +71,14 @@ BALANCING = (
         "state.load = NO_LOADS",
         "memory of pools that balance no more",
         (f"{_SERVICE}test_a_pool_that_no_longer_balances_forgets_what_was_reported",),
+    ),
+    Mutant(
+        "the noise of a hot pod is a part of the mean",
+        _REPORTS,
+        "> NOISE * last.max_to_mean",
+        "> NOISE",
+        "the status of a pool with a pod far above the mean is written every few minutes for ever",
+        (f"{_TEST_SUMMARY}test_noise_changes_nothing",),
     ),
     Mutant(
         "a token goes wherever a server sends it",

@@ -245,6 +245,18 @@ async def test_a_move_that_is_told_after_its_vpod_has_left_the_pool_was_that_poo
     assert len(left_pool_a("default", "pack")) == 1
 
 
+@pytest.mark.parametrize(("gone_s", "found"), [(0, 0), (EXCUSE_S - 1, 0), (EXCUSE_S + 1, 1)])
+@in_virtual_time
+async def test_a_move_that_makes_room_may_have_been_decided_before_its_pod_was_scaled_away(
+    gone_s: float, found: int
+):
+    """Seed 3000038."""
+    scene = waiting_scene()
+    scene.scale(1, actor=PERSON)
+    await later(gone_s)
+    assert len(moved(scene, "MakeRoom", {"a-1": 1}, {"a-0": 1})) == found
+
+
 async def compacted(away_s: float, *, source_ready: bool = True, late_s: float = 1.0) -> list[str]:
     """What is said of a move from a-1 to a-0, which has not been Ready for so long; -1: it is
     Ready.

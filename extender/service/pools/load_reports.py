@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from extender.engine.pods.pod_loads import NO_LOADS, PodLoads, pod_loads
-from extender.engine.rebalance.balance import DEAD_BAND, LoadGoal, budget_of, counted_loads
+from extender.engine.rebalance.balance import LoadGoal, budget_of, counted_loads
 from extender.engine.rebalance.load import LoadView, PoolLoad, Refused
 from extender.engine.state.pool_state import PoolState
 from extender.kube.serving.readers import in_steps
@@ -25,6 +25,10 @@ PODS_TOLD_MAX: Final = 50
 """Of one vpod."""
 SUMMARY_S: Final = 60.0
 """A summary is not replaced sooner. So a pool's status is written no more often for its load."""
+NOISE: Final = 0.05
+"""The part of a pod's load by which noise changes it: three standard deviations, once reports every
+10 s with a noise of 10 % are smoothed.
+"""
 NOT_PLACED: Final = "NotPlaced"
 """The report is about a share that the pool does not have."""
 RESULTS: Final = ("kept", NOT_PLACED, *map(str, Refused))
@@ -56,13 +60,15 @@ class LoadSummary:
     mean: float
 
     def beside(self, last: "LoadSummary") -> "LoadSummary":
-        """The same, but with the ratio and the hottest pod of the last summary if it still holds
-        within the dead band: noise writes no status.
+        """The same, but with the ratio and the hottest pod of the last summary while they differ
+        from the present ones by noise only.
         """
         if last.metric != self.metric or not self.mean:
             return self
-        known = self.loads.get(last.hottest_pod, 0.0) / self.mean
-        if max(abs(ratio - last.max_to_mean) for ratio in (known, self.max_to_mean)) > DEAD_BAND:
+        changed = abs(self.max_to_mean - last.max_to_mean) > NOISE * last.max_to_mean
+        known = self.loads.get(last.hottest_pod, 0.0)
+        # The last one was named at the top of its noise, and may be at the bottom now.
+        if changed or known < (1 - 2 * NOISE) * self.loads[self.hottest_pod]:
             return self
         return replace(self, max_to_mean=last.max_to_mean, hottest_pod=last.hottest_pod)
 

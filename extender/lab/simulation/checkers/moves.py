@@ -151,7 +151,7 @@ class MoveChecker(Checker):
             ),
             "Reschedule": self._was_absent(name, pool),
             "Compaction": moving and ordinal_of(move.to_pod) < ordinal_of(name),
-            "MakeRoom": moving and name in pool.names,
+            "MakeRoom": moving and (name in pool.names or holds(f"gone {name}")),
             "Load": moving and (pool.balances_load or holds(f"load {pool.name}")),
             "Policy": moving and (pool.profile in SPREADING or holds(f"profile {pool.name}")),
         }

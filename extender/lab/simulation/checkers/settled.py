@@ -198,9 +198,12 @@ class Stored:
         have grown, but the service does not update their ledger entries.
         """
         return sum(
-            count * max(0, vpod.weight - weight)
+            count * (vpod.weight - weight)
             for key, (count, weight) in (pod.ledger or {}).items()
-            if (vpod := self.vpods.get(key)) is not None and not self.is_allowed(vpod)
+            if (vpod := self.vpods.get(key)) is not None
+            # The cheap question comes first: few vpods have grown, and a pod may have hundreds.
+            and vpod.weight > weight
+            and not self.is_allowed(vpod)
         )
 
     def _slots(self, pod: Pod) -> int:
