@@ -384,8 +384,10 @@ def _neither() -> AdapterPod:
 
 
 def _asks(vpod: VPod | None) -> tuple[object, ...]:
-    """What a vpod asks for; nothing if there is none."""
-    if vpod is None:
+    """What a vpod asks for; nothing if there is none, or if it wants none. A caller that wants none
+    comes and goes with each of its requests.
+    """
+    if vpod is None or not vpod.vreplicas:
         return ()
     return (vpod.uid, vpod.vreplicas, vpod.weight, vpod.per_vreplica)
 

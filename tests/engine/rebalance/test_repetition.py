@@ -40,6 +40,7 @@ def test_a_vpod_that_wants_something_else_now_begins_anew():
         pytest.param(lambda s: s.vpod("a", 2, {1: 2}), False, id="our own move"),
         pytest.param(lambda s: s.vpod("b", 5), True, id="another vpod comes"),
         pytest.param(lambda s: s.vpod("c", 3), True, id="another vpod wants more"),
+        pytest.param(lambda s: s.vpod("b", 0), False, id="another vpod comes and wants nothing"),
         pytest.param(lambda s: s.vpod("c", 2, weight=2), True, id="another vpod gets heavier"),
         pytest.param(
             lambda s: s.vpod("c", 2, per_vreplica=(("memory", 1),)), True, id="it takes memory"
