@@ -131,7 +131,6 @@ class HandOvers:
         if self._clock() + TIMER_RESOLUTION_S < known.prepared_by:
             return []
         state = self._caches.state.pools.get(pool)
-        known.prepared_by = None
         if state is None or state.adapter_pool is None:
             return []
         target = {
@@ -146,6 +145,7 @@ class HandOvers:
             if not adapters(name).is_prepared(vpod, target[name])
         ]
         if late:
+            known.prepared_by = None
             known.stays_until = self._clock() + state.adapter_pool.move_cooldown_s
             self._arm(pool, vpod, known)
             self._report(state, vpod, PREPARE, late)
@@ -156,13 +156,9 @@ class HandOvers:
         handoff, state = self._of(decision.pool, decision.vpod)
         if handoff is None or state is None:
             return
-        key = (decision.pool, decision.vpod)
-        known = self._known.get(key)
         if not withheld(state, decision.vpod, decision.target, self._adapter_of(state)):
-            if known is not None:
-                known.prepared_by = None
             return
-        known = self._known.setdefault(key, _HandOver())
+        known = self._known.setdefault((decision.pool, decision.vpod), _HandOver())
         if known.prepared_by is None:
             known.prepared_by = self._clock() + handoff.prepare_timeout_s
         if decision.moves:
@@ -255,7 +251,7 @@ class HandOvers:
             if old is not None:
                 self._adapters.pop(old.key, None)
             return
-        if not self._known or (old is not None and _said(old) == _said(new)):
+        if not self._known or (old is not None and _facts(old) == _facts(new)):
             return
         state = self._caches.state.pools.get(new.pool)
         pod = state.pods.get(new.name) if state is not None else None
@@ -319,9 +315,10 @@ class HandOvers:
         return known.handoff if known is not None and known.overlaps else None
 
     def _of(self, pool: str, vpod: str) -> tuple[Handoff | None, PoolState | None]:
-        handoff, state = self._handoff(pool), self._caches.state.pools.get(pool)
+        handoff = self._handoff(pool)
+        state = self._caches.state.pools.get(pool) if handoff is not None else None
         if state is None or (vpod in state.vpods and self._caches.vpods.latest(vpod) is None):
-            return None, None  # a caller's
+            return None, None  # it is a caller's
         return handoff, state
 
     def _adapter_of(self, state: PoolState) -> Adapters:
@@ -345,5 +342,5 @@ class HandOvers:
         return adapter
 
 
-def _said(pod: AdapterPod) -> tuple[object, ...]:
-    return pod.uid, pod.assignment_text, pod.acknowledged_text
+def _facts(pod: AdapterPod) -> tuple[object, ...]:
+    return pod.uid, pod.assignment_text, pod.acknowledged_text, pod.ready, pod.deleting

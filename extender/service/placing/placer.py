@@ -405,11 +405,11 @@ class Placer:
                 extra={"vpod": key, "pool": decision.pool},
             )
             queue.retry(key)
-        elif key in committed.waiting:
-            queue.done(key)  # it has its place; the hand-over brings it back
         elif not decision.explanation.is_satisfied:
             queue.park(key)
             self._autoscaler.trigger(decision.pool)
+        elif key in committed.waiting:
+            queue.done(key)  # it has its place; the hand-over brings it back
         elif self._waits_for_bind(pool, decision):
             queue.park(key)
         else:
