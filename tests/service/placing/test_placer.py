@@ -103,7 +103,7 @@ async def test_a_burst_finds_room_in_another_order_if_the_heaviest_first_leaves_
     world = await World.create(replicas=2, rescheduleAfterSeconds=None, **pool)
     await world.pods(0, 1)
     for name, weight in {"a": 9, "b": 8, "c": 6, "d": 6, "e": 5, "f": 5}.items():
-        await world.vpod(name, 1, weight=weight)
+        await world.vpod(name, 1, slotsPerVReplica=weight)
     async with world.serving():
         for name in "abcdef":
             await placed(world, name)
