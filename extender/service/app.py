@@ -399,6 +399,7 @@ class Service:
             own_writes=self.committer.own_writes,
             ordinal_history=ordinal_history,
             load=self.load_reports,
+            hand_overs=self.committer.hand_overs,
         )
 
     def reconfigure(self, config: Config) -> None:
