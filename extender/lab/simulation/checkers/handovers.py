@@ -7,7 +7,8 @@ What adapters really do is compared with what the service writes (``world.adapte
   ``prepareTimeoutSeconds`` to begin;
 - a ledger loses a share that its adapter still serves only after the deadline of its ``Drain``.
 
-Adapters that do not keep the contract, or do not run, are not counted. Nor are two leaders.
+Adapters that do not keep the contract, or do not run, are not counted. Nor are two leaders. What
+leaves a pool because its vpod goes to another one is not handed over: their leaders may differ.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from extender.lab.simulation.checkers.context import Checker, CheckerContext, by
 from extender.lab.simulation.checkers.presence import Presence
 from extender.lab.simulation.world.adapters import SimulatedAdapter
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, Pod, VPod
+from extender.lab.simulation.world.scale import pool_of
 from extender.model.timestamps import epoch_s
 
 CLOCKS_APART_S: Final = 5.0
@@ -92,6 +94,7 @@ class HandoverChecker(Checker):
             count - new.placements.get(name, 0)
             for name, count in old.placements.items()
             if count > new.placements.get(name, 0)
+            and pool_of(name) == new.pool
             and (adapter := self._adapter(name)) is not None
             and new.key in adapter.serving
         )
@@ -112,7 +115,7 @@ class HandoverChecker(Checker):
 
     def _check_drain(self, name: str, key: str) -> None:
         vpod = self._stored.vpods.get(key)
-        if vpod is None:
+        if vpod is None or vpod.pool != pool_of(name):
             return
         pool = self._stored.pool(vpod.pool)
         for other in vpod.placements:
