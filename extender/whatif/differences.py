@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.engine.placing.plan import Decision
-from extender.model.counted import counted
+from extender.model.counted import counted, first_of, taken_of
 from extender.whatif.comparison import moved
 from extender.whatif.sides import Compared, Side
 
 PARTS_LISTED_MAX: Final = 2_000
+OVERCOMMITTED_MAX: Final = 5
+"""Pods of one pool that a note names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> dict[str, 
         "podsSettled": sum(pool.alone.pods for pool in pools),
         "podsAfter": sum(pool.after.pods for pool in pools),
         "podsImagined": sum(pool.newly_bound for pool in pools),
-        "overcommittedAfter": sum(pool.after.overcommitted for pool in pools),
+        "overcommittedAfter": sum(len(pool.after.overcommitted) for pool in pools),
         "outOfService": sum(pool.out_of_service[0] for pool in pools),
         "vpodsOutOfService": sum(pool.out_of_service[1] for pool in pools),
     }
@@ -118,6 +120,9 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
                 f"pool {pool.key}: kube-scheduler finds no node for {count} of its pods: "
                 f"{refusal}; so it stays here{more}"
             )
+        if after.overcommitted:
+            over = [f"{name} ({taken_of(of)})" for name, of in sorted(after.overcommitted.items())]
+            yield f"pool {pool.key}: too much would be on {first_of(over, OVERCOMMITTED_MAX)}"
         if not grown and after.unplaced and after.wanted > after.pods:
             yield (
                 f"pool {pool.key} would grow from {after.pods} to {counted(after.wanted, 'pod')}: "

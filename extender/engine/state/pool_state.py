@@ -278,23 +278,12 @@ class PoolState:
         return SlotCounts(total, used, free, closed)
 
     def overcommitted(self) -> list[PodClaims]:
-        """Bound pods whose ledger exceeds their capacity. None while the AdapterPool, which sets
-        the capacity, is not known.
+        """Bound pods whose ledger takes more than they have (``PodClaims.ledger_excess``). None
+        while the AdapterPool, which says what they have, is not known.
         """
         if self.adapter_pool is None:
             return []
-        return [
-            pod
-            for pod in self.pods.values()
-            if pod.bound
-            and (
-                (
-                    pod.held > pod.capacity
-                    and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
-                )
-                or (pod.capacities and pod.ledger_overfills)
-            )
-        ]
+        return [pod for pod in self.pods.values() if pod.bound and pod.ledger_excess]
 
     # -- changes from the API server ---------------------------------------------------------------
 
