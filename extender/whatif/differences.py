@@ -171,6 +171,7 @@ def pool_row(pool: Compared) -> dict[str, object]:
         "freeSlotsBefore": today.free_slots,
         "freeSlotsSettled": alone.free_slots,
         "freeSlotsAfter": after.free_slots,
+        **_free_capacities(pool),
         "unplacedBefore": today.unplaced,
         "unplacedSettled": alone.unplaced,
         "unplacedAfter": after.unplaced,
@@ -185,6 +186,17 @@ def pool_row(pool: Compared) -> dict[str, object]:
             }
             for move in after.settled.moves[:PARTS_LISTED_MAX]
         ],
+    }
+
+
+def _free_capacities(pool: Compared) -> dict[str, object]:
+    """What is free of the pool's dimensions; nothing if it has none."""
+    if not pool.today.free_amounts:
+        return {}
+    return {
+        "freeCapacitiesBefore": dict(pool.today.free_amounts),
+        "freeCapacitiesSettled": dict(pool.alone.free_amounts),
+        "freeCapacitiesAfter": dict(pool.after.free_amounts),
     }
 
 

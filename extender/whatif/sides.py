@@ -27,6 +27,7 @@ class Side:
     wanted: int
     bound: frozenset[str]
     free_slots: int
+    free_amounts: Mapping[str, int]
     reschedule_after_s: int | None
     overcommitted: Mapping[str, Mapping[str, tuple[int, int]]]
     placed: Mapping[str, Mapping[str, int]]
@@ -90,6 +91,7 @@ def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Si
         wanted=plan.wanted if plan is not None else pods,
         bound=frozenset(member.name for member in pool.members() if member.bound),
         free_slots=pool.free_slots(),
+        free_amounts=pool.free_amounts(),
         reschedule_after_s=pool.adapter_pool.reschedule_after_s
         if pool.adapter_pool is not None
         else None,

@@ -286,6 +286,13 @@ def test_what_a_pod_would_have_too_much_of_is_told_with_its_figures():
     assert answer["notes"] == [f"pool {POOL}: too much would be on dispatcher-0 (9 of 4 cpu)"]
 
 
+def test_what_is_free_of_dimensions_is_told_as_free_slots_are():
+    scene = Scene(replicas=1, slots=10, capacities=(("cpu", 9),)).pod(0, {})
+    added = Change(add=(a_vpod("new", 2, per_vreplica=HUNGRY),))
+    (row,) = asked(scene, added)["pools"]
+    assert (row["freeCapacitiesBefore"], row["freeCapacitiesAfter"]) == ({"cpu": 9}, {"cpu": 3})
+
+
 def test_another_profile_counts_for_what_is_placed_anew():
     scene = (
         Scene(replicas=2, slots=10)

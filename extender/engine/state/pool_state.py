@@ -260,6 +260,14 @@ class PoolState:
         """Free slots over all schedulable pods."""
         return sum(max(0, self.by_ordinal[ordinal].free) for ordinal in bits(self.room))
 
+    def free_amounts(self) -> dict[str, int]:
+        """Dimension of the pool -> what is free of it on the pods that have free slots."""
+        held = [self.by_ordinal[ordinal].held_amounts for ordinal in bits(self.room)]
+        return {
+            name: sum(max(0, most - amounts.get(name, 0)) for amounts in held)
+            for name, most in self.capacities
+        }
+
     def slot_counts(self) -> SlotCounts:
         """Slots of the pods that are bound, and of those that will come back with what they hold.
 
