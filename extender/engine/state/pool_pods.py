@@ -171,6 +171,14 @@ class PoolPods:
         """Free slots over all schedulable pods."""
         return sum(max(0, self.by_ordinal[ordinal].free) for ordinal in bits(self.room))
 
+    def free_amounts(self) -> dict[str, int]:
+        """Dimension of the pool -> what is free of it on the pods that have free slots."""
+        held = [self.by_ordinal[ordinal].held_amounts for ordinal in bits(self.room)]
+        return {
+            name: sum(max(0, most - amounts.get(name, 0)) for amounts in held)
+            for name, most in self.capacities
+        }
+
     def slot_counts(self) -> SlotCounts:
         """Slots of the pods that are bound, and of those that will come back with what they hold.
 
@@ -189,23 +197,12 @@ class PoolPods:
         return SlotCounts(total, used, free, closed)
 
     def overcommitted(self) -> list[PodClaims]:
-        """Bound pods whose ledger exceeds their capacity. None while the AdapterPool, which sets
-        the capacity, is not known.
+        """Bound pods whose ledger takes more than they have (``PodClaims.ledger_excess``). None
+        while the AdapterPool, which says what they have, is not known.
         """
         if self.adapter_pool is None:
             return []
-        return [
-            pod
-            for pod in self.pods.values()
-            if pod.bound
-            and (
-                (
-                    pod.held > pod.capacity
-                    and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
-                )
-                or (pod.capacities and pod.ledger_overfills)
-            )
-        ]
+        return [pod for pod in self.pods.values() if pod.bound and pod.ledger_excess]
 
     # -- the StatefulSet, and which of its pods are left alone -------------------------------------
 
