@@ -187,6 +187,11 @@ def test_what_leaves_a_pod_that_serves_it_has_to_be_handed_over(
             {1: 1},
             id="growth beside a move is published",
         ),
+        pytest.param(
+            Hand({0: 1}, {1: 3}, {0: SERVES, 1: PREPARES}),
+            {1: 1},
+            id="so is growth on the new pod",
+        ),
         pytest.param(Hand({0: 2}, {0: 2, 1: 2}, {0: SERVES, 1: PREPARES}), {}, id="it only grows"),
         pytest.param(Hand({0: 2, 1: 2}, {1: 2}, {0: SERVES, 1: SERVES}), {}, id="it only shrinks"),
         pytest.param(
