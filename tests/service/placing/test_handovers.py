@@ -7,6 +7,7 @@ import pytest
 from extender.kube.api import ADAPTERPOOLS, VPODS, PatchType
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from extender.service.placing.handovers import LOOK_AGAIN_S
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World, until
@@ -281,4 +282,14 @@ async def test_a_drain_that_is_called_off_leaves_everything_where_it_is_served()
         await asyncio.sleep(120)
         assert sum((await world.published("a")).values()) == 4
     assert known.gaps == []
+    await world.check()
+
+
+async def test_an_acknowledgement_goes_on_with_a_hand_over_at_once():
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await ledgers(world, {0: 0, 1: 4}, LOOK_AGAIN_S / 2)
     await world.check()
