@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from extender.engine.placing.burst import WORK_MAX, best_of, may_fit_better, result_of
+from extender.engine.placing import burst
+from extender.engine.placing.burst import best_of, may_fit_better, result_of
 from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profile_document import profile_from
 from tests.support.builders import Scene
@@ -95,12 +96,19 @@ def reserve_on(scene: Scene, second: int) -> list[Decision]:
         pytest.param({"a": 9, "b": 8}, 2, id="all have room"),
         pytest.param({"a": 20, "b": 20, "c": 1}, 2, id="the pool has no slot left"),
         pytest.param({"a": 13}, 0, id="nothing has found room"),
-        pytest.param({**WEIGHTS, "g": 5}, WORK_MAX // 7 + 1, id="there are too many pods"),
     ],
 )
 def test_one_order_is_enough_if(weights: dict[str, int], pods: int):
     scene = a_scene(weights, pods=pods)
     assert not may_fit_better(scene.pool, heaviest_first(scene))
+
+
+def test_a_burst_that_would_take_too_long_has_one_order(monkeypatch: pytest.MonkeyPatch):
+    scene = a_scene(WEIGHTS)
+    first = heaviest_first(scene)
+    assert may_fit_better(scene.pool, first)
+    monkeypatch.setattr(burst, "WORK_MAX", 2 * len(WEIGHTS) - 1)
+    assert not may_fit_better(scene.pool, first)
 
 
 def test_a_profile_whose_ties_take_turns_has_one_order():
