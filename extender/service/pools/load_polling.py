@@ -44,7 +44,7 @@ QUERY_RESULTS: Final = (ANSWERED, *map(str, LoadTrouble))
 """What becomes of a query."""
 
 
-class Server(Protocol):
+class LoadServer(Protocol):
     """Who answers the queries of one source."""
 
     async def ask(self, query: str) -> Answer:
@@ -62,7 +62,7 @@ class LoadPolling:
         sources: Mapping[str, LoadSource],
         *,
         rng: random.Random,
-        server: Callable[[LoadSource], Server] | None = None,
+        server: Callable[[LoadSource], LoadServer] | None = None,
     ) -> None:
         self._caches = caches
         self._reports = reports

@@ -44,6 +44,7 @@ from extender.lab.simulation.checkers.edited_records import EditedRecords
 from extender.lab.simulation.checkers.excuses import Circumstances, Excuses
 from extender.lab.simulation.checkers.handovers import HandoverChecker
 from extender.lab.simulation.checkers.honesty import HonestyChecker
+from extender.lab.simulation.checkers.load_conditions import load_differences
 from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.checkers.overcommit import OvercommitChecker
 from extender.lab.simulation.checkers.reporting import ReportingChecker
@@ -119,7 +120,11 @@ class Checkers:
 
     def differences(self) -> list[str]:
         """Describe what is not correct yet. An empty list means settled."""
-        return [*self.stored.differences(), *self._assignments.differences()]
+        return [
+            *self.stored.differences(),
+            *load_differences(self.pools),
+            *self._assignments.differences(),
+        ]
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
         """Check a write. The store calls this."""

@@ -184,9 +184,12 @@ class Stored:
         if wrong := [
             key
             for key, (_, weight) in pod.ledger.items()
-            if key in self.vpods and key not in kept and self.vpods[key].weight != weight
+            if key in self.vpods
+            and key not in kept
+            and (self.vpods[key].weight, self.vpods[key].amounts)
+            != (weight, pod.amounts.get(key, {}))
         ]:
-            found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale weights of {wrong}")
+            found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale sizes of {wrong}")
         if pod.total > (slots := self._slots(pod)):
             found.append(f"I1: {pod.name} has {slots} slots, and holds {pod.text}")
         if (pool := self.pools.get(pod.pool)) is not None and (over := pool.overfull(pod)):

@@ -175,6 +175,9 @@ class Pool:
     cooldown_s: float = 300.0
     dry_run: bool = False
     balances_load: bool = False
+    load_source: str = ""
+    load_unavailable: tuple[str, str] = ("", "")
+    """Status and reason of its condition LoadUnavailable; empty without it."""
     handoff: bool = False
     """Whether its adapters are told their shares."""
     overlaps: bool = False
@@ -197,8 +200,9 @@ class Pool:
     limits_seen: list[tuple[float, float]] = field(default_factory=list)
     """(since when, rescheduleAfterSeconds); inf if there is none."""
 
-    def read(self, spec: Obj) -> None:
-        """Read a pool's spec."""
+    def read(self, obj: Obj) -> None:
+        """Read an AdapterPool."""
+        spec = obj["spec"]
         rebalance = spec.get("rebalance") or {}
         self.slots = spec["slotsPerPod"]
         self.capacities = spec.get("capacities") or {}
@@ -215,6 +219,10 @@ class Pool:
         self.overlaps = (handoff or {}).get("mode") == "Overlap"
         self.prepare_timeout_s = (handoff or {}).get("prepareTimeoutSeconds", 30)
         self.balances_load = rebalance.get("load") is not None
+        self.load_source = spec.get("loadSource") or ""
+        conditions = {c["type"]: c for c in (obj.get("status") or {}).get("conditions") or ()}
+        told = conditions.get("LoadUnavailable", {})
+        self.load_unavailable = (told.get("status", ""), told.get("reason", ""))
         self.reschedule_after_s = spec.get("rescheduleAfterSeconds", 300)
         self.selector = (spec.get("namespaceSelector") or {}).get("matchLabels") or {}
 
