@@ -310,6 +310,7 @@ class Service:
                 self.health,
                 self.metrics,
                 self.load_reports,
+                self.committer.hand_overs,
             ),
             config,
             now=self._now,

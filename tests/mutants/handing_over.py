@@ -78,9 +78,8 @@ HANDING_OVER = (
     Mutant(
         "a share is drained before others serve it",
         _RULES,
-        "not claim.published or not _waits(pool.pods[name], adapters) or "
-        "adapters(name).serves(vpod)",
-        "True",
+        "if _waits(pool.pods[name], adapters) and not adapters(name).serves(vpod)",
+        "if _waits(pool.pods[name], adapters) and not adapters(name).is_told(vpod)",
         "I7: it is published where an adapter has not begun to serve",
         (_TAKEN_OVER,),
     ),

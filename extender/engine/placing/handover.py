@@ -12,7 +12,7 @@ tell how far it has come:
     A's assignment           Drain       Serve       until A has let go, or its deadline
     A's ledger
 
-So somebody serves at every moment. ``withheld`` holds the status back, ``is_taken_over`` A's
+So somebody serves at every moment. ``withheld`` holds the status back, ``unserving`` A's
 ``Drain``, and ``retains`` A's ledger. What a vpod gives up because it shrinks or goes is drained in
 the same way.
 
@@ -132,14 +132,23 @@ def withheld(
     return waiting
 
 
-def is_taken_over(pool: PoolState, vpod: str, adapters: Adapters) -> bool:
-    """Whether all pods that the vpod publishes serve it, except for those without the contract and
-    those that do not run.
+def unprepared(
+    pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
+) -> list[str]:
+    """Names of the pods whose adapters ``withheld`` waits for."""
+    waiting = withheld(pool, vpod, target, adapters)
+    return [name for name in waiting if not adapters(name).is_prepared(vpod, target[name])]
+
+
+def unserving(pool: PoolState, vpod: str, adapters: Adapters) -> list[str]:
+    """Names of the pods that the vpod publishes and that do not serve it, except for those without
+    the contract and those that do not run. It is taken over once there are none.
     """
-    return all(
-        not claim.published or not _waits(pool.pods[name], adapters) or adapters(name).serves(vpod)
-        for name, claim in pool.claims_of(vpod).items()
-    )
+    return [
+        name
+        for name in published_on(pool, vpod)
+        if _waits(pool.pods[name], adapters) and not adapters(name).serves(vpod)
+    ]
 
 
 def _waits(pod: PodClaims, adapters: Adapters) -> bool:
@@ -163,6 +172,19 @@ def retains(pod: PodClaims, vpod: str, adapters: Adapters, now: float) -> bool:
     if told is None or not _waits(pod, adapters) or not adapter.may_serve(vpod):
         return False
     return told.state is ShareState.SERVE or now < epoch_s(told.deadline, 0.0)
+
+
+def unreleased(pool: PoolState, vpod: str, adapters: Adapters, now: float) -> dict[str, float]:
+    """Pod name -> seconds that are left, for the pods that were told to drain the vpod and have not
+    let go. ``now``: epoch seconds.
+    """
+    return {
+        name: epoch_s(told.deadline, now) - now
+        for name in pool.claims_of(vpod)
+        if (told := adapters(name).is_told(vpod)) is not None
+        and told.state is ShareState.DRAIN
+        and retains(pool.pods[name], vpod, adapters, now)
+    }
 
 
 def telling(

@@ -21,11 +21,13 @@ from extender.engine.placing.handover import (
     Adapter,
     Adapters,
     intent_of,
-    is_taken_over,
     published_on,
     retains,
     retains_some,
     telling,
+    unprepared,
+    unreleased,
+    unserving,
     withheld,
 )
 from extender.engine.placing.plan import Decision
@@ -133,17 +135,7 @@ class HandOvers:
         state = self._caches.state.pools.get(pool)
         if state is None or state.adapter_pool is None:
             return []
-        target = {
-            name: claim.placed.vreplicas
-            for name, claim in state.claims_of(vpod).items()
-            if claim.placed.vreplicas
-        }
-        adapters = self._adapter_of(state)
-        late = [
-            name
-            for name in withheld(state, vpod, target, adapters)
-            if not adapters(name).is_prepared(vpod, target[name])
-        ]
+        late = unprepared(state, vpod, state.placed_of(vpod), self._adapter_of(state))
         if late:
             known.prepared_by = None
             known.stays_until = self._clock() + state.adapter_pool.move_cooldown_s
@@ -237,12 +229,37 @@ class HandOvers:
 
     def _is_taken_over(self, handoff: Handoff, state: PoolState, vpod: str) -> bool:
         """Whether what the vpod publishes is served, or was waited for long enough."""
-        if is_taken_over(state, vpod, self._adapter_of(state)):
+        if not unserving(state, vpod, self._adapter_of(state)):
             return True
         known = self._known.setdefault((state.key, vpod), _HandOver())
         if known.served_by is None:
             known.served_by = self._clock() + handoff.prepare_timeout_s
         return self._clock() + TIMER_RESOLUTION_S >= known.served_by
+
+    def waits(self, pool: str, vpod: str) -> list[str]:
+        """What the vpod's hand-over waits for, in sentences."""
+        handoff, state = self._of(pool, vpod)
+        if handoff is None or state is None:
+            return []
+        adapters, clock, found = self._adapter_of(state), self._clock(), []
+        known = self._known.get((pool, vpod), _HandOver())
+        if known.prepared_by is not None:
+            since_s = clock - known.prepared_by + handoff.prepare_timeout_s
+            late = unprepared(state, vpod, state.placed_of(vpod), adapters)
+            found += [_wait(pod, "get ready", since_s, handoff.prepare_timeout_s) for pod in late]
+        elif known.served_by is not None:
+            since_s = clock - known.served_by + handoff.prepare_timeout_s
+            late = unserving(state, vpod, adapters)
+            found += [_wait(pod, "serve", since_s, handoff.prepare_timeout_s) for pod in late]
+        for pod, left_s in unreleased(state, vpod, adapters, self._now()).items():
+            since_s = handoff.drain_timeout_s - left_s
+            found.append(_wait(pod, "let go", since_s, handoff.drain_timeout_s))
+        if known.stays_until > clock:
+            found.append(
+                f"an adapter did not get ready in time: it leaves no pod that is drained for "
+                f"{known.stays_until - clock:.0f} s more"
+            )
+        return found
 
     # -- what brings a vpod back -------------------------------------------------------------------
 
@@ -344,3 +361,7 @@ class HandOvers:
 
 def _facts(pod: AdapterPod) -> tuple[object, ...]:
     return pod.uid, pod.assignment_text, pod.acknowledged_text, pod.ready, pod.deleting
+
+
+def _wait(pod: str, what: str, since_s: float, limit_s: float) -> str:
+    return f"waits for the adapter of {pod} to {what} ({since_s:.0f} s of {limit_s:.0f})"

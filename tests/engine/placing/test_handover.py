@@ -10,11 +10,13 @@ import pytest
 from extender.engine.placing.handover import (
     Adapter,
     intent_of,
-    is_taken_over,
     leaving,
     retains,
     retains_some,
     telling,
+    unprepared,
+    unreleased,
+    unserving,
     withheld,
 )
 from extender.engine.state.pool_state import PoolState
@@ -213,25 +215,57 @@ def test_a_move_is_not_published_before_its_new_adapters_are_prepared(
 @pytest.mark.parametrize(
     ("hand", "expected"),
     [
-        pytest.param(Hand({1: 2, 2: 2}, {}, {1: SERVES, 2: SERVES}), True, id="all serve"),
+        pytest.param(Hand({1: 2, 2: 2}, {}, {1: SERVES, 2: SERVES}), [], id="all serve"),
         pytest.param(
             Hand({1: 2, 2: 2}, {}, {1: SERVES, 2: adapter(SERVE, busy=True)}),
-            False,
+            ["dispatcher-2"],
             id="one begins to serve",
         ),
-        pytest.param(Hand({1: 2}, {}, {1: PREPARED}), False, id="it does not know yet"),
-        pytest.param(Hand({1: 2}, {}, {}), True, id="its adapter is without the contract"),
+        pytest.param(Hand({1: 2}, {}, {1: PREPARED}), ["dispatcher-1"], id="it does not know yet"),
+        pytest.param(Hand({1: 2}, {}, {}), [], id="its adapter is without the contract"),
         pytest.param(
-            Hand({1: 2}, {}, {1: PREPARED}, frozenset({1})), True, id="its pod is not Ready"
+            Hand({1: 2}, {}, {1: PREPARED}, frozenset({1})), [], id="its pod is not Ready"
         ),
         pytest.param(
-            Hand({1: 2}, {0: 2, 1: 2}, {0: PREPARED, 1: SERVES}), True, id="one is not published"
+            Hand({1: 2}, {0: 2, 1: 2}, {0: PREPARED, 1: SERVES}), [], id="one is not published"
         ),
-        pytest.param(Hand({}, {}, {0: SERVES}), True, id="it publishes nothing any more"),
+        pytest.param(Hand({}, {}, {0: SERVES}), [], id="it publishes nothing any more"),
     ],
 )
-def test_a_vpod_is_taken_over_once_all_pods_that_it_publishes_serve_it(hand: Hand, expected: bool):
-    assert is_taken_over(hand.pool(), KEY, hand.adapter) is expected
+def test_a_vpod_is_taken_over_once_all_pods_that_it_publishes_serve_it(
+    hand: Hand, expected: list[str]
+):
+    assert unserving(hand.pool(), KEY, hand.adapter) == expected
+
+
+@pytest.mark.parametrize(
+    ("hand", "expected"),
+    [
+        pytest.param(Hand({0: 2}, {1: 2}, {0: SERVES}), ["dispatcher-1"], id="it has said nothing"),
+        pytest.param(
+            Hand({0: 4}, {1: 2, 2: 2}, {0: SERVES, 1: PREPARED, 2: PREPARES}),
+            ["dispatcher-2"],
+            id="not those that wait for others",
+        ),
+        pytest.param(Hand({0: 2}, {1: 2}, {0: SERVES, 1: PREPARED}), [], id="it is prepared"),
+    ],
+)
+def test_whom_a_move_waits_for(hand: Hand, expected: list[str]):
+    target = {f"dispatcher-{ordinal}": count for ordinal, count in hand.target.items()}
+    assert unprepared(hand.pool(), KEY, target, hand.adapter) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param(adapter(DRAIN, busy=True), {"dispatcher-0": 10.0}, id="it lets go"),
+        pytest.param(adapter(DRAIN), {}, id="it has let go"),
+        pytest.param(SERVES, {}, id="it is not told to let go yet"),
+    ],
+)
+def test_how_long_an_adapter_may_take_to_let_go(asked: Adapter, expected: dict[str, float]):
+    hand = Hand({1: 2}, {0: 0, 1: 2}, {0: asked})
+    assert unreleased(hand.pool(), KEY, hand.adapter, DEADLINE_S - 10.0) == expected
 
 
 @pytest.mark.parametrize(

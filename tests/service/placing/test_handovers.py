@@ -293,3 +293,47 @@ async def test_an_acknowledgement_goes_on_with_a_hand_over_at_once():
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
         await ledgers(world, {0: 0, 1: 4}, LOOK_AGAIN_S / 2)
     await world.check()
+
+
+async def test_what_a_hand_over_waits_for_is_told():
+    """First the new adapter does not get ready, then it does not serve, then the old one does not
+    let go.
+    """
+    world = await a_world(0)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await world.vpod("a", 2)
+        await until(served(known, KEY, {0: 2}))
+        waits = service.committer.hand_overs.waits
+        assert waits(POOL, KEY) == []
+        await world.pods(1)
+        known.never = {(1, "Prepare"), (1, "Serve"), (0, "Drain")}
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            await service.placer.move(POOL, [a_move()])
+            for state, pod, doing, limit_s in (
+                ("Prepare", 1, "get ready", 30),
+                ("Serve", 1, "serve", 30),
+                ("Drain", 0, "let go", 60),
+            ):
+                await until(was_told(known, (pod, KEY, state)))
+                await asyncio.sleep(12)
+                (told,) = waits(POOL, KEY)
+                start = f"waits for the adapter of dispatcher-{pod} to {doing} (12 s of {limit_s})"
+                assert told == start
+                known.never.remove((pod, state))
+            await ledgers(world, {0: 0, 1: 2})
+            assert waits(POOL, KEY) == []
+    await world.check()
+
+
+async def test_that_a_hand_over_was_taken_back_is_told():
+    world = await a_world(0, 1, rebalance={"cooldownSeconds": 120})
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(50)
+        assert service.committer.hand_overs.waits(POOL, KEY) == [
+            "an adapter did not get ready in time: it leaves no pod that is drained for 100 s more"
+        ]

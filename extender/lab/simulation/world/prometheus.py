@@ -13,8 +13,7 @@ import orjson
 from extender.config.load_sources import LoadSource
 from extender.lab.faults import Faults
 from extender.lab.simulation.world.load import AdapterLoads
-from extender.model.load_trouble import LoadTrouble
-from extender.service.pools.prometheus import Answer, QueryFailed, reports_of_answer
+from extender.service.pools.prometheus import Answer, LoadTrouble, QueryFailed, reports_of_answer
 
 FAILURES: Final = (
     b"upstream connect error",
