@@ -99,8 +99,13 @@ async def test_what_a_shrinking_vpod_frees_goes_to_the_one_that_waits():
 
 
 async def test_a_burst_finds_room_in_another_order_if_the_heaviest_first_leaves_some():
-    pool = {"minPods": 2, "maxPods": 2, "rebalance": {"movesPerPeriod": 0}}
-    world = await World.create(replicas=2, rescheduleAfterSeconds=None, **pool)
+    world = await World.create(
+        replicas=2,
+        rescheduleAfterSeconds=None,
+        minPods=2,
+        maxPods=2,
+        rebalance={"movesPerPeriod": 0},
+    )
     await world.pods(0, 1)
     for name, weight in {"a": 9, "b": 8, "c": 6, "d": 6, "e": 5, "f": 5}.items():
         await world.vpod(name, 1, slotsPerVReplica=weight)
