@@ -1,10 +1,11 @@
-"""A burst of vpods that do not all find room is decided in other orders, and the best one counts.
-Pure.
+"""A burst of vpods that do not all find room is decided in other orders too, and the best order
+counts. Pure.
 
 The order matters in a pool that is nearly full. Heavy vreplicas come first (``service.placing
 .queue``), which is best in most cases and not in all of them. An order is better if it leaves fewer
-slots of vreplicas waiting. Among equal ones, better is the one whose free slots lie closer together
-(the greatest sum of squares): there it takes fewer moves to make room for the rest.
+slots of vreplicas waiting. Among equal orders, the one whose free slots lie closer together
+is better (the greatest sum of their squares over the pods): then it takes fewer moves to make room
+for the rest.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,11 @@ and each try takes longer.
 
 
 class Result(NamedTuple):
-    """What an order leads to; the least is the best. ``left``: slots of vreplicas that wait."""
+    """What an order leads to; the least is the best.
+
+    ``left``: slots of vreplicas that wait. ``scattered``: minus the sum of squares of the pods'
+    free slots.
+    """
 
     left: int
     scattered: int
@@ -54,7 +59,7 @@ def may_fit_better(pool: PoolState, decisions: Sequence[Decision]) -> bool:
         bool(left)
         and len(decisions) > 1
         and len(decisions) * pool.schedulable_count() <= WORK_MAX
-        and pool.profile.ties is not Ties.ROUND_ROBIN  # an order takes turns, and no undo
+        and pool.profile.ties is not Ties.ROUND_ROBIN  # ``release`` does not take turns back
         and any(step.step is Step.ADDED for one in decisions for step in one.explanation.steps)
         and sum(_free(pool)) >= min(left)
     )
@@ -66,8 +71,8 @@ def best_of(
     reserve: Callable[[Sequence[str]], list[Decision]],
     release: Callable[[Sequence[str]], None],
 ) -> list[Decision]:
-    """Return the decisions of the best order; ``first`` itself if no other one is better. None of
-    them is reserved then.
+    """Return the decisions of the best order; ``first`` itself if no other one is better. On
+    return, none of them is reserved.
 
     ``first``: reserved decisions. ``reserve``: decides vpods (keys) in this order, and reserves
     each decision before the next one is made. ``release``: takes these reservations back.

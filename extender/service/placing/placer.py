@@ -223,8 +223,8 @@ class Placer:
     def _in_best_order(
         self, owner: object, pool: PoolState, decisions: list[Decision]
     ) -> list[Decision]:
-        """Decide the vpods of reserved decisions in other orders. The best order is reserved in the
-        end.
+        """Decide the vpods of reserved decisions in other orders too. In the end, the decisions of
+        the best order are reserved.
         """
         found = best_of(
             pool,
@@ -263,10 +263,11 @@ class Placer:
                 pool.release(owner, key)
 
     def _watched(self, pool: PoolState, key: str) -> VPod | None:
-        """A vpod that a caller asks about and that a source shows too, as the source shows it.
+        """A caller's vpod as its source shows it. None if it is no caller's, or if no source shows
+        it in this pool.
 
-        The committer lowers ledgers only for a decision of the object's present version. A request
-        has none.
+        The committer lowers ledgers only for a decision about the object's present version. A
+        request has no version.
         """
         vpod = self._caches.vpods.latest(key) if key in self.external_vpods else None
         return vpod if vpod is not None and vpod.pool == pool.key else None
@@ -348,9 +349,11 @@ class Placer:
             return decision._replace(target=covered, left=left)
 
     def _lower_later(self, pool: PoolState, key: str, covered: Mapping[str, int]) -> None:
-        """Decide a vpod again that a source shows too, if ledgers hold more of it than its caller
-        was answered. A request lowers no ledger of such a vpod (``_watched``), and the decision
-        about its last change could not lower what an earlier request still counted as published.
+        """Decide the vpod again if a source shows it too and ledgers hold more of it than its
+        caller was told.
+
+        A request lowers no ledger of such a vpod (``_watched``). Nor could the decision about its
+        last change: an earlier request still counted the vreplicas as published.
         """
         held = pool.claims_of(key).items()
         if self._watched(pool, key) is not None and any(
@@ -392,7 +395,7 @@ class Placer:
         self.history.forget(key)
 
     def forget(self, bucket: Bucket) -> None:
-        """Forget what callers asked about a bucket that another replica has led since.
+        """Forget what callers asked about a bucket that another replica has led meanwhile.
 
         Also release the placer's reservations there. They are for writes of unknown outcome, and
         ledgers and statuses show by now which of these arrived.

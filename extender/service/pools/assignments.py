@@ -8,7 +8,8 @@ they carry (``model.assignment``).
 
 The assignment follows the ledger: the patch compares the ledger and the assignment from which it
 was made, so an assignment is never ahead of its ledger, and two leaders never write different ones.
-A pod's first assignment takes away what its template says of acknowledgements.
+The patch with a pod's first assignment also removes an acknowledgement that the pod has already: it
+came with the pod's template, or is about an assignment that somebody has removed.
 The loop looks at what is stored, not at what it has done before. So after a crash the next leader
 continues, and a pod whose assignment is right costs no write. A pool without spec.handoff costs
 nothing; if spec.handoff is removed, so are the annotations.
@@ -56,10 +57,10 @@ from extender.service.watching.caches import Caches
 log: Final = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.02
-"""Changes of a burst are told together."""
+"""How long (s) a pod waits after it is due, so that the changes of a burst are told together."""
 IN_FLIGHT_MAX: Final = 32
 SLICE_PODS: Final = 10
-"""Assignments read without a pause: some milliseconds if they are as long as may be."""
+"""Assignments read without a pause. It takes some milliseconds if they are of the greatest size."""
 
 
 class AssignmentWriter:
@@ -285,7 +286,7 @@ class _Due:
         await self._wake.wait()
 
     def take(self) -> list[str]:
-        """Begin with all pods of which none is being written."""
+        """Take the due pods, except those that are being written now."""
         self._wake.clear()
         taken = [pod for pod in self.pods if pod not in self._under_way]
         for pod in taken:
