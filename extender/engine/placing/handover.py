@@ -213,7 +213,7 @@ def telling(
             return Telling()
         return Telling(ShareState.PREPARE, next(published_on(pool, vpod), ""))
     if had.state is ShareState.DRAIN:
-        return Telling(*had[4:])
+        return Telling(had.state, had.peer, had.deadline, had.intent)
     if claim.placed.vreplicas:
         return Telling()  # its status follows
     return drain() or Telling()

@@ -8,7 +8,8 @@ What adapters really do is compared with what the service writes (``world.adapte
 - a ledger loses a share that its adapter still serves only after the deadline of its ``Drain``.
 
 Adapters that do not keep the contract, or do not run, are not counted. Nor are two leaders. What
-leaves a pool because its vpod goes to another one is not handed over: their leaders may differ.
+leaves a pool because its vpod goes to another one is not handed over: their leaders may differ. Nor
+are the vpods of callers.
 """
 
 from collections.abc import Mapping
@@ -20,10 +21,13 @@ from extender.lab.simulation.checkers.assignments import assignment_of
 from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
 from extender.lab.simulation.checkers.presence import Presence
 from extender.lab.simulation.world.adapters import SimulatedAdapter
+from extender.lab.simulation.world.callers import GROUP, KIND
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, Pod, VPod
 from extender.lab.simulation.world.scale import pool_of
 from extender.model.timestamps import epoch_s
 
+CALLERS: Final = f"@{KIND.lower()}.{GROUP}"
+"""The end of the keys of callers' vpods."""
 CLOCKS_APART_S: Final = 5.0
 """Deadlines are of one leader's clock, and another one's may judge them."""
 
@@ -126,6 +130,8 @@ class HandoverChecker(Checker):
                 self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
 
     def _check_removal(self, name: str, key: str, share: Mapping[str, Any] | None) -> None:
+        if key.endswith(CALLERS):
+            return
         adapter, pod = self._adapter(name), self._stored.pods[name]
         if adapter is None or not self._stored.pool(pod.pool).overlaps or share is None:
             return
