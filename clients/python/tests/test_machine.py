@@ -357,6 +357,14 @@ def test_a_deadline_holds_after_a_pause_in_which_nobody_looked(serving):
     assert not serving.may_act()
 
 
+def test_a_drain_that_ends_at_its_deadline_before_anybody_looked_has_let_go(serving):
+    serving.tell(orders=drained_until(serving, 30))
+    serving.now += 30
+    serving.end()
+    assert serving.cancelled == serving.problems == []
+    assert serving.said() == {"drained": (ORDERS,)}
+
+
 def test_a_deadline_that_is_moved_is_the_one_that_counts(serving):
     serving.tell(orders=drained_until(serving, 30))
     serving.tell(orders=drained_until(serving, 90))

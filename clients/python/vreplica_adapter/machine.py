@@ -173,8 +173,9 @@ class Machine:
 
     def finished(self, progress: Progress, outcome: Outcome, why: str, now: float) -> None:
         """Take how a callback has ended; ``why`` is for people, if it has not ended well."""
-        self.tick(now)
+        # Before what is due: a callback that has ended can no longer be cancelled.
         self._actions += progress.finish(outcome, why, now, self._limits)
+        self.tick(now)
         self._step(progress, now)
 
     def acknowledgement(self) -> Acknowledgement | None:
