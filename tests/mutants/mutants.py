@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.balancing import BALANCING
 from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
+from tests.mutants.evictions import EVICTIONS
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
 from tests.mutants.state import CACHES, PLAN, POOL_STATE, SCALE_DOWN
@@ -23,4 +24,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *PLAN,
     *BALANCING,
     *CERTIFICATES,
+    *EVICTIONS,
 )

@@ -7,7 +7,7 @@ of a share that nobody else served.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -134,7 +134,7 @@ async def adapters_beside(known: Adapters, *ordinals: int) -> AsyncIterator[None
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def served(known: Adapters, vpod: str, wanted: dict[int, int]) -> Callable[[], object]:
+def served(known: Adapters, vpod: str, wanted: dict[int, int]) -> Callable[[], Awaitable[bool]]:
     """For ``until``: these adapters serve so many vreplicas of a vpod, and no others."""
 
     async def is_so() -> bool:
