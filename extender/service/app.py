@@ -247,6 +247,7 @@ class Service:
             unexpected_writes=unexpected_writes,
             metrics=self.metrics,
             clock=self._clock,
+            now=self._now,
             on_expiry=[ordinal_history_reader.forget_gone, self.committer.forget_gone],
         )
         self.assignments = AssignmentWriter(

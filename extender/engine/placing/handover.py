@@ -230,5 +230,7 @@ def intent_of(reason: MoveReason | None, *, exists: bool) -> str:
         return "Removed"
     if reason is None:
         return "Scale"
+    if reason is MoveReason.EVICTED:
+        return "Evicted"
     away = {MoveReason.DRAIN, MoveReason.ORDINAL_GONE, MoveReason.RESCHEDULE}
     return "Drain" if reason in away else "Rebalance"

@@ -182,6 +182,7 @@ class PodClaims:
         "claims",
         "condemned",
         "counted_free",
+        "evicted",
         "excused",
         "held",
         "held_amounts",
@@ -237,6 +238,8 @@ class PodClaims:
         """It still runs, but its StatefulSet no longer has its ordinal. The StatefulSet controller,
         which calls such pods condemned, will delete it.
         """
+        self.evicted = False
+        """Somebody tries to evict the pod, and its pool hands shares over before."""
         self.schedulable = False
         self.open = False
         """Whether it is schedulable, has room and is not closed."""
@@ -396,8 +399,8 @@ class PodClaims:
 
     @property
     def draining(self) -> bool:
-        """Whether a person has annotated the pod as unschedulable, and so drains it."""
-        return self.pod is not None and self.pod.unschedulable
+        """Whether it is drained: a person has annotated it as unschedulable, or it is evicted."""
+        return self.evicted or (self.pod is not None and self.pod.unschedulable)
 
     @property
     def leaving(self) -> bool:
@@ -416,8 +419,8 @@ class PodClaims:
             return "being deleted"
         if not pod.node or pod.assumed:
             return "not bound"
-        if pod.unschedulable:
-            return "marked unschedulable"
+        if self.draining:
+            return "being evicted" if self.evicted else "marked unschedulable"
         return "ledger unreadable" if pod.ledger_error else _why_not_there(self.node)
 
 

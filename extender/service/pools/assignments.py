@@ -46,7 +46,7 @@ from extender.model.names import (
 )
 from extender.model.objects import AdapterPod, AdapterPool, VPod
 from extender.service.placing.annotation_patch import (
-    annotation_path,
+    remove_text,
     same_pod,
     same_text,
     set_text,
@@ -206,7 +206,7 @@ class AssignmentWriter:
         change = _change(pod, after)
         if before is None and pod.acknowledged_text is not None:
             # It comes with the pod's template, or is about what somebody has removed.
-            change.append(_remove(ACKNOWLEDGED_ANNOTATION))
+            change.append(remove_text(ACKNOWLEDGED_ANNOTATION))
         return change
 
     def _report(self, pod: AdapterPod, left_out: int) -> None:
@@ -258,11 +258,7 @@ def _removal(pod: AdapterPod) -> list[Obj]:
         )
         if text is not None
     ]
-    return [*same_assignment(pod), *map(_remove, present)] if present else []
-
-
-def _remove(annotation: str) -> Obj:
-    return {"op": "remove", "path": annotation_path(annotation)}
+    return [*same_assignment(pod), *map(remove_text, present)] if present else []
 
 
 class _Due:

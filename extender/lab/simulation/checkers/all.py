@@ -163,8 +163,8 @@ class Checkers:
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
         old = self._read_before(before) if before is not None else None
-        if old is not None and old.marked:
-            self._excuses.note(f"marked {old.name}")
+        for cause in old.excuses if old is not None else ():
+            self._excuses.note(cause)
         if after is None:
             self._assignments.pod_changed(before, None, None)
             self.handovers.pod_changed(before, None, old)
@@ -179,7 +179,7 @@ class Checkers:
         self.stored.amounts.update(pod.amounts)
         self._moves.pod_seen(pod)
         if pod != old:
-            gone = ", deleting" if pod.deleting else ", marked" if pod.marked else ""
+            gone = ", deleting" if pod.deleting else ", leaving" if pod.leaves else ""
             self._trace(
                 f"    {pod.name} on {pod.node or 'no node'}, {pod.slots} slots, {pod.text}{gone}"
             )

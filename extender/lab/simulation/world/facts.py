@@ -18,6 +18,7 @@ SLOTS: Final = "vreplica.dev/slots"
 POOL: Final = "vreplica.dev/pool"
 ASSIGNMENT: Final = "vreplica.dev/assignment"
 ACKNOWLEDGED: Final = "vreplica.dev/acknowledged"
+EVICTING: Final = "vreplica.dev/evicting"
 MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
 LEDGER_BYTES_MAX: Final = 128 * 1024
 SHARE_BYTES_MAX: Final = 27
@@ -46,6 +47,8 @@ class Pod:
     text: str | None
     marked: bool
     deleting: bool
+    evicting: bool = False
+    """Somebody tries to evict it."""
     ready: bool = True
     amounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """vpod -> dimension -> what one vreplica takes, as the ledger says."""
@@ -53,6 +56,17 @@ class Pod:
     """The slots that its containers request of the node. If they request none (0), the pod takes
     the slots of its annotation.
     """
+
+    @property
+    def leaves(self) -> bool:
+        """Whether what it carries shall leave it."""
+        return self.marked or self.evicting
+
+    @property
+    def excuses(self) -> list[str]:
+        """The causes for ``Excuses`` that hold while what it carries shall leave it."""
+        why = {"marked": self.marked, "evicted": self.evicting}
+        return [f"{cause} {self.name}" for cause, holds in why.items() if holds]
 
     @property
     def total(self) -> int:
@@ -282,6 +296,7 @@ def read_pod(obj: Obj) -> Pod:
         text=annotations.get(PLACEMENTS),
         marked=any(annotations.get(mark) == "true" for mark in MARKS),
         deleting=bool(metadata.get("deletionTimestamp")),
+        evicting=metadata["uid"] in annotations.get(EVICTING, ""),
         ready=is_ready(obj),
         requested=_requested(obj),
     )
