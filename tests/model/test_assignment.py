@@ -16,6 +16,8 @@ from extender.model.assignment import (
     Assignment,
     AssignmentTooLarge,
     Epochs,
+    ShareState,
+    Telling,
     acknowledged,
     acknowledgement_from,
     awaits_acknowledgement,
@@ -31,6 +33,9 @@ from extender.model.ledger import Ledger, Share
 from extender.model.names import ASSIGNMENT_BYTES_MAX
 
 POD = ("adapters/dispatcher-3", "uid-3")
+SERVE = Telling()
+PREPARE = Telling(ShareState.PREPARE, "dispatcher-1")
+DRAIN = Telling(ShareState.DRAIN, "dispatcher-1", "2026-12-01T10:00:30.000Z", "Rebalance")
 
 
 def told(
@@ -79,6 +84,38 @@ class TestNextAssignment:
         before = assigned(4, a=AssignedShare(3, 1, 8, 7))
         assert told(before, {"t/a": Share(2)}) == assigned(5, a=AssignedShare(2, 1, 8, 7))
 
+    @pytest.mark.parametrize(
+        ("had", "told", "epoch"),
+        [
+            pytest.param(None, PREPARE, 9, id="it comes"),
+            pytest.param(PREPARE, SERVE, 7, id="it is prepared, and then served"),
+            pytest.param(SERVE, DRAIN, 7, id="it lets go"),
+            pytest.param(DRAIN, SERVE, 9, id="it is served again"),
+            pytest.param(DRAIN, PREPARE, 9, id="it is to be served again"),
+        ],
+    )
+    def test_a_share_has_a_new_epoch_where_another_pod_may_have_served_it(self, had, told, epoch):
+        before = assigned(4, **({"a": AssignedShare(3, 1, 8, 7, *had)} if had else {}))
+        after = next_assignment(
+            before, POD, {"t/a": Share(3)}, {"t/a": 8}, lambda: 9, lambda _vpod, _had: told
+        )
+        assert after == assigned(5, a=AssignedShare(3, 1, 8, epoch, *told))
+
+    def test_each_share_is_told_for_itself_from_what_its_pod_had(self):
+        asked: list[tuple[str, AssignedShare | None]] = []
+
+        def tell(vpod: str, had: AssignedShare | None) -> Telling:
+            asked.append((vpod, had))
+            return DRAIN if vpod == "t/a" else SERVE
+
+        had = AssignedShare(3, 1, 8, 7)
+        ledger = {"t/a": Share(3), "t/b": Share(1)}
+        after = next_assignment(assigned(4, a=had), POD, ledger, {}, lambda: 9, tell)
+        assert asked == [("t/a", had), ("t/b", None)]
+        assert after == assigned(
+            5, a=AssignedShare(3, 1, 8, 7, *DRAIN), b=AssignedShare(1, 1, 1, 9)
+        )
+
 
 class TestEpochs:
     @given(
@@ -109,6 +146,8 @@ class TestAnnotations:
                 st.integers(1, 20),
                 st.integers(0, 2**31 - 1),
                 st.integers(0, 2**63 - 1),
+                st.sampled_from(ShareState),
+                *[st.text(max_size=20)] * 3,
             ),
             max_size=5,
         ),
@@ -128,6 +167,28 @@ class TestAnnotations:
                 "t/orders": {"vreplicas": 3, "weight": 1, "of": 8, "epoch": 7, "state": "Serve"}
             },
         }
+
+    def test_what_a_hand_over_adds_stands_only_where_it_is_said(self):
+        shares = {"a": AssignedShare(3, 1, 8, 7, *DRAIN), "b": AssignedShare(1, 1, 1, 8, *PREPARE)}
+        found = json.loads(encode_assignment(assigned(42, **shares)))["shares"]
+        assert found["t/a"] == {
+            "vreplicas": 3,
+            "weight": 1,
+            "of": 8,
+            "epoch": 7,
+            "state": "Drain",
+            "peer": "dispatcher-1",
+            "deadline": "2026-12-01T10:00:30.000Z",
+            "intent": "Rebalance",
+        }
+        assert found["t/b"].keys() == {"vreplicas", "weight", "of", "epoch", "state", "peer"}
+
+    def test_one_that_an_earlier_version_has_written_is_read(self):
+        text = (
+            '{"generation":42,"pod":"adapters/dispatcher-3","uid":"uid-3","shares":'
+            '{"t/a":{"vreplicas":3,"weight":1,"of":8,"epoch":7,"state":"Serve"}}}'
+        )
+        assert decode_assignment(text) == assigned(42, a=AssignedShare(3, 1, 8, 7))
 
     @pytest.mark.parametrize(
         "text",

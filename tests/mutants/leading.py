@@ -347,8 +347,8 @@ LEADING = (
     Mutant(
         "what nobody knows of is still held when we lead again",
         "extender/service/placing/placer.py",
-        "                    pool.release(owner, key)\n",
-        "                    continue\n",
+        "owner[0] == PLACER:\n                    pool.release(owner, key)\n",
+        "owner[0] == PLACER:\n                    continue\n",
         "what another leader has placed there meanwhile is trimmed for it (I4)",
         (
             "tests/service/placing/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",

@@ -7,6 +7,8 @@ from typing import Final
 from tests.mutants.balancing import BALANCING
 from tests.mutants.binding import BINDING
 from tests.mutants.certificates import CERTIFICATES
+from tests.mutants.evictions import EVICTIONS
+from tests.mutants.handing_over import HANDING_OVER
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
 from tests.mutants.state import CACHES, PLAN, POOL_STATE, SCALE_DOWN
@@ -22,5 +24,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *POOL_STATE,
     *PLAN,
     *BALANCING,
+    *HANDING_OVER,
     *CERTIFICATES,
+    *EVICTIONS,
 )

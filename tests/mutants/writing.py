@@ -69,8 +69,8 @@ COMMITTER = (
     Mutant(
         "a write in doubt is released",
         _COMMITTER,
-        "if key not in batch.unknown:",
-        "if key:",
+        "if key not in batch.unknown and key not in batch.waiting:",
+        "if key not in batch.waiting:",
         "it may have arrived: its slots would be promised again",
         (f"{_TEST}test_a_write_in_doubt_keeps_its_slots_until_its_reservation_expires",),
     ),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from extender.lab.simulation.checkers.assignments import ASSIGNMENT
 from extender.lab.simulation.run import Trial, simulate
+from extender.lab.simulation.world.facts import ASSIGNMENT
 from extender.lab.simulation.world.profile import FaultProfile
 from tests.simulation.checker_scene import (
     REPLICA,

@@ -7,9 +7,10 @@ of a share that nobody else served.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from extender.kube.api import PODS, Conflict, Invalid, PatchType
 from extender.model.names import ACKNOWLEDGED_ANNOTATION, ASSIGNMENT_ANNOTATION
@@ -37,15 +38,15 @@ class Adapters:
         await self.ready(ordinal)
         mine = self.serving.setdefault(ordinal, {})
         known, said = None, None
+        assignment: dict[str, Any] = {}
         while True:
             await asyncio.sleep(LOOK_S)
             annotations = (await self.world.pod_object(ordinal))["metadata"].get("annotations", {})
             text = annotations.get(ASSIGNMENT_ANNOTATION)
-            if text is None or (text == known and said == text):
+            if text is None:
                 continue
-            assignment = json.loads(text)
             if text != known:
-                known, said = text, None
+                known, assignment = text, json.loads(text)
                 self._note(ordinal, assignment)
                 await self._acknowledge(ordinal, text, assignment, busy=list(assignment["shares"]))
                 await asyncio.sleep(self.delay_s.get(ordinal, 0.1))
@@ -54,9 +55,11 @@ class Adapters:
                 for key, share in assignment["shares"].items()
                 if (ordinal, share["state"]) in self.never
             ]
+            if said == (text, busy):
+                continue
             self._do(ordinal, mine, assignment, busy)
             if await self._acknowledge(ordinal, text, assignment, busy):
-                said = text
+                said = (text, busy)
 
     async def ready(self, ordinal: int, *, ready: bool = True) -> None:
         """The kubelet says that the pod is Ready, or is not."""
@@ -134,7 +137,7 @@ async def adapters_beside(known: Adapters, *ordinals: int) -> AsyncIterator[None
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def served(known: Adapters, vpod: str, wanted: dict[int, int]) -> Callable[[], object]:
+def served(known: Adapters, vpod: str, wanted: dict[int, int]) -> Callable[[], Awaitable[bool]]:
     """For ``until``: these adapters serve so many vreplicas of a vpod, and no others."""
 
     async def is_so() -> bool:

@@ -6,18 +6,19 @@ tell how far it has come:
 
 .. code-block:: text
 
-    written                  A is told   B is told   and this waits
+    written                  A is told   B is told   the next write waits
     B's ledger               Serve       Prepare     until B is prepared
     the vpod's status: B     Serve       Serve       until B serves
     A's assignment           Drain       Serve       until A has let go, or its deadline
     A's ledger
 
-So somebody serves at every moment. ``withheld`` holds the status back, ``is_taken_over`` A's
+So somebody serves at every moment. ``withheld`` holds the status back, ``unserving`` A's
 ``Drain``, and ``retains`` A's ledger. What a vpod gives up because it shrinks or goes is drained in
 the same way.
 
-Only adapters that acknowledge are waited for. An adapter that has never acknowledged is one without
-the contract, and a pod that does not serve has nothing to hand over: their shares go at once.
+Only adapters that acknowledge are waited for. An adapter that has never acknowledged does not know
+the contract (docs/adapters.md), and a pod that does not serve has nothing to hand over. Their
+shares go at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -132,14 +133,23 @@ def withheld(
     return waiting
 
 
-def is_taken_over(pool: PoolState, vpod: str, adapters: Adapters) -> bool:
-    """Whether all pods that the vpod publishes serve it, except for those without the contract and
-    those that do not run.
+def unprepared(
+    pool: PoolState, vpod: str, target: Mapping[str, int], adapters: Adapters
+) -> list[str]:
+    """Names of the pods whose adapters ``withheld`` waits for."""
+    waiting = withheld(pool, vpod, target, adapters)
+    return [name for name in waiting if not adapters(name).is_prepared(vpod, target[name])]
+
+
+def unserving(pool: PoolState, vpod: str, adapters: Adapters) -> list[str]:
+    """Names of the pods that the vpod publishes and that do not serve it, except for those without
+    the contract and those that do not run. It is taken over once there are none.
     """
-    return all(
-        not claim.published or not _waits(pool.pods[name], adapters) or adapters(name).serves(vpod)
-        for name, claim in pool.claims_of(vpod).items()
-    )
+    return [
+        name
+        for name in published_on(pool, vpod)
+        if _waits(pool.pods[name], adapters) and not adapters(name).serves(vpod)
+    ]
 
 
 def _waits(pod: PodClaims, adapters: Adapters) -> bool:
@@ -147,8 +157,11 @@ def _waits(pod: PodClaims, adapters: Adapters) -> bool:
 
 
 def retains_some(pod: PodClaims, vpod: str, adapters: Adapters) -> bool:
-    """Whether the pod's ledger has to keep vreplicas that are published no more, beside others that
-    are, until others serve them. Those for which its adapter has not got ready need not stay.
+    """Whether the pod's ledger has to keep vreplicas that are no longer published, until other pods
+    serve them. The vpod still publishes some on this pod.
+
+    If the adapter is busy with the vpod, it may never have served these vreplicas: they need not
+    stay.
     """
     adapter = adapters(pod.name)
     return _waits(pod, adapters) and adapter.may_serve(vpod) and not adapter.is_busy(vpod)
@@ -163,6 +176,19 @@ def retains(pod: PodClaims, vpod: str, adapters: Adapters, now: float) -> bool:
     if told is None or not _waits(pod, adapters) or not adapter.may_serve(vpod):
         return False
     return told.state is ShareState.SERVE or now < epoch_s(told.deadline, 0.0)
+
+
+def unreleased(pool: PoolState, vpod: str, adapters: Adapters, now: float) -> dict[str, float]:
+    """Pod name -> seconds that are left, for the pods that were told to drain the vpod and have not
+    let go. ``now``: epoch seconds.
+    """
+    return {
+        name: epoch_s(told.deadline, now) - now
+        for name in pool.claims_of(vpod)
+        if (told := adapters(name).is_told(vpod)) is not None
+        and told.state is ShareState.DRAIN
+        and retains(pool.pods[name], vpod, adapters, now)
+    }
 
 
 def telling(
@@ -187,7 +213,7 @@ def telling(
             return Telling()
         return Telling(ShareState.PREPARE, next(published_on(pool, vpod), ""))
     if had.state is ShareState.DRAIN:
-        return Telling(*had[4:])
+        return Telling(had.state, had.peer, had.deadline, had.intent)
     if claim.placed.vreplicas:
         return Telling()  # its status follows
     return drain() or Telling()
@@ -204,5 +230,7 @@ def intent_of(reason: MoveReason | None, *, exists: bool) -> str:
         return "Removed"
     if reason is None:
         return "Scale"
+    if reason is MoveReason.EVICTED:
+        return "Evicted"
     away = {MoveReason.DRAIN, MoveReason.ORDINAL_GONE, MoveReason.RESCHEDULE}
     return "Drain" if reason in away else "Rebalance"

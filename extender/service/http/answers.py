@@ -13,6 +13,7 @@ from extender.service.http.health import Health
 from extender.service.http.page.routes import Page
 from extender.service.http.questions import Questions
 from extender.service.http.watchers import Watchers, Whoami
+from extender.service.placing.handovers import HandOvers
 from extender.service.placing.placer import Placer
 from extender.service.pools.leadership import Leadership
 from extender.service.pools.load_reports import LoadReports
@@ -30,6 +31,7 @@ class DescribedParts:
     health: Health
     metrics: Metrics
     load: LoadReports
+    hand_overs: HandOvers
 
 
 class Answers:
@@ -46,6 +48,7 @@ class Answers:
             refusal=health.refusal,
             who=lambda pool: {"answeredBy": identity, "leader": leadership.leader(pool)},
             load=parts.load,
+            waits=parts.hand_overs.waits,
         )
         self.watchers = Watchers(
             caches,

@@ -86,10 +86,15 @@ POOLS_BESIDE: Final = 2
 
 NOBODY_LEADS: Final = "no replica leads the pool now: nothing is decided or written until one does"
 
+Waits = Callable[[str, str], list[str]]
 Expired = Callable[[], bool]
 Work = Callable[[Expired], Answer]
 
 _KEY: Final = re.compile(r"[-a-z0-9.]{1,253}/[-a-z0-9.]{1,253}(@[-a-z0-9.]{1,320})?")
+
+
+def _nothing_waits(_pool: str, _vpod: str) -> list[str]:
+    return []
 
 
 class Refused(VReplicaError):
@@ -106,7 +111,7 @@ class Refused(VReplicaError):
 class Questions:
     """Answers questions about ``caches``. ``refusal``: why none is answered now; "" if they are."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different source of the answer)
         self,
         caches: Caches,
         *,
@@ -114,12 +119,15 @@ class Questions:
         refusal: Callable[[], str],
         who: Callable[[str], dict[str, object]],
         load: LoadReports | None = None,
+        waits: Waits = _nothing_waits,
         deadline_s: float = DEADLINE_S,
     ) -> None:
         """``who``: for a pool key, the fields of an answer that name this replica and the pool's
-        leader. ``load``: what is reported to it.
+        leader. ``load``: what is reported to it. ``waits``: for a pool and a vpod, what a hand-over
+        waits for, in sentences.
         """
         self._load = load
+        self._waits = waits
         self._caches = caches
         self._history = history
         self._refusal = refusal
@@ -208,10 +216,11 @@ class Questions:
             snapshot = Snapshot.of(self._caches.state, keys)
             history = self._history.history(key) or history_from_conditions(pool.vpods[key])
             who, load = self._who(pool.key), self._load.of_vpod(pool, key) if self._load else []
+            waits = self._waits(pool.key, key)
 
             def work(expired: Expired) -> Answer:
                 answer = explain_vpod(snapshot.state(), key, history=history, expired=expired) | who
-                _add_steps(answer, load)
+                _add_steps(answer, [*load, *waits])
                 if not answer["leader"]:
                     answer["outcome"] = f"{answer['outcome']}; {NOBODY_LEADS}"
                 return answer

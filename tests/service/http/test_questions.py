@@ -4,6 +4,7 @@ nobody waits for them.
 
 import asyncio
 import io
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,10 +15,12 @@ import orjson
 import pytest
 
 from extender.model import reading
+from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from extender.service.http import questions as service_questions
 from extender.service.http.questions import Questions, Refused
 from extender.service.placing.decision_history import DecisionHistory
 from extender.whatif import explanation
+from tests.support.adapters import adapters, served
 from tests.support.builders import NS, POOL
 from tests.support.service import World, filter_args, until
 
@@ -203,6 +206,23 @@ async def test_a_plan_must_be_json_and_not_too_large():
             f"{it.url}/v1/plan", data=b"{", headers={"Content-Type": "application/json"}
         ) as reply:
             assert reply.status == 400
+
+
+async def test_what_a_hand_over_waits_for_is_said():
+    world = await World.create(replicas=2, minPods=2, handoff={"mode": "Overlap"})
+    await world.pods(0, 1)
+    await world.vpod("a", 4)
+    async with asking(world) as it, adapters(world, 0, 1) as known:
+        await until(served(known, "tenant/a", {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        wanted = re.compile(r"waits for the adapter of dispatcher-1 to get ready \(\d s of 30\)")
+
+        async def is_said() -> bool:
+            _, answer = await it.explain(vpod="tenant/a")
+            return any(wanted.fullmatch(step) for step in answer["steps"])
+
+        await until(is_said, timeout_s=5)
 
 
 async def test_where_nobody_leads_that_is_said():

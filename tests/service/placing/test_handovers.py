@@ -7,6 +7,7 @@ import pytest
 from extender.kube.api import ADAPTERPOOLS, VPODS, PatchType
 from extender.model.moves import Move, MoveReason
 from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from extender.service.placing.handovers import LOOK_AGAIN_S
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World, until
@@ -107,7 +108,8 @@ async def test_moves_of_several_vpods_and_counts_leave_no_gap():
 
 async def test_a_drained_pod_keeps_its_shares_until_others_serve_them():
     world = await a_world(0, 1)
-    async with world.serving(), adapters(world, 0, 1, delay_s={1: 3.0}) as known:
+    pods_adapters = adapters(world, 0, 1, delay_s={1: 3.0})
+    async with world.serving() as service, pods_adapters as known:
         await world.vpod("a", 4)
         await until(served(known, KEY, {0: 2, 1: 2}))
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
@@ -115,6 +117,10 @@ async def test_a_drained_pod_keeps_its_shares_until_others_serve_them():
         assert known.serving[0] == {KEY: 2}
         await until(served(known, KEY, {1: 4}))
         await ledgers(world, {0: 0, 1: 4})
+        text = service.metrics.render().decode()
+        for step in ("prepare", "drain"):
+            count = f'vreplica_scheduler_handover_duration_seconds_count{{step="{step}"}} 1.0'
+            assert count in text
     assert known.gaps == []
     assert await moved(world) == ("Drain", "2 vreplicas moved from dispatcher-0 to dispatcher-1")
     await world.check()
@@ -277,3 +283,57 @@ async def test_a_drain_that_is_called_off_leaves_everything_where_it_is_served()
         assert sum((await world.published("a")).values()) == 4
     assert known.gaps == []
     await world.check()
+
+
+async def test_an_acknowledgement_goes_on_with_a_hand_over_at_once():
+    world = await a_world(0, 1)
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await ledgers(world, {0: 0, 1: 4}, LOOK_AGAIN_S / 2)
+    await world.check()
+
+
+async def test_what_a_hand_over_waits_for_is_told():
+    """First the new adapter does not get ready, then it does not serve, then the old one does not
+    let go.
+    """
+    world = await a_world(0)
+    async with world.serving() as service, adapters(world, 0) as known:
+        await world.vpod("a", 2)
+        await until(served(known, KEY, {0: 2}))
+        waits = service.committer.hand_overs.waits
+        assert waits(POOL, KEY) == []
+        await world.pods(1)
+        known.never = {(1, "Prepare"), (1, "Serve"), (0, "Drain")}
+        async with adapters_beside(known, 1):
+            await asyncio.sleep(1)
+            await service.placer.move(POOL, [a_move()])
+            for state, pod, doing, limit_s in (
+                ("Prepare", 1, "get ready", 30),
+                ("Serve", 1, "serve", 30),
+                ("Drain", 0, "let go", 60),
+            ):
+                await until(was_told(known, (pod, KEY, state)))
+                await asyncio.sleep(12)
+                (told,) = waits(POOL, KEY)
+                start = f"waits for the adapter of dispatcher-{pod} to {doing} (12 s of {limit_s})"
+                assert told == start
+                known.never.remove((pod, state))
+            await ledgers(world, {0: 0, 1: 2})
+            assert waits(POOL, KEY) == []
+    await world.check()
+
+
+async def test_that_a_hand_over_was_taken_back_is_told():
+    world = await a_world(0, 1, rebalance={"cooldownSeconds": 120})
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(50)
+        assert service.committer.hand_overs.waits(POOL, KEY) == [
+            "an adapter did not get ready in time: it leaves no pod that is drained for 100 s more"
+        ]

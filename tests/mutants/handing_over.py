@@ -1,0 +1,186 @@
+"""Breaks of hand-over: what a move waits for, and what adapters are told meanwhile."""
+
+from tests.mutants.mutant import Mutant
+
+_RULES = "extender/engine/placing/handover.py"
+_HAND_OVERS = "extender/service/placing/handovers.py"
+_COMMITTER = "extender/service/placing/committer.py"
+_PLAN = "extender/engine/placing/plan.py"
+_TOLD = "extender/model/assignment.py"
+_TEST = "tests/engine/placing/test_handover.py::"
+_SAID = f"{_TEST}test_what_an_adapter_has_said_counts_for_what_it_is_told_now"
+_WITHHELD = f"{_TEST}test_a_move_is_not_published_before_its_new_adapters_are_prepared"
+_TAKEN_OVER = f"{_TEST}test_a_vpod_is_taken_over_once_all_pods_that_it_publishes_serve_it"
+_KEEPS = f"{_TEST}test_a_ledger_keeps_what_its_adapter_may_serve"
+_IS_TOLD = f"{_TEST}test_what_a_pod_is_told"
+_MOVES = "tests/service/placing/test_handovers.py::"
+
+HANDING_OVER = (
+    Mutant(
+        "an adapter that has not read its newest assignment has done it",
+        _RULES,
+        "and said.generation == told.generation",
+        "",
+        "I7: it has acknowledged that it serves, and is told to prepare by now",
+        (_SAID,),
+    ),
+    Mutant(
+        "an adapter that is prepared for fewer is prepared",
+        _RULES,
+        "and told.vreplicas >= vreplicas",
+        "",
+        "I7: a move into two pods that grows on its way is published too early",
+        (_WITHHELD,),
+    ),
+    Mutant(
+        "an adapter that was not heard of its Drain has let go",
+        _RULES,
+        "return told.state is ShareState.SERVE or not self.has_done(vpod)",
+        "return told.state is ShareState.SERVE",
+        "I7: its ledger is lowered while it serves",
+        (_SAID,),
+    ),
+    Mutant(
+        "a move is published before its new adapter is prepared",
+        _RULES,
+        "if not unready:",
+        "if unready or not unready:",
+        "I7: the old one is told to let go before the new one knows of it",
+        (
+            _WITHHELD,
+            f"{_MOVES}test_a_moved_share_is_prepared_served_and_only_then_drained",
+        ),
+    ),
+    Mutant(
+        "each part of a move is published by itself",
+        _RULES,
+        "(*unready, *(name for name in more if name not in unready))",
+        "unready",
+        "a vpod would move several times, and be taken back from where it has moved",
+        (_WITHHELD,),
+    ),
+    Mutant(
+        "growth beside a move waits with it",
+        _RULES,
+        "waiting[name] = min(more[name], gone)",
+        "waiting[name] = more[name]",
+        "new vreplicas would not be served while another adapter prepares",
+        (_WITHHELD,),
+    ),
+    Mutant(
+        "what is not served is handed over",
+        _RULES,
+        "and pool.pods[name].serving\n        and adapters(name).may_serve(vpod)",
+        "and adapters(name).may_serve(vpod)",
+        "a pod that is lost would keep its vpods for prepareTimeoutSeconds",
+        (f"{_TEST}test_what_leaves_a_pod_that_serves_it_has_to_be_handed_over",),
+    ),
+    Mutant(
+        "a share is drained before others serve it",
+        _RULES,
+        "if _waits(pool.pods[name], adapters) and not adapters(name).serves(vpod)",
+        "if _waits(pool.pods[name], adapters) and not adapters(name).is_told(vpod)",
+        "I7: it is published where an adapter has not begun to serve",
+        (_TAKEN_OVER,),
+    ),
+    Mutant(
+        "adapters without the contract are waited for",
+        _RULES,
+        "return pod.serving and adapters(pod.name).acknowledged is not None",
+        "return pod.serving",
+        "each of their moves would take the timeout",
+        (_TAKEN_OVER,),
+    ),
+    Mutant(
+        "a ledger loses what its adapter serves",
+        _RULES,
+        "return told.state is ShareState.SERVE or now < epoch_s(told.deadline, 0.0)",
+        "return told.state is not ShareState.SERVE and now < epoch_s(told.deadline, 0.0)",
+        "I7: nobody has told the adapter to let go",
+        (_KEEPS,),
+    ),
+    Mutant(
+        "an adapter that never lets go keeps its share",
+        _RULES,
+        "return told.state is ShareState.SERVE or now < epoch_s(told.deadline, 0.0)",
+        "return True",
+        "liveness: a pod would never be empty",
+        (
+            _KEEPS,
+            f"{_MOVES}test_an_adapter_that_does_not_let_go_loses_its_share_at_its_deadline",
+        ),
+    ),
+    Mutant(
+        "the deadline of a drain begins anew",
+        _RULES,
+        "return Telling(had.state, had.peer, had.deadline, had.intent)",
+        "return drain() or Telling()",
+        "liveness: each write of the assignment would give the adapter more time",
+        (_IS_TOLD,),
+    ),
+    Mutant(
+        "a new adapter is told to serve before the status says so",
+        _RULES,
+        "if not preparing and had is None:",
+        "if had is None:",
+        "the adapters of both pods would serve at once, and take over from each other",
+        (
+            _IS_TOLD,
+            f"{_MOVES}test_a_moved_share_is_prepared_served_and_only_then_drained",
+        ),
+    ),
+    Mutant(
+        "a share that is served again keeps its epoch",
+        _TOLD,
+        "had is None or (had.state is ShareState.DRAIN and told.state is not ShareState.DRAIN)",
+        "had is None",
+        "writes of the pod that served it meanwhile would not be fenced off",
+        (
+            "tests/model/test_assignment.py::TestNextAssignment::"
+            "test_a_share_has_a_new_epoch_where_another_pod_may_have_served_it",
+        ),
+    ),
+    Mutant(
+        "what is taken back moves again at once",
+        _PLAN,
+        "elif self.stays and pod.draining and pod.serving and not pod.abandoned:",
+        "elif self.stays and pod.condemned:",
+        "the same adapter would be asked for ever, and the slots held",
+        (
+            "tests/engine/placing/test_plan_stays.py::"
+            "test_it_stays_on_a_pod_that_drains_and_serves_it",
+        ),
+    ),
+    Mutant(
+        "a move whose new adapter never gets ready is never taken back",
+        _HAND_OVERS,
+        "if self._clock() + TIMER_RESOLUTION_S < known.prepared_by:",
+        "if known.prepared_by:",
+        "liveness: its slots would be held for ever, and nobody told",
+        (f"{_MOVES}test_a_move_whose_new_adapter_never_gets_ready_is_taken_back_and_told",),
+    ),
+    Mutant(
+        "what waits for adapters is not reserved",
+        _COMMITTER,
+        "if key not in batch.unknown and key not in batch.waiting:",
+        "if key not in batch.unknown:",
+        "I4: the vpod would be decided from its status, and its move forgotten",
+        (f"{_MOVES}test_a_moved_share_is_prepared_served_and_only_then_drained",),
+    ),
+    Mutant(
+        "a ledger is lowered although its adapter has not let go",
+        _COMMITTER,
+        "if self.hand_overs.retains(batch.pool, key, name, left=share.vreplicas):",
+        "if not name:",
+        "I7: a drain would empty the old pod's ledger at once",
+        (f"{_MOVES}test_a_moved_share_is_prepared_served_and_only_then_drained",),
+    ),
+    Mutant(
+        "an adapter's word brings no vpod back",
+        _HAND_OVERS,
+        "if known is not None and known.waits:\n                self._changed(new.pool, vpod)",
+        "if known is not None and not known.waits:\n                self._changed(new.pool, vpod)",
+        "each step of a hand-over would take ten seconds",
+        (f"{_MOVES}test_an_acknowledgement_goes_on_with_a_hand_over_at_once",),
+    ),
+)
