@@ -14,9 +14,8 @@ import aiohttp
 from extender.kube.api import Obj
 from extender.model.names import PLACEMENTS_ANNOTATION
 from tests.e2e.waiting import NotYet, eventually
-from tests.nodes.cluster import Cluster, told
+from tests.nodes.cluster import NAMESPACE, Cluster, told
 
-NAMESPACE: Final = "adapters"
 POOL: Final = "dispatcher"
 SLOTS: Final = 20
 SAMPLE_S: Final = 0.25
@@ -35,9 +34,7 @@ done"""
 
 
 def pool_objects(replicas: int, reschedule_after_s: int) -> list[Obj]:
-    """Namespaces, the AdapterPool and its StatefulSet; the container is told by a file of the
-    downward API.
-    """
+    """The AdapterPool and its StatefulSet; the container is told by a file of the downward API."""
     labels = {"app": POOL, "vreplica.dev/pool": POOL}
     annotation = f"metadata.annotations['{PLACEMENTS_ANNOTATION}']"
     field = {"path": "placements", "fieldRef": {"fieldPath": annotation}}
@@ -82,11 +79,7 @@ def pool_objects(replicas: int, reschedule_after_s: int) -> list[Obj]:
         "metadata": {"name": POOL, "namespace": NAMESPACE},
         "spec": spec,
     }
-    namespaces = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        for name in (NAMESPACE, "tenant")
-    ]
-    return [*namespaces, pool, stateful_set]
+    return [pool, stateful_set]
 
 
 def vpod(name: str, vreplicas: int) -> Obj:

@@ -30,15 +30,18 @@ from tests.e2e.raw import RawHttp
 from tests.e2e.waiting import NotYet, eventually
 from tests.manifests.chart import CHART, RELEASE, run_helm
 from tests.nodes.image import Content, image_file, pack
-from tests.nodes.node import Node
+from tests.nodes.node import NODES, Node
 
 SYSTEM: Final = "vreplica-system"
-NODES: Final = 3
+NAMESPACE: Final = "adapters"
+"""Of adapter pods."""
+TENANT: Final = "tenant"
 GRACE_S: Final = 16
 """After that much silence a node is NotReady; 50 s in Kubernetes' own configuration."""
 VALUES: Final[Obj] = {
     "extender": {"hostNetwork": True},
     "webhook": {"hostNetwork": True},
+    "adapters": {"enabled": True, "namespaces": [NAMESPACE]},
     # The nodes have a kube-scheduler that was built here, under the name of the published one.
     "kubeScheduler": {"image": {"digests": None}},
 }
@@ -163,6 +166,12 @@ class Cluster:
         """``helm install`` of the chart as the README has it; returns when its Deployments are
         available.
         """
+        await self.apply(
+            *(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                for name in (NAMESPACE, TENANT)
+            )
+        )
         file = self.folder / "values.json"
         file.write_text(json.dumps(VALUES))
         options = ("--namespace", SYSTEM, "--create-namespace", "--values", file)

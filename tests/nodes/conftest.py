@@ -40,7 +40,7 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def measurements() -> Measurements:
     """What is told in docs/operations.md."""
     return Measurements()

@@ -23,6 +23,8 @@ from typing import Any, Final
 
 SERVICE_ADDRESS: Final = "10.0.0.1"
 """Of the Service ``kubernetes``, as pods are told."""
+ADAPTERS_NAME: Final = "vreplica-adapters.vreplica-system.svc"
+"""Of the Service that adapters call. Here it has the same address; see ``node.adapters_port``."""
 CONTAINERD_TIMEOUT_S: Final = 60.0
 CONTAINERD: Final = """version = 2
 root = "{folder}/containerd"
@@ -83,7 +85,8 @@ def prepare(folder: Path, address: str) -> None:
     for each in (address, SERVICE_ADDRESS):
         _run("ip", "address", "add", f"{each}/32", "dev", "lo")
     hosts = folder / "hosts"
-    hosts.write_text(f"127.0.0.1 localhost\n{SERVICE_ADDRESS} kubernetes.default.svc\n")
+    names = f"kubernetes.default.svc {ADAPTERS_NAME}"
+    hosts.write_text(f"127.0.0.1 localhost\n{SERVICE_ADDRESS} {names}\n")
     # hostNetwork pods get the node's names.
     _run("mount", "--bind", hosts, "/etc/hosts")
     for shared in ("/run/containerd", "/var/lib/kubelet"):

@@ -8,8 +8,8 @@ from typing import Final
 
 FILE: Final = Path(__file__).parents[2] / "build" / "e2e-nodes.md"
 HEAD: Final = (
-    "| what happens | until done | longest time with vreplicas unserved | vreplica-seconds without "
-    "a Ready pod |\n"
+    "| what happens | until done | longest time with vreplicas unserved | "
+    "vreplica-seconds unserved |\n"
     "|---|---|---|---|\n"
 )
 

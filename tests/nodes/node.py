@@ -20,6 +20,20 @@ CONTAINERS: Final = "/k8s.io/"
 SNAPSHOTTER: Final = "overlayfs" if "overlay" in Path("/proc/filesystems").read_text() else "native"
 WEBHOOK_PORT: Final = 8443
 KUBELET_PORT: Final = 10250
+ADAPTERS_PORT: Final = 10264
+NODES: Final = 3
+
+
+def address_of(number: int) -> str:
+    """The node's own address."""
+    return f"10.0.1.{number + 1}"
+
+
+def adapters_port(number: int) -> int:
+    """The port of the Service's address at which every node's pods reach the listener for adapters
+    of the replica on this node, if it has one.
+    """
+    return 8001 + number
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +52,7 @@ class Node:
     def __init__(self, number: int, folder: Path, processes: Processes) -> None:
         self.name = f"node-{number}"
         self.zone = f"zone-{'abc'[number % 3]}"
-        self.address = f"10.0.1.{number + 1}"
+        self.address = address_of(number)
         self.folder = folder / self.name
         self.folder.mkdir(parents=True)
         self._processes = processes
@@ -99,7 +113,16 @@ class Node:
                     "to": inside,
                     "address": [self.address, port],
                 }
-                for port in (WEBHOOK_PORT, KUBELET_PORT)
+                for port in (WEBHOOK_PORT, KUBELET_PORT, ADAPTERS_PORT)
+            ),
+            *(
+                {
+                    "inside": inside,
+                    "listen": [SERVICE_ADDRESS, adapters_port(number)],
+                    "to": 0,
+                    "address": [address_of(number), ADAPTERS_PORT],
+                }
+                for number in range(NODES)
             ),
         ]
         file = self.folder / "wires.json"

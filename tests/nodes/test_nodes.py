@@ -14,8 +14,8 @@ import pytest
 from extender.kube.api import Obj
 from extender.model.names import LEASE_NAME
 from tests.e2e.waiting import NotYet, eventually
-from tests.nodes.adapters import NAMESPACE, POOL, Adapters, is_ready, pool_objects, vpod
-from tests.nodes.cluster import SYSTEM, Cluster, told
+from tests.nodes.adapters import POOL, Adapters, is_ready, pool_objects, vpod
+from tests.nodes.cluster import NAMESPACE, SYSTEM, Cluster, told
 from tests.nodes.measurements import Measurements
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]

@@ -1,0 +1,109 @@
+"""Real containers with the library hand over what they serve: what is lost meanwhile, by their own
+word, without and with ``spec.handoff.mode: Overlap``.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from functools import partial
+
+import pytest
+
+from extender.kube.api import Obj
+from tests.e2e.waiting import NotYet, eventually
+from tests.nodes.cluster import NAMESPACE, Cluster
+from tests.nodes.measurements import Measurements
+from tests.nodes.workers import Workers, pool_objects, program_objects, unserved_of, vpod_of
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
+
+PODS = 6
+VPODS = 10
+VREPLICAS = 8
+TOTAL = VPODS * VREPLICAS
+
+
+def the_spec(mode: str) -> Obj:
+    return {
+        "profile": "spread",
+        "minPods": PODS,
+        "maxPods": PODS,
+        "rescheduleAfterSeconds": None,
+        "scaleDownPeriodSeconds": 5,
+        "handoff": {"mode": mode},
+        "rebalance": {"movesPerPeriod": 100, "cooldownSeconds": 0},
+    }
+
+
+async def lost_in(workers: Workers, what: Awaitable[object], kept: int) -> tuple[float, float]:
+    """(vreplica-seconds of the first ``kept`` vpods that nobody served, seconds until it was
+    done).
+    """
+    began = time.time()
+    await what
+    ended = time.time()
+    wanted = {f"tenant/{workers.name}-{number}": VREPLICAS for number in range(kept)}
+    return unserved_of(workers.changes(), wanted, began, ended), ended - began
+
+
+async def test_the_chart_is_installed(cluster: Cluster):
+    await cluster.install()
+    await cluster.apply(*program_objects())
+
+
+@pytest.mark.parametrize("mode", ["None", "Overlap"])
+async def test_drains_and_a_scale_down_lose_nothing_where_shares_are_handed_over(
+    mode: str, cluster: Cluster, measurements: Measurements
+):
+    """Without hand-over something is lost: a share is taken before another adapter is ready."""
+    name = f"workers-{mode.lower()}"
+    workers = Workers(cluster, name)
+    await cluster.apply(*pool_objects(name, PODS, the_spec(mode), workers.said))
+    await eventually(partial(all_ready, workers, PODS), 120.0, f"{PODS} workers are Ready")
+    vpods = [vpod_of(name, f"{name}-{number}", VREPLICAS) for number in range(VPODS)]
+    await asyncio.gather(*map(cluster.create, vpods))
+    await eventually(partial(workers.settled, TOTAL), 60.0, "all are served")
+    drained: list[str] = []
+
+    async def drain(pod: str) -> None:
+        drained.append(pod)
+        await annotate(cluster, pod, "true")
+        done = partial(workers.settled, TOTAL, without=drained)
+        await eventually(done, 90.0, f"{drained} are empty")
+
+    async def shrink() -> None:
+        for pod in drained:
+            await annotate(cluster, pod, "")
+        patch = '{"spec":{"minPods":2}}'
+        await cluster.kubectl(
+            "patch", "adapterpool", name, "-n", NAMESPACE, "--type=merge", "-p", patch
+        )
+        await asyncio.gather(
+            *(cluster.delete(f"{name}-{number}") for number in range(VPODS // 2, VPODS))
+        )
+        await eventually(partial(all_ready, workers, 2), 150.0, "two workers are left")
+        await eventually(partial(workers.settled, TOTAL // 2), 30.0, "half is served")
+
+    total = 0.0
+    for what, step, kept in (
+        ("A worker is drained", drain(f"{name}-1"), VPODS),
+        ("A second worker is drained", drain(f"{name}-3"), VPODS),
+        ("Half of the VPods are deleted, and four of six workers go", shrink(), VPODS // 2),
+    ):
+        lost, took_s = await lost_in(workers, step, kept)
+        measurements.add(f"{what}, `handoff.mode: {mode}`", f"{took_s:.1f} s", lost=lost)
+        total += lost
+    await cluster.kubectl("delete", "vpods", "--all", "-n", "tenant")
+    await cluster.kubectl("delete", "statefulset", name, "-n", NAMESPACE)
+    assert (total == 0) == (mode == "Overlap"), f"{total} vreplica-seconds were lost"
+
+
+async def all_ready(workers: Workers, count: int) -> bool:
+    if (ready := await workers.ready()) != count:
+        raise NotYet(f"{ready} are Ready")
+    return True
+
+
+async def annotate(cluster: Cluster, pod: str, drained: str) -> None:
+    annotation = f"vreplica.dev/unschedulable{'=' if drained else '-'}{drained}"
+    await cluster.kubectl("annotate", "pod", pod, "-n", NAMESPACE, annotation)
