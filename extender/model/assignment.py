@@ -245,6 +245,20 @@ def awaits_acknowledgement(assignment_text: str | None, acknowledged_text: str |
     return generation_of(assignment_text) > generation_of(acknowledged_text)
 
 
+def left_to_do(assignment_text: str | None, acknowledged_text: str | None) -> str:
+    """What a pod's adapter has still to do, in words; "" if it serves as it is told. It only looks
+    for words in the texts, because views ask for many pods.
+    """
+    if not assignment_text:
+        return ""
+    told = {"prepare": ShareState.PREPARE, "drain": ShareState.DRAIN}
+    counts = {verb: assignment_text.count(f'"state":"{state}"') for verb, state in told.items()}
+    found = [f"{count} to {verb}" for verb, count in counts.items() if count]
+    if awaits_acknowledgement(assignment_text, acknowledged_text):
+        found.append("unacknowledged")
+    return ", ".join(found)
+
+
 def _count(value: object) -> int:
     if type(value) is not int or not 0 <= value <= _INT64_MAX:
         raise ValueError

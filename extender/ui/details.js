@@ -137,6 +137,7 @@ export class Details {
       pod.dimensions && el("p", {}, `${dimensionsOf(pod.dimensions)}.`),
       pod.load && el("p", {}, `Load: ${pod.load.load.toLocaleString("en")} ${pod.load.metric}, ${pod.load.toMean.toLocaleString("en")} times the pods' mean.`),
       state && el("p", { class: "bad" }, `Takes no new work: ${state}.`),
+      pod.handOver && el("p", {}, `Its adapter: ${pod.handOver}.`),
       ...this.#loss("pod", name),
       el("h3", {}, `vpods (${Object.keys(pod.placements).length})`),
       listed(Object.entries(pod.placements).sort(([a], [b]) => byName(a, b)), line, "tenants"),

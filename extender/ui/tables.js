@@ -16,6 +16,7 @@ const COLUMNS = {
   pods: [
     ["pod", "Pod", (_, [name]) => name],
     ["state", "State", (_, [, pod]) => stateOf(pod) || "takes work"],
+    ["handOver", "Hand-over", (_, [, pod]) => pod.handOver ?? "", (pod) => pod.handOver],
     ["used", "Used", (_, [, pod]) => pod.used],
     ["free", "Free", (_, [, pod]) => Math.max(0, pod.free)],
     ["slots", "Slots", (_, [, pod]) => pod.slots],

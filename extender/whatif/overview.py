@@ -6,7 +6,8 @@ Pure.
     pools[]     name, found (whether the AdapterPool exists), profile, pods, schedulablePods, slots,
                 usedSlots, freeSlots, closedSlots, pendingVReplicas, unservedVReplicas, vpods,
                 closedPods, drainingPods, overcommittedPods
-    pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state
+    pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state,
+                handOver (what its adapter has still to do, if there is something)
     waiting[]   vpod, pool, vreplicas, pending, since (RFC 3339, "" if not known), reason, message
 
 A pool that does not exist is listed as long as vpods name it. All of its vpods are listed as
@@ -32,6 +33,7 @@ from extender.engine.pods.claims import PodClaims
 from extender.engine.state.availability import unserved_on
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.pool_state import PoolState
+from extender.model.assignment import left_to_do
 from extender.model.objects import Condition, VPod, placement_order
 from extender.model.reasons import ConflictReason
 
@@ -201,6 +203,12 @@ def _state_of(pool: PoolState, pod: PodClaims) -> str:
     return "closed" if pool.is_closed(pod) else full
 
 
+def hand_over_of(pod: PodClaims) -> str:
+    """What the pod's adapter has still to do, in words; "" for nothing."""
+    found = pod.pod
+    return left_to_do(found.assignment_text, found.acknowledged_text) if found is not None else ""
+
+
 def _pod_row(pool: PoolState, pod: PodClaims, state: str) -> dict[str, object]:
     node, zone = pod.where
     return {
@@ -215,6 +223,7 @@ def _pod_row(pool: PoolState, pod: PodClaims, state: str) -> dict[str, object]:
         "vpods": len(pod.claims),
         "unserved": _unserved(pod),
         "state": state,
+        **({"handOver": left} if (left := hand_over_of(pod)) else {}),
     }
 
 

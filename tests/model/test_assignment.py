@@ -26,6 +26,7 @@ from extender.model.assignment import (
     encode_acknowledged,
     encode_assignment,
     fitting,
+    left_to_do,
     next_assignment,
 )
 from extender.model.errors import InvalidObject
@@ -333,3 +334,25 @@ def test_an_adapter_that_is_behind_is_awaited(
     assignment: str | None, acknowledged: str | None, awaits: bool
 ):
     assert awaits_acknowledgement(assignment, acknowledged) is awaits
+
+
+@pytest.mark.parametrize(
+    ("shares", "said", "left"),
+    [
+        pytest.param((SERVE, SERVE), 4, "", id="it serves"),
+        pytest.param((SERVE, SERVE), 3, "unacknowledged", id="it is behind"),
+        pytest.param((PREPARE, DRAIN), 4, "1 to prepare, 1 to drain", id="both"),
+        pytest.param((DRAIN, DRAIN), 3, "2 to drain, unacknowledged", id="it may not know"),
+    ],
+)
+def test_what_an_adapter_has_still_to_do(shares: tuple[Telling, ...], said: int, left: str):
+    told = {str(i): AssignedShare(1, 1, 1, 7, *share) for i, share in enumerate(shares)}
+    acknowledgement = encode_acknowledged(Acknowledged(said, 2))
+    assert left_to_do(encode_assignment(assigned(4, **told)), acknowledgement) == left
+
+
+def test_who_is_told_nothing_has_nothing_to_do():
+    assert left_to_do(None, None) == ""
+    name = 'a":{"state":"Drain"}'
+    text = encode_assignment(assigned(4, **{name: AssignedShare(1, 1, 1, 7)}))
+    assert left_to_do(text, encode_acknowledged(Acknowledged(4, 1))) == "", "it is only a name"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from extender.engine.pods.pod_loads import pod_loads
+from extender.model.assignment import Assignment, encode_assignment
 from extender.model.objects import LoadTarget
 from extender.service.http.page import facts, stream
 from tests.support.builders import POOL, Scene
@@ -20,10 +21,11 @@ IMAGE_BYTES_MAX = 200_000
 
 
 def told() -> facts.News:
-    """With all that a pool's leader knows: load and dimensions, too."""
+    """With all that a pool's leader knows: load, dimensions and hand-over, too."""
     balanced = LoadTarget(metric="requests", target=1.2)
     scene = Scene(capacities=(("cpu", 4000),), load=balanced)
-    scene.pod(0, {"tenant/a": 1}).vpod("a", 1, {0: 1})
+    told = encode_assignment(Assignment(1, "n/p", "uid-0", {}))
+    scene.pod(0, {"tenant/a": 1}, assignment_text=told).vpod("a", 1, {0: 1})
     scene.pool.load = pod_loads({0: 10.0}, {0: 1})
     page = a_page(scene.state)
 

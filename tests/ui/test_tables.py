@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from extender.engine.pods.pod_loads import pod_loads
+from extender.model.assignment import AssignedShare, Assignment, ShareState, encode_assignment
 from extender.model.ledger import Share
 from extender.model.objects import LoadTarget
 from tests.support.builders import POOL, Scene, a_pool
@@ -88,12 +89,26 @@ async def test_load_and_dimensions_are_shown_where_a_pool_has_them_and_sort():
         assert await it.violations() == []
 
 
+async def test_what_adapters_have_still_to_do_is_shown_where_there_is_something():
+    cluster = uneven()
+    share = AssignedShare(1, 1, 1, 7, ShareState.DRAIN)
+    told = encode_assignment(Assignment(4, "n/p", "uid", {"tenant/a": share}))
+    cluster.put(replace(cluster.pods["dispatcher-1"], assignment_text=told))
+    async with served(a_page(cluster.state)) as url, browsing(url, fails=NOT_THERE) as it:
+        await it.until_pods(4)
+        await it.tab.click("#view")
+        await it.until_text("#table", "1 to drain, unacknowledged")
+        await it.tab.click("#table button:has-text('dispatcher-1')")
+        await it.until_text("#side", "Its adapter: 1 to drain, unacknowledged.")
+        assert await it.violations() == []
+
+
 async def test_a_pool_without_load_and_dimensions_has_no_columns_for_them():
     async with served(a_page(uneven().state)) as url, browsing(url, fails=NOT_THERE) as it:
         await it.until_pods(4)
         await it.tab.click("#view")
         await it.until_text("#table", "dispatcher-3")
-        assert not {"Load,", "Dimensions"} & (await sorts(it)).keys()
+        assert not {"Load,", "Dimensions", "Hand-over"} & (await sorts(it)).keys()
 
 
 async def test_an_order_lasts_through_news_and_is_in_the_address():

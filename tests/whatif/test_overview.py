@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.engine.state.cluster_state import ClusterState
+from extender.model.assignment import AssignedShare, Assignment, ShareState, encode_assignment
 from extender.model.ledger import Share
 from extender.model.objects import Condition
 from extender.whatif import overview as module
 from extender.whatif.overview import Overview
 from tests.support.builders import POOL, Scene
+
+TO_DRAIN = encode_assignment(
+    Assignment(4, "n/p", "uid", {"tenant/a": AssignedShare(1, 1, 1, 7, ShareState.DRAIN)})
+)
 
 
 def overview(state: ClusterState) -> Any:
@@ -72,6 +77,13 @@ def test_what_is_special_about_a_pod(pod: dict[str, object], state: str):
     scene = Scene(slots=20).pod(0, **pod)  # type: ignore[arg-type]
     (row,) = overview(scene.state)["pods"]
     assert (row["name"], row["state"]) == ("dispatcher-0", state)
+
+
+def test_a_pod_whose_adapter_has_still_something_to_do_says_so():
+    scene = Scene(replicas=2).pod(0, assignment_text=TO_DRAIN).pod(1)
+    rows = {row["name"]: row for row in overview(scene.state)["pods"]}
+    assert rows["dispatcher-0"]["handOver"] == "1 to drain, unacknowledged"
+    assert "handOver" not in rows["dispatcher-1"]
 
 
 def test_given_up_closed_and_strange_pods_are_told():

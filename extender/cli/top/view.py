@@ -46,6 +46,7 @@ _PODS: Final = {
     "VPODS": "vpods",
     "UNSERVED": "unserved",
     "STATE": "state",
+    "HAND-OVER": "handOver",
 }
 _WAITING: Final = {
     "VPOD": "vpod",
@@ -55,7 +56,7 @@ _WAITING: Final = {
     "SINCE": "age",
     "REASON": "why",
 }
-_CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "REASON"})
+_CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "HAND-OVER", "REASON"})
 """Columns that are cut on a narrow terminal. Numbers, and names that people need whole, are not."""
 _STATE_STYLES: Final = {"": "", "overcommitted": "bold red"}
 RATES: Final = (

@@ -146,6 +146,14 @@ def test_at_80_columns_names_and_numbers_are_whole_and_empty_columns_are_not_the
     assert max(map(len, lines.splitlines())) <= 80
 
 
+def test_what_adapters_have_still_to_do_has_a_column_where_there_is_something():
+    pods = [{**OVERVIEW["pods"][0], "handOver": "2 to drain, unacknowledged"}]  # type: ignore[index]
+    assert "HAND-OVER" not in shown(View(OVERVIEW, interactive=False))
+    lines = shown(View({**OVERVIEW, "pods": pods}, interactive=False), width=160)
+    assert "HAND-OVER" in lines
+    assert "2 to drain, unacknowledged" in lines
+
+
 def test_of_several_pools_every_pod_and_vpod_says_whose_it_is():
     pools = [{**OVERVIEW["pools"][0], "name": name} for name in ("p", "q")]  # type: ignore[index]
     assert shown(View({**OVERVIEW, "pools": pools})).count("POOL") == 3

@@ -10,7 +10,8 @@
     pods      by name: node, zone, slots, used, free (slots), why (it takes no new work),
               unserved (why nobody serves what is published there, "" where somebody does),
               closed, placements; dimensions {name: {capacity, used}} if the pool has capacities,
-              load {metric, load, toMean} if this replica knows it
+              load {metric, load, toMean} if this replica knows it, handOver (what its adapter
+              has still to do) if there is something
     vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas),
               waits (why, where some wait, or all wait for their pool)
     nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
@@ -36,6 +37,7 @@ from extender.model.objects import Node, VPod
 from extender.model.reasons import ConflictReason
 from extender.service.placing.vpod_status import SCHEDULED
 from extender.service.pools.pool_status import pool_numbers, readiness
+from extender.whatif.overview import hand_over_of
 
 Record = Mapping[str, Any]
 TEXT_CHARS_MAX: Final = 400
@@ -59,6 +61,7 @@ def pod_record(pool: PoolState, pod: PodClaims) -> Record:
         "free": pod.free,
         **({"dimensions": pod.dimensions()} if pod.capacities else {}),
         **({"load": load} if (load := _load_of(pool, pod)) else {}),
+        **({"handOver": left} if (left := hand_over_of(pod)) else {}),
         "why": why_unschedulable(pool, pod) or ("ledger full" if pod.out_of_bytes else ""),
         "unserved": _unserved(pod),
         "closed": pool.is_closed(pod),

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from extender.engine.pods.claims import PodClaims
 from extender.engine.pods.pod_loads import NO_LOADS, pod_loads
+from extender.model.assignment import Assignment, encode_assignment
 from extender.model.ledger import Share
 from extender.model.objects import Condition, LoadTarget
 from extender.service.http.page import facts
@@ -120,6 +121,15 @@ def test_dimensions_of_a_pod_are_told_if_the_pool_has_some():
     scene.pod(0, {"tenant/a": Share(1, 1, (("cpu", 250),))})
     pods = look(facts_of(scene))["pods"]
     assert pods["dispatcher-0"]["dimensions"] == {"cpu": {"capacity": 4000, "used": 250}}  # type: ignore[index]
+
+
+def test_what_an_adapter_has_still_to_do_is_told_until_it_says_that_it_has():
+    told = encode_assignment(Assignment(4, "n/p", "uid", {}))
+    scene = Scene().pod(0, assignment_text=told)
+    it = facts_of(scene)
+    assert look(it)["pods"]["dispatcher-0"]["handOver"] == "unacknowledged"  # type: ignore[index]
+    scene.pod(0, assignment_text=told, acknowledged_text='{"generation":4,"serving":0}')
+    assert "handOver" not in look(it)["pods"]["dispatcher-0"]  # type: ignore[operator]
 
 
 def test_a_pod_that_is_down_is_told_as_soon_as_something_is_published_on_it():
