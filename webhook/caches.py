@@ -2,8 +2,8 @@
 not wait.
 
 A review must be answered within 3 s while a user waits. So it is answered from memory, which is as
-old as the watches (milliseconds), and never asks the API server. Before the first lists arrive, no
-object is known.
+old as the watches (milliseconds), and does not ask the API server. (Only an eviction does, see
+``webhook.evictions``.) Before the first lists arrive, no object is known.
 
 An object that cannot be decoded is logged and keeps its last good form. Other objects are not
 affected.

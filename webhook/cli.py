@@ -41,6 +41,7 @@ from extender.telemetry.logs import set_up
 from webhook.ca_config_maps import CAConfigMaps
 from webhook.caches import WebhookCaches
 from webhook.certs import CertificateManager, FileCertificates, StoredCertificates
+from webhook.evictions import Evictions
 from webhook.registration import Registration
 from webhook.server import WebhookServer
 from webhook.settings import Settings, SettingsError, UpkeepMode, parser, settings_from
@@ -62,6 +63,7 @@ class Webhook:
             self._caches,
             settings.rules,
             tls=self._certificates.context,
+            evictions=Evictions(api, self._caches, now=time.time),
             stamp=settings.stamp,
         )
         self._server.metrics.add_process()

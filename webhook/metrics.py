@@ -7,7 +7,7 @@ from extender.telemetry.exposition import Exposition, Label, Stability
 from webhook.caches import WebhookCaches
 
 PREFIX: Final = "vreplica_webhook"
-PATH_VALUES: Final = ("/mutate", "/validate")
+PATH_VALUES: Final = ("/mutate", "/validate", "/evict")
 RESULT_VALUES: Final = ("allowed", "patched", "denied", "refused")
 _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 

@@ -26,6 +26,8 @@ WARNING_CHARACTERS_MAX: Final = 256
 WARNINGS_MAX: Final = 8
 MESSAGE_CHARACTERS_MAX: Final = 2_000
 _UID_CHARACTERS_MAX: Final = 256
+_REASONS: Final = {403: "Forbidden", 422: "Invalid", 429: "TooManyRequests"}
+"""HTTP status of a denial -> the reason of its Status, by which clients tell what to do."""
 
 PatchOp = Mapping[str, object]
 """One RFC 6902 operation."""
@@ -59,6 +61,7 @@ class AdmissionRequest:
     username: str = ""
     object: Json | None = None
     old_object: Json | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,9 @@ ALLOWED: Final = Verdict()
 
 
 def denied(message: str, *, code: int = 403, warnings: Sequence[str] = ()) -> Verdict:
-    """Return a denial: ``code`` 403 for what this user may not do, 422 for an invalid object."""
+    """Return a denial: ``code`` 403 for what this user may not do, 422 for an invalid object, 429
+    for what shall be tried again.
+    """
     return Verdict(allowed=False, message=message, code=code, warnings=warnings)
 
 
@@ -120,6 +125,7 @@ def decode_review(body: bytes) -> AdmissionRequest:
         username=_string(mapping(request, "userInfo"), "username", "request.userInfo."),
         object=_object(request, "object"),
         old_object=_object(request, "oldObject"),
+        dry_run=request.get("dryRun") is True,
     )
 
 
@@ -146,7 +152,7 @@ def encode_review(uid: str, verdict: Verdict) -> bytes:
     if not verdict.allowed:
         response["status"] = {
             "code": verdict.code,
-            "reason": "Invalid" if verdict.code == 422 else "Forbidden",
+            "reason": _REASONS[verdict.code],
             "message": _printable(verdict.message, MESSAGE_CHARACTERS_MAX),
         }
     if verdict.warnings:

@@ -71,13 +71,17 @@ SERVING_RENEWED_BEFORE_END: Final = timedelta(days=30)
 AUTHORITY_RENEWED_BEFORE_END: Final = timedelta(days=180)
 """Twice a serving certificate's life, so that no authority's end ever shortens one."""
 NEXT_AGE_MAX: Final = AUTHORITY_LIFETIME / 2 - AUTHORITY_RENEWED_BEFORE_END
-"""How long a next authority may wait. It still has a year when it begins to sign."""
+"""How long a next authority may wait. When it begins to sign, it still has a year until it is
+replaced.
+"""
 JITTER: Final = 0.1
-"""How much earlier than it must a replica may renew, as a fraction of the time before the end. So
-chance decides which replica does it.
+"""A replica may renew earlier than it must, by up to this fraction of the time before the end. So
+chance decides which replica renews.
 """
 STEPS_MAX: Final = 8
-"""Steps from any content to a good bundle, while others race."""
+"""Most steps that a replica stores to reach a good bundle. If they are not enough, somebody else
+writes it too.
+"""
 
 FILE_NAMES: Final = ("ca.crt", "ca.key", "next-ca.key", "tls.crt", "tls.key", "replaced.crt")
 """Names of the parts, as files in a directory and as keys in a Secret."""
@@ -182,7 +186,7 @@ def is_usable(bundle: Bundle, hosts: Sequence[str], *, now_s: float) -> bool:
 
 
 class _Rotation:
-    """One look at a bundle."""
+    """One look at a bundle. ``hurry``: a factor of the times before an end, 1 or a little more."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""The HTTPS server: ``POST /mutate`` and ``/validate``, ``GET /livez``, ``/readyz`` and
+"""The HTTPS server: ``POST /mutate``, ``/validate`` and ``/evict``, ``GET /livez``, ``/readyz`` and
 ``/metrics``.
 
 A request is read, decoded, decided from memory and answered. No step waits for the API server, so
-only the sender can be slow. Reading has limits: bytes of one body and of all together, time, rate,
-and the number of bodies that are not whole yet. ``extender.kube.serving`` applies them:
-``listener`` to slow heads, clients that read no answers and held connections, ``bodies`` to slow
-bodies. The port is open to everybody, so ``readers`` makes metrics once for all who ask at the same
-time.
+only the sender can be slow. (Only ``/evict`` asks the API server, see ``webhook.evictions``.)
+Reading has limits: bytes of one body and of all together, time, rate, and the number of bodies that
+are not whole yet. ``extender.kube.serving`` applies them: ``listener`` to slow heads, clients that
+read no answers and held connections, ``bodies`` to slow bodies. The port is open to everybody, so
+``readers`` makes metrics once for all who ask at the same time.
 
 Errors are plain text with status 400 (no AdmissionReview), 408 (body too slow), 413 (body too long)
 or 503 (all bodies together too large). Every AdmissionReview that can be read gets an
@@ -18,8 +18,9 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -40,6 +41,7 @@ from extender.telemetry.logs import RateLimitFilter
 from extender.telemetry.tracing import TRACEPARENT, span
 from webhook import mutate, validate
 from webhook.caches import WebhookCaches
+from webhook.evictions import Evictions
 from webhook.metrics import Metrics
 from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
 
@@ -76,7 +78,9 @@ class Limits:
 
 
 class WebhookServer:
-    """The server. With ``tls`` None it serves plain HTTP, for tests."""
+    """The server. With ``tls`` None it serves plain HTTP, for tests. ``evictions``: what answers
+    ``/evict``.
+    """
 
     def __init__(
         self,
@@ -84,12 +88,14 @@ class WebhookServer:
         rules: validate.Rules,
         *,
         tls: ssl.SSLContext | None,
+        evictions: Evictions | None = None,
         limits: Limits | None = None,
         stamp: mutate.Stamp = mutate.DEFAULT_STAMP,
     ) -> None:
         self._caches = caches
         self._rules = rules
         self._stamp = stamp
+        self._evictions = evictions
         self._tls = tls
         self._limits = limits or Limits()
         self._bodies = BodyBudget(self._limits.bodies_bytes_max, self._limits.arrivals)
@@ -105,6 +111,8 @@ class WebhookServer:
         app = web.Application()
         app.router.add_post("/mutate", self._mutate)
         app.router.add_post("/validate", self._validate)
+        if self._evictions is not None:
+            app.router.add_post("/evict", partial(self._review, decide=self._evictions.review))
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
@@ -121,17 +129,19 @@ class WebhookServer:
     # -- reviews -----------------------------------------------------------------------------------
 
     async def _mutate(self, http: web.Request) -> web.Response:
-        return await self._review(
-            http, lambda request: mutate.stamp(request, self._caches, self._stamp)
-        )
+        async def decide(request: AdmissionRequest) -> Verdict:
+            return mutate.stamp(request, self._caches, self._stamp)
+
+        return await self._review(http, decide)
 
     async def _validate(self, http: web.Request) -> web.Response:
-        return await self._review(
-            http, lambda request: validate.validate(request, self._caches, self._rules)
-        )
+        async def decide(request: AdmissionRequest) -> Verdict:
+            return validate.validate(request, self._caches, self._rules)
+
+        return await self._review(http, decide)
 
     async def _review(
-        self, http: web.Request, decide: Callable[[AdmissionRequest], Verdict]
+        self, http: web.Request, decide: Callable[[AdmissionRequest], Awaitable[Verdict]]
     ) -> web.Response:
         try:
             with (
@@ -144,7 +154,7 @@ class WebhookServer:
                 # uvloop's clock has steps of 1 ms, which is longer than an answer takes.
                 started = time.perf_counter()
                 request = decode_review(body)
-                verdict = decide(request)
+                verdict = await decide(request)
                 present.set("allowed", verdict.allowed)
                 answer = encode_review(request.uid, verdict)
         except ReviewError as error:

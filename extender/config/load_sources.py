@@ -13,7 +13,8 @@
         timeoutSeconds: 10
 
 In a query, ``$namespace``, ``$pool`` and ``$statefulSet`` stand for the pool's. They are names of
-Kubernetes objects, so they end no string of a query. If ``labels.vpodNamespace`` is empty, the
+Kubernetes objects, so they end no string of a query. Any other ``$name`` is refused, unless a
+regular expression of the query has a group of that name (for ``label_replace``). If ``labels.vpodNamespace`` is empty, the
 label of the vpod has its whole key.
 
 A pool names a source and never a URL or a query (docs/security.md).
@@ -46,7 +47,10 @@ FIELDS: Final = (
 )
 LABEL_FIELDS: Final = ("vpodNamespace", "vpod", "pod")
 
+PLACEHOLDERS: Final = ("$namespace", "$pool", "$statefulSet")
 _PLACEHOLDER: Final = re.compile(r"\$(namespace|pool|statefulSet)\b")
+_LIKE_A_PLACEHOLDER: Final = re.compile(r"\$([a-zA-Z_]\w*|\{[a-zA-Z_]\w*\})", re.ASCII)
+_ADDED: Final = re.compile(r"/api/v1(/.*)?$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +125,20 @@ def _texts(where: str, document: Mapping[str, object]) -> Iterator[Problem]:
         yield Problem(f"{where}.name", f"must be a Kubernetes name, not {safe_repr(name, 80)}")
     if not isinstance(query, str) or not 0 < len(query) <= QUERY_CHARS_MAX:
         yield Problem(f"{where}.query", f"must have 1 to {QUERY_CHARS_MAX} characters")
+    else:
+        yield from _unknown_placeholders(f"{where}.query", query)
     for one in ("caFile", "tokenFile"):
         if not isinstance(document.get(one), str | None):
             yield Problem(f"{where}.{one}", "must be the name of a file")
+
+
+def _unknown_placeholders(where: str, query: str) -> Iterator[Problem]:
+    for found in _LIKE_A_PLACEHOLDER.finditer(query):
+        name = found[1].strip("{}")
+        is_group = f"(?P<{name}>" in query
+        if found[0] not in PLACEHOLDERS and not is_group:
+            hint = did_you_mean(f"${name}", PLACEHOLDERS) or f"known: {', '.join(PLACEHOLDERS)}"
+            yield Problem(where, f"unknown placeholder {safe_repr(found[0], 80)}", hint)
 
 
 def _url(where: str, document: Mapping[str, object]) -> Iterator[Problem]:
@@ -142,6 +157,11 @@ def _url(where: str, document: Mapping[str, object]) -> Iterator[Problem]:
         yield Problem(path, "must begin with https:// or http:// and a host")
     if parts.username is not None or parts.query or parts.fragment:
         yield Problem(path, "must have no user, query or fragment", "use tokenFile")
+    if found := _ADDED.search(parts.path.rstrip("/")):
+        text = f"must end before {safe_repr(found[0], 80)}: /api/v1/query is added"
+        host = parts.netloc.rpartition("@")[2]
+        right = f"{parts.scheme}://{host}{parts.path[: found.start()]}"
+        yield Problem(path, text, f"write {safe_repr(right, URL_CHARS_MAX)}")
     if parts.scheme == "http":
         for one in ("tokenFile", "caFile"):
             if document.get(one):

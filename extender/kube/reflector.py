@@ -52,7 +52,7 @@ from extender.model.objects import object_key
 
 WATCH_FAILURES_MAX: Final = 4
 """We list again after so many failed watches without an event or bookmark between them. A silent
-watch counts twice.
+watch (``idle_timeout_s``) counts twice.
 """
 SHORT_WATCH_S: Final = 1.0
 """A watch that ends sooner, and has brought nothing, counts as failed (client-go's "very short
@@ -133,8 +133,8 @@ class Reflector:
         self.invalid_objects = 0
         """Objects that the sink could not read, once per version."""
         self.errors: Counter[str] = Counter()
-        """Failed lists and watches by the error's class; by the reason ("Idle", "ShortWatch") for
-        those that the reflector itself detects.
+        """Failed lists and watches, by the error's class. Those that the reflector itself detects:
+        by the reason (``_OwnError``).
         """
         self.troubles = Troubles()
         """What was logged. Reflectors of other kinds may share it, because their troubles often

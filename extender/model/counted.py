@@ -1,6 +1,6 @@
 """Numbers with their nouns, and lists that are cut short, for messages that people read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def counted(number: int, noun: str) -> str:
@@ -16,3 +16,8 @@ def counted_are(number: int, noun: str) -> str:
 def first_of(names: Sequence[str], most: int) -> str:
     """``a, b, ...``: the first ``most`` names, and whether there are more."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def taken_of(amounts: Mapping[str, tuple[int, int]]) -> str:
+    """``25 of 20 slots, 9 of 4 cpu``: by name, what is taken and what there is."""
+    return ", ".join(f"{taken} of {there} {name}" for name, (taken, there) in amounts.items())

@@ -212,6 +212,7 @@ def pod_from(obj: Json) -> AdapterPod:
         ledger_error=ledger_error,
         assignment_text=_optional_text(annotations, names.ASSIGNMENT_ANNOTATION),
         acknowledged_text=_optional_text(annotations, names.ACKNOWLEDGED_ANNOTATION),
+        evicting_text=_optional_text(annotations, names.EVICTING_ANNOTATION),
         has_annotations=bool(annotations),
         unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
         or is_true(text(annotations, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)),

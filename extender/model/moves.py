@@ -12,6 +12,8 @@ class MoveReason(StrEnum):
 
     DRAIN = "Drain"
     """The pod is annotated as unschedulable."""
+    EVICTED = "Evicted"
+    """Somebody tries to evict the pod, which waits until its shares are handed over."""
     ORDINAL_GONE = "OrdinalGone"
     """The StatefulSet no longer has that pod."""
     COMPACTION = "Compaction"

@@ -35,6 +35,10 @@ ASSIGNMENT_ANNOTATION: Final = "vreplica.dev/assignment"
 """
 ACKNOWLEDGED_ANNOTATION: Final = "vreplica.dev/acknowledged"
 """On an adapter pod: what the adapter has said of it. Only this project writes it."""
+EVICTING_ANNOTATION: Final = "vreplica.dev/evicting"
+"""On an adapter pod: somebody tries to evict it (``model.eviction``). The webhook writes it, and
+the service removes it.
+"""
 UNSCHEDULABLE_ANNOTATION: Final = "vreplica.dev/unschedulable"
 ALLOW_DELETION_ANNOTATION: Final = "vreplica.dev/allow-deletion"
 """On an AdapterPool: allows its deletion although VPods use it."""

@@ -140,6 +140,8 @@ class AdapterPod:
     """The assignment annotation verbatim; None if absent."""
     acknowledged_text: str | None = None
     """The acknowledged annotation verbatim; None if absent."""
+    evicting_text: str | None = None
+    """The evicting annotation verbatim; None if absent."""
     has_annotations: bool = True
     """Whether metadata.annotations exists. A JSON patch cannot add a key to a missing map."""
     assumed: bool = False

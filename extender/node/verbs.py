@@ -46,7 +46,7 @@ class NodeVerdicts:
         return verdicts
 
     def refuse(self, node: str, reasons: ConflictReasons) -> None:
-        """Refuse a node. Preemption could help if it could cure every reason."""
+        """Refuse a node. Evictions there may help only if they can cure every reason."""
         hopeless = not UNRESOLVABLE.isdisjoint(reasons)
         (self.unresolvable if hopeless else self.failed)[node] = reasons
 

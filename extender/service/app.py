@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
-from extender.config.load_sources import load_sources_of
+from extender.config.load_sources import LoadSource, load_sources_of
 from extender.config.model import Config, Mode
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
@@ -59,7 +59,7 @@ from extender.service.pools.availability import AvailabilityTracker
 from extender.service.pools.descheduler import Descheduler
 from extender.service.pools.evictor import Evictor
 from extender.service.pools.leadership import Leadership
-from extender.service.pools.load_polling import LoadPolling
+from extender.service.pools.load_polling import LoadPolling, LoadServer
 from extender.service.pools.load_reports import LoadReports
 from extender.service.pools.pool_status import PoolStatusWriter
 from extender.service.pools.reconciler import Reconciler
@@ -87,7 +87,7 @@ class Service:
     all profiles that a pool may name.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (keywords)
         self,
         api: Api,
         config: Config,
@@ -96,6 +96,7 @@ class Service:
         rng: random.Random,
         serve: bool = True,
         profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+        load_server: Callable[[LoadSource], LoadServer] | None = None,
     ) -> None:
         read_only = ReadOnlyApi(api) if config.mode is Mode.SHADOW else None
         self._api = api = read_only or api
@@ -129,7 +130,7 @@ class Service:
             seen_within_s=min(BIND_SEEN_WITHIN_S, config.server.deadline_s / 4),
         )
         self._wire_placing(config)
-        self._wire_moving(config)
+        self._wire_moving(config, load_server)
         ordinal_history_reader = OrdinalHistoryReader(
             self.caches,
             ordinal_history,
@@ -201,11 +202,17 @@ class Service:
         self.autoscaler.on_opened = self.placer.queues.activate
         self.informers.sources.on_complete = self.placer.activation.add_all
 
-    def _wire_moving(self, config: Config) -> None:
+    def _wire_moving(
+        self, config: Config, load_server: Callable[[LoadSource], LoadServer] | None
+    ) -> None:
         """The parts that move vreplicas that have a place."""
         self.load_reports = LoadReports(self._clock)
         self.load_polling = LoadPolling(
-            self.caches, self.load_reports, load_sources_of(config.load_sources), rng=self._rng
+            self.caches,
+            self.load_reports,
+            load_sources_of(config.load_sources),
+            rng=self._rng,
+            server=load_server,
         )
         self.evictor = Evictor(
             self.caches,
@@ -240,6 +247,7 @@ class Service:
             unexpected_writes=unexpected_writes,
             metrics=self.metrics,
             clock=self._clock,
+            now=self._now,
             on_expiry=[ordinal_history_reader.forget_gone, self.committer.forget_gone],
         )
         self.assignments = AssignmentWriter(
@@ -400,6 +408,7 @@ class Service:
             own_writes=self.committer.own_writes,
             ordinal_history=ordinal_history,
             load=self.load_reports,
+            hand_overs=self.committer.hand_overs,
         )
 
     def reconfigure(self, config: Config) -> None:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.engine.placing.plan import Decision
-from extender.model.counted import counted
+from extender.model.counted import counted, first_of, taken_of
 from extender.whatif.comparison import moved
 from extender.whatif.sides import Compared, Side
 
 PARTS_LISTED_MAX: Final = 2_000
+OVERCOMMITTED_MAX: Final = 5
+"""Pods of one pool that a note names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> dict[str, 
         "podsSettled": sum(pool.alone.pods for pool in pools),
         "podsAfter": sum(pool.after.pods for pool in pools),
         "podsImagined": sum(pool.newly_bound for pool in pools),
-        "overcommittedAfter": sum(pool.after.overcommitted for pool in pools),
+        "overcommittedAfter": sum(len(pool.after.overcommitted) for pool in pools),
         "outOfService": sum(pool.out_of_service[0] for pool in pools),
         "vpodsOutOfService": sum(pool.out_of_service[1] for pool in pools),
     }
@@ -118,6 +120,9 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
                 f"pool {pool.key}: kube-scheduler finds no node for {count} of its pods: "
                 f"{refusal}; so it stays here{more}"
             )
+        if after.overcommitted:
+            over = [f"{name} ({taken_of(of)})" for name, of in sorted(after.overcommitted.items())]
+            yield f"pool {pool.key}: too much would be on {first_of(over, OVERCOMMITTED_MAX)}"
         if not grown and after.unplaced and after.wanted > after.pods:
             yield (
                 f"pool {pool.key} would grow from {after.pods} to {counted(after.wanted, 'pod')}: "
@@ -166,6 +171,7 @@ def pool_row(pool: Compared) -> dict[str, object]:
         "freeSlotsBefore": today.free_slots,
         "freeSlotsSettled": alone.free_slots,
         "freeSlotsAfter": after.free_slots,
+        **_free_capacities(pool),
         "unplacedBefore": today.unplaced,
         "unplacedSettled": alone.unplaced,
         "unplacedAfter": after.unplaced,
@@ -180,6 +186,17 @@ def pool_row(pool: Compared) -> dict[str, object]:
             }
             for move in after.settled.moves[:PARTS_LISTED_MAX]
         ],
+    }
+
+
+def _free_capacities(pool: Compared) -> dict[str, object]:
+    """What is free of the pool's dimensions; nothing if it has none."""
+    if not pool.today.free_amounts:
+        return {}
+    return {
+        "freeCapacitiesBefore": dict(pool.today.free_amounts),
+        "freeCapacitiesSettled": dict(pool.alone.free_amounts),
+        "freeCapacitiesAfter": dict(pool.after.free_amounts),
     }
 
 

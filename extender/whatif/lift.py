@@ -194,7 +194,7 @@ def _lost_pods(bench: Bench) -> Iterator[Fix]:
 
 def marked_pods(bench: Bench) -> Iterator[Fix]:
     """Pods that a person has annotated as unschedulable."""
-    marked = [pod for pod in bench.pool.members() if pod.draining]
+    marked = [pod for pod in bench.pool.members() if pod.pod and pod.pod.unschedulable]
 
     def change(trial: Trial, some: Sequence[PodClaims]) -> None:
         for state in some:

@@ -216,7 +216,8 @@ def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Ite
     if pool.is_closed(known):
         yield "the autoscaler empties it: the pool needs fewer pods"
     if known.draining:
-        yield "it is drained: what it carries goes wherever there is room"
+        why = "somebody evicts it" if known.evicted else "it is drained"
+        yield f"{why}: what it carries goes wherever there is room"
     if known.pending:
         ledger, planned = nodes.bind_ledger.ledger, nodes.bind_ledger.planned
         kept = len(ledger) - len(planned.keys() - known.claims.keys())

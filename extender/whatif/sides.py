@@ -18,6 +18,7 @@ class Side:
     all.
 
     ``wanted``: pods that the autoscaler asks for. ``bound``: names of pods that have a node.
+    ``overcommitted``: pod -> ``PodClaims.ledger_excess``.
     ``settled``: the decisions that led there; empty for today.
     """
 
@@ -26,8 +27,9 @@ class Side:
     wanted: int
     bound: frozenset[str]
     free_slots: int
+    free_amounts: Mapping[str, int]
     reschedule_after_s: int | None
-    overcommitted: int
+    overcommitted: Mapping[str, Mapping[str, tuple[int, int]]]
     placed: Mapping[str, Mapping[str, int]]
     left: Mapping[str, int]
     lost: Mapping[str, tuple[int, int]]
@@ -89,10 +91,11 @@ def side_of(state: ClusterState, key: str, settled: Settled | None = None) -> Si
         wanted=plan.wanted if plan is not None else pods,
         bound=frozenset(member.name for member in pool.members() if member.bound),
         free_slots=pool.free_slots(),
+        free_amounts=pool.free_amounts(),
         reschedule_after_s=pool.adapter_pool.reschedule_after_s
         if pool.adapter_pool is not None
         else None,
-        overcommitted=len(pool.overcommitted()),
+        overcommitted={pod.name: pod.ledger_excess for pod in pool.overcommitted()},
         placed=placed,
         left=left,
         lost=_losses(pool),

@@ -65,6 +65,12 @@ def test_every_field_is_read():
         ({"url": "https://p:port"}, "url", "is no URL"),
         ({"url": "https://user:secret@p"}, "url", "must have no user"),
         ({"url": "https://p?x=1"}, "url", "must have no user, query"),
+        ({"url": "https://p/x/api/v1/query"}, "url", "is added; write 'https://p/x'"),
+        ({"url": "https://p/api/v1/query_range/"}, "url", "is added; write 'https://p'"),
+        ({"query": "n{a='$Namespace'}"}, "query", "'$Namespace'; did you mean $namespace?"),
+        ({"query": "n{a='$statefulSets'}"}, "query", "did you mean $statefulSet?"),
+        ({"query": "n{a='${namespace}'}"}, "query", "did you mean $namespace?"),
+        ({"query": "rate(n[$__range])"}, "query", "known: $namespace, $pool, $statefulSet"),
         ({"url": "http://p", "tokenFile": "token"}, "tokenFile", "needs a url with https"),
         ({"url": "http://p", "caFile": "ca"}, "caFile", "needs a url with https"),
         ({"tokenFile": 1}, "tokenFile", "must be the name of a file"),
@@ -86,6 +92,19 @@ def test_a_wrong_entry_is_refused_with_the_field(wrong, field, problem):
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "label_replace(n, 'pod', '$1', 'instance', '(.*):.*')",
+        "label_replace(n, 'pod', '${1}-x', 'instance', '(.*):.*')",
+        "label_replace(n, 'pod', '$name', 'instance', '(?P<name>.*):.*')",
+        "n{pod=~'a$|b$', a='$pool-$namespace'}",
+    ],
+)
+def test_what_stands_for_something_else_in_a_query_is_no_placeholder(query):
+    assert [*problems_of([{**ENTRY, "query": query}])] == []
+
+
 def test_two_entries_have_different_names():
     with pytest.raises(InvalidObject, match=r"loadSources\[1\].name: 'requests' is taken"):
         config_from(with_field("loadSources", [ENTRY, ENTRY]))
@@ -95,11 +114,11 @@ def test_a_query_has_the_names_of_its_pool():
     source = LoadSource(
         name="a",
         url="https://p",
-        query='sum by (pod) (n{a="$namespace", b="$pool", pod=~"$statefulSet-[0-9]+", c="$other"})',
+        query='sum by (pod) (n{a="$namespace", b="$pool", pod=~"$statefulSet-[0-9]+", c="$pools"})',
     )
     pool = AdapterPool(namespace="kafka", name="d", stateful_set="dispatcher", slots_per_pod=1)
     assert source.query_for(pool) == (
-        'sum by (pod) (n{a="kafka", b="d", pod=~"dispatcher-[0-9]+", c="$other"})'
+        'sum by (pod) (n{a="kafka", b="d", pod=~"dispatcher-[0-9]+", c="$pools"})'
     )
 
 

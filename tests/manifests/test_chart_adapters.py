@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
+from extender.lab.simulation.world.installation import EVICTION_WEBHOOK
 from tests.manifests.chart import RenderFailed, Values, objects, render
 from tests.manifests.test_chart_schedule import BY_TOKEN, config_of, pod_of, rendered, rules_of
 from tests.support.configs import config_from
+from webhook.evictions import API_TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("needs_helm")
 
@@ -119,6 +121,35 @@ def test_in_shadow_mode_nobody_is_served():
     assert ("Service", "vreplica-adapters") not in found
     assert "tokenreviews" not in rules_of(found)
     assert "adapters" not in config_of(found)
+
+
+def test_evictions_wait_where_adapters_are_served_unless_a_value_says_otherwise():
+    def of(**adapters: Any) -> tuple[list[str], bool, bool]:
+        found = rendered(adapters=adapters)
+        hooks = found["ValidatingWebhookConfiguration", "vreplica-scheduler"]["webhooks"]
+        rules = found["ClusterRole", "vreplica-webhook"]["rules"]
+        paths = [
+            one["clientConfig"]["service"]["path"]
+            for one in hooks
+            if "pods/eviction" in one["rules"][0]["resources"]
+        ]
+        may_patch = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"]} in rules
+        return paths, may_patch, ("ValidatingAdmissionPolicy", "vreplica-webhook-pods") in found
+
+    assert of(enabled=True) == (["/evict"], True, True)
+    assert of(enabled=True, evictions=False) == ([], False, False)
+    assert of(enabled=False) == ([], False, False)
+
+
+def test_an_eviction_is_never_blocked_by_an_outage_and_never_waits_long():
+    found = rendered(**ON)["ValidatingWebhookConfiguration", "vreplica-scheduler"]["webhooks"]
+    (hook,) = (one for one in found if one["name"] == "evictions.vreplica.dev")
+    assert (hook["failurePolicy"], hook["sideEffects"]) == ("Ignore", "NoneOnDryRun")
+    assert hook["timeoutSeconds"] > API_TIMEOUT_S
+    simulated = dict(EVICTION_WEBHOOK["webhooks"][0])
+    assert {key: hook[key] for key in simulated if key not in {"clientConfig", "rules"}} == {
+        key: value for key, value in simulated.items() if key not in {"clientConfig", "rules"}
+    }
 
 
 @pytest.mark.parametrize("peers", [[], [{"namespaceSelector": {}}]])

@@ -51,8 +51,8 @@ OVERVIEW = Dashboard(
                 _number(
                     "overcommitted pods",
                     f"max({S}_overcommitted_pods)",
-                    "Pods whose ledger is over their slots: only after slotsPerPod was lowered, or "
-                    "a forged ledger.",
+                    "Pods whose ledger takes more than they have: only after slotsPerPod or "
+                    "capacities were lowered, or with a forged ledger.",
                     thresholds=((1, "red"),),
                 ),
                 _number(

@@ -113,7 +113,7 @@ HANDING_OVER = (
     Mutant(
         "the deadline of a drain begins anew",
         _RULES,
-        "return Telling(*had[4:])",
+        "return Telling(had.state, had.peer, had.deadline, had.intent)",
         "return drain() or Telling()",
         "liveness: each write of the assignment would give the adapter more time",
         (_IS_TOLD,),

@@ -12,6 +12,8 @@ _PODS = "extender/engine/state/pool_pods.py"
 _CLAIMS = "extender/engine/pods/claims.py"
 _BYTES = "tests/engine/pods/test_ledger_shares.py::"
 _PLAN = "extender/engine/placing/plan.py"
+_BURST = "extender/engine/placing/burst.py"
+_BURSTS = "tests/engine/placing/test_burst.py::"
 _DOWN = "extender/engine/scaling/scale_down.py"
 _SCALER = "extender/service/pools/pool_scaler.py"
 _CLOSED = "extender/service/pools/draining_ordinals.py"
@@ -410,6 +412,40 @@ PLAN = (
         "return pod.capacity - pod.held + held - kept.get(pod.name, 0)",
         "I1: a vpod that grows heavier",
         (f"{_PLANS}test_growing_heavier_leaves_no_room_that_the_heavier_ones_need",),
+    ),
+    Mutant(
+        "another order counts even if it leaves as much",
+        _BURST,
+        "if (result := result_of(pool, tried)) < best:",
+        "if (result := result_of(pool, tried)):",
+        "the last order that was tried would count, and not the best one",
+        (f"{_BURSTS}test_the_first_order_stays_if_no_other_is_better",),
+    ),
+    Mutant(
+        "the last order that was tried stays reserved",
+        _BURST,
+        "    release([decision.vpod for decision in tried])\n    return found\n",
+        "    return found\n",
+        "the next decisions would start from it",
+        (f"{_BURSTS}test_an_order_is_found_in_which_all_have_room",),
+    ),
+    Mutant(
+        "any burst in a large pool is decided nine times",
+        _BURST,
+        "and len(decisions) * pool.schedulable_count() <= WORK_MAX",
+        "",
+        "the extender's verbs would wait for it",
+        (f"{_BURSTS}test_a_burst_that_would_take_too_long_has_one_order",),
+    ),
+    Mutant(
+        "no other order is tried",
+        "extender/service/placing/placer.py",
+        "if any_order and may_fit_better(state, decisions):",
+        "if False:",
+        "a vreplica waits that would have room",
+        (
+            "tests/service/placing/test_placer.py::test_a_burst_finds_room_in_another_order_if_the_heaviest_first_leaves_some",
+        ),
     ),
     Mutant(
         "a pod that restarts loses its vreplicas",

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from extender.engine.placing.burst import best_of, may_fit_better
 from extender.engine.placing.plan import Decision, place, release_all
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.moves import SWAPS_TRIED_MAX, Advice, plan_moves
@@ -157,18 +158,37 @@ class Ours:
     # -- the engine's steps ------------------------------------------------------------------------
 
     def _place(self) -> bool:
-        """Decide the vpods that wait, as one batch. Return whether anything has changed."""
-        changed: list[Decision] = []
-        for vpod in self._batch():
-            decision = place(self.pool, vpod)
-            before = self.pool.placed_of(vpod.key)
-            if dict(decision.target) == before:
-                continue
-            self.pool.reserve(self, vpod.key, decision.shares(before), expires_at=float("inf"))
-            self.moves += decision.moves
-            changed.append(decision)
-        commit(self.state, self.pool, changed)
+        """Decide the vpods that wait, as one batch, in the best of some orders. Return whether
+        anything has changed.
+        """
+        decisions = found = self._reserve(vpod.key for vpod in self._batch())
+        if may_fit_better(self.pool, decisions):
+            found = best_of(self.pool, decisions, self._reserve, self._release)
+            self._reserve(one.vpod for one in found)
+        changed = [
+            one for one in found if dict(one.target) != self._published(self.pool.vpods[one.vpod])
+        ]
+        self.moves += [move for one in changed for move in one.moves]
+        commit(self.state, self.pool, found)
         return bool(changed)
+
+    def _reserve(self, keys: Iterable[str]) -> list[Decision]:
+        """Decide vpods, and reserve each decision before the next one is made."""
+        made: list[Decision] = []
+        for key in keys:
+            decision = place(self.pool, self.pool.vpods[key])
+            shares = decision.shares(self.pool.placed_of(key))
+            self.pool.reserve(self, key, shares, expires_at=float("inf"))
+            made.append(decision)
+        return made
+
+    def _release(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.pool.release(self, key)
+
+    @staticmethod
+    def _published(vpod: VPod) -> dict[str, int]:
+        return {name: count for name, count in vpod.placements.items() if count}
 
     def _batch(self) -> list[VPod]:
         """The vpods that wait, in the order in which they are decided: the heaviest first, then

@@ -189,6 +189,10 @@ UNREACHED: Final = {
     ("reflector.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await self._requeue_differences(bucket)"): SLICES,
+    (
+        "reconciler.py",
+        "await give_up_evictions(self._caches, self._fenced, bucket, self._now())",
+    ): "no scenario evicts a pod; the next leader gives up what is left",
     ("reconciler.py", "await self._unexpected_writes.begin(bucket)"): SLICES,
     (
         "reflector.py",

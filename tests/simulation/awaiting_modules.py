@@ -110,6 +110,8 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/service/http/verb_handlers.py": LISTENER,
     "extender/service/pools/descheduler.py": "its one write is an eviction, and it remembers "
     "nothing that has to last; seeds with the part descheduling kill at that call",
+    "extender/service/pools/evictions.py": "its one write removes an annotation, and it remembers "
+    "nothing; the next leader removes what is left",
     "extender/service/pools/load_polling.py": "asks another server, keeps what it says in "
     "memory, and writes nothing",
     "extender/service/pools/prometheus.py": "reads from another server than the API server, and "

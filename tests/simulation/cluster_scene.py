@@ -147,10 +147,10 @@ def patching(*operations: Obj) -> Answer:
     return lambda _: {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
 
-def denying(message: str = "no", code: int = 403) -> Answer:
+def denying(message: str = "no", code: int = 403, reason: str = "Forbidden") -> Answer:
     return lambda _: {
         "allowed": False,
-        "status": {"code": code, "reason": "Forbidden", "message": message},
+        "status": {"code": code, "reason": reason, "message": message},
     }
 
 

@@ -1,11 +1,30 @@
-"""Evictions ask the PodDisruptionBudgets, as kube-apiserver's do."""
+"""Evictions ask admission webhooks and the PodDisruptionBudgets, as kube-apiserver's do."""
 
 import pytest
 
-from extender.kube.api import PODS, ApiError, Conflict, NotFound, PatchType, Preconditions
+from extender.kube.api import (
+    PODS,
+    VALIDATING_WEBHOOKS,
+    ApiError,
+    Conflict,
+    NotFound,
+    PatchType,
+    Preconditions,
+    TooManyRequests,
+)
 from extender.lab.apiserver.cluster import Cluster
 from extender.lab.apiserver.registry import PODDISRUPTIONBUDGETS
-from tests.simulation.cluster_scene import NS, a_cluster, a_pod
+from tests.simulation.cluster_scene import (
+    NS,
+    Answer,
+    Webhooks,
+    a_cluster,
+    a_configuration,
+    a_pod,
+    a_webhook,
+    allowed,
+    denying,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -94,3 +113,45 @@ async def test_another_pod_of_the_name_is_not_evicted():
     with pytest.raises(Conflict):
         await cluster.evict(NS, "p0", preconditions=Preconditions(uid="another"))
     assert not await is_leaving(cluster, "p0")
+
+
+async def asking(cluster: Cluster, answer: Answer) -> Webhooks:
+    """A webhook for evictions is asked from now on."""
+    webhooks = Webhooks(hook=answer)
+    cluster.call_webhooks_with(webhooks)
+    hook = a_webhook(resources=["pods/eviction"], sideEffects="NoneOnDryRun")
+    await cluster.create(VALIDATING_WEBHOOKS, "", a_configuration(hook))
+    return webhooks
+
+
+async def test_a_webhook_refuses_an_eviction_with_its_own_code():
+    cluster = await two_pods(True, True)
+    await asking(cluster, denying("not yet", code=429, reason="TooManyRequests"))
+    with pytest.raises(TooManyRequests, match="denied the request: not yet"):
+        await cluster.evict(NS, "p0")
+    assert not await is_leaving(cluster, "p0")
+
+
+async def test_the_review_of_an_eviction_is_as_the_api_server_sends_it():
+    cluster = await two_pods(True, True)
+    webhooks = await asking(cluster, allowed)
+    await cluster.dry_run().evict(NS, "p0", grace_period_s=7)
+    [(_, request)] = webhooks.requests
+    assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
+    assert request["resource"] == {"group": "", "version": "v1", "resource": "pods"}
+    assert (request["subResource"], request["operation"]) == ("eviction", "CREATE")
+    assert (request["namespace"], request["name"], request["dryRun"]) == (NS, "p0", True)
+    assert request["object"] == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": NS, "name": "p0"},
+        "deleteOptions": {"gracePeriodSeconds": 7, "dryRun": ["All"]},
+    }
+    assert not await is_leaving(cluster, "p0")
+
+
+async def test_an_eviction_that_the_webhook_allows_still_needs_its_budget():
+    cluster = await two_pods(True, True, maxUnavailable=0)
+    await asking(cluster, allowed)
+    with pytest.raises(TooManyRequests, match="disruption budget"):
+        await cluster.evict(NS, "p0")

@@ -283,6 +283,8 @@ async def test_a_dry_run_stores_nothing():
         assert wire.cluster.object_count(PODS) == 0
         await wire.cluster.create(PODS, NS, a_pod())
         await wire.ask("DELETE", f"{PATH}/p", {"dryRun": ["All"]})
+        eviction = {"deleteOptions": {"dryRun": ["All"]}}
+        assert (await wire.ask("POST", f"{PATH}/p/eviction", eviction))[0] == 201
         assert wire.cluster.object_count(PODS) == 1
 
 

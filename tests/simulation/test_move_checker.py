@@ -257,6 +257,33 @@ async def test_a_move_that_makes_room_may_have_been_decided_before_its_pod_was_s
     assert len(moved(scene, "MakeRoom", {"a-1": 1}, {"a-0": 1})) == found
 
 
+async def evened(source: int, target: int, target_before: int | None = None) -> list[str]:
+    """What is said of a move by LeastAllocated, from a pod with ``source`` slots in use to one with
+    ``target`` of others; long before, with ``target_before``.
+    """
+    scene = CheckerScene()
+    scene.pool(slots=20, profile="even-slots")
+    scene.pod("a-0", {"t/v": 1, "t/w": source - 1}, actor=PERSON, slots=20)
+    before = target if target_before is None else target_before
+    scene.pod("a-1", {"t/x": before}, actor=PERSON, slots=20)
+    scene.vpod("v", 1, {"a-0": 1}, actor=PERSON)
+    scene.checkers._edited_records._statuses.clear()  # as in ``moved``
+    scene.checkers._edited_records._ledgers.clear()
+    await later(100.0)
+    scene.pod("a-1", {"t/x": target}, actor=PERSON, slots=20)
+    scene.pod("a-1", {"t/x": target, "t/v": 1}, slots=20)
+    told = ("1 vreplica moved from a-0 to a-1 (Policy)", stamp(scene.checkers._clock()))
+    scene.vpod("v", 1, {"a-1": 1}, moved=told)
+    return [line for line in scene.found if "moved t/v by policy" in line]
+
+
+@in_virtual_time
+async def test_a_profile_that_compares_pods_moves_to_one_that_is_emptier():
+    assert await evened(5, 2) == []
+    assert len(await evened(2, 5)) == 1
+    assert await evened(2, 5, target_before=1) == [], "its decision may be that old"
+
+
 async def compacted(away_s: float, *, source_ready: bool = True, late_s: float = 1.0) -> list[str]:
     """What is said of a move from a-1 to a-0, which has not been Ready for so long; -1: it is
     Ready.

@@ -97,6 +97,22 @@ def test_load_is_balanced_and_the_invariants_hold():
     assert sum(outcome.moves.get("Load", 0) for outcome in outcomes) > 0
 
 
+WITH_OWN_PROFILES = [
+    Trial(seed, events=60, profile=FaultProfile(parts=frozenset(parts)))
+    for seed, parts in (
+        (7000003, {"callers", "sources", "load", "loadSource", "ownProfiles", "dimensions"}),
+        (7000001, {"callers", "sources", "loadSource", "ownProfiles", "dimensions"}),
+    )
+]
+
+
+def test_load_comes_from_prometheus_and_dimensions_are_even_and_the_invariants_hold():
+    """In the first, a caller that wanted nothing let two vpods change places for ever."""
+    outcomes = [simulate(trial) for trial in WITH_OWN_PROFILES]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_OWN_PROFILES)
+    assert sum(outcome.moves.get("Policy", 0) for outcome in outcomes) > 0
+
+
 RESTARTED = [
     Trial(
         seed,

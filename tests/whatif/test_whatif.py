@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from extender.engine.placing.plan import place
 from extender.engine.state.cluster_state import ClusterState
 from extender.model.errors import InvalidObject
+from extender.model.ledger import Share
 from extender.whatif.left_out import pools_asked
 from extender.whatif.request import FIELDS, change_from
 from extender.whatif.settling import commit
@@ -18,6 +19,7 @@ from extender.whatif.whatif import Change, what_if
 from tests.support.builders import NS, POOL, Scene, a_node, a_vpod
 from tests.whatif.scenes import scenes
 
+HUNGRY = (("cpu", 3),)
 DRAWN = settings(max_examples=30, deadline=None)
 
 
@@ -274,6 +276,21 @@ def test_smaller_pods_lose_what_is_too_much():
     answer = asked(scene, Change(settings={"slotsPerPod": 4}))
     assert answer["vpods"][0]["after"] == {"dispatcher-0": 4, "dispatcher-1": 4, "dispatcher-2": 4}
     assert (answer["summary"]["unplacedAfter"], answer["summary"]["overcommittedAfter"]) == (3, 0)
+
+
+def test_what_a_pod_would_have_too_much_of_is_told_with_its_figures():
+    """Nobody knows the vpod, so nobody takes it off the pod."""
+    scene = Scene(replicas=1, capacities=(("cpu", 4),)).pod(0, {"tenant/x": Share(3, 1, HUNGRY)})
+    answer = asked(scene, Change())
+    assert answer["summary"]["overcommittedAfter"] == 1
+    assert answer["notes"] == [f"pool {POOL}: too much would be on dispatcher-0 (9 of 4 cpu)"]
+
+
+def test_what_is_free_of_dimensions_is_told_as_free_slots_are():
+    scene = Scene(replicas=1, slots=10, capacities=(("cpu", 9),)).pod(0, {})
+    added = Change(add=(a_vpod("new", 2, per_vreplica=HUNGRY),))
+    (row,) = asked(scene, added)["pools"]
+    assert (row["freeCapacitiesBefore"], row["freeCapacitiesAfter"]) == ({"cpu": 9}, {"cpu": 3})
 
 
 def test_another_profile_counts_for_what_is_placed_anew():

@@ -25,7 +25,7 @@ class Worker:
             self.done[share.key] = self.done.get(share.key, 0) + len(pieces)
 
     async def drain(self, share: Share) -> None:
-        await self.loops[share.key]  # it ends after the pieces that are under way
+        await asyncio.wait({self.loops[share.key]})  # until the pieces under way are done
 
     async def stop(self, share: Share) -> None:
         if loop := self.loops.pop(share.key, None):

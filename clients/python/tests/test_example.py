@@ -80,6 +80,29 @@ async def test_a_share_is_handed_over_and_no_piece_of_work_is_lost():
         await asyncio.wait(runs)
 
 
+async def test_a_drain_that_is_taken_back_loses_no_piece_of_work_either():
+    pieces = Pieces()
+    async with FakeScheduler() as scheduler:
+        pod = scheduler.pod("worker-0")
+        run = asyncio.create_task(the_worker(pieces.work).run(**the_pods(scheduler, pod)))
+        pod.assign(ORDERS, vreplicas=2, epoch=7)
+        await pod.serving(ORDERS)
+        pieces.goes_on.clear()
+        count = len(pieces.begun)
+        while len(pieces.begun) == count:
+            await asyncio.sleep(0)
+        pod.drain(ORDERS)
+        await pod.until(lambda said: ORDERS in said.draining)
+        pod.assign(ORDERS, vreplicas=2, epoch=8)
+        await pod.serving(ORDERS)
+        pieces.goes_on.set()
+        while (ORDERS, 8) not in pieces.ended:
+            await asyncio.sleep(0)
+        assert pieces.ended.count((ORDERS, 7)) == pieces.begun.count((ORDERS, 7))
+        run.cancel()
+        await asyncio.wait([run])
+
+
 AS_A_PROGRAM = """
 import asyncio, sys
 sys.path[:0] = ["examples", "."]

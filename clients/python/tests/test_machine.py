@@ -357,6 +357,30 @@ def test_a_deadline_holds_after_a_pause_in_which_nobody_looked(serving):
     assert not serving.may_act()
 
 
+def test_a_generation_that_the_service_names_has_a_moment_to_come_on_the_open_stream(serving):
+    for generation in range(5, 9):
+        serving.acknowledge(generation=generation)
+        serving.wait(0.9)
+        serving.tell(orders=share(), generation=generation)
+    serving.wait(60)
+    assert serving.reconnects == 0
+    serving.acknowledge(generation=9)
+    serving.wait(0.9)
+    assert serving.reconnects == 0
+    serving.wait(0.2)
+    assert serving.reconnects == 1
+    serving.wait(60)
+    assert serving.reconnects == 1, "the new stream says what there is"
+
+
+def test_a_drain_that_ends_at_its_deadline_before_anybody_looked_has_let_go(serving):
+    serving.tell(orders=drained_until(serving, 30))
+    serving.now += 30
+    serving.end()
+    assert serving.cancelled == serving.problems == []
+    assert serving.said() == {"drained": (ORDERS,)}
+
+
 def test_a_deadline_that_is_moved_is_the_one_that_counts(serving):
     serving.tell(orders=drained_until(serving, 30))
     serving.tell(orders=drained_until(serving, 90))
@@ -522,8 +546,9 @@ class TestLease:
         served.wait(5)
         served.acknowledge(generation=7)
         served.acknowledge(generation=7)
+        served.wait(2)
         assert served.reconnects == 1
-        served.wait(4.1)
+        served.wait(2.1)
         assert not served.may_act()
 
     def test_a_drain_ends_with_the_lease(self, served):

@@ -94,8 +94,14 @@ class AnyLife(RuleBasedStateMachine):
         self.lease_s = lease_s
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), outcome=st.sampled_from([Outcome.DONE, Outcome.DONE, Outcome.FAILED]))
-    def end(self, data, outcome):
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from([Outcome.DONE, Outcome.DONE, Outcome.FAILED]),
+        late_s=st.sampled_from([0.0, 0.0, 30.0]),
+    )
+    def end(self, data, outcome, late_s):
+        """``late_s``: for so long nobody has looked what is due."""
+        self.now += late_s
         progress = data.draw(st.sampled_from(sorted(self.running, key=lambda one: one.key)))
         if progress in self.cancelled:
             outcome = data.draw(st.sampled_from([Outcome.CANCELLED, Outcome.DONE, outcome]))

@@ -37,6 +37,11 @@ LEASE_PART: Final = 0.9
 and for work that was begun at the last moment.
 """
 
+BEHIND_S: Final = 1.0
+"""How long the open stream may take to bring a generation that an answer has named already. While
+shares are handed over there are several a second, and the two come at about the same time.
+"""
+
 
 class Reconnect:
     """What the open stream says is not enough: open it anew, at another replica if there is one."""
@@ -61,7 +66,10 @@ class Machine:
         """When the last acknowledgement that renewed the lease was sent."""
         self._news_at = math.inf
         """When the service sent the first assignment since the lease was last lost."""
-        self._generation_behind = -1
+        self._named = -1
+        """The newest generation that an answer has named."""
+        self._named_until = math.inf
+        """When the stream that has not brought it is given up."""
         self._leaving_until = math.inf
         self._closing = False
         self._unsettled: set[str] = set()
@@ -110,7 +118,7 @@ class Machine:
     def due_at(self) -> float:
         """Until when ``tick`` must be called; infinite if it need not be."""
         lease_until = self.lease_until if self.lease_until > -math.inf else math.inf
-        return min(self._due[0][0] if self._due else math.inf, lease_until)
+        return min(self._due[0][0] if self._due else math.inf, lease_until, self._named_until)
 
     def may_act(self, progress: Progress, epoch: int, now: float) -> bool:
         """Whether work for a share may go on under the epoch with which it was begun."""
@@ -138,6 +146,10 @@ class Machine:
                 self._report("", f"generation {known.generation} has come with two contents")
             return False
         self._assignment = assignment
+        if self._named <= assignment.generation:
+            self._named_until = math.inf
+        elif news:
+            self._named_until = now + self._behind_s()
         self._take_lease(assignment, now)
         self._tell(assignment.shares, now, wall)
         return True
@@ -173,8 +185,9 @@ class Machine:
 
     def finished(self, progress: Progress, outcome: Outcome, why: str, now: float) -> None:
         """Take how a callback has ended; ``why`` is for people, if it has not ended well."""
-        self.tick(now)
+        # Before what is due: a callback that has ended can no longer be cancelled.
         self._actions += progress.finish(outcome, why, now, self._limits)
+        self.tick(now)
         self._step(progress, now)
 
     def acknowledgement(self) -> Acknowledgement | None:
@@ -223,9 +236,9 @@ class Machine:
         self.tick(now)
         self._said = said
         if generation is not None and generation > said.generation:
-            if generation > max(self.generation, self._generation_behind):
-                self._generation_behind = generation
-                self._actions.append(Reconnect())
+            if generation > max(self.generation, self._named):
+                self._named = generation
+                self._named_until = min(self._named_until, now + self._behind_s())
             return
         if sent_at >= self._news_at:
             self._lease_from = max(self._lease_from, sent_at)
@@ -245,11 +258,17 @@ class Machine:
         """Do what is due."""
         if self._lease_s is not None and now >= self.lease_until:
             self._lose_lease(now)
+        if now >= self._named_until:
+            self._named_until = math.inf
+            self._actions.append(Reconnect())
         while self._due and self._due[0][0] <= now:
             _, key = heapq.heappop(self._due)
             if (progress := self._progress.get(key)) is not None:
                 progress.queued_for = math.inf
                 self._step(progress, now)
+
+    def _behind_s(self) -> float:
+        return BEHIND_S if self._lease_s is None else min(BEHIND_S, self._lease_s / 6)
 
     def _lose_lease(self, now: float) -> None:
         if self._lease_from == -math.inf:

@@ -160,6 +160,7 @@ def _pool_row(state: ClusterState, key: str, *, autoscale: bool, compact: bool) 
         "replicas": replicas,
         "wantedReplicas": scale.wanted if autoscale and scale is not None else replicas,
         "freeSlots": pool.free_slots(),
+        **({"freeCapacities": pool.free_amounts()} if pool.capacities else {}),
         "evictions": _evictions(moves),
     }
 

@@ -18,8 +18,11 @@ def plan_tables(console: Console, result: Mapping[str, Any]) -> None:
     vpods = result["vpods"]
     rows = [[*_placed(row, row), "; ".join(row["reasons"])] for row in vpods]
     console.print(table("vpods", ("VPOD", "PLACEMENTS", "UNPLACED", "REASONS"), rows))
-    heads = ("POOL", "REPLICAS", "WANTED", "FREE SLOTS", "EVICTIONS")
-    console.print(table("pools", heads, [_pool(row) for row in result["pools"]]))
+    pools, has_dimensions = result["pools"], any("freeCapacities" in row for row in result["pools"])
+    more = ("FREE CAPACITIES",) if has_dimensions else ()
+    heads = ("POOL", "REPLICAS", "WANTED", "FREE SLOTS", *more, "EVICTIONS")
+    rows = [_pool(row, has_dimensions=has_dimensions) for row in pools]
+    console.print(table("pools", heads, rows))
     grown = [row for row in vpods if row.get("settled", row)["placements"] != row["placements"]]
     if grown:
         title = "once the wanted pods have come and found nodes"
@@ -32,10 +35,13 @@ def _placed(vpod: Row, where: Row) -> list[str]:
     return [f"{vpod['namespace']}/{vpod['name']}", " ".join(placements), str(where["unplaced"])]
 
 
-def _pool(row: Row) -> list[str]:
+def _pool(row: Row, *, has_dimensions: bool) -> list[str]:
     moves = (
         f"{move['vreplicas']} of {move['vpod']} off {move['podName']} ({move['reason']})"
         for move in row["evictions"]
     )
-    counts = (str(row[what]) for what in ("replicas", "wantedReplicas", "freeSlots"))
+    counts = [str(row[what]) for what in ("replicas", "wantedReplicas", "freeSlots")]
+    if has_dimensions:
+        free = row.get("freeCapacities", {})
+        counts.append("\n".join(f"{amount:,} {name}" for name, amount in free.items()))
     return [f"{row['namespace']}/{row['name']}", *counts, "\n".join(moves)]

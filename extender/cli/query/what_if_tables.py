@@ -82,7 +82,14 @@ def _pools(pools: list[Mapping[str, Any]]) -> Table:
         [pool["name"], *(_arrow(pool[f"{what}Before"], pool[f"{what}After"]) for what in compared)]
         for pool in pools
     ]
-    return table("pools", ("POOL", "PROFILE", "PODS", "FREE SLOTS", "UNPLACED"), rows)
+    heads = ["POOL", "PROFILE", "PODS", "FREE SLOTS", "UNPLACED"]
+    if any("freeCapacitiesBefore" in pool for pool in pools):
+        heads.append("FREE CAPACITIES")
+        for row, pool in zip(rows, pools, strict=True):
+            before, after = (pool.get(f"freeCapacities{when}", {}) for when in ("Before", "After"))
+            free = (f"{_arrow(before[name], after[name])} {name}" for name in before)
+            row.append("\n".join(free))
+    return table("pools", heads, rows)
 
 
 def _zones(pool: Mapping[str, Any]) -> Table:

@@ -6,7 +6,7 @@ tell how far it has come:
 
 .. code-block:: text
 
-    written                  A is told   B is told   and this waits
+    written                  A is told   B is told   the next write waits
     B's ledger               Serve       Prepare     until B is prepared
     the vpod's status: B     Serve       Serve       until B serves
     A's assignment           Drain       Serve       until A has let go, or its deadline
@@ -16,8 +16,9 @@ So somebody serves at every moment. ``withheld`` holds the status back, ``unserv
 ``Drain``, and ``retains`` A's ledger. What a vpod gives up because it shrinks or goes is drained in
 the same way.
 
-Only adapters that acknowledge are waited for. An adapter that has never acknowledged is one without
-the contract, and a pod that does not serve has nothing to hand over: their shares go at once.
+Only adapters that acknowledge are waited for. An adapter that has never acknowledged does not know
+the contract (docs/adapters.md), and a pod that does not serve has nothing to hand over. Their
+shares go at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -156,8 +157,11 @@ def _waits(pod: PodClaims, adapters: Adapters) -> bool:
 
 
 def retains_some(pod: PodClaims, vpod: str, adapters: Adapters) -> bool:
-    """Whether the pod's ledger has to keep vreplicas that are published no more, beside others that
-    are, until others serve them. Those for which its adapter has not got ready need not stay.
+    """Whether the pod's ledger has to keep vreplicas that are no longer published, until other pods
+    serve them. The vpod still publishes some on this pod.
+
+    If the adapter is busy with the vpod, it may never have served these vreplicas: they need not
+    stay.
     """
     adapter = adapters(pod.name)
     return _waits(pod, adapters) and adapter.may_serve(vpod) and not adapter.is_busy(vpod)
@@ -209,7 +213,7 @@ def telling(
             return Telling()
         return Telling(ShareState.PREPARE, next(published_on(pool, vpod), ""))
     if had.state is ShareState.DRAIN:
-        return Telling(*had[4:])
+        return Telling(had.state, had.peer, had.deadline, had.intent)
     if claim.placed.vreplicas:
         return Telling()  # its status follows
     return drain() or Telling()
@@ -226,5 +230,7 @@ def intent_of(reason: MoveReason | None, *, exists: bool) -> str:
         return "Removed"
     if reason is None:
         return "Scale"
+    if reason is MoveReason.EVICTED:
+        return "Evicted"
     away = {MoveReason.DRAIN, MoveReason.ORDINAL_GONE, MoveReason.RESCHEDULE}
     return "Drain" if reason in away else "Rebalance"

@@ -46,8 +46,9 @@ class Decision(NamedTuple):
     zeros.
 
     ``weight``: slots of one vreplica. ``left``: vreplicas without a place. ``of``: UID and
-    generation of the decided vpod; ("", 0) for one that is gone. ``start``: the ordinal at which
-    ties started. ``amounts``: what one vreplica takes of the pool's dimensions.
+    generation of the decided vpod; ("", 0) for one that is gone. ``start``: the ordinal from
+    which ties were broken (``Ties.ROUND_ROBIN``). ``amounts``: what one vreplica takes of the
+    pool's dimensions.
     """
 
     vpod: str
@@ -118,8 +119,9 @@ def place(
 ) -> Decision:
     """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
 
-    ``leave_closed``: also place elsewhere what it has on closed pods (those being emptied), if the
-    pool moves vreplicas to shrink. Only for vpods of callers; the evictor moves all others.
+    ``leave_closed``: also place elsewhere what it has on closed pods (``PoolPods.closed``), if the
+    pool moves vreplicas to shrink. Only for vpods of callers of ``POST /v1/schedule``; the evictor
+    moves all others.
 
     ``stays``: start from what is published, and leave no draining pod that serves: a hand-over to
     other pods was taken back.
@@ -540,6 +542,8 @@ class _Plan:
     def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
         if self.pool.pods[name].condemned:
             return "ordinal is gone", MoveReason.ORDINAL_GONE
+        if self.pool.pods[name].evicted:
+            return "pod is being evicted", MoveReason.EVICTED
         if self.pool.pods[name].draining:
             return "pod is marked unschedulable", MoveReason.DRAIN
         if not self.pool.pods[name].abandoned:

@@ -35,6 +35,7 @@ _REASONS: Final[Mapping[str, ConflictReason]] = {
     "being deleted": ConflictReason.POD_UNSCHEDULABLE,
     "not bound": ConflictReason.POD_UNSCHEDULABLE,
     "marked unschedulable": ConflictReason.POD_UNSCHEDULABLE,
+    "being evicted": ConflictReason.POD_UNSCHEDULABLE,
     "not ready for too long": ConflictReason.POD_UNSCHEDULABLE,
     "being emptied": ConflictReason.POD_UNSCHEDULABLE,
     IN_DOUBT: ConflictReason.POD_UNSCHEDULABLE,

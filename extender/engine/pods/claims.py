@@ -18,7 +18,15 @@ the larger one keeps vreplicas where they are (I4).
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from extender.model.amounts import NO_AMOUNTS, Amounts, add_to, amounts_bytes, most_of, times
+from extender.model.amounts import (
+    NO_AMOUNTS,
+    SLOTS,
+    Amounts,
+    add_to,
+    amounts_bytes,
+    most_of,
+    times,
+)
 from extender.model.ledger import Share
 from extender.model.names import KEY_BYTES_MAX, LEDGER_BYTES_MAX, TENANT_BYTES_MAX
 from extender.model.objects import AdapterPod, Node
@@ -174,6 +182,7 @@ class PodClaims:
         "claims",
         "condemned",
         "counted_free",
+        "evicted",
         "excused",
         "held",
         "held_amounts",
@@ -229,6 +238,8 @@ class PodClaims:
         """It still runs, but its StatefulSet no longer has its ordinal. The StatefulSet controller,
         which calls such pods condemned, will delete it.
         """
+        self.evicted = False
+        """Somebody tries to evict the pod, and its pool hands shares over before."""
         self.schedulable = False
         self.open = False
         """Whether it is schedulable, has room and is not closed."""
@@ -315,15 +326,19 @@ class PodClaims:
         }
 
     @property
-    def ledger_overfills(self) -> bool:
-        """Whether the ledger takes more of a dimension than the pod has."""
-        held = self.held_amounts
-        if not any(held.get(name, 0) > most for name, most in self.capacities):
-            return False
-        taken: dict[str, int] = {}
+    def ledger_excess(self) -> dict[str, tuple[int, int]]:
+        """Where the ledger takes more than the pod has: ``SLOTS`` or dimension -> (what it takes,
+        what the pod has).
+        """
+        if not self.overcommitted:  # the ledger takes no more than what is held
+            return {}
+        taken = {SLOTS: sum(claim.ledger.slots for claim in self.claims.values())}
         for claim in self.claims.values():
             add_to(taken, times(claim.ledger.amounts, claim.ledger.vreplicas))
-        return any(taken.get(name, 0) > most for name, most in self.capacities)
+        has = {SLOTS: self.capacity, **dict(self.capacities)}
+        return {
+            name: (taken[name], most) for name, most in has.items() if taken.get(name, 0) > most
+        }
 
     @property
     def has_room(self) -> bool:
@@ -384,8 +399,8 @@ class PodClaims:
 
     @property
     def draining(self) -> bool:
-        """Whether a person has annotated the pod as unschedulable, and so drains it."""
-        return self.pod is not None and self.pod.unschedulable
+        """Whether it is drained: a person has annotated it as unschedulable, or it is evicted."""
+        return self.evicted or (self.pod is not None and self.pod.unschedulable)
 
     @property
     def leaving(self) -> bool:
@@ -404,8 +419,8 @@ class PodClaims:
             return "being deleted"
         if not pod.node or pod.assumed:
             return "not bound"
-        if pod.unschedulable:
-            return "marked unschedulable"
+        if self.draining:
+            return "being evicted" if self.evicted else "marked unschedulable"
         return "ledger unreadable" if pod.ledger_error else _why_not_there(self.node)
 
 

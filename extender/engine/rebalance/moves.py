@@ -4,8 +4,8 @@
 These are the sources, in order, each with its ``MoveReason``. The budget (vreplicas) is spent from
 the top:
 
-1. Pods marked unschedulable, even in the middle of the range. A person has ordered it, so there is
-   no cool-down.
+1. Pods marked unschedulable or evicted, even in the middle of the range. A person has ordered it,
+   so there is no cool-down.
 2. Ordinals that the StatefulSet no longer has.
 3. Abandoned pods: not Ready for longer than rescheduleAfterSeconds.
 4. Pods that hold more than their slots: as few vreplicas as bring them back under.
@@ -111,7 +111,9 @@ def _urgent(pool: PoolState) -> Iterator[tuple[PodClaims, MoveReason]]:
         (pod for pod in pool.pods.values() if pod.placed),
         key=lambda pod: (pod.placed, placement_order(pod.name)),
     )
-    yield from ((pod, MoveReason.DRAIN) for pod in loaded if pod.draining and pool.is_member(pod))
+    for pod in loaded:
+        if pod.draining and pool.is_member(pod):
+            yield pod, MoveReason.EVICTED if pod.evicted else MoveReason.DRAIN
     yield from ((pod, MoveReason.ORDINAL_GONE) for pod in loaded if not pool.is_member(pod))
     for pod in loaded:
         if pod.abandoned and not pod.draining and pool.is_member(pod):

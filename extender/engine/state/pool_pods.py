@@ -1,11 +1,11 @@
 """``PoolPods``: a pool's pods, and which of them may take new vreplicas.
 
-Two Python ints are bit sets over ordinals. ``schedulable`` has the pods that may take new
-vreplicas. ``room`` has those of them that have a free slot and bytes in their ledger, and are not
-closed. ``closed`` has the ordinals that are being emptied or in doubt: they get nothing new, and
-what they have stays until it is moved. ``zones`` and ``nodes`` divide ``schedulable`` by zone and
-by node. The lowest ordinal is the lowest set bit, so finding the place of a vreplica takes a few
-machine operations, however many pods there are.
+Python ints are bit sets over ordinals. ``schedulable`` has the pods that may take new vreplicas.
+``room`` has those of them that have a free slot and bytes in their ledger, and are not closed.
+``closed`` has the ordinals that are being emptied or in doubt (``in_doubt``): they get nothing new,
+and what they have stays until it is moved. ``zones`` and ``nodes`` divide ``schedulable`` by zone
+and by node. The lowest ordinal is the lowest set bit. So the place of a vreplica is found by a few
+operations on ints, without a loop over the pods.
 
 ``_refresh`` derives the bits after a change of a pod, a node or the pool, and ``_follow_room``
 after a change of claims alone. ``revision`` grows with every change: what somebody has derived from
@@ -24,6 +24,7 @@ from extender.engine.pods.topology import Topology, Zones
 from extender.engine.state.ordinal_history import HOLD_S
 from extender.engine.state.state_observer import StateObserver
 from extender.model.amounts import NO_AMOUNTS, Amounts
+from extender.model.eviction import is_evicted
 from extender.model.ledger import Share
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of
 
@@ -82,7 +83,7 @@ class PoolPods:
         self.nodes: dict[str, int] = {}
         """Node name -> bit set of the schedulable pods on it; never 0."""
         self.free_by_zone: dict[str, int] = {}
-        """Zone -> free slots of the pods in ``room``. The sum is kept by differences."""
+        """Zone -> free slots of the pods in ``room``."""
         self.unbound: dict[str, PodClaims] = {}
         """The pods that are not bound, and those whose last ledger is kept."""
         self._gone_since: dict[str, float] = {}
@@ -115,8 +116,8 @@ class PoolPods:
         )
 
     def counts(self, pod: AdapterPod) -> bool:
-        """Whether the StatefulSet controls that pod. True while none is known: then nothing is
-        placed, and what is there stays.
+        """Whether the StatefulSet controls that pod. True while no StatefulSet is known: then
+        nothing is placed, and what is there stays.
         """
         return self.stateful_set is None or pod.is_controlled_by(self.stateful_set)
 
@@ -171,6 +172,14 @@ class PoolPods:
         """Free slots over all schedulable pods."""
         return sum(max(0, self.by_ordinal[ordinal].free) for ordinal in bits(self.room))
 
+    def free_amounts(self) -> dict[str, int]:
+        """Dimension of the pool -> what is free of it on the pods that have free slots."""
+        held = [self.by_ordinal[ordinal].held_amounts for ordinal in bits(self.room)]
+        return {
+            name: sum(max(0, most - amounts.get(name, 0)) for amounts in held)
+            for name, most in self.capacities
+        }
+
     def slot_counts(self) -> SlotCounts:
         """Slots of the pods that are bound, and of those that will come back with what they hold.
 
@@ -189,25 +198,14 @@ class PoolPods:
         return SlotCounts(total, used, free, closed)
 
     def overcommitted(self) -> list[PodClaims]:
-        """Bound pods whose ledger exceeds their capacity. None while the AdapterPool, which sets
-        the capacity, is not known.
+        """Bound pods whose ledger takes more than they have (``PodClaims.ledger_excess``). None
+        while the AdapterPool, which says what they have, is not known.
         """
         if self.adapter_pool is None:
             return []
-        return [
-            pod
-            for pod in self.pods.values()
-            if pod.bound
-            and (
-                (
-                    pod.held > pod.capacity
-                    and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
-                )
-                or (pod.capacities and pod.ledger_overfills)
-            )
-        ]
+        return [pod for pod in self.pods.values() if pod.bound and pod.ledger_excess]
 
-    # -- the StatefulSet, and which of its pods are left alone -------------------------------------
+    # -- the StatefulSet, and its closed and abandoned pods ----------------------------------------
 
     def set_pool(self, pool: AdapterPool | None, stateful_set: StatefulSet | None) -> None:
         """Take a new AdapterPool object, with its StatefulSet as known."""
@@ -263,8 +261,8 @@ class PoolPods:
     @contextmanager
     def expecting(self, pod_name: str, node: Node) -> Iterator[None]:
         """Count the pod on that node in ``bound_pods`` while its bind waits before it can assume
-        the pod. kube-scheduler asks about the next pod meanwhile, and would put all of them into
-        one zone.
+        the pod. kube-scheduler asks about the next pods meanwhile. Without this it would put
+        all of them into one zone.
         """
         self._expected[pod_name] = (node.name, node.zone)
         self._note_location(pod_name)
@@ -364,6 +362,12 @@ class PoolPods:
         state.capacity = slots
         state.capacities = self.capacities
         state.abandoned = state.name in self.abandoned
+        state.evicted = (
+            state.pod is not None
+            and self.adapter_pool is not None
+            and self.adapter_pool.overlaps
+            and is_evicted(state.pod)
+        )
         state.condemned = (
             self.stateful_set is not None and state.bound and not self.is_member(state)
         )

@@ -33,7 +33,9 @@ class PoolState(PoolPods):
     """State of the pool ``key``."""
 
     load = NO_LOADS
-    """Set by who leads the pool. It is no part of ``revision``: only new placements look at it."""
+    """Set by who leads the pool. It does not change ``revision``: only new placements
+    look at it.
+    """
     asked = 0
     """How often what vpods ask for has changed. Where they are placed is no part of it."""
 
@@ -118,7 +120,7 @@ class PoolState(PoolPods):
     def pod_changed(
         self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None
     ) -> None:
-        """A pod came, changed or went. An unbound pod's annotation is advice and claims nothing."""
+        """A pod came, changed or went. The annotation of an unbound pod claims nothing."""
         name = (new or old or _neither()).name
         state = self._pod(name)
         if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
@@ -231,8 +233,8 @@ class PoolState(PoolPods):
         self._refresh_vpod(vpod_key)
 
     def _take_turns(self, vpod_key: str, shares: Mapping[str, Share]) -> None:
-        """The next decision's ties start after the last pod that this one gives something, counted
-        around from where this one started.
+        """The ties of the next decision start after the last pod that gets something from this one.
+        "Last" in the order that begins where this one's ties started, and goes around.
         """
         claims = self.claims_of(vpod_key)
         given = [
@@ -319,7 +321,9 @@ class PoolState(PoolPods):
         return moved
 
     def _add_claim(self, key: str, state: PodClaims, claim: Claim) -> Claim:
-        """Add a claim that has at most one side, so it holds just what it places."""
+        """Add a claim with at most one of ledger, status and reservation. So what it holds is what
+        it places.
+        """
         state.claims[key] = claim
         state.revision += 1
         state.held += claim.held_slots

@@ -1,4 +1,5 @@
-"""The eviction subresource of pods: a delete that asks the PodDisruptionBudgets first.
+"""The eviction subresource of pods: a delete that asks the admission webhooks and the
+PodDisruptionBudgets first.
 
 As in kube-apiserver's ``EvictionREST``: a pod that has no node, has finished or is being deleted
 needs no budget. More than one budget for a pod is an error (500). A budget that allows no
@@ -13,13 +14,34 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any, Final
 
-from extender.kube.api import Obj, TooManyRequests
+from extender.kube.api import Obj, Preconditions, TooManyRequests
 from extender.lab.apiserver.deletion import FINISHED
 from extender.lab.apiserver.selectors import label_selector_object, labels_of
 from extender.lab.apiserver.statuses import internal
+from extender.lab.apiserver.store import Key
 from extender.model.reading import condition_in
 
 RETRY_AFTER_S: Final = 10.0
+
+
+def eviction_object(
+    pod: Key, preconditions: Preconditions | None, grace_period_s: int | None, *, dry_run: bool
+) -> Obj:
+    """Return the Eviction of policy/v1 that webhooks see. ``pod``: namespace and name."""
+    options: Obj = {}
+    if preconditions is not None:
+        wanted = {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version}
+        options["preconditions"] = {key: value for key, value in wanted.items() if value}
+    if grace_period_s is not None:
+        options["gracePeriodSeconds"] = grace_period_s
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": pod[0], "name": pod[1]},
+        "deleteOptions": options,
+    }
 
 
 def check_budgets(pod: Obj, budgets: Iterable[Obj], pods: Iterable[Obj]) -> None:

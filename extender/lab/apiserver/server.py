@@ -480,6 +480,9 @@ class ApiServer:
             return [one.obj for key, one in collection.entries.items() if key[0] == namespace]
 
         before = target.entry()
+        if self.admission.active():
+            await self._admit_eviction(request, target, preconditions, grace_period_s)
+            before = target.entry()
         deletion.check_preconditions(target, before, preconditions)
         budgets = self.store.collection(PODDISRUPTIONBUDGETS.group, PODDISRUPTIONBUDGETS.plural)
         evictions.check_budgets(before.obj, stored(budgets), stored(target.collection))
@@ -491,6 +494,23 @@ class ApiServer:
             preconditions=wanted,
             grace_period_s=grace_period_s,
         )
+
+    async def _admit_eviction(
+        self,
+        request: Request,
+        target: Target,
+        preconditions: Preconditions | None,
+        grace_period_s: int | None,
+    ) -> None:
+        """Show the Eviction to the webhooks for pods/eviction. Raises the ApiError of a refusal."""
+        eviction = evictions.eviction_object(
+            target.key, preconditions, grace_period_s, dry_run=request.dry_run
+        )
+        at = replace(
+            admission_of(request, "CREATE", target, eviction),
+            object_kind=("policy", "v1", "Eviction"),
+        )
+        await self.admission.validate(_with_object(at, await self._mutated(target.kind, at)))
 
     async def bind(self, request: Request, binding: Binding) -> None:
         """As ``Api.bind``."""

@@ -118,6 +118,11 @@ class FaultRates:
         0.3,
         "a caller of /v1/schedule asks another replica than the one that it knows to lead",
     )
+    load_query_fails: float = _kind(
+        "load query", 0.3, "a Prometheus answers with an error, or with what cannot be read"
+    )
+    load_query_empty: float = _kind("load query", 0.3, "a Prometheus answers without any series")
+    load_query_hangs: float = _kind("load query", 0.3, "a Prometheus takes longer than it may")
     delay_mean_s: float = 0.002
     slow_max_s: float = 3.0
 

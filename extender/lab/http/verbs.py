@@ -259,9 +259,11 @@ async def post(call: Call) -> web.Response:
         await call.api.bind(replace(binding, namespace=call.namespace, name=call.name))
         return json_response(_success({}), 201)
     if call.subresource == "eviction":
-        options = body.get("deleteOptions") if isinstance(body, dict) else None
-        grace_s, preconditions = _delete_options(options if isinstance(options, dict) else {})
-        await call.api.evict(
+        given = body.get("deleteOptions") if isinstance(body, dict) else None
+        options = given if isinstance(given, dict) else {}
+        grace_s, preconditions = _delete_options(options)
+        api = call.api.dry_run() if "All" in (options.get("dryRun") or ()) else call.api
+        await api.evict(
             call.namespace, call.name, preconditions=preconditions, grace_period_s=grace_s
         )
         return json_response(_success({}), 201)

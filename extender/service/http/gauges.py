@@ -162,7 +162,7 @@ def _add_caches(metrics: Metrics, parts: MeasuredParts) -> None:
     )
     metrics.gauge(
         "overcommitted_pods",
-        "Bound adapter pods whose ledger is over their slots",
+        "Bound adapter pods whose ledger takes more than they have",
         None,
         lambda: float(sum(len(pool.overcommitted()) for pool in caches.state.pools.values())),
         stability=Stability.STABLE,

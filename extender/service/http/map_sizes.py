@@ -11,6 +11,7 @@ from typing import Final
 from extender.engine.state.cluster_state import ClusterState
 from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.service.placing.activation import Activation
+from extender.service.placing.handovers import HandOvers
 from extender.service.placing.queue import VPodQueues
 from extender.service.pools.load_reports import LoadReports
 from extender.service.watching.own_writes import OwnWrites
@@ -28,6 +29,7 @@ MAP_VALUES: Final = (
     "ledger_writes",
     "known_ordinals",
     "load_shares",
+    "hand_overs",
 )
 
 
@@ -41,6 +43,7 @@ def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
     own_writes: OwnWrites,
     ordinal_history: OrdinalHistory,
     load: LoadReports,
+    hand_overs: HandOvers,
 ) -> None:
     """Declare the gauge."""
     sizes: dict[str, Callable[[], int]] = {
@@ -53,6 +56,7 @@ def add_map_sizes_gauge(  # noqa: PLR0913 (each is a different collaborator)
         "ledger_writes": lambda: len(own_writes),
         "known_ordinals": lambda: len(ordinal_history),
         "load_shares": load.shares,
+        "hand_overs": lambda: len(hand_overs),
     }
     metrics.gauge(
         "kept_entries",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from extender.engine.pods.topology import same_for_placing
 from extender.engine.state.pool_state import PoolState
 from extender.model.bucket import Bucket
+from extender.model.eviction import is_evicted
 from extender.model.objects import (
     AdapterPod,
     AdapterPool,
@@ -235,6 +236,7 @@ def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
             old.node,
             old.assumed,
             old.unschedulable,
+            is_evicted(old),
             old.deleting,
             old.finished,
             old.slots,
@@ -245,6 +247,7 @@ def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
             new.node,
             new.assumed,
             new.unschedulable,
+            is_evicted(new),
             new.deleting,
             new.finished,
             new.slots,

@@ -22,6 +22,11 @@ def same_text(pod: AdapterPod, annotation: str, text: str | None) -> Obj:
     return {"op": "test", "path": annotation_path(annotation), "value": text}
 
 
+def remove_text(annotation: str) -> Obj:
+    """Remove the annotation. The pod must have it."""
+    return {"op": "remove", "path": annotation_path(annotation)}
+
+
 def set_text(annotation: str, text: str) -> Obj:
     """Add or replace the annotation. The pod must have annotations."""
     return {"op": "add", "path": annotation_path(annotation), "value": text}

@@ -18,7 +18,8 @@ In a pool that hands shares over, steps 2 and 3 leave out what adapters are not 
 A ledger write compares the pod's UID and the whole annotation with the text from which the patch
 was made. If anybody else has written, such as another leader, it fails instead of overcommitting
 the pod (I1). The batch's reservations are released at the end, when the caches hold what was
-written. Only after a write of unknown outcome do they stay until they expire.
+written. After a write of unknown outcome, and while a vpod waits for adapters, they stay until they
+expire or the vpod is decided again.
 """
 
 import asyncio
@@ -55,8 +56,9 @@ from extender.telemetry.tracing import span
 
 WRITES_IN_FLIGHT_MAX: Final = 32
 RESERVATION_TTL_S: Final = 30.0
-"""How long a reservation lasts that nothing confirms (I5), as in kube-scheduler. How long a request
-may still arrive is ``ledger_confirmations.UNDER_WAY_S``.
+"""How long a reservation lasts that nothing confirms (I5), as in kube-scheduler. A pool that hands
+shares over adds ``HandOvers.longest_s``. How long a request may still arrive is
+``ledger_confirmations.UNDER_WAY_S``.
 """
 
 

@@ -5,11 +5,11 @@ The committer asks what may be published (``withheld``) and what may leave a led
 A decision that has to wait stays reserved. Its vpod is decided again once something changes for it:
 an adapter's assignment or acknowledgement, or a time that has come.
 
-What is kept here is lost with the leader, and no share with it. If a status was not written yet,
-the next leader takes back what the destination's ledger has, and the evictor plans anew. If it was,
-the next leader goes on from the assignments.
+If the leader fails, what is remembered here is lost, but no share is. If the status was not written
+yet, the next leader takes back what the destination's ledger has, and the evictor plans anew. If it
+was written, the next leader goes on from the assignments.
 
-Vpods of callers are not handed over: their callers publish where they are.
+Vpods of callers of ``POST /v1/schedule`` are not handed over: their callers publish where they are.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 
 LOOK_AGAIN_S: Final = 10.0
-"""If nothing else brings a vpod back."""
+"""A vpod that waits is decided again after this time (s), if nothing else brings it back."""
 
 PREPARE, DRAIN = "prepare", "drain"
 """The steps that wait for adapters."""
@@ -65,14 +65,16 @@ def _ignore(_pool: str, _vpod: str) -> None:
 
 @dataclass(slots=True)
 class _HandOver:
-    """One vpod's. Times are the event loop's, in seconds."""
+    """The hand-over of one vpod. Times are the event loop's, in seconds."""
 
     prepared_by: float | None = None
-    """Until when its status waits; None once it is written."""
+    """Until when its status waits for adapters to get ready; None while it does not wait."""
     served_by: float | None = None
-    """Until when its former pods wait for those that it publishes to serve."""
+    """Until when its former pods keep its vreplicas, although the pods that it publishes do not all
+    serve yet; None while nothing waits for that.
+    """
     stays_until: float = 0.0
-    """Until then it does not leave pods that drain: it was taken back."""
+    """Until then the vpod does not leave draining pods, because its hand-over was taken back."""
     reason: MoveReason | None = None
     timer: asyncio.TimerHandle | None = None
     waits: bool = False
@@ -80,7 +82,7 @@ class _HandOver:
 
 
 class HandOvers:
-    """``clock``: the event loop's time; ``now``: epoch seconds.
+    """The hand-overs that are under way. ``clock``: the event loop's time; ``now``: epoch seconds.
 
     ``decide`` has a vpod decided again, and ``tell`` writes what its adapters are told.
     """
@@ -114,7 +116,7 @@ class HandOvers:
     # -- what the placer and the committer ask -----------------------------------------------------
 
     def longest_s(self, pool: str) -> float:
-        """For how long a decision may wait for adapters."""
+        """How long (s) a decision in the pool may wait for adapters in all."""
         handoff = self._handoff(pool)
         return 2 * handoff.prepare_timeout_s + handoff.drain_timeout_s if handoff is not None else 0
 
@@ -124,8 +126,8 @@ class HandOvers:
         return known is not None and self._clock() < known.stays_until
 
     def overdue(self, pool: str, vpod: str) -> list[str]:
-        """Names of the pods whose adapters have not got ready in time. Then the vpod's hand-over is
-        taken back, and it ``stays`` for the pool's cool-down.
+        """Names of the pods whose adapters have not got ready in time. If there are any, this takes
+        the vpod's hand-over back, and the vpod ``stays`` for the pool's cool-down.
         """
         known = self._known.get((pool, vpod))
         if known is None or known.prepared_by is None:
@@ -133,28 +135,24 @@ class HandOvers:
         if self._clock() + TIMER_RESOLUTION_S < known.prepared_by:
             return []
         state = self._caches.state.pools.get(pool)
-        known.prepared_by = None
         if state is None or state.adapter_pool is None:
             return []
         late = unprepared(state, vpod, state.placed_of(vpod), self._adapter_of(state))
         if late:
+            known.prepared_by = None
             known.stays_until = self._clock() + state.adapter_pool.move_cooldown_s
             self._arm(pool, vpod, known)
             self._report(state, vpod, PREPARE, late)
         return late
 
     def begin(self, decision: Decision) -> None:
-        """A decision is about to be written. If it has to wait for adapters, those are told."""
+        """A decision is about to be written. If it must wait for adapters, its time begins now."""
         handoff, state = self._of(decision.pool, decision.vpod)
         if handoff is None or state is None:
             return
-        key = (decision.pool, decision.vpod)
-        known = self._known.get(key)
         if not withheld(state, decision.vpod, decision.target, self._adapter_of(state)):
-            if known is not None:
-                known.prepared_by = None
             return
-        known = self._known.setdefault(key, _HandOver())
+        known = self._known.setdefault((decision.pool, decision.vpod), _HandOver())
         if known.prepared_by is None:
             known.prepared_by = self._clock() + handoff.prepare_timeout_s
         if decision.moves:
@@ -195,7 +193,7 @@ class HandOvers:
         return kept
 
     def written(self, pool: str, vpods: Iterable[str], waiting: Collection[str]) -> None:
-        """The decisions of ``vpods`` were written, and those of ``waiting`` not wholly."""
+        """The decisions of ``vpods`` were written, those of ``waiting`` only in part."""
         for vpod in vpods:
             known = self._known.get((pool, vpod))
             if vpod in waiting:
@@ -272,7 +270,7 @@ class HandOvers:
             if old is not None:
                 self._adapters.pop(old.key, None)
             return
-        if not self._known or (old is not None and _said(old) == _said(new)):
+        if not self._known or (old is not None and _facts(old) == _facts(new)):
             return
         state = self._caches.state.pools.get(new.pool)
         pod = state.pods.get(new.name) if state is not None else None
@@ -336,9 +334,10 @@ class HandOvers:
         return known.handoff if known is not None and known.overlaps else None
 
     def _of(self, pool: str, vpod: str) -> tuple[Handoff | None, PoolState | None]:
-        handoff, state = self._handoff(pool), self._caches.state.pools.get(pool)
+        handoff = self._handoff(pool)
+        state = self._caches.state.pools.get(pool) if handoff is not None else None
         if state is None or (vpod in state.vpods and self._caches.vpods.latest(vpod) is None):
-            return None, None  # a caller's
+            return None, None  # it is a caller's
         return handoff, state
 
     def _adapter_of(self, state: PoolState) -> Adapters:
@@ -362,9 +361,9 @@ class HandOvers:
         return adapter
 
 
+def _facts(pod: AdapterPod) -> tuple[object, ...]:
+    return pod.uid, pod.assignment_text, pod.acknowledged_text, pod.ready, pod.deleting
+
+
 def _wait(pod: str, what: str, since_s: float, limit_s: float) -> str:
     return f"waits for the adapter of {pod} to {what} ({since_s:.0f} s of {limit_s:.0f})"
-
-
-def _said(pod: AdapterPod) -> tuple[object, ...]:
-    return pod.uid, pod.assignment_text, pod.acknowledged_text

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
+from extender.engine.placing.burst import best_of, may_fit_better
 from extender.engine.placing.explain import Explanation
 from extender.engine.placing.plan import Decision, place, release_all
 from extender.engine.rebalance.relocation import relocate
@@ -186,7 +187,7 @@ class Placer:
         # These may belong to callers that have not asked this leader yet. Their ledgers stay.
         kept = dict.fromkeys(key for key in keys if self.external_vpods.speak_by_ledgers(pool, key))
         decisions, committed = await self._carry_out(
-            pool, (self._decide(pool, key) for key in keys if key not in kept)
+            pool, (self._decide(pool, key) for key in keys if key not in kept), any_order=True
         )
         for decision in decisions:
             self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
@@ -195,34 +196,65 @@ class Placer:
         self.external_vpods.forget_given_back()
 
     async def _carry_out(
-        self, pool: str, decided: Iterable[Decision | None]
+        self, pool: str, decided: Iterable[Decision | None], *, any_order: bool = False
     ) -> tuple[list[Decision], Committed]:
-        """Reserve each decision before the next one is made, then write all of them."""
+        """Reserve each decision before the next one is made, then write all of them. ``any_order``:
+        the vpods may be decided in another order, if not all find room.
+        """
         self._batches += 1
         owner = (PLACER, self._batches)
         started = self._clock()
+        decisions = self._reserve(owner, decided)
+        state = self._caches.state.pool(pool)
+        if any_order and may_fit_better(state, decisions):
+            decisions = self._in_best_order(owner, state, decisions)
+        self._metrics.scheduling_algorithm_duration.observe(self._clock() - started)
+        return decisions, await self._committer.commit(owner, pool, decisions)
+
+    def _reserve(self, owner: object, decided: Iterable[Decision | None]) -> list[Decision]:
+        """Reserve each decision before the next one is made."""
         decisions = []
         for decision in decided:
             if decision is not None:
                 self._committer.reserve(owner, decision)
                 decisions.append(decision)
-        self._metrics.scheduling_algorithm_duration.observe(self._clock() - started)
-        return decisions, await self._committer.commit(owner, pool, decisions)
+        return decisions
+
+    def _in_best_order(
+        self, owner: object, pool: PoolState, decisions: list[Decision]
+    ) -> list[Decision]:
+        """Decide the vpods of reserved decisions in other orders too. In the end, the decisions of
+        the best order are reserved.
+        """
+        found = best_of(
+            pool,
+            decisions,
+            lambda order: self._reserve(owner, (self._decided(pool, key)[1] for key in order)),
+            lambda vpods: self._release(owner, pool, vpods),
+        )
+        if found is decisions:
+            return self._reserve(owner, decisions)
+        return self._reserve(owner, (self._decide(pool.key, one.vpod) for one in found))
+
+    @staticmethod
+    def _release(owner: object, pool: PoolState, vpods: Iterable[str]) -> None:
+        for key in vpods:
+            pool.release(owner, key)
 
     def _decide(self, pool_key: str, key: str) -> Decision:
-        pool = self._caches.state.pool(pool_key)
+        cause, decision = self._decided(self._caches.state.pool(pool_key), key)
+        self.on_decided(cause, decision)
+        return decision
+
+    def _decided(self, pool: PoolState, key: str) -> tuple[Cause, Decision]:
         vpod = self._watched(pool, key) or pool.vpods.get(key)
         if vpod is None:
-            decision = release_all(pool, key)
-        else:
-            self._take_back(pool, key)
-            stays = self._hand_overs.stays(pool_key, key)
-            allowed = self._caches.state.selects(pool_key, vpod)
-            decision = place(pool, vpod, allowed=allowed, stays=stays)
-            self.on_decided(Cause.STAY if stays else Cause.PLACE, decision)
-            return decision
-        self.on_decided(Cause.GONE, decision)
-        return decision
+            return Cause.GONE, release_all(pool, key)
+        self._take_back(pool, key)
+        stays = self._hand_overs.stays(pool.key, key)
+        allowed = self._caches.state.selects(pool.key, vpod)
+        decision = place(pool, vpod, allowed=allowed, stays=stays)
+        return Cause.STAY if stays else Cause.PLACE, decision
 
     def _take_back(self, pool: PoolState, key: str) -> None:
         """Give up what a vpod has reserved on pods whose adapters have not got ready in time."""
@@ -231,10 +263,11 @@ class Placer:
                 pool.release(owner, key)
 
     def _watched(self, pool: PoolState, key: str) -> VPod | None:
-        """A vpod that a caller asks about and that a source shows too, as the source shows it.
+        """A caller's vpod as its source shows it. None if it is no caller's, or if no source shows
+        it in this pool.
 
-        The committer lowers ledgers only for a decision of the object's present version. A request
-        has none.
+        The committer lowers ledgers only for a decision about the object's present version. A
+        request has no version.
         """
         vpod = self._caches.vpods.latest(key) if key in self.external_vpods else None
         return vpod if vpod is not None and vpod.pool == pool.key else None
@@ -316,9 +349,11 @@ class Placer:
             return decision._replace(target=covered, left=left)
 
     def _lower_later(self, pool: PoolState, key: str, covered: Mapping[str, int]) -> None:
-        """Decide a vpod again that a source shows too, if ledgers hold more of it than its caller
-        was answered. A request lowers no ledger of such a vpod (``_watched``), and the decision
-        about its last change could not lower what an earlier request still counted as published.
+        """Decide the vpod again if a source shows it too and ledgers hold more of it than its
+        caller was told.
+
+        A request lowers no ledger of such a vpod (``_watched``). Nor could the decision about its
+        last change: an earlier request still counted the vreplicas as published.
         """
         held = pool.claims_of(key).items()
         if self._watched(pool, key) is not None and any(
@@ -360,7 +395,7 @@ class Placer:
         self.history.forget(key)
 
     def forget(self, bucket: Bucket) -> None:
-        """Forget what callers asked about a bucket that another replica has led since.
+        """Forget what callers asked about a bucket that another replica has led meanwhile.
 
         Also release the placer's reservations there. They are for writes of unknown outcome, and
         ledgers and statuses show by now which of these arrived.
@@ -405,11 +440,11 @@ class Placer:
                 extra={"vpod": key, "pool": decision.pool},
             )
             queue.retry(key)
-        elif key in committed.waiting:
-            queue.done(key)  # it has its place; the hand-over brings it back
         elif not decision.explanation.is_satisfied:
             queue.park(key)
             self._autoscaler.trigger(decision.pool)
+        elif key in committed.waiting:
+            queue.done(key)  # it has its place; the hand-over brings it back
         elif self._waits_for_bind(pool, decision):
             queue.park(key)
         else:

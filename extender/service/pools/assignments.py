@@ -8,7 +8,8 @@ they carry (``model.assignment``).
 
 The assignment follows the ledger: the patch compares the ledger and the assignment from which it
 was made, so an assignment is never ahead of its ledger, and two leaders never write different ones.
-A pod's first assignment takes away what its template says of acknowledgements.
+The patch with a pod's first assignment also removes an acknowledgement that the pod has already: it
+came with the pod's template, or is about an assignment that somebody has removed.
 The loop looks at what is stored, not at what it has done before. So after a crash the next leader
 continues, and a pod whose assignment is right costs no write. A pool without spec.handoff costs
 nothing; if spec.handoff is removed, so are the annotations.
@@ -45,7 +46,7 @@ from extender.model.names import (
 )
 from extender.model.objects import AdapterPod, AdapterPool, VPod
 from extender.service.placing.annotation_patch import (
-    annotation_path,
+    remove_text,
     same_pod,
     same_text,
     set_text,
@@ -56,10 +57,10 @@ from extender.service.watching.caches import Caches
 log: Final = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.02
-"""Changes of a burst are told together."""
+"""How long (s) a pod waits after it is due, so that the changes of a burst are told together."""
 IN_FLIGHT_MAX: Final = 32
 SLICE_PODS: Final = 10
-"""Assignments read without a pause: some milliseconds if they are as long as may be."""
+"""Assignments read without a pause. It takes some milliseconds if they are of the greatest size."""
 
 
 class AssignmentWriter:
@@ -205,7 +206,7 @@ class AssignmentWriter:
         change = _change(pod, after)
         if before is None and pod.acknowledged_text is not None:
             # It comes with the pod's template, or is about what somebody has removed.
-            change.append(_remove(ACKNOWLEDGED_ANNOTATION))
+            change.append(remove_text(ACKNOWLEDGED_ANNOTATION))
         return change
 
     def _report(self, pod: AdapterPod, left_out: int) -> None:
@@ -257,11 +258,7 @@ def _removal(pod: AdapterPod) -> list[Obj]:
         )
         if text is not None
     ]
-    return [*same_assignment(pod), *map(_remove, present)] if present else []
-
-
-def _remove(annotation: str) -> Obj:
-    return {"op": "remove", "path": annotation_path(annotation)}
+    return [*same_assignment(pod), *map(remove_text, present)] if present else []
 
 
 class _Due:
@@ -285,7 +282,7 @@ class _Due:
         await self._wake.wait()
 
     def take(self) -> list[str]:
-        """Begin with all pods of which none is being written."""
+        """Take the due pods, except those that are being written now."""
         self._wake.clear()
         taken = [pod for pod in self.pods if pod not in self._under_way]
         for pod in taken:

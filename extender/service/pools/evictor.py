@@ -16,9 +16,10 @@ between two of its batches. Each pool sets the limits:
 The autoscaler closes the ordinals that it wants to remove, and triggers the evictor then. It also
 does so if vreplicas have no place and the pool does not grow for them. The evictor triggers the
 autoscaler after a move. If it has made room, or balanced load, it looks again at once: the first
-moves may have given room to the next ones, and one plan makes only so many for load. A move that
-the mover refuses is left out the next time, so that it does not use up the budget each time. A plan
-never awaits. So policy examines some vpods at a time, and the extender's verbs answer in between.
+moves may have given room to the next ones, and one plan moves only so many vreplicas for load
+(``balance.MOVES_AT_ONCE_MAX``). A move that the mover refuses is left out the next time, so that it
+does not use up the budget each time. A plan never awaits. So one plan examines only some vpods for
+``Policy``, and the extender's verbs answer between plans.
 """
 
 import asyncio

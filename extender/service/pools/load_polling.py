@@ -5,7 +5,8 @@ Each pool has one task. It asks at once, and then every ``periodSeconds`` of its
 failure it waits longer from time to time, up to ``BACKOFF_MAX_S``. What an answer says is taken as
 by ``POST /v1/load`` (``LoadReports.take``); such a pool takes no reports from callers. The pool's
 condition ``LoadUnavailable`` tells of failures, with a reason of ``LoadTrouble``. While queries
-fail, what is known becomes silent, and counts as the mean.
+fail, what is known becomes silent, and counts as the mean. An answer with warnings may lack a part
+(Thanos, a remote read). What it has counts, and the condition and the log tell of it.
 
 At most ``AT_ONCE_MAX`` queries of a source are under way, so a server that hangs holds few
 connections, and delays no other source.
@@ -30,6 +31,9 @@ from extender.service.watching.sources import PoolCondition
 log: Final = logging.getLogger(__name__)
 
 LOAD_UNAVAILABLE: Final = "LoadUnavailable"
+LOAD_KNOWN: Final = "LoadKnown"
+LOAD_PARTIAL: Final = "LoadPartial"
+"""Reasons of the condition where it does not hold."""
 BACKOFF_MAX_S: Final = 120.0
 """Below the time after which shares are silent."""
 AT_ONCE_MAX: Final = 4
@@ -40,7 +44,7 @@ QUERY_RESULTS: Final = (ANSWERED, *map(str, LoadTrouble))
 """What becomes of a query."""
 
 
-class Server(Protocol):
+class LoadServer(Protocol):
     """Who answers the queries of one source."""
 
     async def ask(self, query: str) -> Answer:
@@ -58,7 +62,7 @@ class LoadPolling:
         sources: Mapping[str, LoadSource],
         *,
         rng: random.Random,
-        server: Callable[[LoadSource], Server] | None = None,
+        server: Callable[[LoadSource], LoadServer] | None = None,
     ) -> None:
         self._caches = caches
         self._reports = reports
@@ -131,12 +135,21 @@ class LoadPolling:
 
     async def _ask(self, pool: AdapterPool, source: LoadSource | None) -> LoadTrouble | None:
         """Ask once, and tell what has become of it."""
+        named = f"loadSource {pool.load_source}"
         try:
-            await self._take(pool, await self._answer(pool, source))
+            answer = await self._answer(pool, source)
+            await self._take(pool, answer)
         except QueryFailed as error:
-            self._tell(pool, error)
+            self.counted[str(error.trouble)] += 1
+            text = f"{named}: {error.text}"
+            self._tell(pool, (LOAD_UNAVAILABLE, True, str(error.trouble), text), error.detail)
             return error.trouble
-        self._tell(pool, None)
+        self.counted[ANSWERED] += 1
+        if answer.warnings:
+            text = f"{named} answers, but warns that something may be missing"
+            self._tell(pool, (LOAD_UNAVAILABLE, False, LOAD_PARTIAL, text), answer.warnings)
+        else:
+            self._tell(pool, (LOAD_UNAVAILABLE, False, LOAD_KNOWN, f"{named} answers"), "")
         return None
 
     async def _answer(self, pool: AdapterPool, source: LoadSource | None) -> Answer:
@@ -167,30 +180,25 @@ class LoadPolling:
             and any(vpod.placements for vpod in state.vpods.values())
         ):
             of_them = f", {answer.unlabelled} lack a label" if answer.unlabelled else ""
+            warns = f"; it warns: {answer.warnings}" if answer.warnings else ""
             raise QueryFailed(
                 LoadTrouble.NO_SERIES,
                 "no series is about a vreplica that the pool has placed",
-                f"series: {len(answer.reports) + answer.unlabelled}{of_them}",
+                f"series: {len(answer.reports) + answer.unlabelled}{of_them}{warns}",
             )
 
-    def _tell(self, pool: AdapterPool, error: QueryFailed | None) -> None:
-        source = f"loadSource {pool.load_source}"
+    def _tell(self, pool: AdapterPool, new: PoolCondition, detail: str) -> None:
+        """Keep the condition, and log it if it has changed. ``detail``: for the log alone."""
         before = self._conditions.get(pool.key)
-        if error is None:
-            self.counted[ANSWERED] += 1
-            note = f"{source} answers"
-            new: PoolCondition = (LOAD_UNAVAILABLE, False, "LoadKnown", note)
-        else:
-            self.counted[str(error.trouble)] += 1
-            new = (LOAD_UNAVAILABLE, True, str(error.trouble), f"{source}: {error.text}")
         self._conditions[pool.key] = new
-        if new != before and (error is not None or before is not None):
+        is_well = new[2] == LOAD_KNOWN
+        if new != before and not (is_well and before is None):
             log.log(
-                logging.INFO if error is None else logging.WARNING,
+                logging.INFO if is_well else logging.WARNING,
                 "pool %s: %s%s",
                 pool.key,
                 new[3],
-                f" ({error.detail})" if error is not None and error.detail else "",
+                f" ({detail})" if detail else "",
                 extra={"pool": pool.key},
             )
 

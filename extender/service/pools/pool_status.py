@@ -21,8 +21,9 @@ from extender.engine.state.pool_state import PoolState
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fence import PoolApi
+from extender.model.amounts import SLOTS
 from extender.model.bucket import WHOLE, Bucket
-from extender.model.counted import counted, counted_are
+from extender.model.counted import counted, counted_are, taken_of
 from extender.model.names import API_VERSION
 from extender.model.objects import AdapterPool, VPod
 from extender.model.reading import Json, mapping, mappings, text
@@ -74,12 +75,11 @@ def pool_conditions(
 
     ``foreign``: replicas that somebody else has asked for, while that number stands.
     """
-    over = sorted(pod.name for pod in state.overcommitted())
     plan = plan_scale(state, allows)
     return [
         ("Ready", *readiness(state)),
         available(state),
-        _overcommitted(over),
+        _overcommitted(state),
         _scaling_limited(plan, foreign) if plan is not None else _WITHIN_LIMITS,
     ]
 
@@ -90,11 +90,15 @@ def available(state: PoolState) -> PoolCondition:
     return (condition.type, condition.status == "True", condition.reason, condition.message[:1024])
 
 
-def _overcommitted(over: Sequence[str]) -> PoolCondition:
+def _overcommitted(state: PoolState) -> PoolCondition:
+    over = {pod.name: pod.ledger_excess for pod in state.overcommitted()}
     if not over:
-        return ("Overcommitted", False, "WithinSlots", "no ledger is over its pod's slots")
-    note = f"ledgers are over their pods' slots, and are trimmed: {', '.join(over)}"
-    return ("Overcommitted", True, "LedgerOverSlots", note[:1024])
+        return ("Overcommitted", False, "WithinSlots", "no ledger takes more than its pod has")
+    pods = ", ".join(f"{name} ({taken_of(excess)})" for name, excess in sorted(over.items()))
+    of_slots = any(SLOTS in excess for excess in over.values())
+    reason = "LedgerOverSlots" if of_slots else "LedgerOverCapacities"
+    note = f"ledgers take more than their pods have, and are trimmed: {pods}"
+    return ("Overcommitted", True, reason, note[:1024])
 
 
 _WITHIN_LIMITS: Final[PoolCondition] = (

@@ -34,6 +34,8 @@ COMMAS_MAX: Final = 10 * SERIES_MAX
 """A series has one for each label and two more. An answer of many commas takes much memory."""
 TOKEN_BYTES_MAX: Final = 16 * 1024
 DETAIL_CHARS_MAX: Final = 300
+WARNINGS_MAX: Final = 5
+"""Of one answer, in the log."""
 _PATH: Final = "/api/v1/query"
 _OK: Final = 200
 _REFUSED: Final = range(400, 500)
@@ -72,10 +74,13 @@ class QueryFailed(VReplicaError):
 
 
 class Answer(NamedTuple):
-    """``unlabelled``: series without the labels that say what they are about."""
+    """``unlabelled``: series without the labels that say what they are about. ``warnings``: what
+    the server says of an answer that may lack a part, for logs; "" if nothing.
+    """
 
     reports: list[Report]
     unlabelled: int
+    warnings: str = ""
 
 
 class Prometheus:
@@ -223,7 +228,15 @@ def reports_of_answer(body: bytes, labels: Labels) -> Answer:
     result = data.get("result")
     if not isinstance(result, list):
         raise _unreadable("the answer has no list of series", _words(body))
-    return _answer(result, labels)
+    return _answer(result, labels)._replace(warnings=_warnings(root.get("warnings")))
+
+
+def _warnings(listed: object) -> str:
+    """The first warnings of an answer, as text for logs."""
+    if not isinstance(listed, list):
+        return ""
+    texts = (safe_repr(one, DETAIL_CHARS_MAX) for one in listed[:WARNINGS_MAX])
+    return "; ".join(texts)[:DETAIL_CHARS_MAX]
 
 
 def _unreadable(text: str, detail: str = "") -> QueryFailed:

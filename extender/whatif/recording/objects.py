@@ -118,6 +118,8 @@ def _pod(pod: AdapterPod) -> Manifest:
     if (ledger := _ledger_text(pod)) is not None:
         annotations[names.PLACEMENTS_ANNOTATION] = ledger
     annotations |= {names.UNSCHEDULABLE_ANNOTATION: "true"} if pod.unschedulable else {}
+    if pod.evicting_text is not None:
+        annotations[names.EVICTING_ANNOTATION] = pod.evicting_text
     if annotations:
         metadata["annotations"] = annotations
     if pod.owner or pod.owner_uid:

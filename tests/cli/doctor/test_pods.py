@@ -2,6 +2,7 @@
 
 import pytest
 
+from extender.model.ledger import Share, decode_ledger, encode_ledger
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from tests.cli.doctor.breaking import BROKEN, E, W, add, assert_found_alone, set_on_first, unbound
 from tests.cli.doctor.scene import Obj, Scene, a_pod
@@ -19,6 +20,14 @@ def requesting(pod: Obj) -> Obj:
         {"name": "c", "resources": {"requests": {"vreplica.dev/slots": "20"}}}
     ]
     return pod
+
+
+def over_its_cpu(scene: Scene) -> None:
+    scene.first("adapterpools")["spec"]["capacities"] = {"cpu": 2}
+    annotations = scene.first("pods")["metadata"]["annotations"]
+    ledger = decode_ledger(annotations[PLACEMENTS_ANNOTATION])
+    hungry = {key: Share(share.vreplicas, 1, (("cpu", 1),)) for key, share in ledger.items()}
+    annotations[PLACEMENTS_ANNOTATION] = encode_ledger(hungry)
 
 
 ROWS = [
@@ -82,6 +91,13 @@ ROWS = [
         E,
         "carries 3 slots, its pool gives it 2",
         id="over its slots",
+    ),
+    pytest.param(
+        over_its_cpu,
+        "overcommit",
+        E,
+        "carries 3 cpu, its pool gives it 2",
+        id="over its cpu",
     ),
     pytest.param(
         set_on_first("pods", "metadata", "annotations", PLACEMENTS_ANNOTATION, value="x"),

@@ -253,6 +253,16 @@ class TestWhatIsRead:
         assert "t/a" in out
         assert "d-0=1" in out
 
+    def test_what_is_free_of_dimensions_stands_beside_free_slots(self, plan):
+        pool = {**POOL, "spec": {**POOL["spec"], "capacities": {"cpu": 1000, "memory": 9}}}
+        vpod = a_vpod("a", 1, perVReplica={"cpu": 300})
+        objects = (pool, STATEFUL_SET, a_pod(0), a_pod(1), vpod)
+        (row,) = plan(*objects)["pools"]
+        assert row["freeCapacities"] == {"cpu": 1700, "memory": 18}
+        out = plan(*objects, options=())
+        assert "1,700 cpu" in out
+        assert "FREE CAPACITIES" not in plan(*CLUSTER, options=())
+
     def test_what_plays_no_part_is_told_and_left_out(self, tmp_path, capsys):
         path = tmp_path / "in.yaml"
         path.write_text(

@@ -39,3 +39,13 @@ def test_no_line_ends_between_a_count_and_its_pod(width):
     if width >= 80:
         assert len(found) == 7, told.getvalue()
     assert all(len(line) <= width for line in told.getvalue().splitlines())
+
+
+def test_a_pool_with_dimensions_shows_what_is_free_of_them():
+    counts = {"pods": 2, "freeSlots": 8, "unplaced": 0, "profile": "default"}
+    pool = {f"{what}{when}": n for what, n in counts.items() for when in ("Before", "After")}
+    pool |= {"freeCapacitiesBefore": {"cpu": 9}, "freeCapacitiesAfter": {"cpu": 3}}
+    told = io.StringIO()
+    pools = [{"name": "k/d", "zones": [], **pool}]
+    what_if_tables(Console(file=told, width=120), {**answer(), "pools": pools})
+    assert "9 -> 3 cpu" in told.getvalue()

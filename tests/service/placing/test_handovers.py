@@ -108,7 +108,8 @@ async def test_moves_of_several_vpods_and_counts_leave_no_gap():
 
 async def test_a_drained_pod_keeps_its_shares_until_others_serve_them():
     world = await a_world(0, 1)
-    async with world.serving(), adapters(world, 0, 1, delay_s={1: 3.0}) as known:
+    pods_adapters = adapters(world, 0, 1, delay_s={1: 3.0})
+    async with world.serving() as service, pods_adapters as known:
         await world.vpod("a", 4)
         await until(served(known, KEY, {0: 2, 1: 2}))
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
@@ -116,6 +117,10 @@ async def test_a_drained_pod_keeps_its_shares_until_others_serve_them():
         assert known.serving[0] == {KEY: 2}
         await until(served(known, KEY, {1: 4}))
         await ledgers(world, {0: 0, 1: 4})
+        text = service.metrics.render().decode()
+        for step in ("prepare", "drain"):
+            count = f'vreplica_scheduler_handover_duration_seconds_count{{step="{step}"}} 1.0'
+            assert count in text
     assert known.gaps == []
     assert await moved(world) == ("Drain", "2 vreplicas moved from dispatcher-0 to dispatcher-1")
     await world.check()

@@ -98,6 +98,23 @@ async def test_what_a_shrinking_vpod_frees_goes_to_the_one_that_waits():
     assert await world.ledger(0) == {"tenant/a": 15, "tenant/b": 5}
 
 
+async def test_a_burst_finds_room_in_another_order_if_the_heaviest_first_leaves_some():
+    still = {"movesPerPeriod": 0}
+    world = await World.create(
+        replicas=2, minPods=2, maxPods=2, rebalance=still, rescheduleAfterSeconds=None
+    )
+    await world.pods(0, 1)
+    for name, weight in {"a": 9, "b": 8, "c": 6, "d": 6, "e": 5, "f": 5}.items():
+        await world.vpod(name, 1, slotsPerVReplica=weight)
+    async with world.serving():
+        for name in "abcdef":
+            await placed(world, name)
+        await asyncio.sleep(1)
+        ledgers = [await world.ledger(ordinal) for ordinal in (0, 1)]
+        assert sum(map(len, ledgers)) == 6
+    await world.check()
+
+
 async def test_a_deleted_vpod_leaves_the_ledgers():
     world = await a_world(0, 1)
     await world.vpod("a", 6)

@@ -12,8 +12,9 @@ from extender.engine.rebalance.relocation import relocate
 from extender.engine.scaling.size import ScalePlan, plan_scale
 from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, ObjectReference
+from extender.model.eviction import Eviction, encode_eviction
 from extender.model.moves import Move, MoveReason
-from extender.model.objects import Condition, LabelSelector, VPod
+from extender.model.objects import Condition, Handoff, HandoffMode, LabelSelector, VPod
 from extender.model.timestamps import timestamp
 from extender.service.placing.placer import Placer
 from extender.service.placing.vpod_events import VPodEvents
@@ -223,6 +224,16 @@ async def test_a_drain_knows_no_cool_down():
     bench.pod(1, unschedulable=True)
     (move,) = await bench.evictor.rebalance(POOL)
     assert move == Move("tenant/a", "dispatcher-1", "dispatcher-0", 2, MoveReason.DRAIN)
+
+
+async def test_what_an_evicted_pod_holds_leaves_it_with_that_reason():
+    handoff = Handoff(mode=HandoffMode.OVERLAP)
+    bench = Bench().fill({"a": {1: 2}}, move_cooldown_s=300, handoff=handoff)
+    bench.vpod(a_vpod("a", 2, {1: 2}, conditions=moved_condition(5)))
+    evicting = encode_eviction(Eviction(100, 200), bench.state.pods["dispatcher-1"].pod.uid)
+    bench.pod(1, evicting_text=evicting)
+    (move,) = await bench.evictor.rebalance(POOL)
+    assert move == Move("tenant/a", "dispatcher-1", "dispatcher-0", 2, MoveReason.EVICTED)
 
 
 async def test_what_an_abandoned_pod_holds_is_placed_elsewhere():

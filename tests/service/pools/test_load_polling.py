@@ -37,6 +37,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.asked: list[tuple[float, str]] = []
         self.known: list[Report] = []
+        self.warnings = ""
         self.fails: QueryFailed | None = None
         self.delay_s = 0.0
         self.under_way = self.most_at_once = 0
@@ -51,7 +52,7 @@ class FakeServer:
             self.under_way -= 1
         if self.fails is not None:
             raise self.fails
-        return Answer(self.known, 0)
+        return Answer(self.known, 0, self.warnings)
 
 
 @pytest.fixture
@@ -157,6 +158,29 @@ async def test_failures_are_told_by_condition_metric_and_log_and_so_is_their_end
     told = [record.getMessage() for record in caplog.records if "loadSource" in record.message]
     assert len(told) == 2, "once, not for each query"
     assert "connection refused to 10.0.0.1" in told[0]
+
+
+async def test_a_warning_of_the_server_is_told_and_its_answer_counts(
+    server: FakeServer, caplog: pytest.LogCaptureFixture
+):
+    world = await a_world()
+    server.warnings = "store gateway 10.0.0.1 is down"
+    with caplog.at_level(logging.INFO):
+        async with world.serving(load_sources=[SOURCE]) as service:
+            await world.vpod("a", 3)
+            await asyncio.sleep(5)
+            server.known = await shares(world, {"a": 1.0})
+            await asyncio.sleep(35)
+            status, reason, message = await unavailable(world)
+            assert (status, reason) == ("False", "LoadPartial")
+            assert message == "loadSource requests answers, but warns that something may be missing"
+            assert 'load_reports_total{result="kept"} 0' not in service.metrics.render().decode()
+            server.warnings = ""
+            await asyncio.sleep(15)
+            assert (await unavailable(world))[1] == "LoadKnown"
+    told = [record for record in caplog.records if "loadSource" in record.message]
+    assert [record.levelname for record in told] == ["WARNING", "INFO"], "once, not for each query"
+    assert "store gateway 10.0.0.1 is down" in told[0].getMessage()
 
 
 async def test_a_source_that_the_configuration_lacks_is_told_and_nothing_is_asked(

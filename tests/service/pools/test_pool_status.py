@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, ApiError, Obj, PatchType
+from extender.model.ledger import Share
 from tests.support.builders import NS
 from tests.support.service import World, until
 
@@ -121,6 +122,34 @@ async def test_the_conditions_tell_an_overcommitted_pod_and_a_pool_held_by_max_p
     await world.vpod("a", 25, {0: 25})
     async with world.serving(seed=2):
         await until(lambda: _has(world, "Overcommitted", ("True", "LedgerOverSlots")))
+
+
+async def test_what_a_ledger_takes_too_much_of_is_told_with_its_figures():
+    world = await World.create(replicas=2, maxPods=2, capacities={"cpu": 4, "memory": 9})
+    world.api.fail("patch", "vpods/status", times=99, before=ApiError(500, "InternalError", "etcd"))
+    hungry = Share(3, 1, (("cpu", 3), ("memory", 3)))
+    await world.pod(0, {"tenant/a": hungry}, node="node-0")
+    await world.pod(1, {"tenant/b": 25}, node="node-0")
+    await world.vpod("a", 3, {0: 3}, perVReplica={"cpu": 3, "memory": 3})
+    await world.vpod("b", 25, {1: 25})
+    async with world.serving():
+        await until(lambda: _has(world, "Overcommitted", ("True", "LedgerOverSlots")))
+        message = await _message(world, "Overcommitted")
+        assert message.endswith(": dispatcher-0 (9 of 4 cpu), dispatcher-1 (25 of 20 slots)")
+
+
+async def test_a_ledger_that_is_over_no_slots_says_so_in_its_reason():
+    world = await World.create(replicas=1, maxPods=1, capacities={"cpu": 4})
+    world.api.fail("patch", "vpods/status", times=99, before=ApiError(500, "InternalError", "etcd"))
+    await world.pod(0, {"tenant/a": Share(3, 1, (("cpu", 3),))}, node="node-0")
+    await world.vpod("a", 3, {0: 3}, perVReplica={"cpu": 3})
+    async with world.serving():
+        await until(lambda: _has(world, "Overcommitted", ("True", "LedgerOverCapacities")))
+
+
+async def _message(world: World, kind: str) -> str:
+    conditions = (await status_of(world)).get("conditions", [])
+    return next((c["message"] for c in conditions if c["type"] == kind), "")
 
 
 async def _has(world: World, kind: str, wanted: tuple[str, str]) -> bool:

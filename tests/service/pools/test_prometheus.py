@@ -386,6 +386,24 @@ def test_series_without_the_labels_are_left_out_and_counted():
     assert answer.unlabelled == 3
 
 
+def test_warnings_are_told_beside_what_was_answered_and_short():
+    """Thanos answers so if one of its stores does not answer it."""
+    body = a_vector(a_series()) | {
+        "warnings": ["store\x1b[2J is down\n", "x" * 10_000, {}, "y", "z"]
+    }
+    answer = reports_of_answer(orjson.dumps(body), Labels())
+    assert len(answer.reports) == 1
+    assert answer.warnings.startswith(r"'store\x1b[2J is down\n'; 'xxx")
+    assert len(answer.warnings) <= prometheus.DETAIL_CHARS_MAX
+    assert answer.warnings.isprintable()
+
+
+@pytest.mark.parametrize("warnings", [None, [], "x", 3, {}])
+def test_an_answer_without_a_list_of_warnings_has_none(warnings):
+    body = a_vector(a_series()) | {"warnings": warnings}
+    assert reports_of_answer(orjson.dumps(body), Labels()).warnings == ""
+
+
 def test_the_labels_are_settings():
     series = {"metric": {"key": "team/a", "instance": "p-0"}, "value": [0, "2"]}
     labels = Labels(vpod_namespace="", vpod="key", pod="instance")

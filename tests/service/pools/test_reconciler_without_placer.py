@@ -1,6 +1,7 @@
 """What the reconciler does by itself, where no placer is faster."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -31,6 +32,7 @@ def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
         unexpected_writes=unexpected_writes,
         metrics=world.metrics,
         clock=clock,
+        now=time.time,
     )
     return reconciler, queues
 

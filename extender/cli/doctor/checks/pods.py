@@ -8,9 +8,10 @@ from typing import Final
 from extender.cli.doctor.checks.facts import Facts, age_s
 from extender.cli.doctor.checks.registrations import MUTATING_PLURAL, Stamper, stampers
 from extender.cli.doctor.checks.verdict import Check, CheckResult, Notes
+from extender.model.amounts import SLOTS
 from extender.model.counted import counted
 from extender.model.decode import slots_request_of
-from extender.model.ledger import ledger_slots
+from extender.model.ledger import ledger_amounts, ledger_slots
 from extender.model.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.model.reading import Json, condition_in, key_of, labels_of, mapping, text
 
@@ -160,34 +161,34 @@ def _slots_resource(facts: Facts) -> CheckResult:
 
 
 def _overcommitted(facts: Facts) -> CheckResult:
-    notes, slots = Notes(), _slots_of_pools(facts)
+    notes, has = Notes(), _capacities_of_pools(facts)
     for pod in facts.of("pods").pods():
         if pod.ledger_error:
             notes.errors.append(f"{pod.key}: its ledger cannot be read: {pod.ledger_error[:200]}")
-        elif (
-            pod.node
-            and (has := slots.get(pod.pool)) is not None
-            and (used := ledger_slots(pod.ledger)) > has
-        ):
-            notes.errors.append(
-                f"{pod.key} carries {counted(used, 'slot')}, its pool gives it {has}"
-            )
+        elif pod.node:
+            used = {SLOTS: ledger_slots(pod.ledger), **ledger_amounts(pod.ledger)}
+            notes.errors += [
+                f"{pod.key} carries {used[name]} {name}, its pool gives it {most}"
+                for name, most in has.get(pod.pool, {}).items()
+                if used.get(name, 0) > most
+            ]
     return notes.result(
-        "no ledger is over its pod's slots",
+        "no ledger takes more than its pod has",
         nothing=facts.none_of("pods"),
         bad=f"{counted(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be "
         f"read",
-        fix="slotsPerPod was lowered, or a ledger was written by hand: the leader moves what is "
-        "too much, if there is room.",
+        fix="slotsPerPod or capacities were lowered, or a ledger was written by hand: the leader "
+        "moves what is too much, if there is room.",
     )
 
 
-def _slots_of_pools(facts: Facts) -> dict[str, int]:
+def _capacities_of_pools(facts: Facts) -> dict[str, dict[str, int]]:
+    """Pool -> ``SLOTS`` or dimension -> what a pod has of it."""
     found = {}
     for pool in facts.of("adapterpools").items:
-        slots = mapping(pool, "spec").get("slotsPerPod")
-        if type(slots) is int:
-            found[key_of(pool)] = slots
+        capacities = mapping(pool, "spec", "capacities")
+        has = {SLOTS: mapping(pool, "spec").get("slotsPerPod"), **capacities}
+        found[key_of(pool)] = {name: most for name, most in has.items() if type(most) is int}
     return found
 
 
@@ -224,7 +225,7 @@ PODS: Final = (
     ),
     Check(
         "overcommit",
-        "Does any pod carry more than its slots (I1)?",
+        "Does any pod carry more than it has (I1)?",
         ("pods", "adapterpools"),
         _overcommitted,
     ),

@@ -44,6 +44,7 @@ from extender.lab.simulation.checkers.edited_records import EditedRecords
 from extender.lab.simulation.checkers.excuses import Circumstances, Excuses
 from extender.lab.simulation.checkers.handovers import HandoverChecker
 from extender.lab.simulation.checkers.honesty import HonestyChecker
+from extender.lab.simulation.checkers.load_conditions import load_differences
 from extender.lab.simulation.checkers.moves import MoveChecker
 from extender.lab.simulation.checkers.overcommit import OvercommitChecker
 from extender.lab.simulation.checkers.reporting import ReportingChecker
@@ -119,7 +120,11 @@ class Checkers:
 
     def differences(self) -> list[str]:
         """Describe what is not correct yet. An empty list means settled."""
-        return [*self.stored.differences(), *self._assignments.differences()]
+        return [
+            *self.stored.differences(),
+            *load_differences(self.pools),
+            *self._assignments.differences(),
+        ]
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
         """Check a write. The store calls this."""
@@ -158,8 +163,8 @@ class Checkers:
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
         old = self._read_before(before) if before is not None else None
-        if old is not None and old.marked:
-            self._excuses.note(f"marked {old.name}")
+        for cause in old.excuses if old is not None else ():
+            self._excuses.note(cause)
         if after is None:
             self._assignments.pod_changed(before, None, None)
             self.handovers.pod_changed(before, None, old)
@@ -174,7 +179,7 @@ class Checkers:
         self.stored.amounts.update(pod.amounts)
         self._moves.pod_seen(pod)
         if pod != old:
-            gone = ", deleting" if pod.deleting else ", marked" if pod.marked else ""
+            gone = ", deleting" if pod.deleting else ", leaving" if pod.leaves else ""
             self._trace(
                 f"    {pod.name} on {pod.node or 'no node'}, {pod.slots} slots, {pod.text}{gone}"
             )

@@ -50,6 +50,7 @@ class CallerChecks(Checker):
                 self._answered.pop(old.key, None)
             return
         self._stored.vpods[new.key] = new
+        self._stored.amounts[new.key] = new.amounts
         self._edited_records.weighed(old, new)
 
     def answered(self, asked: VPod, new: VPod, by: str) -> None:

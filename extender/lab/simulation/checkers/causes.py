@@ -46,7 +46,7 @@ class Causes(Checker):
         ):
             if holds:
                 self._excuses.note(f"{cause} {pool.name}")
-        pool.read(after["spec"])
+        pool.read(after)
         if pool.selector != selector:
             self._excuses.note(f"selector {pool.name}")
         pool.limits_seen.append(

@@ -7,7 +7,9 @@ What adapters really do is compared with what the service writes (``world.adapte
   ``prepareTimeoutSeconds`` to begin;
 - a ledger loses a share that its adapter still serves only after the deadline of its ``Drain``.
 
-Adapters that do not keep the contract, or do not run, are not counted. Nor are two leaders.
+Adapters that do not keep the contract, or do not run, are not counted. Nor are two leaders. What
+leaves a pool because its vpod goes to another one is not handed over: their leaders may differ. Nor
+are the vpods of callers.
 """
 
 from collections.abc import Mapping
@@ -19,9 +21,13 @@ from extender.lab.simulation.checkers.assignments import assignment_of
 from extender.lab.simulation.checkers.context import Checker, CheckerContext, by_service
 from extender.lab.simulation.checkers.presence import Presence
 from extender.lab.simulation.world.adapters import SimulatedAdapter
+from extender.lab.simulation.world.callers import GROUP, KIND
 from extender.lab.simulation.world.facts import ACKNOWLEDGED, Pod, VPod
+from extender.lab.simulation.world.scale import pool_of
 from extender.model.timestamps import epoch_s
 
+CALLERS: Final = f"@{KIND.lower()}.{GROUP}"
+"""The end of the keys of callers' vpods."""
 CLOCKS_APART_S: Final = 5.0
 """Deadlines are of one leader's clock, and another one's may judge them."""
 
@@ -92,6 +98,7 @@ class HandoverChecker(Checker):
             count - new.placements.get(name, 0)
             for name, count in old.placements.items()
             if count > new.placements.get(name, 0)
+            and pool_of(name) == new.pool
             and (adapter := self._adapter(name)) is not None
             and new.key in adapter.serving
         )
@@ -112,7 +119,7 @@ class HandoverChecker(Checker):
 
     def _check_drain(self, name: str, key: str) -> None:
         vpod = self._stored.vpods.get(key)
-        if vpod is None:
+        if vpod is None or vpod.pool != pool_of(name):
             return
         pool = self._stored.pool(vpod.pool)
         for other in vpod.placements:
@@ -123,6 +130,8 @@ class HandoverChecker(Checker):
                 self._violated(f"{name} is told to drain {key}, and {other} does not serve it yet")
 
     def _check_removal(self, name: str, key: str, share: Mapping[str, Any] | None) -> None:
+        if key.endswith(CALLERS):
+            return
         adapter, pod = self._adapter(name), self._stored.pods[name]
         if adapter is None or not self._stored.pool(pod.pool).overlaps or share is None:
             return

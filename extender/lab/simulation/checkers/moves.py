@@ -10,8 +10,9 @@ from extender.engine.state.availability import EXCUSED_S
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.budgets import WRITE_S, Budgets
 from extender.lab.simulation.checkers.context import Checker, CheckerContext
-from extender.lab.simulation.checkers.evenness import is_better
+from extender.lab.simulation.checkers.evenness import EVEN, allocated, is_better
 from extender.lab.simulation.checkers.presence import ROUNDED_S, Presence
+from extender.lab.simulation.world.configuration import LEAST_ALLOCATED
 from extender.lab.simulation.world.facts import (
     REPORT_CHARS_MAX,
     Pod,
@@ -24,7 +25,7 @@ from extender.lab.simulation.world.facts import (
 from extender.lab.simulation.world.scale import pool_of, second_name
 from extender.model.timestamps import epoch_s
 
-SPREADING: Final = frozenset({"spread", "ha", "pack"})
+SPREADING: Final = frozenset({"pack", *EVEN, *LEAST_ALLOCATED})
 """Profiles that may prefer another pod to the present one."""
 UNASKED: Final = ("Compaction", "MakeRoom", "Load", "Policy")
 """Reasons of moves that nobody has requested, and that can wait."""
@@ -32,7 +33,7 @@ STILL_SERVES_S: Final = EXCUSED_S + 2.0
 """For so long a pod that is no longer Ready may still count as Ready: while the service excuses it,
 and for a margin in which the service collects changes.
 """
-OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
+OF_CALLERS: Final = ("Drain", "Evicted", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
 """The reasons that may take a vreplica of a caller off a pod. Policy never moves those."""
 
 
@@ -54,6 +55,9 @@ class MoveChecker(Checker):
         """Pod name -> (the node where it runs or last ran, since when)."""
         self._seen: dict[str, tuple[str, float]] = {}
         """Pod name -> (UID of the last bound pod of that name, since when it is bound)."""
+        self._pods_seen: dict[str, list[tuple[float, Pod]]] = {}
+        """Pod name -> (since when, the pod as it was bound)."""
+        self._failed_at = context.circumstances.failed_at
         self._budgets = budgets
         self._now_of = context.circumstances.now_of
         self.made: dict[str, int] = {}
@@ -140,6 +144,7 @@ class MoveChecker(Checker):
         moving = not pool.dry_run or holds(f"moving {pool.name}")
         by_reason: dict[str, bool] = {
             "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
+            "Evicted": (pod is not None and pod.evicting) or holds(f"evicted {name}"),
             "OrdinalGone": name not in pool.names
             or holds(f"gone {name}")
             or holds(f"pool {vpod.key}"),
@@ -189,6 +194,8 @@ class MoveChecker(Checker):
     def pod_seen(self, pod: Pod) -> None:
         """A pod was written."""
         self.presence.pod_seen(pod)
+        if pod.node:
+            self._pods_seen.setdefault(pod.name, []).append((self._clock(), pod))
         uid, _ = self._seen.get(pod.name, ("", inf))
         if pod.node and pod.uid != uid:
             self._seen[pod.name] = (pod.uid, self._clock())
@@ -243,11 +250,40 @@ class MoveChecker(Checker):
         ):
             # It may have been decided for another profile, or while pods ran on other nodes.
             return
-        if not is_better(pool.profile, made, (old.placements, new.placements), self._place_of):
+        if (dimension := LEAST_ALLOCATED.get(pool.profile)) is not None:
+            self._check_emptier(pool, new, made, dimension)
+        elif not is_better(pool.profile, made, (old.placements, new.placements), self._place_of):
             self._violated(
                 f"I4: {ACTOR.get()} moved {new.key} by policy {pool.profile}, which is no better "
                 f"for it: {dict(old.placements)} became {dict(new.placements)}"
             )
+
+    def _check_emptier(
+        self, pool: Pool, vpod: VPod, made: list[ReportedMove], dimension: str
+    ) -> None:
+        """Check that a move by ``LeastAllocated`` goes to a pod that is emptier than the other one.
+        Decisions see reservations that no ledger has. So only a pod that has been the fuller one
+        all the time is a problem, if no write of either failed.
+        """
+        since = self._excuses.since()
+        if self._excuses.holds(f"slots {pool.name}"):
+            return
+        for move in made:
+            names = (move.from_pod, move.to_pod)
+            if any(self._failed_at(ACTOR.get(), "pods", name) >= since for name in names):
+                continue
+            left, reached = (
+                [
+                    allocated(pool, pod, dimension)
+                    for pod in in_force(self._pods_seen.get(name, []), since)
+                ]
+                for name in names
+            )
+            if left and reached and min(reached) >= max(left):
+                self._violated(
+                    f"I4: {ACTOR.get()} moved {vpod.key} by policy {pool.profile} from a pod that "
+                    f"is {max(left):.0%} full to one that is {min(reached):.0%} full: {move}"
+                )
 
     def _place_of(self, pod_name: str) -> tuple[str, str]:
         node, _ = self._nodes.get(pod_name, ("", 0.0))

@@ -184,9 +184,12 @@ class Stored:
         if wrong := [
             key
             for key, (_, weight) in pod.ledger.items()
-            if key in self.vpods and key not in kept and self.vpods[key].weight != weight
+            if key in self.vpods
+            and key not in kept
+            and (self.vpods[key].weight, self.vpods[key].amounts)
+            != (weight, pod.amounts.get(key, {}))
         ]:
-            found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale weights of {wrong}")
+            found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale sizes of {wrong}")
         if pod.total > (slots := self._slots(pod)):
             found.append(f"I1: {pod.name} has {slots} slots, and holds {pod.text}")
         if (pool := self.pools.get(pod.pool)) is not None and (over := pool.overfull(pod)):
@@ -292,7 +295,7 @@ class Stored:
     def _must_go(self, pool: Pool, name: str) -> bool:
         """Return whether a pod's vreplicas should leave it: it is marked or given up."""
         pod = self.pods.get(name)
-        return (pod is not None and pod.marked) or self._is_given_up(pool, pod)
+        return (pod is not None and pod.leaves) or self._is_given_up(pool, pod)
 
     def _is_given_up(self, pool: Pool, pod: Pod | None) -> bool:
         """Return whether the pool no longer counts on a pod. At rest, a pod that does not serve has

@@ -1,6 +1,6 @@
-"""``Drains``: once everything is at rest, pods of pools that hand shares over are drained, one
-after another, and their pools may grow. All adapters keep the contract then, so no share may be out
-of service (I7). At times the leader is killed meanwhile.
+"""``Drains``: once everything is at rest, pods of pools that hand shares over are drained or
+evicted, one after another, and their pools may grow. All adapters keep the contract then, so no
+share may be out of service (I7). At times the leader is killed meanwhile.
 """
 
 import asyncio
@@ -8,12 +8,17 @@ from typing import Final
 
 from extender.kube.api import ADAPTERPOOLS, PODS, Obj
 from extender.lab.simulation.workload.acts import Scene
+from extender.lab.simulation.workload.evictions import evict
 from extender.lab.simulation.world.facts import MARKS
 from extender.lab.simulation.world.scale import NS, pool_of
+from extender.model.decode import pool_from
+from extender.model.eviction import deadline_s
 from extender.model.objects import object_key
 
 PODS_DRAINED: Final = 3
 KILL_SHARE: Final = 0.3
+EVICTED_SHARE: Final = 0.5
+EVICTION_TRIES: Final = 60
 DRAINED_S: Final = 60.0
 """For a drain without a killed leader."""
 SETTLED_S: Final = 5.0
@@ -43,8 +48,11 @@ class Drains:
             if not pods:
                 return
             name = rng.choice(pods)
-            world.trace(f"calm: pod {name} is drained")
             await self._scene.merge(ADAPTERPOOLS, NS, pool_of(name), {"spec": {"maxPods": None}})
+            if rng.random() < EVICTED_SHARE:
+                await self._evict(name)
+                continue
+            world.trace(f"calm: pod {name} is drained")
             await self._mark(name, "true")
             if rng.random() < KILL_SHARE:
                 await asyncio.sleep(rng.random())
@@ -55,6 +63,16 @@ class Drains:
             await asyncio.sleep(DRAINED_S)
             await self._mark(name, None)
             await asyncio.sleep(SETTLED_S)
+
+    async def _evict(self, name: str) -> None:
+        """Evict a pod. If that is allowed before its deadline, its adapter must serve nothing."""
+        world = self._scene.world
+        world.trace(f"calm: pod {name} is evicted")
+        pool = pool_from(world.stored(ADAPTERPOOLS)[NS, pool_of(name)])
+        after_s = await evict(self._scene, name, EVICTION_TRIES)
+        if after_s is not None and after_s < deadline_s(pool) and world.adapters.serves(name):
+            world.problems.append(f"I7: {name} is evicted after {after_s:.0f} s, and serves")
+        await asyncio.sleep(SETTLED_S)
 
     async def _mark(self, name: str, value: str | None) -> None:
         if (NS, name) in self._scene.world.stored(PODS):

@@ -6,6 +6,7 @@ from typing import Any
 
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, Obj
 from extender.lab.simulation.workload.acts import Act, Scene
+from extender.lab.simulation.world.configuration import OWN_PROFILES
 from extender.lab.simulation.world.draws import PROFILES, drawn_rebalance
 from extender.lab.simulation.world.facts import MARKS
 from extender.lab.simulation.world.scale import NS, SLOTS_FACTOR
@@ -18,6 +19,7 @@ class Operators:
         self._scene = scene
         self._versions = 0
         slots_factor = SLOTS_FACTOR if scene.world.scale.long_names else 1
+        profiles = (*PROFILES, *OWN_PROFILES) if scene.world.scale.own_profiles else PROFILES
         self.sometimes = (
             Act("delete pod", 3, self._delete_pod),
             Act("cordon node", 0.7, self._cordon_node),
@@ -31,7 +33,7 @@ class Operators:
         self.among_pools = (
             self._change("minPodsPerVPod", lambda rng: rng.randint(0, 4)),
             self._change("rescheduleAfterSeconds", lambda rng: rng.choice((None, 0, 5, 30))),
-            self._change("profile", lambda rng: rng.choice(PROFILES)),
+            self._change("profile", lambda rng: rng.choice(profiles)),
             self._change("rebalance", drawn_rebalance),
             Act("upgrade adapters", 0.2, self._upgrade),
         )

@@ -21,7 +21,9 @@ from extender.lab.simulation.workload.callers import CallerActs
 from extender.lab.simulation.workload.crowds import Crowds
 from extender.lab.simulation.workload.dimensions import DimensionActs
 from extender.lab.simulation.workload.drains import Drains
+from extender.lab.simulation.workload.evictions import EvictionActs
 from extender.lab.simulation.workload.fault_acts import FaultActs
+from extender.lab.simulation.workload.load_source import LoadSourceActs
 from extender.lab.simulation.workload.operators import Operators
 from extender.lab.simulation.workload.selectors import SelectorActs
 from extender.lab.simulation.workload.streams import StreamActs
@@ -38,6 +40,8 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
     "selectors": SelectorActs,
     "longNames": Crowds,
     "dimensions": DimensionActs,
+    "loadSource": LoadSourceActs,
+    "handoff": EvictionActs,
 }
 
 

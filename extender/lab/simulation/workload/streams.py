@@ -35,7 +35,13 @@ class StreamActs:
             return False
         self._streams += 1
         weight = rng.choice((1, 1, 1, 2, 3))
-        stream = stream_object(f"s{self._streams}", rng.randint(1, 10), weight, scene.pool_name())
+        stream = stream_object(
+            f"s{self._streams}",
+            rng.randint(1, 10),
+            weight,
+            scene.pool_name(),
+            dimensions=scene.world.scale.dimensions,
+        )
         namespace = rng.choice(TENANTS)
         await scene.world.cluster.create(STREAMS, namespace, stream)
         await self._own_controller(namespace, stream["metadata"]["name"])
@@ -74,7 +80,11 @@ class StreamActs:
         if stream is None:
             return False
         again = stream_object(
-            stream["metadata"]["name"], scene.rng.randint(1, 8), 1, scene.pool_name()
+            stream["metadata"]["name"],
+            scene.rng.randint(1, 8),
+            1,
+            scene.pool_name(),
+            dimensions=scene.world.scale.dimensions,
         )
         await scene.recreate(STREAMS, stream, again)
         return True

@@ -30,6 +30,10 @@ STUCK_SHARE: Final = 0.1
 SILENT_SHARE: Final = 0.1
 
 
+TRY_AGAIN: Final = (403, 404, 409, 413, 429, 503, 504)
+"""413: so many shares are busy that their names are too long to store. Later they are fewer."""
+
+
 @dataclass
 class SimulatedAdapter:
     """The adapter of one pod. ``serving``: vpod -> vreplicas; ``prepared``: vpods."""
@@ -193,7 +197,7 @@ class SimulatedAdapters:
         self._trace(f"    acknowledgement of {name} at {replica.name}: {status}")
         if status == 200:
             adapter.heard = max(adapter.heard, orjson.loads(reply)["generation"])
-        elif status not in (403, 404, 409, 429, 503, 504):
+        elif status not in TRY_AGAIN:
             self._problems.append(f"{name} said {body!r} and was answered {status} {reply!r}")
         return status
 

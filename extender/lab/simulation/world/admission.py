@@ -10,8 +10,10 @@ import orjson
 from extender.kube.api import Api, Obj
 from extender.kube.reflector import Reflector
 from extender.lab.apiserver.admission import WebhookCall, WebhookCallError
+from extender.lab.clock import wall_clock
 from extender.lab.faults import Faults
 from webhook.caches import WebhookCaches
+from webhook.evictions import Evictions
 from webhook.mutate import stamp
 from webhook.review import decode_review, encode_review
 
@@ -25,6 +27,7 @@ class Admission:
         self._network = network
         self._faults = faults
         self._caches = WebhookCaches()
+        self._evictions: Evictions | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(
@@ -37,6 +40,7 @@ class Admission:
         for task in self._tasks:
             task.cancel()
         self._tasks, self._caches = [], WebhookCaches()
+        self._evictions = Evictions(api, self._caches, now=wall_clock)
         for resource, sink in self._caches.sinks.items():
             name = f"webhook {resource.plural}"
             self._tasks.append(spawn(Reflector(api, resource, sink, rng=rng(name)).run(), name))
@@ -49,5 +53,9 @@ class Admission:
         if self._faults.hits("webhook_bypassed"):
             raise WebhookCallError("injected: connection refused")
         request = decode_review(orjson.dumps(call.review))
-        review: Obj = orjson.loads(encode_review(request.uid, stamp(request, self._caches)))
+        if self._evictions is not None and request.subresource == "eviction":
+            verdict = await self._evictions.review(request)
+        else:
+            verdict = stamp(request, self._caches)
+        review: Obj = orjson.loads(encode_review(request.uid, verdict))
         return review

@@ -17,6 +17,7 @@ import orjson
 from extender.lab.faults import Answer, Faults
 from extender.lab.scheduler.extender_transport import TIMED_OUT, TransportError
 from extender.lab.simulation.world.facts import VPod
+from extender.lab.simulation.world.objects import amounts_of
 from extender.lab.simulation.world.replica import Replica
 
 KIND: Final = "Broker"
@@ -203,6 +204,8 @@ class Caller:
                 "slotsPerVReplica": vpod.weight,
                 "placements": placements,
             }
+            if vpod.amounts:
+                wanted["perVReplica"] = dict(vpod.amounts)
         named = {"namespace": self._namespace, "name": self._name, "kind": KIND, "group": GROUP}
         pool = {"namespace": "adapters", "name": self._pool}
         return orjson.dumps({"vpod": {**named, **wanted}, "pool": pool})
@@ -260,10 +263,11 @@ class Caller:
 
 
 class Callers:
-    """The callers of a world, by key."""
+    """The callers of a world, by key. ``dimensions``: whether they take some of them."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, *, dimensions: bool) -> None:
         self._network = network
+        self._dimensions = dimensions
         self.watchers = network.watchers
         self._known: dict[str, Caller] = {}
 
@@ -287,6 +291,7 @@ class Callers:
             condition=("", ""),
             moved=("", "", ""),
             by_caller=True,
+            amounts=amounts_of(f"{namespace}/{name}") if self._dimensions else {},
         )
         self._known[key] = Caller(self._network, vpod, rng)
         return True

@@ -9,8 +9,15 @@ from typing import Any, Final
 
 from extender.kube.api import Obj
 from extender.lab.faults import FaultKind
+from extender.lab.simulation.world.configuration import OWN_PROFILES
 from extender.lab.simulation.world.profile import ALL_KINDS, DRAWN_LAST, OF_PARTS, PARTS, PARTS_LAST
-from extender.lab.simulation.world.scale import LOAD_METRIC, SLOTS_FACTOR, TENANTS, Scale
+from extender.lab.simulation.world.scale import (
+    LOAD_METRIC,
+    LOAD_SOURCE,
+    SLOTS_FACTOR,
+    TENANTS,
+    Scale,
+)
 
 DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0
@@ -77,9 +84,15 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str], seed: in
         dice = random.Random(f"{seed}/handoff")
         pools = tuple({**pool, "handoff": _drawn_handoff(dice)} for pool in scale.pools)
         scale = replace(scale, pools=pools)
-    if "load" in parts:
+    if parts & {"load", "loadSource", "ownProfiles"}:
         pools = tuple(_balancing(pool, rng) for pool in scale.pools)
         scale = replace(scale, pools=pools, load=True)
+    if "loadSource" in parts:
+        pools = tuple({**pool, "loadSource": LOAD_SOURCE} for pool in scale.pools)
+        scale = replace(scale, pools=pools)
+    if "ownProfiles" in parts:
+        pools = tuple({**pool, "profile": rng.choice(OWN_PROFILES)} for pool in scale.pools)
+        scale = replace(scale, pools=pools, own_profiles=True)
     if "longNames" in parts:
         node_slots = None if scale.node_slots is None else scale.node_slots * SLOTS_FACTOR
         slots = scale.slots_per_pod * SLOTS_FACTOR

@@ -18,6 +18,7 @@ SLOTS: Final = "vreplica.dev/slots"
 POOL: Final = "vreplica.dev/pool"
 ASSIGNMENT: Final = "vreplica.dev/assignment"
 ACKNOWLEDGED: Final = "vreplica.dev/acknowledged"
+EVICTING: Final = "vreplica.dev/evicting"
 MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
 LEDGER_BYTES_MAX: Final = 128 * 1024
 SHARE_BYTES_MAX: Final = 27
@@ -46,6 +47,8 @@ class Pod:
     text: str | None
     marked: bool
     deleting: bool
+    evicting: bool = False
+    """Somebody tries to evict it."""
     ready: bool = True
     amounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """vpod -> dimension -> what one vreplica takes, as the ledger says."""
@@ -53,6 +56,17 @@ class Pod:
     """The slots that its containers request of the node. If they request none (0), the pod takes
     the slots of its annotation.
     """
+
+    @property
+    def leaves(self) -> bool:
+        """Whether what it carries shall leave it."""
+        return self.marked or self.evicting
+
+    @property
+    def excuses(self) -> list[str]:
+        """The causes for ``Excuses`` that hold while what it carries shall leave it."""
+        why = {"marked": self.marked, "evicted": self.evicting}
+        return [f"{cause} {self.name}" for cause, holds in why.items() if holds]
 
     @property
     def total(self) -> int:
@@ -175,6 +189,9 @@ class Pool:
     cooldown_s: float = 300.0
     dry_run: bool = False
     balances_load: bool = False
+    load_source: str = ""
+    load_unavailable: tuple[str, str] = ("", "")
+    """Status and reason of its condition LoadUnavailable; empty without it."""
     handoff: bool = False
     """Whether its adapters are told their shares."""
     overlaps: bool = False
@@ -197,8 +214,9 @@ class Pool:
     limits_seen: list[tuple[float, float]] = field(default_factory=list)
     """(since when, rescheduleAfterSeconds); inf if there is none."""
 
-    def read(self, spec: Obj) -> None:
-        """Read a pool's spec."""
+    def read(self, obj: Obj) -> None:
+        """Read an AdapterPool."""
+        spec = obj["spec"]
         rebalance = spec.get("rebalance") or {}
         self.slots = spec["slotsPerPod"]
         self.capacities = spec.get("capacities") or {}
@@ -215,6 +233,10 @@ class Pool:
         self.overlaps = (handoff or {}).get("mode") == "Overlap"
         self.prepare_timeout_s = (handoff or {}).get("prepareTimeoutSeconds", 30)
         self.balances_load = rebalance.get("load") is not None
+        self.load_source = spec.get("loadSource") or ""
+        conditions = {c["type"]: c for c in (obj.get("status") or {}).get("conditions") or ()}
+        told = conditions.get("LoadUnavailable", {})
+        self.load_unavailable = (told.get("status", ""), told.get("reason", ""))
         self.reschedule_after_s = spec.get("rescheduleAfterSeconds", 300)
         self.selector = (spec.get("namespaceSelector") or {}).get("matchLabels") or {}
 
@@ -274,6 +296,7 @@ def read_pod(obj: Obj) -> Pod:
         text=annotations.get(PLACEMENTS),
         marked=any(annotations.get(mark) == "true" for mark in MARKS),
         deleting=bool(metadata.get("deletionTimestamp")),
+        evicting=metadata["uid"] in annotations.get(EVICTING, ""),
         ready=is_ready(obj),
         requested=_requested(obj),
     )

@@ -1,5 +1,7 @@
 """The objects of a simulated world that an administrator applies before any process starts."""
 
+from typing import Final
+
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -8,6 +10,7 @@ from extender.kube.api import (
     NAMESPACES,
     NODES,
     STATEFULSETS,
+    VALIDATING_WEBHOOKS,
     Obj,
 )
 from extender.lab.apiserver.cluster import Cluster
@@ -15,8 +18,37 @@ from extender.lab.embedded import node_object, stateful_set_object
 from extender.lab.simulation.world import streams
 from extender.lab.simulation.world.objects import pool_object
 from extender.lab.simulation.world.scale import NS, TENANTS, ZONES, Scale
-from extender.model.names import OWN_NAMESPACE
+from extender.model.names import OWN_NAMESPACE, SCHEDULER_NAME
 from extender.shipped import manifests
+
+EVICTION_WEBHOOK: Final[Obj] = {
+    "metadata": {"name": SCHEDULER_NAME},
+    "webhooks": [
+        {
+            "name": "evictions.vreplica.dev",
+            "clientConfig": {
+                "service": {
+                    "namespace": OWN_NAMESPACE,
+                    "name": "vreplica-webhook",
+                    "path": "/evict",
+                }
+            },
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "resources": ["pods/eviction"],
+                    "operations": ["CREATE"],
+                }
+            ],
+            "failurePolicy": "Ignore",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": 5,
+            "admissionReviewVersions": ["v1"],
+        }
+    ],
+}
+"""What the chart registers where adapters are served. The shipped base manifests do not have it."""
 
 
 async def install(cluster: Cluster, scale: Scale) -> None:
@@ -50,6 +82,8 @@ async def _install_service(cluster: Cluster, scale: Scale) -> None:
         await install_lease(cluster, lease)
     hook = manifests("base/webhook-configurations.yaml")[0]
     await cluster.create(MUTATING_WEBHOOKS, "", hook)
+    if any(pool.get("handoff") for pool in scale.pools):
+        await cluster.create(VALIDATING_WEBHOOKS, "", EVICTION_WEBHOOK)
 
 
 async def install_lease(cluster: Cluster, name: str) -> None:

@@ -1,4 +1,5 @@
-"""``LoadReporter``: adapters that report their load (``POST /v1/load``), in the part ``load``.
+"""``AdapterLoads``: what adapters measure. ``LoadReporter``: adapters that report it (``POST
+/v1/load``), in the part ``load``.
 
 Each vpod's vreplicas have the same load wherever they are, up to 20-fold different from vpod to
 vpod, and reports have 10 % of noise. Until ``calm``, some reports are missing or make no sense. All
@@ -28,7 +29,7 @@ ODD_SHARE: Final = 0.05
 ODD_FACTORS: Final = (-1.0, 0.0, 1e7)
 
 
-class LoadReporter:
+class AdapterLoads:
     """``pods``: returns the stored pods by (namespace, name). ``dice``: for one purpose."""
 
     def __init__(
@@ -36,28 +37,15 @@ class LoadReporter:
         dice: Callable[[str], random.Random],
         *,
         pods: Callable[[], Mapping[tuple[str, str], Obj]],
-        replicas: Callable[[], list[Replica]],
     ) -> None:
         self._dice = dice
         self._rng = dice("load")
         self._pods = pods
-        self._replicas = replicas
         self._rates: dict[str, float] = {}
         """By vpod key, of all that ever were."""
         self.calm = False
 
-    async def run(self) -> None:
-        """Report until cancelled."""
-        while True:
-            await asyncio.sleep(REPORT_S)
-            for pool, reports in sorted(self._reports().items()):
-                body = orjson.dumps(
-                    {"pool": object_key(NS, pool), "metric": LOAD_METRIC, "reports": reports}
-                )
-                for replica in self._replicas():
-                    replica.report_load(body)
-
-    def _reports(self) -> dict[str, list[dict[str, Any]]]:
+    def reports(self) -> dict[str, list[dict[str, Any]]]:
         """Pool name -> reports of its pods."""
         found: dict[str, list[dict[str, Any]]] = {}
         for (_, name), pod in self._pods().items():
@@ -82,3 +70,22 @@ class LoadReporter:
         if not self.calm and self._rng.random() < ODD_SHARE:
             return self._rng.choice(ODD_FACTORS)
         return 1.0 + self._rng.uniform(-NOISE, NOISE)
+
+
+class LoadReporter:
+    """Reports every ``REPORT_S``."""
+
+    def __init__(self, loads: AdapterLoads, *, replicas: Callable[[], list[Replica]]) -> None:
+        self._loads = loads
+        self._replicas = replicas
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await asyncio.sleep(REPORT_S)
+            for pool, reports in sorted(self._loads.reports().items()):
+                body = orjson.dumps(
+                    {"pool": object_key(NS, pool), "metric": LOAD_METRIC, "reports": reports}
+                )
+                for replica in self._replicas():
+                    replica.report_load(body)

@@ -23,18 +23,23 @@ def pool_object(pool: str = NAME, /, **spec: Any) -> Obj:
     return {"metadata": {"name": pool}, "spec": {"statefulSet": pool, **spec}}
 
 
+def amounts_of(name: str) -> Obj:
+    """Return what one vreplica of the vpod takes of dimensions. It depends on the name alone, so it
+    is the same for an object that is created again.
+    """
+    return AMOUNTS[crc32(name.encode()) % len(AMOUNTS)]
+
+
 def vpod_object(
     name: str, vreplicas: int, weight: int = 1, pool: str = NAME, *, dimensions: bool = False
 ) -> Obj:
-    """Return a VPod of one of the pools. ``dimensions``: what one vreplica takes of them depends on
-    the name alone, so it is the same for a VPod that is created again.
-    """
+    """Return a VPod of one of the pools. ``dimensions``: whether it has ``amounts_of`` its name."""
     spec: Obj = {
         "poolRef": {"namespace": NS, "name": pool},
         "vreplicas": vreplicas,
         "slotsPerVReplica": weight,
     }
-    amounts = AMOUNTS[crc32(name.encode()) % len(AMOUNTS)] if dimensions else {}
+    amounts = amounts_of(name) if dimensions else {}
     return {
         "metadata": {"name": name},
         "spec": {**spec, "perVReplica": amounts} if amounts else spec,

@@ -144,12 +144,18 @@ PARTS: Final = {
     "handoff": "pools whose adapters are told their shares",
     "takeTurns": "kube-scheduler's equal nodes take turns, as up to 1.15",
     "dimensions": "pools with capacities beside slots, and vpods that take some of them",
+    "loadSource": "pools that take their load from a Prometheus",
+    "ownProfiles": "profiles of the configuration, by LeastLoad and LeastAllocated",
 }
 """What a world may have besides vpods, nodes and pools: name -> description."""
-PARTS_LAST: Final = ("longNames", "takeTurns", "descheduling", "load", "dimensions", "handoff")
+PARTS_LAST: Final = (
+    *("longNames", "takeTurns", "descheduling", "load", "dimensions", "handoff"),
+    *("loadSource", "ownProfiles"),
+)
 """Parts with their own dice, so that they do not change the draws of seeds without them."""
 OF_PARTS: Final = {
     "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),
+    "loadSource": frozenset({"loadQueryFails", "loadQueryEmpty", "loadQueryHangs"}),
 }
 """Part -> its faults, which are drawn if the part exists."""
 DRAWN_LAST: Final = frozenset(

@@ -4,17 +4,20 @@ paused, and its clock can be wrong.
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
 from math import inf
 from typing import Any, Final, TypeVar
 
+from extender.config.load_sources import LoadSource
 from extender.config.model import Config, LeaderElectionConfig
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.kube.token_review import TokenUser
 from extender.lab.clock import PROCESS, VirtualTimeLoop, wall_clock
 from extender.lab.faults import Answer, Crashed, FaultyApi
 from extender.lab.scheduler.extender_transport import TIMED_OUT, TransportError
+from extender.lab.simulation.world.configuration import SOURCE_DOCUMENT, all_profiles
 from extender.lab.simulation.world.scale import LEASE, NS, Scale
 from extender.model.errors import HistoryReplaced, WireError
 from extender.model.names import OWN_NAMESPACE
@@ -22,6 +25,7 @@ from extender.model.objects import object_key
 from extender.service.app import Service
 from extender.service.binding.verbs import ERROR
 from extender.service.http.adapters.callers import AdapterCaller
+from extender.service.pools.load_polling import LoadServer
 
 DEADLINE_S: Final = 4.0
 
@@ -34,7 +38,14 @@ class Replica:
     """
 
     def __init__(
-        self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, scale: Scale
+        self,
+        name: str,
+        api: FaultyApi,
+        rng: random.Random,
+        *,
+        lease: str = LEASE,
+        scale: Scale,
+        load_server: Callable[[LoadSource], LoadServer],
     ) -> None:
         self.name = name
         self.rival = lease != LEASE
@@ -48,9 +59,22 @@ class Replica:
         election = LeaderElectionConfig(
             resource_namespace=OWN_NAMESPACE, resource_name=lease, buckets=scale.buckets
         )
-        config = Config(leader_election=election, narrow_to=scale.narrow_to)
+        config = Config(
+            leader_election=election,
+            narrow_to=scale.narrow_to,
+            load_sources=(SOURCE_DOCUMENT,),
+        )
         self.service = self._context.run(
-            partial(Service, api, config, now=self.now, rng=rng, serve=False)
+            partial(
+                Service,
+                api,
+                config,
+                now=self.now,
+                rng=rng,
+                serve=False,
+                profiles=all_profiles() if scale.own_profiles else BUILT_IN_PROFILES,
+                load_server=load_server,
+            )
         )
         self._schedule = self.service.schedule_verb()
         self._acknowledge = self.service.acknowledge_verb(self.service.load_verb())

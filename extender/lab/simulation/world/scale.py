@@ -34,6 +34,8 @@ def pool_of(pod_name: str) -> str:
 
 LOAD_METRIC: Final = "requests_per_second"
 """What adapters report."""
+LOAD_SOURCE: Final = "adapter-requests"
+"""The source of load that the configuration has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,8 @@ class Scale:
     """Whether vpods have names of the maximum length."""
     load: bool = False
     """Whether adapters report their load."""
+    own_profiles: bool = False
+    """Whether pools may have the profiles of ``configuration``."""
     take_turns: bool = False
     """Whether kube-scheduler lets equal nodes take turns, instead of drawing one."""
     other_buckets_share: float = 0.0

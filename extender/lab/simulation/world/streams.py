@@ -8,6 +8,7 @@ from typing import Final
 
 from extender.kube.api import Obj, Resource
 from extender.lab.simulation.world.facts import VPod
+from extender.lab.simulation.world.objects import amounts_of
 
 STREAMS: Final = Resource("example.dev", "v1", "streams", "Stream")
 LABEL: Final = "example.dev/pool"
@@ -50,6 +51,7 @@ def source(pool: str) -> Obj:
         "paths": {
             "vreplicas": "spec.parallelism",
             "slotsPerVReplica": "spec.weight",
+            "perVReplica": "spec.takes",
             "placements": "status.assigned",
             "podName": "pod",
             "count": "share",
@@ -60,11 +62,16 @@ def source(pool: str) -> Obj:
     }
 
 
-def stream_object(name: str, parallelism: int, weight: int, pool: str) -> Obj:
-    """Return a Stream of one of the pools."""
+def stream_object(
+    name: str, parallelism: int, weight: int, pool: str, *, dimensions: bool = False
+) -> Obj:
+    """Return a Stream of one of the pools. ``dimensions``: whether it has ``amounts_of`` its
+    name.
+    """
+    takes = {"takes": amounts_of(name)} if dimensions else {}
     return {
         "metadata": {"name": name, "labels": {LABEL: pool}},
-        "spec": {"parallelism": parallelism, "weight": weight},
+        "spec": {"parallelism": parallelism, "weight": weight, **takes},
     }
 
 
@@ -103,6 +110,7 @@ def read_stream(obj: Obj) -> VPod:
         generation=metadata.get("generation", 0),
         wanted=spec["parallelism"],
         weight=spec.get("weight", 1),
+        amounts=spec.get("takes") or {},
         observed=metadata.get("generation", 0),
         placements=placements,
         scheduled=status.get("scheduled", placed),

@@ -37,8 +37,9 @@ from extender.lab.simulation.world.kube_scheduler import (
 )
 from extender.lab.simulation.world.leadership import Leadership
 from extender.lab.simulation.world.ledgers import RecordingApi
-from extender.lab.simulation.world.load import LoadReporter
+from extender.lab.simulation.world.load import AdapterLoads, LoadReporter
 from extender.lab.simulation.world.old_lists import OldLists
+from extender.lab.simulation.world.prometheus import SimulatedPrometheus
 from extender.lab.simulation.world.replica import Replica, is_crash, is_replaced
 from extender.lab.simulation.world.scale import LEASE, Scale, pool_of
 from extender.lab.simulation.world.trace import Trace
@@ -84,10 +85,8 @@ class World:
         """
         self.leadership = Leadership(lambda: self.replicas, self.scale.pool_names, self.problems)
         self.callers = Callers(
-            Network(self.leadership.candidates, self.faults, self.trace, self.problems)
-        )
-        self.load = LoadReporter(
-            self.rng, pods=lambda: self.stored(PODS), replicas=lambda: self.replicas
+            Network(self.leadership.candidates, self.faults, self.trace, self.problems),
+            dimensions=self.scale.dimensions,
         )
         self.adapters = SimulatedAdapters(
             self.rng("adapters"),
@@ -96,6 +95,8 @@ class World:
             trace=self.trace,
             problems=self.problems,
         )
+        self.load = AdapterLoads(self.rng, pods=lambda: self.stored(PODS))
+        self._prometheus = SimulatedPrometheus(self.load, self.faults)
         self._started = 0
         self.restored = False
         """Whether etcd was restored from a backup."""
@@ -143,7 +144,8 @@ class World:
         for _ in range(self.scale.replicas):
             self.start_replica()
         if self.scale.load:
-            _ = self._run(self.load.run(), "load reporter")
+            reporter = LoadReporter(self.load, replicas=lambda: self.replicas)
+            _ = self._run(reporter.run(), "load reporter")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -219,7 +221,14 @@ class World:
         buckets = self.scale.buckets if lease == LEASE else 1
         if buckets > 1 and self.rng(f"{name} counts").random() < self.scale.other_buckets_share:
             buckets = 1 if buckets == 2 else 2
-        replica = Replica(name, api, rng, lease=lease, scale=replace(self.scale, buckets=buckets))
+        replica = Replica(
+            name,
+            api,
+            rng,
+            lease=lease,
+            scale=replace(self.scale, buckets=buckets),
+            load_server=self._prometheus.server,
+        )
         replica.task.add_done_callback(partial(self._replica_ended, replica))
         self.replicas.append(replica)
         self._clocks[name] = replica.now

@@ -53,8 +53,10 @@ from extender.service.watching.caches import Caches
 
 ATTEMPTS: Final = 4
 """A pod changes often while it starts."""
-QPS, BURST = 1.0, 10
-"""Of one pod, each an acknowledgement a second."""
+QPS, BURST = 10.0, 20
+"""Of one pod: as often as the library for adapters speaks at most. While shares are handed over,
+each step of each share waits for an acknowledgement of the newest assignment.
+"""
 PODS_MAX: Final = 10_000
 """Whose rates are remembered."""
 STORED, UNCHANGED = "stored", "unchanged"

@@ -191,6 +191,11 @@ namespaceSelector:
 {{- end -}}
 {{- end -}}
 
+{{/* "true" where evictions of adapter pods wait for their hand-over. */}}
+{{- define "vreplica.evictions" -}}
+{{- if and (include "vreplica.webhook" .) (include "vreplica.listens" (list . "adapters")) .Values.adapters.evictions }}true{{ end -}}
+{{- end -}}
+
 {{/* "true" where the webhook runs. */}}
 {{- define "vreplica.webhook" -}}
 {{- if and .Values.webhook.enabled (include "vreplica.active" .) }}true{{ end -}}

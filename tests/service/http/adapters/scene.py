@@ -130,9 +130,15 @@ async def world_of(*ordinals: int, vreplicas: int = 4, **pool: Any) -> World:
     api = world.api = Reviewing(world.cluster)
     api.users = {"router": f"system:serviceaccount:{ROUTER.replace('/', ':')}"}
     for ordinal in ordinals:
-        uid = (await world.pod_object(ordinal))["metadata"]["uid"]
-        api.users[token(ordinal)] = user_of(f"dispatcher-{ordinal}", uid)
+        await let_in(world, ordinal)
     return world
+
+
+async def let_in(world: World, ordinal: int) -> None:
+    """A pod gets its token."""
+    assert isinstance(world.api, Reviewing)
+    uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+    world.api.users[token(ordinal)] = user_of(f"dispatcher-{ordinal}", uid)
 
 
 @asynccontextmanager

@@ -150,13 +150,16 @@ async def test_busy_shares_that_do_not_fit_into_the_annotation_are_refused(
         assert (await it.acknowledge(0))[0] == 200
 
 
-async def test_one_pod_that_says_too_much_waits_and_keeps_no_other_out(tmp_path: Path):
+async def test_one_pod_that_says_too_much_waits_and_keeps_no_other_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(acknowledge, "QPS", 0.01)
     async with adapters(tmp_path, 0, 1) as it:
         await told(it, 0, 1, vreplicas=2)
         statuses = [(await it.acknowledge(0))[0] for _ in range(acknowledge.BURST)]
         assert statuses == [200] * acknowledge.BURST
         status, text, headers = await it.acknowledge(0)
-        assert (status, headers["Retry-After"]) == (429, "1")
+        assert (status, 0 < int(headers["Retry-After"]) <= 100) == (429, True)
         assert "acknowledges too often" in text
         assert (await it.acknowledge(1))[0] == 200
         assert it.metric("acknowledgements_total")['{outcome="too often"}'] == 1.0

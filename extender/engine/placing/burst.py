@@ -1,0 +1,100 @@
+"""A burst of vpods that do not all find room is decided in other orders too, and the best order
+counts. Pure.
+
+The order matters in a pool that is nearly full. Heavy vreplicas come first (``service.placing
+.queue``), which is best in most cases and not in all of them. An order is better if it leaves fewer
+slots of vreplicas waiting. Among equal orders, the one whose free slots lie closer together
+is better (the greatest sum of their squares over the pods): then it takes fewer moves to make room
+for the rest.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from extender.engine.placing.explain import Step
+from extender.engine.placing.plan import Decision
+from extender.engine.pods.bits import bits
+from extender.engine.policy.profile import Ties
+from extender.engine.state.pool_state import PoolState
+from extender.model.reasons import ConflictReason
+
+ORDERS: Final = 8
+"""Orders that are tried besides the first one."""
+WORK_MAX: Final = 3_200
+"""Vpods times pods. A larger burst is decided in one order: in a large pool, the order matters less
+and each try takes longer.
+"""
+
+
+class Result(NamedTuple):
+    """What an order leads to; the least is the best.
+
+    ``left``: slots of vreplicas that wait. ``scattered``: minus the sum of squares of the pods'
+    free slots.
+    """
+
+    left: int
+    scattered: int
+
+
+def result_of(pool: PoolState, decisions: Sequence[Decision]) -> Result:
+    """Judge decisions that are reserved."""
+    return Result(
+        sum(decision.left * decision.weight for decision in decisions),
+        -sum(free * free for free in _free(pool)),
+    )
+
+
+def may_fit_better(pool: PoolState, decisions: Sequence[Decision]) -> bool:
+    """Whether another order could place more: some decisions leave vreplicas for which the pool has
+    enough free slots, others of them have taken slots, and there are few enough of them.
+    """
+    left = [
+        decision.weight
+        for decision in decisions
+        if decision.left and decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
+    ]
+    return (
+        bool(left)
+        and len(decisions) > 1
+        and len(decisions) * pool.schedulable_count() <= WORK_MAX
+        and pool.profile.ties is not Ties.ROUND_ROBIN  # ``release`` does not take turns back
+        and any(step.step is Step.ADDED for one in decisions for step in one.explanation.steps)
+        and sum(_free(pool)) >= min(left)
+    )
+
+
+def best_of(
+    pool: PoolState,
+    first: list[Decision],
+    reserve: Callable[[Sequence[str]], list[Decision]],
+    release: Callable[[Sequence[str]], None],
+) -> list[Decision]:
+    """Return the decisions of the best order; ``first`` itself if no other one is better. On
+    return, none of them is reserved.
+
+    ``first``: reserved decisions. ``reserve``: decides vpods (keys) in this order, and reserves
+    each decision before the next one is made. ``release``: takes these reservations back.
+    """
+    best, found, tried = result_of(pool, first), first, first
+    for order in _orders([decision.vpod for decision in first]):
+        release([decision.vpod for decision in tried])
+        tried = reserve(order)
+        if (result := result_of(pool, tried)) < best:
+            best, found = result, tried
+        if not best.left:
+            break
+    release([decision.vpod for decision in tried])
+    return found
+
+
+def _orders(vpods: Sequence[str]) -> Iterator[list[str]]:
+    """Other orders of the vpods. The same vpods have the same orders each time."""
+    for number in range(ORDERS):
+        yield sorted(vpods, key=lambda key: (crc32(f"{number}/{key}".encode()), key))
+
+
+def _free(pool: PoolState) -> Iterator[int]:
+    """The free slots of each pod that takes vreplicas."""
+    return (max(0, pool.by_ordinal[ordinal].free) for ordinal in bits(pool.room))

@@ -1,0 +1,67 @@
+"""``Eviction``: the attempts to evict an adapter pod whose shares are handed over first.
+
+They are stored on the pod:
+
+.. code-block:: text
+
+    vreplica.dev/evicting  {"uid": "…", "first": "2026-12-01T10:00:00Z", "latest": "…T10:00:20Z"}
+
+The webhook refuses the eviction and writes the annotation. While it is there, the leader places
+what the pod carries elsewhere. Once nobody has tried again for ``FRESH_S``, the leader removes it.
+"""
+
+from typing import Final, NamedTuple
+
+import orjson
+
+from extender.model.objects import AdapterPod, AdapterPool, Handoff
+from extender.model.timestamps import epoch_s, timestamp
+
+FRESH_S: Final = 300.0
+"""An eviction that nobody has tried for so long is given up. kubectl tries every 5 s."""
+DEADLINE_MARGIN_S: Final = 60.0
+"""Beyond the time-outs of one hand-over: the first attempt to plan it may fail."""
+
+
+class Eviction(NamedTuple):
+    """The attempts to evict one pod, in epoch seconds."""
+
+    first_s: float
+    latest_s: float
+
+    def is_fresh(self, now_s: float) -> bool:
+        """Whether somebody still tries."""
+        return now_s - self.latest_s < FRESH_S
+
+
+def deadline_s(pool: AdapterPool) -> float:
+    """For how long after the first attempt an eviction waits for the hand-over."""
+    handoff = pool.handoff or Handoff()
+    return handoff.prepare_timeout_s + handoff.drain_timeout_s + DEADLINE_MARGIN_S
+
+
+def encode_eviction(eviction: Eviction, uid: str) -> str:
+    """Return the annotation's text for the pod with this UID."""
+    times = {"first": timestamp(eviction.first_s), "latest": timestamp(eviction.latest_s)}
+    return orjson.dumps({"uid": uid, **times}).decode()
+
+
+def eviction_of(pod: AdapterPod) -> Eviction | None:
+    """Read the pod's annotation. None if it is absent, is not what ``encode_eviction`` has written,
+    or is about another pod: a template may carry it.
+    """
+    if pod.evicting_text is None:
+        return None
+    try:
+        plain = orjson.loads(pod.evicting_text)
+        if plain["uid"] != pod.uid:
+            return None
+        first_s, latest_s = (epoch_s(str(plain[name]), -1.0) for name in ("first", "latest"))
+    except (ValueError, TypeError, KeyError):
+        return None
+    return Eviction(first_s, latest_s) if 0 <= first_s <= latest_s else None
+
+
+def is_evicted(pod: AdapterPod) -> bool:
+    """Whether somebody tries to evict the pod, as its annotation says."""
+    return eviction_of(pod) is not None

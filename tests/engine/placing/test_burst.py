@@ -1,0 +1,119 @@
+"""Bursts in a nearly full pool: other orders, and which one is best."""
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from extender.engine.placing import burst
+from extender.engine.placing.burst import best_of, may_fit_better, result_of
+from extender.engine.placing.plan import Decision, place
+from extender.engine.policy.profile_document import profile_from
+from tests.support.builders import Scene
+
+OWNER = "test"
+WEIGHTS = {"a": 9, "b": 8, "c": 6, "d": 6, "e": 5, "f": 5}
+"""Of one vreplica each. Two pods of 20 slots hold all of them, but not if the heaviest come
+first.
+"""
+
+
+def a_scene(weights: dict[str, int], *, pods: int = 2) -> Scene:
+    scene = Scene(slots=20).pods(*range(pods))
+    for name, weight in weights.items():
+        scene.vpod(name, 1, weight=weight)
+    return scene
+
+
+def reserve(scene: Scene, keys: Iterable[str]) -> list[Decision]:
+    made = []
+    for key in keys:
+        decision = place(scene.pool, scene.pool.vpods[key])
+        shares = decision.shares(scene.pool.placed_of(key))
+        scene.pool.reserve(OWNER, key, shares, expires_at=float("inf"))
+        made.append(decision)
+    return made
+
+
+def release(scene: Scene, keys: Sequence[str]) -> None:
+    for key in keys:
+        scene.pool.release(OWNER, key)
+
+
+def heaviest_first(scene: Scene) -> list[Decision]:
+    vpods = sorted(scene.pool.vpods.values(), key=lambda vpod: (-vpod.weight, vpod.key))
+    return reserve(scene, [vpod.key for vpod in vpods])
+
+
+def best(scene: Scene, first: list[Decision]) -> list[Decision]:
+    return best_of(
+        scene.pool, first, lambda keys: reserve(scene, keys), lambda keys: release(scene, keys)
+    )
+
+
+def left(decisions: list[Decision]) -> int:
+    return sum(decision.left for decision in decisions)
+
+
+def test_an_order_is_found_in_which_all_have_room():
+    scene = a_scene(WEIGHTS)
+    first = heaviest_first(scene)
+    assert left(first) == 1
+    assert may_fit_better(scene.pool, first)
+    found = best(scene, first)
+    assert left(found) == 0
+    assert scene.pool.owners() == [], "the caller reserves what it uses"
+    assert left(reserve(scene, [decision.vpod for decision in found])) == 0
+
+
+def test_the_first_order_stays_if_no_other_is_better():
+    scene = a_scene({"a": 13, "b": 13, "c": 5, "d": 9})
+    first = heaviest_first(scene)
+    assert left(first) == 1
+    assert best(scene, first) is first
+
+
+def test_of_orders_that_leave_the_same_the_one_with_its_free_slots_together_is_better():
+    together, apart = a_scene({"a": 8, "b": 8}), a_scene({"a": 8, "b": 8})
+    two = [
+        result_of(scene.pool, [decision])
+        for scene, pod in ((together, 0), (apart, 1))
+        for decision in reserve_on(scene, pod)
+    ]
+    assert two[0] < two[1]
+
+
+def reserve_on(scene: Scene, second: int) -> list[Decision]:
+    """``a`` on the first pod, and ``b`` on this one."""
+    decision = reserve(scene, ["tenant/a"])[0]
+    share = decision.share(1)
+    scene.pool.reserve(OWNER, "tenant/b", {f"dispatcher-{second}": share}, expires_at=float("inf"))
+    return [decision]
+
+
+@pytest.mark.parametrize(
+    ("weights", "pods"),
+    [
+        pytest.param({"a": 9, "b": 8}, 2, id="all have room"),
+        pytest.param({"a": 20, "b": 20, "c": 1}, 2, id="the pool has no slot left"),
+        pytest.param({"a": 13}, 0, id="nothing has found room"),
+    ],
+)
+def test_one_order_is_enough_if(weights: dict[str, int], pods: int):
+    scene = a_scene(weights, pods=pods)
+    assert not may_fit_better(scene.pool, heaviest_first(scene))
+
+
+def test_a_burst_that_would_take_too_long_has_one_order(monkeypatch: pytest.MonkeyPatch):
+    scene = a_scene(WEIGHTS)
+    first = heaviest_first(scene)
+    assert may_fit_better(scene.pool, first)
+    monkeypatch.setattr(burst, "WORK_MAX", 2 * len(WEIGHTS) - 1)
+    assert not may_fit_better(scene.pool, first)
+
+
+def test_a_profile_whose_ties_take_turns_has_one_order():
+    scene = a_scene(WEIGHTS)
+    scene.pool.set_profile(profile_from({"name": "turns", "ties": "RoundRobin"}))
+    first = heaviest_first(scene)
+    assert left(first) == 1
+    assert not may_fit_better(scene.pool, first)

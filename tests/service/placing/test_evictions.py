@@ -1,0 +1,133 @@
+"""Evictions of adapter pods in pools with ``spec.handoff.mode: Overlap``."""
+
+import asyncio
+
+import pytest
+
+from extender.kube.api import TooManyRequests
+from extender.model.eviction import FRESH_S
+from extender.model.names import EVICTING_ANNOTATION, UNSCHEDULABLE_ANNOTATION
+from tests.service.placing.test_handovers import KEY, a_world, ledgers, moved, published
+from tests.support.adapters import adapters, served
+from tests.support.builders import NS, POOL
+from tests.support.evictions import evict, is_gone, with_webhook
+from tests.support.service import World, until
+
+pytestmark = pytest.mark.looptime
+
+
+async def two_pods(**pool) -> World:
+    world = await a_world(0, 1, **pool)
+    await with_webhook(world)
+    return world
+
+
+async def annotations(world: World, ordinal: int) -> dict[str, str]:
+    found: dict[str, str] = (await world.pod_object(ordinal))["metadata"].get("annotations", {})
+    return found
+
+
+async def test_an_eviction_that_is_tried_again_ends_by_itself_and_leaves_no_gap():
+    world = await two_pods()
+    async with world.serving(), adapters(world, 0, 1, delay_s={1: 3.0}) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        refusals = await evict(world, 0)
+        assert 1 <= len(refusals) <= 5
+        assert f"pod {NS}/dispatcher-0 of AdapterPool {POOL} still has 2 vreplicas" in refusals[0]
+        assert known.serving == {0: {}, 1: {KEY: 4}}
+        assert await is_gone(world, 0)
+    assert known.gaps == []
+    assert await moved(world) == ("Evicted", "2 vreplicas moved from dispatcher-0 to dispatcher-1")
+    await world.check()
+
+
+async def test_an_adapter_is_told_that_it_is_evicted():
+    world = await two_pods()
+    async with world.serving(), adapters(world, 0, 1, delay_s={0: 4.0}) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        eviction = asyncio.create_task(evict(world, 0))
+        await until(served(known, KEY, {0: 2, 1: 4}))
+        await asyncio.sleep(1)
+        share = (await known.assignment(0))["shares"][KEY]
+        assert (share["state"], share["intent"]) == ("Drain", "Evicted")
+        await eviction
+    assert known.gaps == []
+
+
+async def test_an_eviction_that_nobody_tries_again_is_given_up():
+    world = await two_pods()
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        with pytest.raises(TooManyRequests):
+            await world.cluster.evict(NS, "dispatcher-0")
+        await ledgers(world, {0: 0, 1: 4})
+        await world.vpod("b", 1)
+        await asyncio.sleep(FRESH_S - 60)
+        assert await world.ledger(0) == {}, "it takes nothing new"
+        await asyncio.sleep(130)
+        assert EVICTING_ANNOTATION not in await annotations(world, 0)
+        await world.vpod("c", 4)
+
+        async def it_takes_some() -> bool:
+            return "tenant/c" in known.serving[0]
+
+        await until(it_takes_some)
+    assert known.gaps == []
+
+
+async def test_an_eviction_without_an_adapter_that_can_take_over_ends_at_its_deadline():
+    world = await two_pods(handoff={"prepareTimeoutSeconds": 10, "drainTimeoutSeconds": 20})
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        began = asyncio.get_running_loop().time()
+        await evict(world, 0)
+        assert 85 < asyncio.get_running_loop().time() - began < 100
+        assert await is_gone(world, 0)
+
+
+async def test_a_template_that_carries_the_annotation_drains_nothing_and_loses_it():
+    world = await two_pods()
+    mark = '{"uid":"another","first":"2027-01-15T08:00:00Z","latest":"2027-01-15T08:00:00Z"}'
+    await world.annotate(0, **{EVICTING_ANNOTATION: mark})
+    async with world.serving():
+        await world.vpod("a", 4)
+        await published(world, {0: 2, 1: 2})
+        await asyncio.sleep(61)
+        assert EVICTING_ANNOTATION not in await annotations(world, 0)
+        assert await world.published("a") == {0: 2, 1: 2}
+    await world.check()
+
+
+async def test_a_pool_without_the_mode_ignores_the_annotation():
+    world = await a_world(0, 1, handoff={"mode": "None"})
+    async with world.serving():
+        await world.vpod("a", 4)
+        await published(world, {0: 2, 1: 2})
+        uid = (await world.pod_object(0))["metadata"]["uid"]
+        now = "2027-01-15T08:00:00Z"
+        mark = f'{{"uid":"{uid}","first":"{now}","latest":"{now}"}}'
+        await world.annotate(0, **{EVICTING_ANNOTATION: mark})
+        await asyncio.sleep(30)
+        assert await world.published("a") == {0: 2, 1: 2}
+    await world.check()
+
+
+async def test_a_pod_that_is_drained_by_a_person_too_stays_drained_after_the_eviction():
+    world = await two_pods()
+    async with world.serving(), adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        with pytest.raises(TooManyRequests):
+            await world.cluster.evict(NS, "dispatcher-0")
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await ledgers(world, {0: 0, 1: 4})
+        await asyncio.sleep(FRESH_S + 130)
+        await world.vpod("b", 1)
+        await until(served(known, "tenant/b", {1: 1}))
+        assert await world.ledger(0) == {}
+    assert known.gaps == []

@@ -1,0 +1,198 @@
+"""``/evict``: which evictions wait, for how long, and what is written meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from extender.kube.api import PODS, ApiError, Forbidden, NotFound, Obj
+from extender.model.decode import pod_from
+from extender.model.eviction import FRESH_S, Eviction, encode_eviction, eviction_of
+from extender.model.names import EVICTING_ANNOTATION, PLACEMENTS_ANNOTATION
+from tests.webhook.builders import NS, a_pod, a_pool_object, caches, request
+from webhook.evictions import MARK_S, Evictions
+from webhook.review import AdmissionRequest, Verdict
+
+NOW_S = 1_800_000_000.0
+UID = "uid-1"
+OVERLAP = {"mode": "Overlap", "prepareTimeoutSeconds": 30, "drainTimeoutSeconds": 60}
+DEADLINE_S = 30 + 60 + 60
+
+
+class PodApi:
+    """One pod, which merge patches of annotations change. ``errors``: what a verb raises."""
+
+    def __init__(self, pod: Obj, **errors: ApiError) -> None:
+        self.pod = pod
+        self.errors = errors
+        self.reads = 0
+        self.patches: list[Obj] = []
+
+    async def get(self, resource: object, namespace: str, name: str) -> Obj:
+        self.reads += 1
+        if "get" in self.errors:
+            raise self.errors["get"]
+        if (resource, namespace, name) != (PODS, NS, self.pod["metadata"]["name"]):
+            raise NotFound(404, "NotFound", f"pods {name!r} not found")
+        return self.pod
+
+    async def patch(self, _resource: object, _namespace: str, _name: str, patch: Obj, **_: Any):
+        if "patch" in self.errors:
+            raise self.errors["patch"]
+        self.patches.append(patch)
+        assert patch["metadata"]["uid"] == UID
+        self.pod["metadata"].setdefault("annotations", {}).update(patch["metadata"]["annotations"])
+
+
+def an_adapter(
+    ledger: str = '{"t/a":3,"t/b":2}',
+    *,
+    evicting: Eviction | None = None,
+    ready: bool = True,
+    phase: str = "Running",
+    **metadata: Any,
+) -> Obj:
+    annotations = {PLACEMENTS_ANNOTATION: ledger}
+    if evicting is not None:
+        annotations[EVICTING_ANNOTATION] = encode_eviction(evicting, UID)
+    pod = a_pod(annotations=annotations, nodeName="node-1")
+    pod["metadata"] |= {"uid": UID, **metadata}
+    pod["status"] = {"phase": phase, "conditions": [{"type": "Ready", "status": str(ready)}]}
+    return pod
+
+
+def an_eviction(name: str = "dispatcher-1", **more: Any) -> AdmissionRequest:
+    obj = {"kind": "Eviction", "metadata": {"name": name, "namespace": NS}}
+    options = more.pop("options", None)
+    obj |= {"deleteOptions": options} if options is not None else {}
+    return request(obj, subresource="eviction", name=name, **more)
+
+
+async def answer(
+    api: Any,
+    req: AdmissionRequest | None = None,
+    *,
+    handoff: Obj | None = OVERLAP,
+    at_s: float = 0,
+) -> Verdict:
+    pool = a_pool_object(handoff=handoff or {})
+    evictions = Evictions(api, caches(pools=[pool]), now=lambda: NOW_S + at_s)
+    return await evictions.review(req or an_eviction())
+
+
+def attempts(api: PodApi) -> tuple[float, float] | None:
+    """First and latest attempt as the pod says, in seconds after ``NOW_S``."""
+    known = eviction_of(pod_from(api.pod))
+    return None if known is None else (known.first_s - NOW_S, known.latest_s - NOW_S)
+
+
+async def test_an_eviction_of_a_pod_that_carries_something_is_refused_and_the_pod_marked():
+    api = PodApi(an_adapter())
+    refused = await answer(api)
+    assert (refused.allowed, refused.code) == (False, 429)
+    assert "pod adapters/dispatcher-1 of AdapterPool adapters/dispatcher" in refused.message
+    assert "5 vreplicas" in refused.message
+    assert attempts(api) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(an_adapter("{}"), id="it carries nothing"),
+        pytest.param(an_adapter(ready=False), id="it is not Ready"),
+        pytest.param(an_adapter(phase="Failed"), id="it has finished"),
+        pytest.param(an_adapter(deletionTimestamp="2026-01-01T00:00:00Z"), id="it is terminating"),
+        pytest.param(an_adapter(labels={}), id="it is no adapter"),
+        pytest.param(an_adapter(labels={"vreplica.dev/pool": "other"}), id="of an unknown pool"),
+    ],
+)
+async def test_a_pod_that_hands_nothing_over_is_evicted_at_once(pod):
+    api = PodApi(pod)
+    assert await answer(api) == Verdict()
+    assert api.patches == []
+
+
+@pytest.mark.parametrize("handoff", [None, {"mode": "None"}], ids=["no handoff", "mode None"])
+async def test_a_namespace_without_a_pool_that_hands_over_costs_no_read(handoff):
+    api = PodApi(an_adapter())
+    assert (await answer(api, handoff=handoff)).allowed
+    assert api.reads == 0
+
+
+async def test_a_pool_without_the_mode_beside_one_that_has_it_waits_for_nothing():
+    api: Any = PodApi(an_adapter())
+    pools = [a_pool_object(), a_pool_object("other", handoff=OVERLAP)]
+    evictions = Evictions(api, caches(pools=pools), now=lambda: NOW_S)
+    assert (await evictions.review(an_eviction())).allowed
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"dry_run": True}, {"options": {"dryRun": ["All"]}}],
+    ids=["of the request", "of deleteOptions"],
+)
+async def test_a_dry_run_is_refused_and_writes_nothing(more):
+    api = PodApi(an_adapter())
+    assert not (await answer(api, an_eviction(**more))).allowed
+    assert api.patches == []
+
+
+async def test_a_pod_is_marked_again_only_after_a_while_and_keeps_its_first_attempt():
+    api = PodApi(an_adapter())
+    for at_s in (0, 5, MARK_S - 1, MARK_S + 1, MARK_S + 6):
+        assert not (await answer(api, at_s=at_s)).allowed
+    assert len(api.patches) == 2
+    assert attempts(api) == (0, MARK_S + 1)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "allowed"), [(DEADLINE_S - 1, False), (DEADLINE_S, False), (DEADLINE_S + 1, True)]
+)
+async def test_an_eviction_is_allowed_once_its_deadline_has_passed(at_s, allowed):
+    api = PodApi(an_adapter(evicting=Eviction(NOW_S, NOW_S + 120)))
+    got = await answer(api, at_s=at_s)
+    assert got.allowed is allowed
+    assert bool(got.warnings) is allowed
+
+
+async def test_an_attempt_long_after_the_last_one_has_a_deadline_of_its_own():
+    api = PodApi(an_adapter(evicting=Eviction(NOW_S, NOW_S + 20)))
+    at_s = 20 + FRESH_S
+    assert not (await answer(api, at_s=at_s)).allowed
+    assert attempts(api) == (at_s, at_s)
+
+
+async def test_a_mark_of_the_ordinals_former_pod_does_not_count():
+    pod = an_adapter()
+    former = encode_eviction(Eviction(NOW_S - DEADLINE_S - 1, NOW_S), "uid-0")
+    pod["metadata"]["annotations"][EVICTING_ANNOTATION] = former
+    api = PodApi(pod)
+    assert not (await answer(api)).allowed
+    assert attempts(api) == (0, 0)
+
+
+async def test_a_pod_that_cannot_be_read_or_marked_is_evicted_as_without_a_webhook():
+    """An eviction that nobody remembers would be refused for ever."""
+    for verb in ("get", "patch"):
+        api = PodApi(an_adapter(), **{verb: Forbidden(403, "Forbidden", "no right")})
+        got = await answer(api)
+        assert got.allowed, verb
+        assert "without a hand-over" in got.warnings[0]
+
+
+async def test_a_pod_that_cannot_be_marked_again_still_waits():
+    known = Eviction(NOW_S - MARK_S, NOW_S - MARK_S)
+    api = PodApi(an_adapter(evicting=known), patch=Forbidden(403, "Forbidden", "no right"))
+    assert not (await answer(api)).allowed
+
+
+async def test_a_pod_that_is_gone_is_for_the_api_server_to_answer():
+    assert await answer(PodApi(an_adapter()), an_eviction("dispatcher-9")) == Verdict()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "true", "[]", "{}", '{"uid":"uid-1"}', '{"uid":"uid-1","first":1,"latest":"x"}']
+)
+async def test_what_others_write_into_the_annotation_is_no_attempt(text):
+    pod = an_adapter()
+    pod["metadata"]["annotations"][EVICTING_ANNOTATION] = text
+    assert eviction_of(pod_from(pod)) is None

@@ -1,0 +1,119 @@
+"""``/evict``: an eviction of an adapter pod (``pods/eviction``) waits until other adapters serve
+what the pod carries, in pools with ``handoff.mode: Overlap``.
+
+An eviction that has to wait is refused with 429, as by a PodDisruptionBudget: kubectl drain and
+node autoscalers try again. The refused pod gets the annotation of ``model.eviction``, so the leader
+places what it carries elsewhere. Once its ledger is empty, the eviction is allowed. It is allowed
+too once the deadline has passed since the first attempt.
+
+The pod is read from the API server: an eviction is rare, and a cache of all pods would follow each
+write of a ledger. As with ``failurePolicy: Ignore``, a webhook that cannot do its work holds nobody
+up: if the pod cannot be read or marked, the eviction is allowed, as it is without a webhook.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
+from extender.kube.first_errors import describe_error
+from extender.model import names
+from extender.model.counted import counted
+from extender.model.decode import pod_from
+from extender.model.errors import InvalidObject
+from extender.model.eviction import Eviction, deadline_s, encode_eviction, eviction_of
+from extender.model.objects import AdapterPod, AdapterPool
+from extender.model.reading import mapping, text
+from webhook.caches import WebhookCaches
+from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
+
+MARK_S: Final = 20.0
+"""A pod is marked at most so often."""
+API_TIMEOUT_S: Final = 3.0
+"""For reading and marking a pod. The API server gives up after 5 s (timeoutSeconds)."""
+_log: Final = logging.getLogger(__name__)
+
+
+class Evictions:
+    """Answers the reviews of ``/evict``. ``now``: epoch seconds."""
+
+    def __init__(self, api: Api, caches: WebhookCaches, *, now: Callable[[], float]) -> None:
+        self._api = api
+        self._caches = caches
+        self._now = now
+
+    async def review(self, request: AdmissionRequest) -> Verdict:
+        """Return the verdict on one request. Never raises."""
+        if (request.group, request.resource, request.subresource) != ("", "pods", "eviction"):
+            return ALLOWED
+        if request.operation != "CREATE" or not self._overlaps_in(request.namespace):
+            return ALLOWED
+        name = request.name or text(request.object or {}, "metadata", "name")
+        try:
+            async with asyncio.timeout(API_TIMEOUT_S):
+                return await self._verdict(request, name)
+        except NotFound:
+            return ALLOWED
+        except (ApiError, InvalidObject, TimeoutError) as error:
+            why = f"pod {request.namespace}/{name} is evicted without a hand-over"
+            _log.warning("%s: %s", why, describe_error(error))
+            return Verdict(warnings=(f"{why}: {describe_error(error)}",))
+
+    def _overlaps_in(self, namespace: str) -> bool:
+        pools = self._caches.pools.objects.values()
+        return any(pool.namespace == namespace and pool.overlaps for pool in pools)
+
+    async def _verdict(self, request: AdmissionRequest, name: str) -> Verdict:
+        pod = pod_from(await self._api.get(PODS, request.namespace, name))
+        pool = self._caches.pool(pod.pool)
+        if pool is None or not has_to_wait(pod, pool):
+            return ALLOWED
+        known, now_s = eviction_of(pod), self._now()
+        if known is None or not known.is_fresh(now_s):
+            known = None
+        elif now_s - known.first_s > deadline_s(pool):
+            why = (
+                f"pod {pod.key} is evicted with {_carried(pod)}: they were not handed over in time"
+            )
+            _log.warning("%s", why)
+            return Verdict(warnings=(why,))
+        if not is_dry_run(request):
+            await self._mark(pod, known, now_s)
+        return denied(
+            f"pod {pod.key} of AdapterPool {pool.key} still has {_carried(pod)} to hand over to "
+            f"other pods; once that is done its eviction succeeds, so try again",
+            code=429,
+        )
+
+    async def _mark(self, pod: AdapterPod, known: Eviction | None, now_s: float) -> None:
+        """Write that somebody tries to evict the pod. Raises ApiError if it is not known before."""
+        if known is not None and now_s - known.latest_s < MARK_S:
+            return
+        first_s = known.first_s if known is not None else now_s
+        mark = encode_eviction(Eviction(first_s, now_s), pod.uid)
+        metadata = {"uid": pod.uid, "annotations": {names.EVICTING_ANNOTATION: mark}}
+        try:
+            await self._api.patch(
+                PODS, pod.namespace, pod.name, {"metadata": metadata}, patch_type=PatchType.MERGE
+            )
+        except ApiError as error:
+            if known is None:
+                raise
+            _log.info("pod %s is not marked again: %s", pod.key, describe_error(error))
+
+
+def has_to_wait(pod: AdapterPod, pool: AdapterPool) -> bool:
+    """Whether the pod serves anything that is handed over before it goes."""
+    serves = pod.ready and not (pod.finished or pod.deleting)
+    return pool.overlaps and serves and bool(pod.ledger)
+
+
+def is_dry_run(request: AdmissionRequest) -> bool:
+    """Whether nothing may be written: the request says so, or the Eviction's deleteOptions."""
+    options: Mapping[str, object] = mapping(request.object or {}, "deleteOptions")
+    return request.dry_run or bool(options.get("dryRun"))
+
+
+def _carried(pod: AdapterPod) -> str:
+    return counted(sum(share.vreplicas for share in pod.ledger.values()), "vreplica")
