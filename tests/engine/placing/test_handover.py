@@ -395,6 +395,7 @@ def test_what_a_pod_is_told(
         (MoveReason.DRAIN, True, "Drain"),
         (MoveReason.ORDINAL_GONE, True, "Drain"),
         (MoveReason.RESCHEDULE, True, "Drain"),
+        (MoveReason.EVICTED, True, "Evicted"),
         (MoveReason.COMPACTION, True, "Rebalance"),
         (MoveReason.OVERCOMMIT, True, "Rebalance"),
         (MoveReason.MAKE_ROOM, True, "Rebalance"),
