@@ -89,10 +89,14 @@ class HandoverChecker(Checker):
             return None
         return adapter if self._presence.was_there(name, since) else None
 
+    def _hands_over(self, name: str) -> bool:
+        """Whether the pool hands shares over. A pool without its AdapterPool does not."""
+        pool = self._stored.pool(name)
+        return pool.overlaps and not pool.deleted and not self._excuses.holds(f"gone {name}")
+
     def check_status(self, old: VPod, new: VPod) -> None:
         """The service has written a status."""
-        pool = self._stored.pool(new.pool)
-        if not pool.overlaps or new.by_caller or old.pool != new.pool:
+        if not self._hands_over(new.pool) or new.by_caller or old.pool != new.pool:
             return
         lost = sum(
             count - new.placements.get(name, 0)
@@ -119,7 +123,7 @@ class HandoverChecker(Checker):
 
     def _check_drain(self, name: str, key: str) -> None:
         vpod = self._stored.vpods.get(key)
-        if vpod is None or vpod.pool != pool_of(name):
+        if vpod is None or vpod.pool != pool_of(name) or not self._hands_over(vpod.pool):
             return
         pool = self._stored.pool(vpod.pool)
         for other in vpod.placements:
@@ -133,7 +137,7 @@ class HandoverChecker(Checker):
         if key.endswith(CALLERS):
             return
         adapter, pod = self._adapter(name), self._stored.pods[name]
-        if adapter is None or not self._stored.pool(pod.pool).overlaps or share is None:
+        if adapter is None or not self._hands_over(pod.pool) or share is None:
             return
         if key not in adapter.serving:
             return
