@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from extender.kube.api import TooManyRequests
-from extender.model.eviction import FRESH_S
+from extender.model.eviction import FRESH_S, Eviction, encode_eviction
 from extender.model.names import EVICTING_ANNOTATION, UNSCHEDULABLE_ANNOTATION
 from tests.service.placing.test_handovers import KEY, a_world, ledgers, moved, published
 from tests.support.adapters import adapters, served
@@ -25,6 +25,14 @@ async def two_pods(**pool) -> World:
 async def annotations(world: World, ordinal: int) -> dict[str, str]:
     found: dict[str, str] = (await world.pod_object(ordinal))["metadata"].get("annotations", {})
     return found
+
+
+async def tried_last(world: World, ordinal: int, ago_s: float) -> None:
+    """The last attempt to evict the pod was so long ago."""
+    latest_s = world.cluster.server.now() - ago_s
+    uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+    text = encode_eviction(Eviction(latest_s - 10, latest_s), uid)
+    await world.annotate(ordinal, **{EVICTING_ANNOTATION: text})
 
 
 async def test_an_eviction_that_is_tried_again_ends_by_itself_and_leaves_no_gap():
@@ -65,9 +73,11 @@ async def test_an_eviction_that_nobody_tries_again_is_given_up():
             await world.cluster.evict(NS, "dispatcher-0")
         await ledgers(world, {0: 0, 1: 4})
         await world.vpod("b", 1)
-        await asyncio.sleep(FRESH_S - 60)
-        assert await world.ledger(0) == {}, "it takes nothing new"
-        await asyncio.sleep(130)
+        await until(served(known, "tenant/b", {1: 1}))
+        await tried_last(world, 0, FRESH_S - 70)
+        await asyncio.sleep(65)
+        assert EVICTING_ANNOTATION in await annotations(world, 0)
+        await asyncio.sleep(70)
         assert EVICTING_ANNOTATION not in await annotations(world, 0)
         await world.vpod("c", 4)
 
@@ -126,7 +136,9 @@ async def test_a_pod_that_is_drained_by_a_person_too_stays_drained_after_the_evi
             await world.cluster.evict(NS, "dispatcher-0")
         await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
         await ledgers(world, {0: 0, 1: 4})
-        await asyncio.sleep(FRESH_S + 130)
+        await tried_last(world, 0, FRESH_S)
+        await asyncio.sleep(65)
+        assert EVICTING_ANNOTATION not in await annotations(world, 0)
         await world.vpod("b", 1)
         await until(served(known, "tenant/b", {1: 1}))
         assert await world.ledger(0) == {}
