@@ -12,7 +12,7 @@ from tests.support.adapters import Adapters as StandIns
 from tests.support.service import World, until
 
 pytestmark = pytest.mark.looptime
-SHARES = 20
+SHARES = 12
 APART_S = 0.25
 
 
