@@ -257,9 +257,12 @@ class Placer:
         return Cause.STAY if stays else Cause.PLACE, decision
 
     def _take_back(self, pool: PoolState, key: str) -> None:
-        """Give up what a vpod has reserved on pods whose adapters have not got ready in time."""
+        """Give up what a vpod has reserved on pods whose adapters have not got ready in time. What
+        binds have reserved stays.
+        """
         if self._hand_overs.overdue(pool.key, key):
-            for owner in {claim.owner for claim in pool.claims_of(key).values()}:
+            owners = {claim.owner for claim in pool.claims_of(key).values()}
+            for owner in [one for one in owners if isinstance(one, tuple) and PLACER in one]:
                 pool.release(owner, key)
 
     def _watched(self, pool: PoolState, key: str) -> VPod | None:
