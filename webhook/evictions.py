@@ -4,7 +4,7 @@ what the pod carries, in pools with ``handoff.mode: Overlap``.
 An eviction that has to wait is refused with 429, as by a PodDisruptionBudget: kubectl drain and
 node autoscalers try again. The refused pod gets the annotation of ``model.eviction``, so the leader
 places what it carries elsewhere. Once its ledger is empty, the eviction is allowed. It is allowed
-too once the deadline has passed since the first attempt of this eviction.
+too once the deadline has passed since the first attempt.
 
 The pod is read from the API server: an eviction is rare, and a cache of all pods would follow each
 write of a ledger. As with ``failurePolicy: Ignore``, a webhook that cannot do its work holds nobody
@@ -70,7 +70,7 @@ class Evictions:
         if pool is None or not has_to_wait(pod, pool):
             return ALLOWED
         known, now_s = eviction_of(pod), self._now()
-        if known is None or not known.goes_on(now_s):
+        if known is None or not known.is_fresh(now_s):
             known = None
         elif now_s - known.first_s > deadline_s(pool):
             why = (

@@ -19,21 +19,15 @@ from extender.model.timestamps import epoch_s, timestamp
 
 FRESH_S: Final = 300.0
 """An eviction that nobody has tried for so long is given up. kubectl tries every 5 s."""
-SERIES_S: Final = 60.0
-"""Attempts that are further apart belong to two evictions, each with its own deadline."""
 DEADLINE_MARGIN_S: Final = 60.0
 """Beyond the time-outs of one hand-over: the first attempt to plan it may fail."""
 
 
 class Eviction(NamedTuple):
-    """The attempts of one eviction of a pod, in epoch seconds."""
+    """The attempts to evict one pod, in epoch seconds."""
 
     first_s: float
     latest_s: float
-
-    def goes_on(self, now_s: float) -> bool:
-        """Whether an attempt now belongs to this eviction."""
-        return now_s - self.latest_s < SERIES_S
 
     def is_fresh(self, now_s: float) -> bool:
         """Whether somebody still tries."""

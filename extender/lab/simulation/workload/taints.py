@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, Obj
 from extender.lab.simulation.workload.acts import Scene
 from extender.lab.simulation.world.facts import is_ready
+from extender.model.decode import pool_from
+from extender.model.eviction import deadline_s
 from extender.model.names import POOL_LABEL
 from extender.model.reading import condition_in, mapping, sequence, text
 from extender.node.descheduling import PODS_MISPLACED, NotEvicted
@@ -83,10 +85,13 @@ class Taints:
 
     async def _wait(self, node: str) -> list[str]:
         clock = asyncio.get_running_loop().time
-        pools = self._scene.world.stored(ADAPTERPOOLS).values()
+        pools = list(self._scene.world.stored(ADAPTERPOOLS).values())
         period_s = max(pool["spec"].get("scaleDownPeriodSeconds", 100) for pool in pools)
         pods = sum(_adapter_node(pod) == node for pod in self._scene.world.stored(PODS).values())
-        end = clock() + (1 + pods) * (period_s + POD_LEAVES_S)
+        # A pod that hands over is refused until its deadline at most, at doubling distances.
+        decoded = [pool_from(pool) for pool in pools]
+        handed_over_s = max(2 * deadline_s(pool) if pool.overlaps else 0 for pool in decoded)
+        end = clock() + (1 + pods) * (period_s + handed_over_s + POD_LEAVES_S)
         # Conditions are of the last look, which may have been before the taint.
         await asyncio.sleep(2 * LOOK_S)
         while staying := self._staying(node):
