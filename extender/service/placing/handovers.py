@@ -168,7 +168,7 @@ class HandOvers:
         if not waiting and known is not None and known.prepared_by is not None:
             began = known.prepared_by - handoff.prepare_timeout_s
             self._metrics.handover_duration.labels(PREPARE).observe(self._clock() - began)
-            known.prepared_by = None
+            known.prepared_by = known.served_by = None
         return waiting
 
     def retains(self, pool: str, vpod: str, pod: str, *, left: int) -> bool:
@@ -231,7 +231,10 @@ class HandOvers:
 
     def _is_taken_over(self, handoff: Handoff, state: PoolState, vpod: str) -> bool:
         """Whether what the vpod publishes is served, or was waited for long enough."""
+        known = self._known.get((state.key, vpod))
         if not unserving(state, vpod, self._adapter_of(state)):
+            if known is not None:
+                known.served_by = None  # the next pods have their own time
             return True
         known = self._known.setdefault((state.key, vpod), _HandOver())
         if known.served_by is None:

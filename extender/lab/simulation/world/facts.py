@@ -47,8 +47,6 @@ class Pod:
     text: str | None
     marked: bool
     deleting: bool
-    evicting: bool = False
-    """Somebody tries to evict it."""
     ready: bool = True
     amounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """vpod -> dimension -> what one vreplica takes, as the ledger says."""
@@ -56,6 +54,8 @@ class Pod:
     """The slots that its containers request of the node. If they request none (0), the pod takes
     the slots of its annotation.
     """
+    evicting: bool = False
+    """Somebody tries to evict it."""
 
     @property
     def leaves(self) -> bool:
