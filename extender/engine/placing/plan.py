@@ -287,7 +287,7 @@ class _Plan:
         """
         placed = self.pool.placed_of(self.key)
         more = self._most_wanted() - sum(placed.values())
-        if more <= 0 or not self.rules.start_from_decided:
+        if more <= 0 or not self.rules.start_from_decided or self._is_handed_over(placed):
             return placed
         claims = self.pool.claims_of(self.key)
         if not claims:
@@ -304,6 +304,13 @@ class _Plan:
                 placed[name] = placed.get(name, 0) + back
             more, fewer = more - back, fewer - back
         return placed
+
+    def _is_handed_over(self, placed: Mapping[str, int]) -> bool:
+        """Whether all that the vpod asks for has its place, and adapters take their time to hand it
+        over. Only minPodsPerVPod would want more, and it would undo the move.
+        """
+        pool = self.pool.adapter_pool
+        return pool is not None and pool.overlaps and sum(placed.values()) >= self.vpod.vreplicas
 
     def _comes_back(self, name: str) -> tuple[bool, bool, tuple[int, str]]:
         """Sort key of what comes back: what may stay, then what is lost with its ordinal, then what

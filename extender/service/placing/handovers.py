@@ -123,7 +123,7 @@ class HandOvers:
     def stays(self, pool: str, vpod: str) -> bool:
         """Whether the vpod must not leave pods that drain: its last hand-over was taken back."""
         known = self._known.get((pool, vpod))
-        return known is not None and self._clock() < known.stays_until
+        return known is not None and self._clock() + TIMER_RESOLUTION_S < known.stays_until
 
     def overdue(self, pool: str, vpod: str) -> list[str]:
         """Names of the pods whose adapters have not got ready in time. If there are any, this takes
@@ -201,7 +201,7 @@ class HandOvers:
                 known.waits = True
                 self._arm(pool, vpod, known)
                 self.tell(pool, vpod)
-            elif known is not None and known.stays_until <= self._clock():
+            elif known is not None and not self.stays(pool, vpod):
                 self._drop(pool, vpod)
             elif known is not None:
                 known.waits, known.prepared_by, known.served_by = False, None, None
@@ -308,9 +308,9 @@ class HandOvers:
         if known is None:
             return
         known.timer = None
-        if known.waits:
+        if known.waits or self.stays(pool, vpod):
             self._arm(pool, vpod, known)
-        elif known.prepared_by is None and known.stays_until <= self._clock():
+        else:
             self._drop(pool, vpod)
         self._changed(pool, vpod)
 

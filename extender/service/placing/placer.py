@@ -292,7 +292,9 @@ class Placer:
                 (
                     self._relocate(state, vpod, group)
                     for key, group in by_vpod(moves).items()
-                    if (vpod := state.vpods.get(key)) is not None and key not in self.external_vpods
+                    if (vpod := state.vpods.get(key)) is not None
+                    and key not in self.external_vpods
+                    and not self._hand_overs.stays(pool, key)
                 ),
             )
             done: list[Move] = []

@@ -151,6 +151,36 @@ async def test_a_move_whose_new_adapter_never_gets_ready_is_taken_back_and_told(
     await world.check()
 
 
+async def test_a_vpod_whose_move_was_taken_back_is_not_moved_by_the_evictor_either():
+    world = await a_world(0, 1, rebalance={"cooldownSeconds": 120})
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        known.never = {(1, "Serve")}
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(40)
+        await ledgers(world, {0: 2, 1: 2})
+        await world.annotate(0, **{UNSCHEDULABLE_ANNOTATION: None})
+        world.api.calls.clear()
+        assert await service.placer.move(POOL, [a_move(1)]) == []
+        assert world.api.count("patch", "pods") == 0
+        await asyncio.sleep(120)
+        assert await service.placer.move(POOL, [a_move(1)]) == [a_move(1)]
+    await world.check()
+
+
+async def test_a_move_goes_on_where_a_vpod_is_to_be_on_more_pods_than_there_are():
+    """Seed 148755216: minPodsPerVPod wanted back what was being moved."""
+    world = await a_world(0, 1, minPodsPerVPod=4)
+    async with world.serving() as service, adapters(world, 0, 1) as known:
+        await world.vpod("a", 4)
+        await until(served(known, KEY, {0: 2, 1: 2}))
+        assert await service.placer.move(POOL, [a_move(1)]) == [a_move(1)]
+        await published(world, {0: 1, 1: 3})
+        await ledgers(world, {0: 1, 1: 3})
+    await world.check()
+
+
 async def test_an_adapter_that_does_not_let_go_loses_its_share_at_its_deadline():
     world = await a_world(0, 1, handoff={"drainTimeoutSeconds": 20})
     async with world.serving() as service, adapters(world, 0, 1) as known:
