@@ -235,6 +235,12 @@ def _pool(pool: AdapterPool) -> Manifest:
     }
     spec |= {"maxPods": pool.max_pods} if pool.max_pods is not None else {}
     spec |= {"loadSource": pool.load_source} if pool.load_source else {}
+    if (handoff := pool.handoff) is not None:
+        spec["handoff"] = {
+            "mode": str(handoff.mode),
+            "prepareTimeoutSeconds": handoff.prepare_timeout_s,
+            "drainTimeoutSeconds": handoff.drain_timeout_s,
+        }
     spec |= {"capacities": dict(pool.capacities)} if pool.capacities else {}
     if selector := _selector(pool.namespace_selector):
         spec["namespaceSelector"] = selector

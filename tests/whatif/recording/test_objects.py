@@ -11,7 +11,14 @@ from extender.engine.state.state_observer import Recorded
 from extender.model.ledger import Share, decode_ledger
 from extender.model.names import SLOTS_RESOURCE, UNKNOWN_ZONE, ZONE_LABEL
 from extender.model.node_fit import NodeFit, NodeRequirement, Taint, Toleration
-from extender.model.objects import AdapterPod, LabelSelector, Namespace, SelectorRequirement
+from extender.model.objects import (
+    AdapterPod,
+    Handoff,
+    HandoffMode,
+    LabelSelector,
+    Namespace,
+    SelectorRequirement,
+)
 from extender.whatif.recording.objects import object_from, put_of
 from tests.support.builders import a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import pods, vpods
@@ -49,6 +56,10 @@ OBJECTS = [
     pytest.param(a_stateful_set(3, fit=NodeFit()), id="StatefulSet for any node"),
     pytest.param(a_pool(), id="pool"),
     pytest.param(a_pool(capacities=(("cpu", 4), ("memory", 9))), id="pool with dimensions"),
+    pytest.param(
+        a_pool(handoff=Handoff(mode=HandoffMode.OVERLAP, prepare_timeout_s=7)),
+        id="pool that hands shares over",
+    ),
     pytest.param(a_vpod(per_vreplica=(("cpu", 4),)), id="vpod that takes some of a dimension"),
     pytest.param(a_pool(reschedule_after_s=None), id="pool that never reschedules"),
     pytest.param(
