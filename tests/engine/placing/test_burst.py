@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from extender.engine.placing import burst
-from extender.engine.placing.burst import best_of, may_fit_better, result_of
+from extender.engine.placing.burst import WORK_MAX, best_of, may_fit_better, result_of
 from extender.engine.placing.plan import Decision, place
 from extender.engine.policy.profile_document import profile_from
 from tests.support.builders import Scene
@@ -17,8 +16,13 @@ first.
 """
 
 
-def a_scene(weights: dict[str, int], *, pods: int = 2) -> Scene:
-    scene = Scene(slots=20).pods(*range(pods))
+def a_scene(weights: dict[str, int], *, pods: int = 2, full: int = 0) -> Scene:
+    """``full``: further pods, without room."""
+    scene = Scene(slots=20, replicas=max(3, pods + full)).pods(*range(pods))
+    if full:
+        scene.vpod("full", 20 * full, dict.fromkeys(range(pods, pods + full), 20))
+    for ordinal in range(pods, pods + full):
+        scene.pod(ordinal, {"tenant/full": 20})
     for name, weight in weights.items():
         scene.vpod(name, 1, weight=weight)
     return scene
@@ -103,12 +107,12 @@ def test_one_order_is_enough_if(weights: dict[str, int], pods: int):
     assert not may_fit_better(scene.pool, heaviest_first(scene))
 
 
-def test_a_burst_that_would_take_too_long_has_one_order(monkeypatch: pytest.MonkeyPatch):
-    scene = a_scene(WEIGHTS)
-    first = heaviest_first(scene)
-    assert may_fit_better(scene.pool, first)
-    monkeypatch.setattr(burst, "WORK_MAX", 2 * len(WEIGHTS) - 1)
-    assert not may_fit_better(scene.pool, first)
+@pytest.mark.parametrize(("full", "may"), [(0, True), (WORK_MAX // len(WEIGHTS) - 1, False)])
+def test_a_burst_that_would_take_too_long_has_one_order(full: int, may: bool):
+    scene = a_scene(WEIGHTS, full=full)
+    first = reserve(scene, [f"tenant/{name}" for name in WEIGHTS])
+    assert left(first) == 1
+    assert may_fit_better(scene.pool, first) is may
 
 
 def test_a_profile_whose_ties_take_turns_has_one_order():
