@@ -347,8 +347,8 @@ LEADING = (
     Mutant(
         "what nobody knows of is still held when we lead again",
         "extender/service/placing/placer.py",
-        "owner[0] == PLACER:\n                    pool.release(owner, key)\n",
-        "owner[0] == PLACER:\n                    continue\n",
+        "if _is_placers(owner):\n                    pool.release(owner, key)\n",
+        "if _is_placers(owner):\n                    continue\n",
         "what another leader has placed there meanwhile is trimmed for it (I4)",
         (
             "tests/service/placing/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",
@@ -357,8 +357,8 @@ LEADING = (
     Mutant(
         "what a pod is bound with is forgotten with the leadership",
         "extender/service/placing/placer.py",
-        "if isinstance(owner, tuple) and owner[0] == PLACER:",
-        "if isinstance(owner, tuple):",
+        "return isinstance(owner, tuple) and owner[0] == PLACER",
+        "return isinstance(owner, tuple)",
         "another would be promised what the pod is being bound with",
         (
             "tests/service/placing/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",

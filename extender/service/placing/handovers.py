@@ -290,13 +290,11 @@ class HandOvers:
         """Come back to the vpod when its next time has come."""
         if known.timer is not None:
             known.timer.cancel()
-        clock, now = self._clock(), self._now()
-        state = self._caches.state.pools.get(pool)
+        clock, state = self._clock(), self._caches.state.pools.get(pool)
         times = [known.prepared_by, known.served_by, known.stays_until]
-        for name in state.claims_of(vpod) if state is not None and known.waits else ():
-            told = self._adapter_of(state)(name).is_told(vpod) if state is not None else None
-            if told is not None and told.deadline:
-                times.append(clock + epoch_s(told.deadline, now) - now)
+        if known.waits and state is not None:
+            left = unreleased(state, vpod, self._adapter_of(state), self._now())
+            times += [clock + left_s for left_s in left.values()]
         due = [at for at in times if at is not None and at > clock]
         if known.waits:
             due.append(clock + LOOK_AGAIN_S)

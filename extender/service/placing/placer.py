@@ -262,7 +262,7 @@ class Placer:
         """
         if self._hand_overs.overdue(pool.key, key):
             owners = {claim.owner for claim in pool.claims_of(key).values()}
-            for owner in [one for one in owners if isinstance(one, tuple) and PLACER in one]:
+            for owner in filter(_is_placers, owners):
                 pool.release(owner, key)
 
     def _watched(self, pool: PoolState, key: str) -> VPod | None:
@@ -310,11 +310,10 @@ class Placer:
                     # The placer continues from what was written: it takes back what is on the new
                     # pod and not published.
                     self.queues.add(pool, key)
-                if key in committed.waiting:
-                    done += decision.moves  # begun: it counts for the budget and the cool-down
+                if key in committed.reported or key in committed.waiting:
+                    # What waits for adapters is begun: it counts for the budget and the cool-down.
+                    done += decision.moves
                 if (reported := committed.reported.get(key)) is not None:
-                    if key not in committed.waiting:
-                        done += decision.moves
                     if key in state.vpods:
                         self.history.note(
                             key, decision.explanation, why=EVICTOR, generation=decision.of[1]
@@ -409,7 +408,7 @@ class Placer:
         self._hand_overs.forget(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for owner, key in pool.owners():
-                if isinstance(owner, tuple) and owner[0] == PLACER:
+                if _is_placers(owner):
                     pool.release(owner, key)
 
     def _lock(self, pool: str) -> asyncio.Lock:
@@ -479,6 +478,11 @@ class Placer:
     def _count_refusal(self, explanation: Explanation) -> None:
         if explanation.reason is ConflictReason.LEDGER_TOO_LARGE:
             self._metrics.refused(str(explanation.reason))
+
+
+def _is_placers(owner: object) -> bool:
+    """Whether a reservation is of a batch of the placer's, and not of a bind."""
+    return isinstance(owner, tuple) and owner[0] == PLACER
 
 
 def _agrees(pool: PoolState, decision: Decision) -> bool:
