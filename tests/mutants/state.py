@@ -448,6 +448,16 @@ PLAN = (
         ),
     ),
     Mutant(
+        "other orders are tried although a write has had no reply",
+        "extender/service/placing/placer.py",
+        "not any(state.is_reserved(key) for key in keys)",
+        "True",
+        "I4: what it may have moved would be moved back",
+        (
+            "tests/service/placing/test_placer.py::test_what_may_have_been_written_counts_in_any_order_of_a_burst",
+        ),
+    ),
+    Mutant(
         "a pod that restarts loses its vreplicas",
         _PLAN,
         "elif not pod.schedulable and not self.rules.keep_on_unavailable:",

@@ -259,6 +259,10 @@ class PoolState(PoolPods):
                 self._claim(vpod_key, name, nothing)
         self._refresh_vpod(vpod_key)
 
+    def is_reserved(self, vpod_key: str) -> bool:
+        """Whether any decision for a vpod is reserved."""
+        return any(claim.reserved is not None for claim in self.claims_of(vpod_key).values())
+
     def owners(self) -> list[tuple[object, str]]:
         """The (owner, vpod key) of all reservations, each once."""
         found = (

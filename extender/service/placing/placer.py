@@ -186,8 +186,13 @@ class Placer:
         unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
         # These may belong to callers that have not asked this leader yet. Their ledgers stay.
         kept = dict.fromkeys(key for key in keys if self.external_vpods.speak_by_ledgers(pool, key))
+        # Releasing a decision to try another order would also give up what an earlier one of
+        # unknown outcome, or one that waits for adapters, has reserved.
+        state = self._caches.state.pool(pool)
         decisions, committed = await self._carry_out(
-            pool, (self._decide(pool, key) for key in keys if key not in kept), any_order=True
+            pool,
+            (self._decide(pool, key) for key in keys if key not in kept),
+            any_order=not any(state.is_reserved(key) for key in keys),
         )
         for decision in decisions:
             self._settle(decision, committed, started, newly=decision.vpod in unscheduled)

@@ -115,6 +115,32 @@ async def test_a_burst_finds_room_in_another_order_if_the_heaviest_first_leaves_
     await world.check()
 
 
+async def test_what_may_have_been_written_counts_in_any_order_of_a_burst():
+    """A vpod's write had no reply: its reservation says where it may be by now."""
+    still = {"movesPerPeriod": 0}
+    pods = {"replicas": 2, "minPods": 2, "maxPods": 2, "slotsPerPod": 21}
+    world = await World.create(rebalance=still, rescheduleAfterSeconds=None, **pods)
+    await world.pod(0, {"tenant/g": 1}, node="node-0", slots=21)
+    await world.pod(1, {}, node="node-1", slots=21)
+    await world.vpod("g", 1, {0: 1})
+    for name, weight in {"a": 9, "b": 8, "c": 6, "d": 6, "e": 5, "f": 5}.items():
+        await world.vpod(name, 1, slotsPerVReplica=weight)
+    await world.sync()
+    placer = Placer(
+        world.caches,
+        world.committer(),
+        NoScaling(),
+        reporting=world.reporting(),
+        clock=asyncio.get_running_loop().time,
+    )
+    pool = world.caches.state.pool(POOL)
+    moved = {"dispatcher-0": Share(0), "dispatcher-1": Share(1)}
+    pool.reserve(("placer", 0), "tenant/g", moved, expires_at=float("inf"))
+    await placer.place_batch(POOL, [f"tenant/{name}" for name in "abcdefg"])
+    assert await world.published("g") == {1: 1}
+    await world.check()
+
+
 async def test_a_deleted_vpod_leaves_the_ledgers():
     world = await a_world(0, 1)
     await world.vpod("a", 6)
