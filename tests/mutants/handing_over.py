@@ -17,6 +17,25 @@ _MOVES = "tests/service/placing/test_handovers.py::"
 
 HANDING_OVER = (
     Mutant(
+        "a ledger is lowered whatever its adapter is told meanwhile",
+        "extender/service/placing/ledger_writer.py",
+        "patch.insert(1, same_text(pod, ASSIGNMENT_ANNOTATION, pod.assignment_text))",
+        "pass",
+        "I7 (seed 124815293): the share leaves while the adapter has begun to serve it",
+        (f"{_MOVES}test_what_an_adapter_is_told_to_serve_meanwhile_does_not_leave_its_ledger",),
+    ),
+    Mutant(
+        "what a tenant without the right to the pool hands over comes back",
+        _PLAN,
+        "self._decided(self._published())",
+        "self._decided(self._most_wanted())",
+        "its moves are begun and taken back in each period, for ever (seed 124815293)",
+        (
+            "tests/engine/placing/test_plan.py::"
+            "test_a_move_under_way_goes_on_for_a_tenant_that_may_not_use_the_pool_any_more",
+        ),
+    ),
+    Mutant(
         "an adapter that has not read its newest assignment has done it",
         _RULES,
         "and said.generation == told.generation",

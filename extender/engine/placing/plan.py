@@ -209,7 +209,7 @@ class _Plan:
         failed has reported; no plugin is asked after that.
         """
         self.failure = failure
-        self.kept = self._decided()
+        self.kept = self._decided(self._published())
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
             self._drop_what_is_elsewhere()
         # Keep slotsPerVReplica too. A changed one is taken over once the vpod can be decided.
@@ -273,12 +273,12 @@ class _Plan:
     def _start(self) -> Mapping[str, int]:
         """What the decision starts from, without zeros."""
         if self.rules.start_from_decided and not self.stays:
-            return self._decided()
+            return self._decided(self._most_wanted())
         return {name: count for name, count in self.vpod.placements.items() if count}
 
-    def _decided(self) -> dict[str, int]:
+    def _decided(self, most: int) -> dict[str, int]:
         """What earlier decisions have placed. If they took vreplicas away, and more are wanted
-        before a status shows that, those vreplicas come back.
+        before a status shows that, those vreplicas come back, up to ``most`` in all.
 
         Otherwise they would go to other pods while the status still names their old ones: a move
         without a reason (I4). An earlier decision may have moved some of them, for a reason. Those
@@ -286,7 +286,7 @@ class _Plan:
         their move would be reported twice.
         """
         placed = self.pool.placed_of(self.key)
-        more = self._most_wanted() - sum(placed.values())
+        more = most - sum(placed.values())
         if more <= 0 or not self.rules.start_from_decided or self._is_handed_over(placed):
             return placed
         claims = self.pool.claims_of(self.key)

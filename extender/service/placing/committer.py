@@ -293,6 +293,8 @@ class Committer:
                     batch.waiting.add(key)
                     continue
                 lowered[name] = share
+                if pool.adapter_pool is not None and pool.adapter_pool.overlaps:
+                    batch.told[name] = pod.assignment_text
         if lowered and not self._may_lower(batch, key):
             batch.failed[key] = "a status of the leader before may still be under way"
             return {}

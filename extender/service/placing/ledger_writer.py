@@ -27,10 +27,12 @@ from extender.model.amounts import NO_AMOUNTS
 from extender.model.decode import pod_from
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import Share
+from extender.model.names import ASSIGNMENT_ANNOTATION
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import ledger_of
 from extender.node.verbs import slots_of
+from extender.service.placing.annotation_patch import same_text
 from extender.service.placing.batch import Batch
 from extender.service.placing.ledger_confirmations import LedgerConfirmations
 from extender.service.placing.ledger_patch import covers, ledger_patch, merged, written_text
@@ -82,6 +84,9 @@ class LedgerWriter:
         if pod is None or not pod.node or not self._caches.state.counts(pod):
             batch.fall_short(change, "pod is gone")
             return
+        if batch.told.get(pod.name, pod.assignment_text) != pod.assignment_text:
+            batch.fall_short(change, "its adapter is told something else by now")
+            return
         state = self._caches.state
         slots, pool = slots_of(state, pod), state.pools.get(pod.pool)
         ledger = (
@@ -104,6 +109,8 @@ class LedgerWriter:
             if not asked:
                 return
             change, patch = asked, ledger_patch(pod, ledger, slots, capacities)
+        if pod.name in batch.told:
+            patch.insert(1, same_text(pod, ASSIGNMENT_ANNOTATION, pod.assignment_text))
         text = written_text(patch)
         try:
             with (

@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from extender.engine.placing.plan import release_all
 from extender.kube.api import ADAPTERPOOLS, VPODS, PatchType
+from extender.model.assignment import AssignedShare, Assignment, encode_assignment
 from extender.model.moves import Move, MoveReason
-from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from extender.model.names import ASSIGNMENT_ANNOTATION, UNSCHEDULABLE_ANNOTATION
 from extender.service.placing.handovers import LOOK_AGAIN_S
 from tests.support.adapters import Adapters, adapters, adapters_beside, served
 from tests.support.builders import NS, POOL
@@ -367,3 +369,26 @@ async def test_that_a_hand_over_was_taken_back_is_told():
         assert service.committer.hand_overs.waits(POOL, KEY) == [
             "an adapter did not get ready in time: it leaves no pod that is drained for 100 s more"
         ]
+
+
+async def test_what_an_adapter_is_told_to_serve_meanwhile_does_not_leave_its_ledger():
+    """Seed 124815293: its assignment was written right before the patch that lowered its ledger."""
+    world = await a_world()
+    await world.pod(0, {KEY: 2}, node="node-0")
+    await world.annotate(0, **{ASSIGNMENT_ANNOTATION: an_assignment(1)})
+    await world.sync()
+
+    async def tell() -> None:
+        await world.annotate(0, **{ASSIGNMENT_ANNOTATION: an_assignment(2, serve=2)})
+
+    world.api.fail("patch", "pods", then=tell)
+    committer, decision = world.committer(), release_all(world.caches.state.pools[POOL], KEY)
+    committer.reserve("test", decision)
+    committed = await committer.commit("test", POOL, [decision])
+    assert KEY in committed.failed, "it is decided again, now that more is known"
+    assert await world.ledger(0) == {KEY: 2}
+
+
+def an_assignment(generation: int, *, serve: int = 0) -> str:
+    shares = {KEY: AssignedShare(serve, 1, serve, generation)} if serve else {}
+    return encode_assignment(Assignment(generation, f"{NS}/dispatcher-0", "uid-0", shares))
